@@ -1,4 +1,4 @@
-//! Any bytes as the types of a kernel and of a module.
+//! Any bytes as the BTF types of a kernel and of a module.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,11 +6,11 @@ use rocescope::host::btf::Btf;
 use rocescope::host::qp_layout::Layout;
 use rocescope_fuzz::seeds;
 
-/// Names of the structures and fields of seeds, which the target asks for.
+/// Names of structures and fields of the seeds, which the target looks up.
 const STRUCTURES: [&str; 6] = ["ib_qp", "ib_qp_attr", "ib_device", "ib_event", "ib_gid_attr", "route"];
 const PATHS: [&str; 6] = ["qp_num", "ah_attr.grh.dgid", "device", "name", "element.qp", ""];
 
-/// Types as a compiler writes them.
+/// Encodes types as a compiler does.
 #[derive(Default)]
 struct Types {
     types: Vec<u8>,
@@ -57,7 +57,7 @@ impl Types {
     }
 }
 
-/// The structures that rocescope looks for, the last of them in a module.
+/// The structures that rocescope looks up, the last of them in a module.
 fn made() -> Vec<Vec<u8>> {
     let mut kernel = Types::default();
     let int = kernel.add("int", 1, 0, 4, &[32]);

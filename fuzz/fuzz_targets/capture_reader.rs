@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use rocescope::source::capture::Reader;
 use rocescope_fuzz::{LONGEST, captures, seeds};
 
-/// Gives the input in small pieces, as a pipe may.
+/// Returns the input in small pieces, as a pipe may.
 struct Pieces {
     left: std::vec::IntoIter<u8>,
     at_most: usize,
@@ -24,7 +24,7 @@ impl Read for Pieces {
     }
 }
 
-/// First bytes that lead past the recognition of formats, which random ones rarely do.
+/// First bytes that pass the recognition of formats, which random bytes rarely do.
 const STARTS: [&[u8]; 6] = [
     &[],
     &[0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0],
@@ -42,7 +42,7 @@ const STARTS: [&[u8]; 6] = [
 
 type Record = (u64, u32, u16, u32, Vec<u8>);
 
-/// Everything that is read up to the end or the first error.
+/// All records up to the end or the first error.
 fn read(input: Box<dyn Read + Send>) -> Option<Vec<Record>> {
     let mut reader = Reader::from_read("input", input).ok()?;
     let mut records = Vec::new();
@@ -67,11 +67,11 @@ fn read(input: Box<dyn Read + Send>) -> Option<Vec<Record>> {
     }
     assert_eq!(reader.records(), records.len() as u64);
     assert!(records.iter().all(|(_, interface, ..)| (*interface as usize) < reader.interfaces().len()));
-    assert!(matches!(reader.next(), Ok(None)), "the end is the end");
+    assert!(matches!(reader.next(), Ok(None)), "a record after the end");
     Some(records)
 }
 
-/// The test captures, the long ones cut.
+/// The test captures, long ones truncated.
 fn made() -> Vec<Vec<u8>> {
     let bytes = captures().into_iter().filter_map(|path| std::fs::read(path).ok());
     bytes.map(|bytes| [&[0xF8], &bytes[..bytes.len().min(LONGEST / 2)]].concat()).collect()

@@ -1,4 +1,4 @@
-//! Any text as the configuration file, and a report with the thresholds that it sets.
+//! Any text as the configuration file, and a report with the resulting thresholds.
 #![no_main]
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use rocescope::report::Options;
 use rocescope::tui::key::{KEYMAP, Keys};
 use rocescope_fuzz::{judge, seeds, speakable, usual};
 
-/// The files with all settings: as they are, each section alone, and each setting in its section.
+/// The files with all settings: complete, each section alone, and each setting in its section.
 fn made() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for text in [template(), agent_template()] {

@@ -1,4 +1,4 @@
-//! Any bytes as a command to mlx5's firmware about a queue pair.
+//! Any bytes as a firmware command of mlx5 about a queue pair.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use rocescope::host::{mlx5_command, qp_reason};
 use rocescope_common::abi::qp::{COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command};
 use rocescope_fuzz::seeds;
 
-/// A command of each followed opcode with its answer: three numbers, the output, then the input.
+/// A command of each followed opcode with its response: three numbers, the output, then the input.
 fn made() -> Vec<Vec<u8>> {
     let followed = (0..=u16::MAX).filter(|opcode| command::is_followed(*opcode));
     let of = |opcode: u16| {

@@ -1,4 +1,4 @@
-//! Any text as a filter expression, at the source and on the screen.
+//! Any text as a filter expression, for the source and for the view.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,11 +16,11 @@ fuzz_target!(init: seeds(made), |text: &str| {
     let (view, mistake) = Filter::view(text, vocabulary());
     let source = Filter::source(text, vocabulary());
     for error in mistake.iter().chain(source.as_ref().err()) {
-        // A mistake at the end is pointed at behind the last character.
+        // The position of a mistake at the end is after the last character.
         assert!((1..=text.chars().count() + 1).contains(&error.column()), "{error:?}");
         assert!(error.to_string().starts_with(&error.one_line()));
     }
-    // A word with both quotes in it cannot be quoted.
+    // A word that contains both kinds of quotes cannot be quoted.
     if let (Some(filter), None, false) = (view, mistake, text.contains(['"', '\''])) {
         let canonical = filter.expr().to_string();
         let (again, error) = Filter::view(&canonical, vocabulary());

@@ -1,4 +1,4 @@
-//! Any bytes as the journal of a recording that was killed: as they are, and as frames with right checksums.
+//! Any bytes as the journal of a killed recording: as they are, and as frames with correct checksums.
 #![no_main]
 
 use std::fs;
@@ -56,7 +56,7 @@ fn made() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The journal that the input stands for.
+/// The journal encoded by the input.
 fn journal(input: &[u8]) -> Vec<u8> {
     let Some((choice, mut rest)) = input.split_first() else { return Vec::new() };
     if choice % 2 == 0 {
@@ -96,7 +96,7 @@ fn init() {
 
 fuzz_target!(init: init(), |input: &[u8]| {
     let dir = std::env::temp_dir().join(format!("rocescope-fuzz-journal-{}", std::process::id()));
-    // What the last input left.
+    // Files of the previous input.
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(dir.join("journal")).expect("the folder can be made");
     let path = dir.join(format!("journal/node1.{ID}.journal"));

@@ -47,7 +47,7 @@ fn made() -> Vec<Vec<u8>> {
         [head(0x8808), vec![0, 1, 0xff, 0xff]].concat(),
     ];
     let recorded = captures().into_iter().filter(|path| path.ends_with("tcpdump_dcb_pfc.pcap"));
-    // The frames of a capture: behind its header, each behind a header of its own.
+    // The frames of a capture: after its header, each with a record header.
     for bytes in recorded.filter_map(|path| std::fs::read(path).ok()) {
         let mut rest = bytes.get(24..).unwrap_or_default();
         while let Some((head, more)) = rest.split_first_chunk::<16>() {
@@ -79,7 +79,7 @@ fuzz_target!(init: seeds(made), |frame: &[u8]| {
             What::Pfc(by_priority) => by_priority.into_iter().flatten().collect(),
         };
         assert!(quanta.iter().all(|quanta| quanta_ns(*quanta, 100_000) <= 335_539));
-        // Cut by a byte it is no frame, or padding was cut.
+        // A frame shortened by a byte is invalid, or only padding was removed.
         let cut = Control::parse(&frame[..frame.len() - 1]);
         assert!(cut.is_none() || cut == Some(control));
     }

@@ -1,4 +1,4 @@
-//! Any bytes as what the kernel answers over netlink: datagrams, and the payload of each kind of answer.
+//! Any bytes as netlink responses of the kernel: datagrams, and the payload of each kind of response.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ use rocescope_fuzz::seeds;
 
 const SEQUENCE: u32 = 7;
 
-/// Answers in the form of requests, which are the same: header, then attributes.
+/// Responses built like requests, whose format is the same: header, then attributes.
 fn made() -> Vec<Vec<u8>> {
     let link = LinkHeader { hardware: 1, index: 7, flags: 2, change: 3 }.bytes();
     let qp = |r: Request| r.attr_u32(21, 17).attr_u32(22, 18).attr(26, &[2]).attr(27, &[3]).attr_u32(28, 1);
@@ -54,17 +54,17 @@ const fn libc_stats64() -> u16 {
     23
 }
 
-/// Everything that reads the payload of an answer.
+/// All parsers of the payload of a response.
 fn read(payload: &[u8]) {
     let attrs = Attrs::new(payload);
     let whole: usize = attrs.iter().map(|(_, value)| value.len() + 4).sum();
-    assert!(whole <= payload.len(), "attributes are longer than what they are in");
+    assert!(whole <= payload.len(), "attributes are longer than their message");
     for (kind, value) in attrs.iter() {
         assert!(attrs.get(kind).is_some_and(|first| first.len() == value.len() || first != value));
     }
     let _device = nldev::Device::parse(payload);
     for qp in nldev::queue_pairs(payload) {
-        // What the kernel says before there is one is unknown, not 0.
+        // Values that the kernel reports before they are known must be unknown, not 0.
         assert!(qp.rqpn != Some(0) && qp.pid != Some(0));
     }
     let (_counters, _optional) = (nldev::counters(payload), nldev::optional_counters(payload));

@@ -1,4 +1,4 @@
-//! Any bytes as what a driver or its firmware says of a queue pair.
+//! Any bytes as the context of a queue pair from a driver or its firmware.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use rocescope_fuzz::seeds;
 
 const DRIVERS: [&str; 5] = ["mlx5_ib", "hns_roce", "hns_roce_hw_v2", "bnxt_re", "rxe"];
 
-/// A context of each driver and length: driver, both numbers, then bytes of one value.
+/// A context for each driver and length: driver, both numbers, then bytes of one value.
 fn made() -> Vec<Vec<u8>> {
     let lengths = [64, 128, 196, 256, 272, 320, 512];
     let of = |driver: u8| {
@@ -23,7 +23,7 @@ fuzz_target!(init: seeds(made), |input: (u8, u32, Option<u32>, &[u8])| {
     let found = [decode(driver, bytes, lqpn, rqpn), decode_query(bytes, rqpn)];
     assert!(is_decoded(driver) || found[0].is_err());
     for context in found.iter().flatten() {
-        // A form of the context without the peer agrees with any.
+        // A context format without the peer is compatible with any peer.
         assert!(rqpn.is_none() || context.rqpn.is_none() || context.rqpn == rqpn);
         assert!(context.priority.is_none_or(|priority| priority < 16));
         assert!(context.path_mtu.is_none_or(|mtu| (256..=4096).contains(&mtu)));

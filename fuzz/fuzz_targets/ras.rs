@@ -1,4 +1,5 @@
-//! Any bytes as what NCCL's RAS service says: the dialogue, answers in both formats, events, and what becomes of them in a report.
+//! Any bytes as the output of NCCL's RAS service: the dialogue, responses in both formats, events, and the resulting
+//! report.
 #![no_main]
 
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use rocescope::source::nccl::track::Track;
 use rocescope::source::nccl::{dialogue, json, text};
 use rocescope_fuzz::{judge, root, seeds, speakable};
 
-/// Says what it was given, whatever it is asked.
+/// Returns the given bytes, whatever the request.
 struct Service<'a>(&'a [u8]);
 
 impl Read for Service<'_> {
@@ -50,7 +51,7 @@ fn made() -> Vec<Vec<u8>> {
             }
         }
     }
-    // And those that were recorded, without what the client says.
+    // Also the recorded ones, without the client's lines.
     for file in std::fs::read_dir(root().join("tests/data/ras")).expect("it is there").flatten() {
         let text = std::fs::read_to_string(file.path()).unwrap_or_default();
         let said = text.split_inclusive('\n').filter(|line| !line.starts_with("> "));
@@ -60,7 +61,7 @@ fn made() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Two answers of one job, as a report shows them.
+/// Two responses of one job, as a report shows them.
 fn report(answer: Answer, event: Option<rocescope::entity::nccl::Event>) {
     let mut track = Track::new("localhost:28028".to_owned(), 1_000_000_000);
     track.answered(answer.clone(), 5_000_000_000);

@@ -1,4 +1,4 @@
-//! Any bytes as a Parquet file of a recording: rows, and the playback of them.
+//! Any bytes as a Parquet file of a recording: its rows, and its playback.
 #![no_main]
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use rocescope::source::recording;
 use rocescope::source::replay::Emit;
 use rocescope_fuzz::{judge, own_panics_abort, seeds};
 
-/// A row whose values say nothing, and fit.
+/// A row with arbitrary valid values.
 fn row<R: Row>(number: i64) -> R {
     let mut cells = R::TABLE.columns.iter().map(|column| match (column.kind, column.name) {
         _ if column.nullable && number % 3 == 2 => Cell::Null,
@@ -56,11 +56,11 @@ fn made() -> Vec<Vec<u8>> {
     all
 }
 
-/// Rows that are read are rows that can be written, and are the same then. True when the file has some.
+/// Rows that can be read can be written, and are then the same. True if the file has rows.
 fn read<R: Row>(bytes: &[u8]) -> bool {
     let cells = |rows: &[R]| {
         let mut all = Vec::new();
-        // Text, since a float that is no number is not equal to itself.
+        // Compared as text, since NaN is not equal to itself.
         rows.iter().for_each(|row| row.cells(&mut |cell| all.push(format!("{cell:?}"))));
         all
     };
@@ -90,7 +90,7 @@ fn play(bytes: &[u8]) {
             _ => {}
         }
     }
-    assert!(ended, "the playback ended without saying so: its thread panicked");
+    assert!(ended, "the playback ended without an update: its thread panicked");
 }
 
 fn init() {

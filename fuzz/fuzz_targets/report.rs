@@ -1,4 +1,4 @@
-//! Any two documents as reports that `diff` compares.
+//! Any two documents as reports to be compared by `diff`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use rocescope::util::style::Paint;
 use rocescope_fuzz::{LONGEST, files, seeds, speakable};
 use serde_json::Value;
 
-/// Between two documents; no JSON has it.
+/// Separator of the two documents, which does not occur in JSON.
 const BETWEEN: u8 = 0;
 
 /// Golden reports, each with itself and with the next one.

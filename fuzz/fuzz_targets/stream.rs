@@ -1,4 +1,4 @@
-//! Any bytes as what an agent sends to `live --attach`, and the report of such a sample.
+//! Any bytes as the stream from an agent to `live --attach`, and the report of a resulting sample.
 #![no_main]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fuzz_target!(init: seeds(made), |input: &[u8]| {
     let mut rest = input;
     while let Ok(Some(bytes)) = Frame::read(&mut rest) {
         let Ok(frame) = unpacked::<Frame>(&bytes) else { break };
-        // Maps have no order: what is read again is as long, and gives the same report.
+        // Maps are unordered, so the re-encoded sample is compared by its length and report.
         let bytes = packed(&frame);
         let again = unpacked::<Frame>(&bytes).expect("what was packed can be read");
         assert_eq!(packed(&again).len(), bytes.len());

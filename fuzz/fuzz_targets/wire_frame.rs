@@ -1,4 +1,4 @@
-//! Any bytes as a frame, through everything that reads packets.
+//! Any bytes as a frame, through all parsers of packets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use rocescope_common::wire::frame::{Full, Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, SkipReason, cm, cooked, icrc, infiniband, not_roce, parse};
 use rocescope_fuzz::{captures, seeds};
 
-/// The first bytes of the input choose how the rest is entered.
+/// Number of first bytes of the input that determine how the rest is parsed.
 const CHOICE: usize = 6;
 
 fn meta(choice: [u8; CHOICE], len: usize) -> Meta {
@@ -23,7 +23,7 @@ fn meta(choice: [u8; CHOICE], len: usize) -> Meta {
             _ => Entry::ethertype(number),
         },
         offset: if offset < 128 { 0 } else { usize::from(offset - 128) },
-        // Shorter than what was captured, too: a file may say anything.
+        // May be shorter than the captured length, since a file may claim any length.
         wire_len: (len as u32 * u32::from(wire)) / 64,
         tag: match tag % 3 {
             0 => Tag::NONE,
@@ -52,7 +52,7 @@ fuzz_target!(init: seeds(made), |input: &[u8]| {
     let meta = meta(*choice, bytes.len());
     let _any = (cooked::sll(&bytes), cooked::sll2(&bytes), infiniband::erf(&bytes), cm::read(&bytes, meta.offset));
     let full = parse::<Full>(&bytes, meta, &mut ());
-    // The kernel programs see no InfiniBand.
+    // The kernel programs do not handle InfiniBand.
     let kernel = if meta.entry == Entry::LRH { full } else { parse::<Kernel>(&bytes, meta, &mut ()) };
     if meta.entry == Entry::ETHERNET
         && meta.offset == 0

@@ -1,4 +1,4 @@
-//! What the targets share: seeds made from the test data, and samples to judge.
+//! Helpers shared by the targets: seeds from the test data, and checks of samples.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,10 +10,11 @@ use rocescope::source::feed::Update;
 use rocescope::source::replay;
 use serde_json::Value;
 
-/// Seeds beyond this length slow a target down more than they teach it.
+/// Maximum length of seeds: longer ones slow a target down more than they help.
 pub const LONGEST: usize = 32 << 10;
 
-/// Writes the seeds of a target to the folder that `ROCESCOPE_FUZZ_SEEDS` names, and ends the program; without it does nothing.
+/// Writes the seeds of a target to the folder `ROCESCOPE_FUZZ_SEEDS`, and ends the program; without the variable it
+/// does nothing.
 pub fn seeds(make: impl FnOnce() -> Vec<Vec<u8>>) {
     let Some(folder) = env::var_os("ROCESCOPE_FUZZ_SEEDS").map(PathBuf::from) else { return };
     let write = |(number, seed): (usize, &Vec<u8>)| fs::write(folder.join(format!("seed-{number:03}")), seed);
@@ -26,7 +27,8 @@ pub fn seeds(make: impl FnOnce() -> Vec<Vec<u8>>) {
     process::exit(0);
 }
 
-/// For targets that read Parquet: panics inside a dependency are caught where a file is read; all others are findings.
+/// For targets that read Parquet: panics inside a dependency are caught where a file is read; all others are
+/// findings.
 pub fn own_panics_abort() {
     panic::set_hook(Box::new(|found| {
         let place = found.location().map(|place| place.file().to_owned()).unwrap_or_default();
@@ -43,7 +45,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of this crate has a parent")
 }
 
-/// The files of the test data whose names end so, the smallest first.
+/// The files of the test data with one of these suffixes, smallest first.
 #[must_use]
 pub fn files(ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -72,8 +74,7 @@ pub fn captures() -> Vec<PathBuf> {
 
 /// The last sample of a replay.
 ///
-/// # Panics
-/// The capture cannot be replayed.
+/// # Panics If the capture cannot be replayed.
 #[must_use]
 pub fn sample(capture: &Path) -> Box<Sample> {
     let options = replay::Options { files: vec![capture.to_owned()], ..replay::Options::default() };
@@ -96,10 +97,10 @@ pub fn usual() -> &'static Sample {
     USUAL.get_or_init(|| *sample(&root().join("tests/data/h6_rping_loss.h0.pcap.gz")))
 }
 
-/// Judges a sample as every view does: report, text and JSON, which it gives back. The text commands no terminal.
+/// Evaluates a sample as every view does: report, text and JSON, which is returned. The text must contain no terminal
+/// control.
 ///
-/// # Panics
-/// A property does not hold.
+/// # Panics If a property does not hold.
 pub fn judge(sample: &Sample, options: &Options) -> Value {
     let report = Report::build(sample, options);
     speakable(&report::text::text(&report, 80));
@@ -110,10 +111,9 @@ pub fn judge(sample: &Sample, options: &Options) -> Value {
     value
 }
 
-/// Holds a text to what a terminal may be given.
+/// Checks that a text is safe for a terminal.
 ///
-/// # Panics
-/// It has a control character other than the end of a line, or one that turns the direction of writing.
+/// # Panics If it has a control character other than a newline, or one that changes the text direction.
 pub fn speakable(text: &str) {
     let turns = |c| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let bad = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));

@@ -1,11 +1,11 @@
-//! A real browser without a screen: Debian's Chromium, which reaches no host.
+//! A headless browser: Debian's Chromium, without network access.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Always: nothing of the user, of the network, and no service of its own.
+/// Flags of every run: no user profile, no network, no background services.
 const FLAGS: [&str; 13] = [
     "--headless",
     "--no-sandbox",
@@ -18,12 +18,12 @@ const FLAGS: [&str; 13] = [
     "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--enable-logging=stderr",
-    // A page may look into another file that it shows in a frame.
+    // A page may inspect another file that it shows in a frame.
     "--allow-file-access-from-files",
     "--virtual-time-budget=10000",
 ];
 
-/// Whether there is a Chromium. Says so where there is none, and fails where there must be one.
+/// True if Chromium is installed. Otherwise prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics without Chromium if `CI` is `true`.
@@ -38,12 +38,12 @@ pub fn chromium_or_skip(test: &str) -> bool {
     found
 }
 
-/// A page after its scripts ran.
+/// A page after its scripts have run.
 #[derive(Clone, Debug)]
 pub struct RenderedPage {
     /// The document.
     pub dom: String,
-    /// What was written to the console, violations of the content security policy included.
+    /// Console output, including violations of the content security policy.
     pub console: Vec<String>,
 }
 

@@ -38,13 +38,13 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// A file without packets. Time stamps are in nanoseconds or microseconds.
+    /// A file without packets. Timestamps are in nanoseconds or microseconds.
     #[must_use]
     pub fn new(order: Order, nanoseconds: bool, link_type: u16) -> Self {
         Self::with_snap_len(order, nanoseconds, link_type, 262_144)
     }
 
-    /// The same, that keeps only `snap_len` bytes of every packet.
+    /// The same, keeping only `snap_len` bytes of each packet.
     #[must_use]
     pub fn with_snap_len(order: Order, nanoseconds: bool, link_type: u16, snap_len: u32) -> Self {
         let magic = if nanoseconds { 0xA1B2_3C4D } else { 0xA1B2_C3D4 };
@@ -57,7 +57,7 @@ impl Pcap {
         Self { order, nanoseconds, snap_len, bytes }
     }
 
-    /// Appends a packet; `time_ns` is Unix time, rounded down to what the file can hold.
+    /// Appends a packet; `time_ns` is Unix time, rounded down to the resolution of the file.
     pub fn packet(&mut self, time_ns: u64, frame: &[u8]) -> &mut Self {
         let fraction = time_ns % 1_000_000_000;
         let fraction = if self.nanoseconds { fraction } else { fraction / 1_000 };
@@ -76,7 +76,7 @@ impl Pcap {
     }
 }
 
-/// A pcapng file. Starts with a section; more may follow.
+/// A pcapng file. It starts with one section; more may follow.
 #[derive(Clone, Debug)]
 pub struct PcapNg {
     order: Order,
@@ -85,7 +85,7 @@ pub struct PcapNg {
 }
 
 impl PcapNg {
-    /// A file with one section and no interface yet.
+    /// A file with one section and no interface.
     #[must_use]
     pub fn new(order: Order) -> Self {
         let mut file = Self { order, bytes: Vec::new(), resolutions: Vec::new() };
@@ -100,7 +100,7 @@ impl PcapNg {
         let mut body = order.u32(0x1A2B_3C4D).to_vec();
         body.extend(order.u16(1));
         body.extend(order.u16(0));
-        // The section's length is not given.
+        // Unspecified section length.
         body.extend([0xFF; 8]);
         self.block(0x0A0D_0D0A, &body)
     }
@@ -125,8 +125,8 @@ impl PcapNg {
         self.block(1, &body)
     }
 
-    /// Appends an enhanced packet block. `time_ns` is Unix time, rounded down to the interface's
-    /// resolution. `original` is the length on the wire, where it is more than what is kept.
+    /// Appends an enhanced packet block. `time_ns` is Unix time, rounded down to the interface's resolution.
+    /// `original` is the length on the wire, if it exceeds the captured bytes.
     ///
     /// # Panics
     /// Panics if the section has no such interface.
@@ -147,14 +147,14 @@ impl PcapNg {
         self.block(6, &body)
     }
 
-    /// Appends a simple packet block: interface 0, no time.
+    /// Appends a simple packet block: interface 0, no timestamp.
     pub fn simple_packet(&mut self, frame: &[u8]) -> &mut Self {
         let mut body = self.order.u32(frame.len() as u32).to_vec();
         body.extend(frame);
         self.block(3, &body)
     }
 
-    /// Appends interface statistics with `isb_ifdrop`: packets that the interface dropped.
+    /// Appends interface statistics with `isb_ifdrop`: packets dropped by the interface.
     pub fn dropped(&mut self, interface: u32, packets: u64) -> &mut Self {
         let mut body = self.order.u32(interface).to_vec();
         body.extend([0; 8]);

@@ -1,8 +1,8 @@
-//! Frames for tests, put together byte by byte from typed fields.
+//! Frames for tests, built byte by byte from typed fields.
 //!
-//! Shares no code with the parser under test nor with the demo's generator: what is written here
-//! follows the RFCs and public descriptions alone, so that a mistake would have to be made twice.
-//! Layers are functions from the bytes inside to the bytes around them:
+//! Shares no code with the parser under test nor with the demonstration's generator: it follows only the RFCs and
+//! public descriptions, so that an error would have to be made twice. Layers are functions from the inner bytes to
+//! the bytes of the whole:
 //!
 //! ```
 //! use rocescope_tests::craft::{self, Mac, Net, Transport};
@@ -33,12 +33,12 @@ impl Mac {
     pub const DST: [u8; 6] = [0x02, 0xBB, 0, 0, 0, 2];
 }
 
-/// Bytes and the ethertype that says what they are.
+/// Bytes with their ethertype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
     /// Ethertype of `bytes`.
     pub ethertype: u16,
-    /// From the layer's first byte on.
+    /// Bytes from the first byte of the layer on.
     pub bytes: Vec<u8>,
 }
 
@@ -50,18 +50,18 @@ impl Typed {
     }
 }
 
-/// The last four bytes of a packet.
+/// The ICRC of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icrc {
-    /// The right value.
+    /// The correct value.
     Right,
-    /// The right value with one bit turned.
+    /// The correct value with one bit flipped.
     Wrong,
     /// These bytes.
     Bytes([u8; 4]),
 }
 
-/// BTH and what follows it. Fields hold what the wire shall hold, sensible or not.
+/// BTH and the rest of the packet. Fields contain the values on the wire, valid or not.
 #[expect(clippy::struct_excessive_bools, reason = "the header has these bits")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
@@ -71,7 +71,7 @@ pub struct Transport {
     pub solicited: bool,
     /// Migration state.
     pub migreq: bool,
-    /// Pad count; `None` for what makes the payload a multiple of four.
+    /// Pad count; `None` to pad the payload to a multiple of four.
     pub pad: Option<u8>,
     /// Transport version, 4 bits.
     pub version: u8,
@@ -85,7 +85,7 @@ pub struct Transport {
     pub reserved: u8,
     /// Destination queue pair, 24 bits.
     pub dest_qp: u32,
-    /// Acknowledgement asked for.
+    /// Acknowledge request bit.
     pub ack_req: bool,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
@@ -98,7 +98,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A packet with neither extended headers nor payload; the rest as is usual.
+    /// A packet without extended headers and payload, and usual values elsewhere.
     #[must_use]
     pub fn new(opcode: u8, dest_qp: u32, psn: u32) -> Self {
         Self {
@@ -120,21 +120,21 @@ impl Transport {
         }
     }
 
-    /// The same with extended headers.
+    /// Adds extended headers.
     #[must_use]
     pub fn ext(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.ext = bytes.into();
         self
     }
 
-    /// The same with a payload.
+    /// Adds a payload.
     #[must_use]
     pub fn payload(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.payload = bytes.into();
         self
     }
 
-    /// A congestion notification as ConnectX adapters send it.
+    /// A CNP as ConnectX NICs send it.
     #[must_use]
     pub fn cnp(dest_qp: u32) -> Self {
         Self { becn: true, ..Self::new(0x81, dest_qp, 0).ext([0; 16]) }
@@ -146,7 +146,7 @@ impl Transport {
         Self::new(0x11, dest_qp, psn).ext(aeth(syndrome, msn))
     }
 
-    /// All but the ICRC.
+    /// All bytes except the ICRC.
     fn bytes(&self) -> Vec<u8> {
         let padding = self.payload.len().wrapping_neg() % 4;
         let pad = self.pad.unwrap_or(padding as u8);
@@ -162,7 +162,7 @@ impl Transport {
         out
     }
 
-    /// Appends the ICRC over `before` (IP and UDP, or the GRH; already masked) and the transport.
+    /// Computes the ICRC over `covered` (IP and UDP, or the GRH; already masked) and the transport.
     fn with_icrc(&self, mut covered: Vec<u8>, transport: &[u8]) -> [u8; 4] {
         let bth = covered.len() + 4;
         covered.extend(transport);
@@ -231,7 +231,7 @@ pub struct Net {
     pub options: Vec<u8>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
-    /// IPv6 extension headers: type and bytes. The first byte of each is set to the next type.
+    /// IPv6 extension headers: type and bytes. The first byte of each is replaced by the next type.
     pub extensions: Vec<(u8, Vec<u8>)>,
 }
 
@@ -242,7 +242,7 @@ impl Net {
         Self::new(Ipv4Addr::from(src).into(), Ipv4Addr::from(dst).into())
     }
 
-    /// IPv6 with usual values; of the addresses only the last 16 bits are given.
+    /// IPv6 with usual values; only the last 16 bits of the addresses are given.
     #[must_use]
     pub fn v6(src: u16, dst: u16) -> Self {
         let address = |last| Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, last);
@@ -263,14 +263,14 @@ impl Net {
         }
     }
 
-    /// The same with another ToS or traffic class.
+    /// Sets the ToS or traffic class.
     #[must_use]
     pub fn tos(mut self, tos: u8) -> Self {
         self.tos = tos;
         self
     }
 
-    /// An IP packet of protocol `protocol`.
+    /// An IP packet of this protocol.
     ///
     /// # Panics
     /// Panics if the addresses are of two families, or IPv4 options are no multiple of four bytes.
@@ -385,7 +385,7 @@ pub fn ethernet(src: [u8; 6], dst: [u8; 6], inside: &Typed) -> Vec<u8> {
     [&dst[..], &src, &inside.ethertype.to_be_bytes(), &inside.bytes].concat()
 }
 
-/// A VLAN tag around something: `tpid` 0x8100, 0x88A8 or 0x9100. Two of them make QinQ.
+/// Adds a VLAN tag: `tpid` 0x8100, 0x88A8 or 0x9100. Two of them make QinQ.
 #[must_use]
 pub fn vlan(tpid: u16, tci: u16, inside: &Typed) -> Typed {
     Typed::new(tpid, [&tci.to_be_bytes()[..], &inside.ethertype.to_be_bytes(), &inside.bytes].concat())
@@ -461,7 +461,7 @@ pub fn erspan3(
     gre(0x22EB, None, sequence, false, &header)
 }
 
-/// A Linux cooked capture, version 1 (link type 113). `kind` is 0 for us, 4 for sent by us.
+/// A Linux cooked capture, version 1 (link type 113). `kind` is 0 for received by this host, 4 for sent by it.
 #[must_use]
 pub fn sll(kind: u16, inside: &Typed) -> Vec<u8> {
     let mut out = [kind, 1, 6].map(u16::to_be_bytes).concat();

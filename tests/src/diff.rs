@@ -1,10 +1,10 @@
-//! Every difference between two reports that were made the same way.
+//! All differences between two reports that were produced in the same way.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The differences, a line each: where, what the kernel counted, what was expected.
+/// The differences, one per line: path, the kernel's count, the expected count.
 #[must_use]
 pub fn differences(kernel: &Value, expected: &Value) -> Vec<String> {
     let mut found = Vec::new();

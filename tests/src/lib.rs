@@ -29,7 +29,7 @@ pub mod sim;
 pub mod soft_roce;
 pub mod verdict;
 
-/// The exit status of a program; an error is a message to the user, without the backtrace of `main() -> Result`.
+/// The exit status of a program; an error is printed as a message, without the backtrace of `main() -> Result`.
 #[must_use]
 pub fn exit_status(result: anyhow::Result<()>) -> std::process::ExitCode {
     if let Err(error) = result {

@@ -1,5 +1,5 @@
-//! Programs of packages that some tests call, unpacked by `cargo xtask setup` and not installed: a package of a server
-//! would start it.
+//! Programs from packages that some tests use, unpacked by `cargo xtask setup` without installing, since a server
+//! package would start its service.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// Folder with a folder for each package; `None` without `cargo xtask test`.
+/// Folder of an unpacked package; `None` outside of `cargo xtask test`.
 fn unpacked(package: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("ROCESCOPE_PACKAGES")?).join(package);
     folder.is_dir().then_some(folder)
 }
 
-/// A program of a package: unpacked, or on `PATH`. Says so when there is none, and fails where there must be.
+/// A program of a package: unpacked, or on `PATH`. Without it prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -30,7 +30,7 @@ pub fn program_or_skip(test: &str, package: &str, program: &str) -> Option<PathB
     found
 }
 
-/// Python with the module of a package. Says so when there is none, and fails where there must be.
+/// Python with the module of a package. Without it prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -40,7 +40,7 @@ pub fn python_or_skip(test: &str, package: &str, module: &str) -> Option<Command
     if let Some(folder) = unpacked(package) {
         python.env("PYTHONPATH", folder.join("usr/lib/python3/dist-packages"));
     }
-    // Else it would write beside the module.
+    // Otherwise Python would write files beside the module.
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     let mut attempt = Command::new("python3");
     attempt.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -60,7 +60,8 @@ fn missing(test: &str, package: &str) {
     eprintln!("SKIP: {test} needs the package {package}");
 }
 
-/// DuckDB's program: of the Python package that has it, or on `PATH`. Says so when there is none, and fails where there must be.
+/// DuckDB's program, from the unpacked Python package or on `PATH`. Without it prints a SKIP line, or fails with
+/// `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -74,7 +75,7 @@ pub fn duck_db_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// rotel, a collector of OTLP written by others. Says so when there is none, and fails where there must be.
+/// rotel, an independent OTLP collector. Without it prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -88,8 +89,8 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A stand-in for ClickHouse's program over the Python package chdb, which is the engine without programs. Says so when there is none, and
-/// fails where there must be.
+/// A wrapper that acts like ClickHouse's program, on the Python package chdb, which contains only the engine. Without
+/// it prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -106,7 +107,7 @@ pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
         folder.display(),
         script.display()
     );
-    // Tests beside this one write the same: never over a file that one of them runs.
+    // Concurrent tests write the same file: never overwrite one that a test is running.
     if std::fs::read_to_string(&wrapper).ok().as_deref() != Some(&contents) {
         let new = folder.join(format!("clickhouse.{}", std::process::id()));
         let write = || -> std::io::Result<()> {
@@ -120,7 +121,7 @@ pub fn click_house_or_skip(test: &str) -> Option<PathBuf> {
     Some(wrapper)
 }
 
-/// A program on `PATH` that says its version.
+/// A program on `PATH` that prints its version.
 fn on_path(program: &str) -> Option<PathBuf> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -128,7 +129,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
     paths.find(|path| output.status.success() && path.is_file())
 }
 
-/// A ClickHouse server on loopback, of [`click_house_or_skip`]'s program. Ends when dropped.
+/// A ClickHouse server on loopback, run by the program of [`click_house_or_skip`]. Ends when dropped.
 #[derive(Debug)]
 pub struct ClickHouse {
     child: Child,
@@ -137,7 +138,8 @@ pub struct ClickHouse {
 }
 
 impl ClickHouse {
-    /// With the tables of the recording in `folder`, where there is one; over TLS with the files of a certificate and its key.
+    /// Starts it with the tables of the recording in `folder`, if there is one; over TLS if a certificate and key are
+    /// given.
     ///
     /// # Errors
     /// It does not start, or names no port.
@@ -155,7 +157,7 @@ impl ClickHouse {
 
 impl Drop for ClickHouse {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,13 +1,13 @@
-//! A terminal's screen as a picture: SVG from characters and their colours.
+//! Renders a terminal's screen as SVG, from characters and their colours.
 //!
-//! Blocks, lines and frames are drawn as shapes rather than as letters, so that they have no gaps whatever font
-//! shows the rest; letters are spaced out to the grid of the terminal.
+//! Blocks, lines and frames are drawn as shapes rather than letters, so that they have no gaps with any font; letters
+//! are aligned to the grid of the terminal.
 
 use std::fmt::Write as _;
 
-/// Size of a character in units of the picture.
+/// Size of a character cell in SVG units.
 const CELL: (f64, f64) = (8.4, 18.0);
-/// Size of letters, and how far their base line is below the upper border.
+/// Font size, and distance of the baseline below the top of the cell.
 const FONT: f64 = 14.0;
 const BASE: f64 = 13.5;
 /// Space around the screen.
@@ -38,7 +38,7 @@ fn indexed(number: u8) -> Rgb {
     }
 }
 
-/// The colour that the parameters behind 38 or 48 name.
+/// The colour named by the parameters after 38 or 48.
 fn extended<'a>(parameters: &mut impl Iterator<Item = &'a str>) -> Option<Rgb> {
     let mut next = || parameters.next()?.parse::<u8>().ok();
     match next()? {
@@ -60,7 +60,7 @@ struct CellStyle {
 }
 
 impl CellStyle {
-    /// Takes the parameters of one `ESC [ … m`.
+    /// Applies the parameters of one `ESC [ … m`.
     fn select(&mut self, parameters: &str) {
         let mut parameters = parameters.split(';');
         while let Some(parameter) = parameters.next() {
@@ -86,7 +86,7 @@ impl CellStyle {
         }
     }
 
-    /// Colours of the letter and of what is behind it, when that is not the screen's own.
+    /// Foreground colour, and background colour if it differs from the screen's.
     fn colors(self) -> (String, Option<String>) {
         let named = |color: Option<Rgb>| color.map(|[r, g, b]| format!("#{r:02x}{g:02x}{b:02x}"));
         let (front, back) = (named(self.foreground), named(self.background));
@@ -98,7 +98,7 @@ impl CellStyle {
     }
 }
 
-/// Characters of a line with their looks.
+/// Characters of a line with their styles.
 fn cells(line: &str, look: &mut CellStyle) -> Vec<(char, CellStyle)> {
     let mut cells = Vec::new();
     let mut rest = line;
@@ -119,7 +119,7 @@ fn cells(line: &str, look: &mut CellStyle) -> Vec<(char, CellStyle)> {
     cells
 }
 
-/// The part of a cell that a block character fills: height from below and share of the whole.
+/// The part of a cell that a block character fills: height from below, as a share of the cell.
 fn block(c: char) -> Option<(f64, f64)> {
     let eighths = "▁▂▃▄▅▆▇█".chars().position(|block| block == c);
     match c {
@@ -130,7 +130,7 @@ fn block(c: char) -> Option<(f64, f64)> {
     }
 }
 
-/// The lines from the middle of a cell to its upper, right, lower and left border, and their width.
+/// The strokes from the middle of a cell to its upper, right, lower and left border, and their width.
 fn strokes(c: char) -> Option<([bool; 4], f64)> {
     let thin = match c {
         '─' => [false, true, false, true],
@@ -149,12 +149,12 @@ fn strokes(c: char) -> Option<([bool; 4], f64)> {
     Some((thin, 1.0))
 }
 
-/// Lines of `count` equal characters from a place on.
+/// Draws the strokes of `count` equal characters from a position on.
 #[expect(clippy::many_single_char_names, reason = "a character, its place and its size")]
 fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64), front: &str, opacity: &str) {
     let Some(([up, right, down, left], width)) = strokes(c) else { return };
     let (w, h) = CELL;
-    // On whole units, as the rest of the picture is drawn with crisp edges.
+    // Aligned to whole units, since edges are rendered crisply.
     let (mid_x, mid_y) = ((x + w / 2.0).floor() + 0.5, (y + h / 2.0).floor() + 0.5);
     let (end_x, end_y) = (x + count as f64 * w, y + h);
     let mut path = String::new();
@@ -208,7 +208,7 @@ fn draw_strokes(svg: &mut String, (c, count): (char, usize), (x, y): (f64, f64),
     );
 }
 
-/// A screen as tmux prints it with colours (`capture-pane -e -p`), as SVG.
+/// Renders a screen, as tmux prints it with colours (`capture-pane -e -p`), as SVG.
 #[must_use]
 pub fn svg(screen: &str, title: &str) -> String {
     let mut look = CellStyle::default();
@@ -229,7 +229,7 @@ pub fn svg(screen: &str, title: &str) -> String {
     for (y, line) in lines.iter().enumerate() {
         let mut x = 0;
         let is_letter = |c: char| block(c).is_none() && strokes(c).is_none();
-        // A column of lines is a run for each cell.
+        // A vertical line is a run for each cell.
         let together = |a: char, b: char| a == b && a != '│' || (is_letter(a) && is_letter(b));
         for run in line.chunk_by(|a, b| a.1 == b.1 && together(a.0, b.0)) {
             draw(&mut svg, run, x, y);
@@ -240,7 +240,7 @@ pub fn svg(screen: &str, title: &str) -> String {
     svg
 }
 
-/// Characters of one look, or blocks of one kind.
+/// Draws characters of one style, or blocks of one kind.
 fn draw(svg: &mut String, run: &[(char, CellStyle)], column: usize, row: usize) {
     let Some((first, look)) = run.first().copied() else { return };
     let (x, y) = (BORDER + column as f64 * CELL.0, BORDER + row as f64 * CELL.1);
@@ -283,7 +283,7 @@ fn draw(svg: &mut String, run: &[(char, CellStyle)], column: usize, row: usize) 
         "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{:.1}\" fill=\"{front}\"{weight}{line}{opacity}>{}</text>",
         y + BASE,
         letters as f64 * CELL.0,
-        // Of spaces in a row renderers show one.
+        // Renderers collapse repeated spaces.
         escaped(shown.trim_start()).replace(' ', "\u{a0}")
     );
 }
@@ -316,7 +316,8 @@ mod tests {
             "{picture}"
         );
         assert!(svg("a  b", "").contains(">a\u{a0}\u{a0}b<"), "spaces keep their width");
-        // The reversed letter stands on the foreground's colour, and both blocks at the bottom of their line.
+        // The reversed letter has the foreground colour as background, and both blocks are at the bottom of their
+        // line.
         assert!(picture.contains(&format!("fill=\"{FOREGROUND}\"/>")));
         let second = BORDER + 2.0 * CELL.1;
         assert!(

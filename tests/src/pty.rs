@@ -1,4 +1,4 @@
-//! Programs in a terminal of their own.
+//! Runs programs in a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,10 +12,9 @@ use rustix::termios::{Winsize, tcsetwinsize};
 const COLUMNS: u16 = 120;
 const LINES: u16 = 40;
 
-/// A new terminal: our end and the program's. No program that is started later holds either open.
+/// A new pseudo-terminal: the test's end and the program's. Programs started later inherit neither.
 ///
-/// # Errors
-/// The kernel's, when there is no terminal to be had.
+/// # Errors The kernel's error if no terminal is available.
 pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
@@ -26,17 +25,17 @@ pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Runs `command` to its end with a terminal as standard output, and gives what it wrote there.
+/// Runs `command` to its end with a terminal as standard output, and returns its output.
 ///
 /// # Errors
 /// Fails if there is no terminal, or the program cannot be started.
 pub fn output(command: &mut Command) -> Result<(ExitStatus, String)> {
     let (ours, theirs) = open().context("no terminal could be made")?;
     let mut child = command.stdin(Stdio::null()).stdout(theirs).spawn().context("cannot start a program")?;
-    // The command still holds the terminal's other end, which would keep the reader waiting.
+    // The command still holds the other end of the terminal, which would keep the reader waiting.
     command.stdout(Stdio::null());
     let (mut ours, mut written) = (File::from(ours), Vec::new());
-    // Reading ends with an error when the last process has let go of the other end.
+    // Reading ends with an error when the last process has closed the other end.
     let _ = ours.read_to_end(&mut written);
     Ok((child.wait()?, String::from_utf8_lossy(&written).into_owned()))
 }

@@ -1,4 +1,4 @@
-//! Holds reports against docs/report.schema.json, by a validator of others.
+//! Validates reports against docs/report.schema.json with an independent validator.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, Result, anyhow};
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// Name of the schema of reports, as reports give it.
+/// Name of the schema in reports.
 const REPORT: &str = "rocescope.report/1";
 
 const PUBLISHED: &str = include_str!("../../docs/report.schema.json");
 
-/// The schema, or why it is none.
+/// The compiled schema, or the reason why it is invalid.
 static COMPILED: LazyLock<Result<(Schemas, SchemaIndex), String>> = LazyLock::new(|| {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     let schema = serde_json::from_str(PUBLISHED).map_err(|error| error.to_string())?;
@@ -20,19 +20,17 @@ static COMPILED: LazyLock<Result<(Schemas, SchemaIndex), String>> = LazyLock::ne
     Ok((schemas, index))
 });
 
-/// Checks that a report is as the published schema says.
+/// Checks that a report matches the published schema.
 ///
-/// # Errors
-/// Every field that is not.
+/// # Errors All fields that do not match.
 pub fn check(report: &Value) -> Result<()> {
     let (schemas, index) = COMPILED.as_ref().map_err(|error| anyhow!("report.schema.json: {error}"))?;
     schemas.validate(report, *index).map_err(|error| anyhow!("{error:#}"))
 }
 
-/// Reads JSON that the program wrote. Reports must be as the published schema says.
+/// Parses JSON written by the program. Reports must match the published schema.
 ///
-/// # Errors
-/// Fails if it is no JSON, or a report that is not as the schema says.
+/// # Errors Fails for invalid JSON, or a report that does not match the schema.
 pub fn read(json: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(json).with_context(|| format!("no JSON: {json}"))?;
     if value["schema"] == REPORT {

@@ -1,18 +1,18 @@
-//! What holds of the findings of every report.
+//! Invariants of the findings of every report.
 
 use serde_json::Value;
 
-/// The catalog, which the program makes.
+/// The catalog of findings, which the program generates.
 const CATALOG: &str = include_str!("../../docs/findings.md");
 
-/// Whether a kind has no episodes, by the catalog; `None` for one that is not there.
+/// True if a kind has no episodes, according to the catalog; `None` for an unknown kind.
 #[must_use]
 pub fn lasts(id: &str) -> Option<bool> {
     let (_, section) = CATALOG.split_once(&format!("\n## {id}\n"))?;
     Some(section.split("\n## ").next()?.contains("\nEpisodes: none; "))
 }
 
-/// What is wrong with the findings of a report: one line each.
+/// Faults of the findings of a report, one per line.
 #[must_use]
 pub fn faults(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
@@ -26,7 +26,7 @@ pub fn faults(report: &Value) -> Vec<String> {
     faults
 }
 
-/// It has episodes, or its kind says why not.
+/// A finding has episodes, or its kind states why not.
 fn times(id: &str, finding: &Value) -> Option<String> {
     let Some(lasts) = lasts(id) else { return Some("not in the catalog".to_owned()) };
     let first = finding["episodes"].as_array().and_then(|all| all.first());
@@ -63,7 +63,8 @@ fn steps(finding: &Value) -> Option<String> {
     steps.filter(twice).map(Value::to_string).next()
 }
 
-/// No cause that is as bad and as current stands behind its effect, unless an owner has its place or the two name one another.
+/// No cause of the same severity and currentness follows its effect, unless an owner determines its position or the
+/// two name one another.
 fn causes(finding: &Value, behind: &[Value]) -> Option<String> {
     let same = |other: &Value| {
         ["severity", "active"].iter().all(|name| other[name] == finding[name]) && other["owner"].is_null()

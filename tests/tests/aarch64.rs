@@ -1,5 +1,5 @@
-//! The program as hosts with ARM processors get it, under QEMU's user emulation: it starts, reads the
-//! host, and makes of captures what the program of this machine makes of them.
+//! The program as built for ARM hosts, under QEMU's user emulation: it starts, reads the host, and gives the same
+//! results for captures as the program of this machine.
 //!
 //! `ROCESCOPE_AARCH64_BIN` names it; `cargo xtask test` builds it.
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 const EMULATOR: &str = "qemu-aarch64";
 const PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 
-/// The program, or why there is nothing to test.
+/// The program, or the reason why it cannot be tested.
 fn program() -> Option<PathBuf> {
     let why = if Command::new(EMULATOR).arg("--version").output().is_err() {
         format!("{EMULATOR} is not installed (package qemu-user)")
@@ -23,7 +23,7 @@ fn program() -> Option<PathBuf> {
     } else {
         format!("{PROGRAM} names no program for aarch64; `cargo xtask test` builds one")
     };
-    // Built without the target that it takes, which xtask says by itself: no failure here under CI.
+    // Built without the required target, which xtask reports by itself: no failure here with CI=true.
     println!("SKIP the program on aarch64: {why}");
     None
 }
@@ -41,7 +41,7 @@ fn text(output: &Output) -> String {
 fn it_prints_its_version() {
     let Some(program) = program() else { return };
     let native = Command::new(binary::path().unwrap()).arg("--version").output().unwrap();
-    // TLS takes a C compiler for the target.
+    // TLS needs a C compiler for the target, so that feature may be missing.
     assert_eq!(text(&emulated(&program, &["--version"])), text(&native).replace(", tls", ""));
 }
 
@@ -49,12 +49,12 @@ fn it_prints_its_version() {
 fn doctor_reads_the_host() {
     let Some(program) = program() else { return };
     let output = emulated(&program, &["doctor", "--output", "json"]);
-    // 3 when something critical is found, which is up to the host.
+    // 3 if something critical is found, which depends on the host.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
     let page: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(page["schema"], "rocescope.doctor/1");
     assert!(page["host"]["kernel"]["release"].is_string(), "{page:#}");
-    // Facts that emulation does not offer are unknown, with the reason.
+    // Facts that emulation does not provide are unknown, with the reason.
     for reason in page["host"]["unread"].as_array().unwrap() {
         assert!(reason["what"].is_string() && reason["why"].is_string(), "{reason}");
     }

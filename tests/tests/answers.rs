@@ -1,9 +1,8 @@
-//! Responders, latencies, and the loop from a congestion mark to the sender that
-//! slows down: against what drivers and programs said of their traffic, and against traffic made
-//! here.
+//! Responders, latencies, and rate reduction after congestion marks, compared with the output of drivers and
+//! programs, and with crafted traffic.
 //!
-//! Pairs over all captures there are with a list of their queue pairs from the drivers (49 files):
-//! 266 flows right, none wrong, 1 not known (UC, which nobody answers).
+//! Pairing over all available captures with a list of their queue pairs from the drivers (49 files): 266 flows right,
+//! none wrong, 1 unknown (UC, which is not acknowledged).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -20,12 +19,12 @@ const MS: u64 = 1_000_000;
 const OFF: u8 = 26 << 2;
 const ECT: u8 = OFF | 2;
 const CE: u8 = OFF | 3;
-/// Queue pair 100 on A, 200 on B; the port that Linux computes for them.
+/// Queue pair 100 on A, 200 on B; the source port that Linux computes for them.
 const QP_A: u32 = 100;
 const QP_B: u32 = 200;
 const PORT: u16 = 0xC000 | (((100 * 200) & 0x3FFF) ^ ((100 * 200) >> 14));
 
-/// Frames at times, in any order.
+/// Frames with their times, in any order.
 #[derive(Default)]
 struct Capture(Vec<(u64, Vec<u8>)>);
 
@@ -88,7 +87,7 @@ fn near(value: &Value, expected: u64, percent: u64) -> bool {
     value.as_u64().is_some_and(|got| got.abs_diff(expected) * 100 <= expected * percent)
 }
 
-/// Queue pairs as the programs named them: hosts, then the pairs of one with the other.
+/// Queue pairs named by the programs: hosts, then the pairs of queue pairs.
 type Named = (&'static str, [&'static str; 2], &'static [(u32, u32)]);
 
 #[test]
@@ -128,7 +127,7 @@ fn pairs_are_those_that_the_programs_named() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// A pair is one both ways, in every capture; and nothing pairs what has no connection.
+/// Pairs are mutual in every capture, and unconnected flows are not paired.
 #[test]
 fn pairs_are_mutual() {
     let mut pairs = 0;
@@ -163,10 +162,10 @@ fn latency_is_the_time_from_request_to_answer() {
     let report = capture.report();
     let flow = flow(&report, "10.0.0.1", QP_B);
     let latency = &flow["latency_ns"];
-    // The first request passes before anyone has answered, and is timed once the answers are known.
+    // The first request passes before an ACK has been seen, and is measured once its ACK flow is known.
     assert_eq!((&flow["latency_unpaired"], &latency["count"]), (&json!(0), &json!(1_000)));
     assert!(near(&latency["p50"], 20_500, 7), "{latency}");
-    // An acknowledgement after 400 µs is overtaken by that of the next request, which is for both.
+    // An ACK after 400 µs is overtaken by that of the next request, which covers both.
     assert!(near(&latency["p99"], 220_500, 7) && near(&latency["max"], 400_000, 1), "{latency}");
     assert_eq!(flow["latency_by_class"]["write_send"], *latency);
     assert_eq!((&flow["peer_qp"], &flow["pairing"]["how"]), (&json!(QP_A), &json!("port_rule")));
@@ -195,15 +194,15 @@ fn one_acknowledgement_answers_all_before_it_and_repeats_answer_nothing() {
     );
 }
 
-/// perftest's ping-pong of 64 bytes measured 135 µs one way, typically, and 53 µs at least; the
-/// acknowledgement travels less far than the answer of the program.
+/// perftest's ping-pong of 64 bytes measured 135 µs one way typically, and 53 µs at least; an ACK takes less time
+/// than the reply of the program.
 #[test]
 fn latencies_of_real_captures() {
     for (name, src, qp, class, least, most) in [
         ("b2_read.h0.pcap", "10.0.0.1", 44, "read", 500 * US, 3_000 * US),
         ("b5_ops_full.h0.pcap", "10.0.0.1", 52, "atomic", 20 * US, 1_000 * US),
         ("b5_ops_full.h0.pcap", "10.0.0.1", 52, "write_send", 20 * US, 1_000 * US),
-        // 24 Mb/s with a queue of some 100 packets in front.
+        // 24 Mb/s with a queue of some 100 packets.
         ("f1_ecn_red.h1.pcap.gz", "10.0.0.1", 25, "write_send", 20 * US, 1_000 * US),
     ] {
         let report = own(name);
@@ -216,7 +215,7 @@ fn latencies_of_real_captures() {
     }
 }
 
-/// `slow` in a thousand requests take `long`, the others `short`.
+/// `slow` of a thousand requests take `long`, the others `short`.
 fn with_tail(slow: u32, long: u64, short: u64) -> Value {
     let mut capture = Capture::default();
     for i in 0..2_000u32 {
@@ -239,12 +238,12 @@ fn a_long_tail_is_found_and_a_short_one_is_not() {
 
 /// A congested flow near its receiver.
 struct Congested {
-    /// One packet in so many is marked.
+    /// One packet in this many is marked.
     one_in: u32,
     packets: u32,
-    /// CNPs are at least this far apart; `None`: there are none.
+    /// Minimum time between CNPs; `None`: there are none.
     pace: Option<u64>,
-    /// Marks are set behind this point.
+    /// Marks are set downstream of this tap.
     behind: bool,
 }
 
@@ -289,7 +288,7 @@ fn a_notification_names_its_data_its_delay_and_what_the_sender_did() {
     assert_eq!(cnp["without_ce"], 0);
     assert_eq!(cnp["delay_ns"]["count"], notified["cnp_packets"]);
     assert!(notified["cnp_packets"].as_u64() > Some(10), "{cnp}");
-    // Marks come every 500 µs or 1 ms, CNPs every 10 ms: the first mark is that much older.
+    // Marks come every 500 µs or 1 ms, CNPs every 10 ms: the first mark is older by that time.
     assert!(cnp["delay_ns"]["p50"].as_u64().is_some_and(|ns| (8 * MS..11 * MS).contains(&ns)), "{cnp}");
     assert!(cnp["min_interval_ns"].as_u64() >= Some(10 * MS), "{cnp}");
     assert!(cnp["per_second"].as_f64().is_some_and(|n| (80.0..100.0).contains(&n)), "{cnp}");
@@ -313,7 +312,7 @@ fn marks_that_nobody_answers_are_found() {
     let silent = Congested { pace: None, ..CONGESTED }.report();
     let both = [found("ecn.congestion", "warning"), found("ecn.no_cnp", "warning")];
     assert_eq!(findings(&silent, &FAMILIES), both);
-    // One CNP is enough: how many there are depends on the NIC's pacing.
+    // One CNP is enough, since their number depends on the NIC's pacing.
     let paced = Congested { pace: Some(150 * MS), ..CONGESTED }.report();
     assert_eq!(paced["totals"]["cnp_packets"], 1);
     assert_eq!(findings(&paced, &FAMILIES), [found("ecn.congestion", "warning")]);
@@ -324,7 +323,7 @@ fn marks_that_nobody_answers_are_found() {
     assert_eq!(findings(&thin, &FAMILIES), []);
 }
 
-/// Without the way back, it cannot be said that there are no CNPs.
+/// Without the reverse direction, missing CNPs are no evidence.
 #[test]
 fn a_tap_on_one_way_misses_no_cnps() {
     let mut capture = Capture::default();
@@ -370,7 +369,7 @@ fn data_without_ecn_is_reported() {
     assert_eq!(with(4), []);
 }
 
-/// Software RoCE sends no CNPs: that its marks have no effect is true, and said.
+/// Soft-RoCE sends no CNPs: the finding that its marks have no effect is correct.
 #[test]
 fn findings_of_real_captures() {
     let families = ["ecn.", "cnp.", "latency."];

@@ -23,14 +23,14 @@ fn traffic(sample: &Sample) -> &Traffic {
     sample.metrics.traffic.as_ref().unwrap()
 }
 
-/// Packets that are in bins, are not over yet, or got lost.
+/// Packets in bins, in bins that are not over, and lost ones.
 fn counted(traffic: &Traffic) -> (u64, u64) {
     let binned = traffic.links[0].bursts.as_ref().map_or(0, |bursts| bursts.total.packets);
     (binned, traffic.links[0].lost.packets)
 }
 
-/// Samples in the course of the run take what has passed, out of the ring and out of the slots of flows that
-/// fell silent; the last sample must be the same as if nobody had looked.
+/// Samples during the run take finished bins from the ring buffer and from the slots of idle flows; the last sample
+/// must be the same as without them.
 #[test]
 fn looking_changes_nothing() {
     if !available() {
@@ -66,11 +66,11 @@ fn looking_changes_nothing() {
     }
 }
 
-/// Captures whose frames come in the order of their times.
+/// Captures whose frames are in order of time.
 const CAPTURES: [&str; 3] =
     ["linlin_nccl_nccl_node0.pcap", "k1_ecmp_ring.uA0.pcap.gz", "e1_loss1.h1.pcap.gz"];
 
-/// Flows that retire leave nothing behind and take nothing away.
+/// Retired flows keep their share in the figures, exactly.
 #[test]
 fn retired_flows_stay_in_the_figures() {
     if !available() {
@@ -91,7 +91,7 @@ fn retired_flows_stay_in_the_figures() {
             if number % 211 == 0 {
                 machine.running = true;
                 machine.sample().unwrap();
-                // All of them, in the middle of whatever they do.
+                // All flows, whatever their state.
                 machine.retire().unwrap();
             }
         }
@@ -110,12 +110,12 @@ fn retired_flows_stay_in_the_figures() {
             let standing = traffic.flowlets.standing.iter().map(|standing| &standing.flowlet);
             traffic.flowlets.ended.iter().chain(standing).map(|flowlet| flowlet.fresh_bytes).sum()
         };
-        // A flow that begins anew has no repeats at first.
+        // A flow that starts again has no repeats at first.
         assert!(fresh(kept) >= fresh(all), "{name}");
     }
 }
 
-/// Records that find the ring buffer full are counted, to the packet.
+/// Records dropped because the ring buffer is full are counted, to the packet.
 #[test]
 fn lost_records_are_counted() {
     if !available() {
@@ -126,7 +126,7 @@ fn lost_records_are_counted() {
     let mut machine = Machine::new(Hook::Xdp, 64).unwrap();
     let sent = 25_000;
     for number in 0..sent {
-        // Each in a bin of its own.
+        // Each packet in a separate bin.
         let time_ns = frame.time_ns / MS * MS + number * MS;
         machine.send_unheard(&Frame { time_ns, ..frame.clone() }).unwrap();
     }
@@ -141,6 +141,6 @@ fn lost_records_are_counted() {
     assert!(report["steps"].is_null());
     let findings = report["findings"].as_array().unwrap();
     assert!(findings.iter().any(|finding| finding["id"] == "tool.lost"), "{findings:?}");
-    // Nothing else lost a packet.
+    // No packet is lost elsewhere.
     assert_eq!(report["totals"]["roce_packets"], sent);
 }

@@ -12,7 +12,7 @@ const PERFMON: u8 = 38;
 const BPF: u8 = 39;
 const NEEDED: [(u8, &str); 3] = [(NET_ADMIN, "CAP_NET_ADMIN"), (PERFMON, "CAP_PERFMON"), (BPF, "CAP_BPF")];
 
-/// The sysctl that keeps users without CAP_BPF from loading programs: 0 does not.
+/// The sysctl that keeps users without CAP_BPF from loading programs, except with value 0.
 fn unprivileged_bpf_disabled() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled");
     read.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
@@ -54,7 +54,7 @@ fn three_capabilities_are_enough() {
     }
 }
 
-/// Whichever is missing is named, whatever kernel.unprivileged_bpf_disabled is.
+/// A missing capability is named, whatever the value of kernel.unprivileged_bpf_disabled.
 #[test]
 fn each_of_them_is_needed_and_named() {
     if !can_run("each_of_them_is_needed_and_named") {

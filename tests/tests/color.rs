@@ -1,4 +1,4 @@
-//! Colours of text: in a terminal, and not where something else reads it or the user wants none.
+//! Colours of text: used in a terminal, and not when the output is read otherwise or the user disables them.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::pty;
 
-/// The program with an environment in which nothing but the terminal decides.
+/// The program in an environment in which only the terminal decides about colours.
 fn rocescope(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary::path().unwrap());
     command.args(arguments).env("TERM", "xterm-256color").stderr(Stdio::inherit());
@@ -20,7 +20,7 @@ fn rocescope(arguments: &[&str]) -> Command {
 fn in_terminal(command: &mut Command) -> String {
     let (_, written) = pty::output(command).unwrap();
     assert!(written.len() > 100, "{command:?}: {written:?}");
-    // A terminal returns the carriage too.
+    // A terminal adds carriage returns.
     written.replace("\r\n", "\n")
 }
 
@@ -66,7 +66,7 @@ fn text_is_colored_in_terminals_alone() {
             assert!(!text.contains('\u{1b}') && text.len() > 100, "{arguments:?}: {text:?}");
         }
         assert!(piped(&mut rocescope(&always)).contains("\u{1b}[1m"), "{arguments:?}");
-        // Colours change no character. The host that doctor reads changes by itself.
+        // Colours change no other character. The host's state in doctor's output may change by itself.
         if arguments != ["doctor"] {
             assert_eq!(plain(&colored), uncolored[0], "{arguments:?}");
         }

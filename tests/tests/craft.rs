@@ -1,4 +1,4 @@
-//! The tests' own frame and file builders: against known bytes, the parser and tshark.
+//! Compares the tests' own builders of frames and files with known bytes, the parser and tshark.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -46,8 +46,8 @@ fn write() -> Transport {
     transport
 }
 
-/// The READ request of `InfiniBandPacket.dat` among PcapPlusPlus's packet examples (Unlicense),
-/// captured from Soft-RoCE; and Mellanox's published CNP, as a BSD-licensed test quotes it.
+/// The READ request of `InfiniBandPacket.dat` among PcapPlusPlus's packet examples (Unlicense), captured from
+/// Soft-RoCE; and Mellanox's published CNP, as quoted by a BSD-licensed test.
 #[test]
 fn known_packets() {
     let mut read = Transport::new(0x0C, 0x11, 0x54_CB63).ext(reth(0x7FEE_260F_B000, 0x2B8, 65_536));
@@ -163,7 +163,7 @@ fn a_wrong_icrc_is_wrong_and_other_fields_are_where_they_belong() {
     assert_eq!(aeth(0x60, 7), [0x60, 0, 0, 7]);
 }
 
-/// Fields that tshark sees in a file, one line per frame; `None` where there is no tshark.
+/// Fields that tshark reads from a file, one line per frame; `None` without tshark.
 fn tshark(test: &str, file: &[u8], name: &str, fields: &[&str]) -> Option<Vec<String>> {
     let found = Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {

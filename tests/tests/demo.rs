@@ -1,4 +1,4 @@
-//! The demonstration: what it shows is what its generator sent.
+//! The demonstration must show what its generator sent.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -24,7 +24,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Link, whether outgoing, source, destination, queue pair.
+/// Link, true for egress, source, destination, queue pair.
 type Key = (String, bool, IpAddr, IpAddr, u64);
 
 fn truths(truth: &Truth) -> BTreeMap<Key, FlowTruth> {
@@ -34,7 +34,7 @@ fn truths(truth: &Truth) -> BTreeMap<Key, FlowTruth> {
     truth.flows.iter().map(|(k, flow)| (key(k), *flow)).collect()
 }
 
-/// The flows of a report as the generator would count them.
+/// The flows of a report in the form of the generator's counts.
 fn reported(report: &Value) -> BTreeMap<Key, FlowTruth> {
     let address = |value: &Value| value.as_str().unwrap().parse::<IpAddr>().unwrap();
     let flows = report["flows"].as_array().unwrap().iter();
@@ -66,7 +66,7 @@ fn reported(report: &Value) -> BTreeMap<Key, FlowTruth> {
         .collect()
 }
 
-/// Every kind of problem that the demonstration has is counted.
+/// Every kind of problem in the demonstration is counted.
 fn all_episodes_show(sum: &FlowTruth) {
     for (what, count) in [
         ("CE marks", sum.ce),
@@ -90,9 +90,9 @@ fn report_of(sample: &Sample) -> Value {
     serde_json::from_slice(&json).unwrap()
 }
 
-/// Stops the source when it has counted `sent` packets, and gives its last report.
+/// Stops the source after `sent` packets, and returns its last report.
 fn last_report(feed: &Feed, sent: u64) -> Value {
-    // The last frames may still be in the link when the player is done.
+    // The last frames may still be in transit when the player has finished.
     let late = Instant::now() + Duration::from_secs(30);
     let (mut last, mut stopping) = (None, false);
     loop {
@@ -114,7 +114,7 @@ fn last_report(feed: &Feed, sent: u64) -> Value {
     }
 }
 
-/// A whole round with the generator at hand: every flow's figures are its own.
+/// A whole cycle with access to the generator: every flow's figures must match.
 #[test]
 fn what_is_counted_is_what_was_sent() {
     if !root_or_skip("what_is_counted_is_what_was_sent") {
@@ -130,7 +130,7 @@ fn what_is_counted_is_what_was_sent() {
         ..Config::default()
     })
     .unwrap();
-    // Half of the usual time: the machine shall have something to do.
+    // Half of the usual time, to increase the load.
     let scenario = Scenario::new(SEED, Duration::from_secs(6));
     let round = scenario.round();
     let player = stage.start(scenario, Some(round)).unwrap();
@@ -151,11 +151,14 @@ fn what_is_counted_is_what_was_sent() {
     }
     assert_eq!(ours.len(), theirs.len());
     all_episodes_show(&truth.total());
-    assert_eq!(report["totals"]["lost"]["interface_drops"], 0, "nothing of the demo is dropped by its links");
+    assert_eq!(
+        report["totals"]["lost"]["interface_drops"], 0,
+        "frames dropped by the links of the demonstration"
+    );
 }
 
-/// The command by itself: it ends, shows every episode, and what it shows is what the generator
-/// makes up to the moment at which it ended.
+/// The command as a user runs it: it ends, shows every episode, and its figures match those of the generator up to
+/// the time of its end.
 #[test]
 fn the_command_shows_every_episode_and_cleans_up() {
     if !root_or_skip("the_command_shows_every_episode_and_cleans_up") {
@@ -179,11 +182,11 @@ fn the_command_shows_every_episode_and_cleans_up() {
         let all = report["imbalance"].as_array().unwrap();
         let entry = all.iter().find(|entry| entry["direction"] == direction).unwrap();
         assert_eq!(entry["links"], serde_json::json!(["rail0", "rail1"]));
-        assert!(entry["max_over_mean"].as_f64().unwrap() > 1.05, "bad hashing does not show: {entry}");
+        assert!(entry["max_over_mean"].as_f64().unwrap() > 1.05, "bad hashing is not reported: {entry}");
     }
 
-    // The same traffic up to the frame with which the report ends. The two links are not left at
-    // the same moment, so a few frames more or fewer of each flow are right too.
+    // The generator's traffic up to the last frame in the report. The two links are not detached at the same moment,
+    // so that a difference of a few frames per flow is allowed.
     let total = number(&report["totals"]["packets"]);
     let mut scenario = Scenario::new(SEED, BRIEF);
     let frames = scenario.by_ref().take(usize::try_from(total).unwrap()).count();

@@ -1,4 +1,4 @@
-//! `rocescope doctor` on this machine, in network namespaces of the test's own.
+//! `rocescope doctor` on this machine, in network namespaces of the test.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -14,12 +14,12 @@ const BPF: u8 = 39;
 
 fn doctor(how: Start<'_>, arguments: &[&str]) -> Ended {
     let ended = Program::run(how, &[&["doctor"], arguments].concat()).unwrap();
-    // No RDMA device is here, so that nothing of it can be critical.
+    // There is no RDMA device, so that none of its checks can be critical.
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     ended
 }
 
-/// The check of this id about the host.
+/// The host check with this id.
 fn check(page: &Value, id: &str) -> Value {
     let mut checks = page["checks"].as_array().unwrap().iter();
     checks.find(|check| check["id"] == id && check["subject"] == "host").unwrap().clone()
@@ -31,7 +31,7 @@ fn root_and_others_see_what_they_can_run() {
         return;
     }
     let (world, _link) = World::with_link(1500).unwrap();
-    // The interface is none of hardware: it has no lines of its own.
+    // The interface is virtual and has no lines of its own.
     let others = "Without RDMA: near0 (veth)";
     let root = doctor(Start { netns: Some(&world.near), ..Start::default() }, &[]).out;
     assert!(root.contains(others) && root.contains("live -i NAME") && !root.contains("-i near0"), "{root}");
@@ -46,7 +46,7 @@ fn root_and_others_see_what_they_can_run() {
         "{said}"
     );
     assert!(said.contains("need a root shell"), "{said}");
-    // Whose environments it may not read is named, one after the other.
+    // Processes whose environments are not readable are named one by one.
     let verbose = doctor(nobody, &["--verbose"]).out;
     assert!(verbose.contains("cannot read the environment of"), "{verbose}");
     let page = doctor(nobody, &["--output", "json"]).report().unwrap();
@@ -108,7 +108,7 @@ fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
     let page = doctor(how, &["--lldp-capture", &lldp, "--output", "json"]).report().unwrap();
     let neighbour = &page["host"]["interfaces"][0]["neighbour"];
     assert_eq!(neighbour["dialect"], "IEEE", "{neighbour}");
-    // Nothing of the host's own is known on a veth, so that nothing can differ.
+    // Nothing is known of a veth's settings, so nothing can differ.
     let mut checks = page["checks"].as_array().unwrap().iter();
     let pfc = checks.find(|check| check["id"] == "switch.pfc").unwrap();
     assert_eq!((&pfc["subject"], &pfc["verdict"]), (&"near0".into(), &"unknown".into()));
@@ -125,7 +125,7 @@ fn what_a_switch_said_in_a_capture_is_held_against_an_interface() {
     assert!(stranger.err.contains("unknown interface eth9") && stranger.out.is_empty(), "{stranger:?}");
 }
 
-/// A process that is killed when the test is over.
+/// A process that is killed at the end of the test.
 struct Sleeper(std::process::Child);
 
 impl Drop for Sleeper {
@@ -143,7 +143,7 @@ fn settings_of_a_job_are_read_where_it_has_them() {
     let mut job = std::process::Command::new("sleep");
     job.arg("600").env("NCCL_CONF_FILE", "link.conf").env("NCCL_IB_HCA", "mlx5_0").current_dir(folder.path());
     let job = Sleeper(job.spawn().unwrap());
-    // The process is there before its program is.
+    // The process exists before it executes its program.
     let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let found = loop {
         let page = doctor(Start::default(), &["--output", "json"]).report().unwrap();

@@ -1,5 +1,5 @@
-//! `rocescope fleet` on real engines: recordings of a simulated fleet with known faults. Each question names the culprit first, and none
-//! where nothing is wrong.
+//! `rocescope fleet` on real engines: recordings of a simulated fleet with known faults. Each question must name the
+//! culprit first, and none if there is no fault.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -29,7 +29,8 @@ fn recording() -> &'static Path {
     folder.path()
 }
 
-/// Asks every question in the time ranges of its faults and of none, and the timeline in all; gives the rows.
+/// Asks every question in the time ranges of its faults and of the healthy time, and the timeline in all; returns the
+/// rows.
 fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     let program = binary::path().unwrap();
     let fleet = Fleet::SMALL;
@@ -37,7 +38,7 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     for question in QUESTIONS {
         for fault in FAULTS {
             let culprit = fleet.culprit(question, fault);
-            // Other faults may show in a question that is not about them, but none in healthy traffic.
+            // A fault may also show in questions about other faults, but healthy traffic must show none.
             if culprit.is_none() && fault != Fault::Healthy {
                 continue;
             }
@@ -70,7 +71,7 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     answers
 }
 
-/// Both engines give the same figures, but for what floating-point sums in another order differ by.
+/// Compares the figures of both engines; floating-point sums in another order may differ slightly.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -114,7 +115,7 @@ fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
 fn click_house_is_asked_over_tls() {
     let Some(engine) = click_house_or_skip("click_house_is_asked_over_tls") else { return };
     let tls = |name: &str| format!("{}/data/export/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    // OpenSSL's: Python's server speaks it.
+    // Python's TLS server, with a certificate made by OpenSSL.
     let certificate = [tls("server.pem"), tls("server.key")];
     let server =
         ClickHouse::start(&engine, recording(), &certificate.each_ref().map(String::as_str)).unwrap();
@@ -162,7 +163,7 @@ fn counters_of_devices_name_the_culprit_where_no_packet_is_seen() {
     }
 }
 
-/// What is printed for an engine.
+/// The SQL printed for an engine.
 fn printed(question: &str, engine: &Path) -> String {
     let mut program = Command::new(binary::path().unwrap());
     let program = program
@@ -178,13 +179,13 @@ fn printed_sql_runs_as_it_is() {
     const TEST: &str = "printed_sql_runs_as_it_is";
     let duck_db = duck_db_or_skip(TEST);
     let click_house = click_house_or_skip(TEST);
-    // By name, since what is printed does not need the program.
+    // By name, since printing does not need the program.
     let names = [duck_db.as_deref().unwrap_or(Path::new("duckdb")), Path::new("clickhouse")];
     let arguments: [&[&str]; 2] =
         [&["-init", "/dev/null", "-batch", "-bail", "-csv"], &["local", "--output-format", "CSVWithNames"]];
     for question in QUESTIONS {
         let scripts = names.map(|name| printed(question, name));
-        // Where the files are is said in the engine's own words; the question is one text for both.
+        // The locations of the files are in the engine's own dialect; the question is the same text for both.
         let of = |script: &str| {
             let lines =
                 script.lines().filter(|line| !line.starts_with("create view ") && !line.starts_with("set "));
@@ -225,7 +226,7 @@ fn what_is_missing_is_named_with_its_remedy() {
     }
 }
 
-/// An engine that gets a script on standard input.
+/// Runs an engine with a script on standard input.
 fn piped(engine: &Path, arguments: &[&str], script: &[u8]) -> Output {
     let mut command = Command::new(engine);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -239,7 +240,8 @@ fn dashboard(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The queries of a dashboard in this field of its targets, each with the title of its panel, and those of its variables.
+/// The queries of a dashboard in this field of its targets, each with the title of its panel, and those of its
+/// variables.
 fn queries(dashboard: &Value, field: &str) -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let of_panel = |panel: &Value| {
@@ -297,7 +299,7 @@ fn prometheus_parses_every_query_of_its_dashboard_and_knows_its_metrics() {
     let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
     std::fs::write(file.path(), rules).unwrap();
     let output = Command::new(promtool).args(["check", "rules"]).arg(file.path()).output().unwrap();
-    // Several rules may have one name: that is a warning.
+    // Several rules with one name are only a warning.
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -325,7 +327,7 @@ fn engines_run_every_query_of_the_dashboard_of_click_house() {
         };
         let views = ["flow_seconds", "link_seconds", "steps"]
             .map(|table| format!("create view {table} as select * from {};\n", read(table)));
-        // What the data source makes of its macros.
+        // Values that the data source inserts for its macros.
         let (start, end) = (from + 1, from + 120);
         let second = |seconds: u64| {
             if is_duck { format!("to_timestamp({seconds})") } else { format!("toDateTime({seconds}, 'UTC')") }

@@ -1,5 +1,5 @@
-//! The kernel's flow table at its limits: full, retired, sprayed over ports, with nobody listening.
-//! Whatever happens, no packet is counted in nothing.
+//! The kernel's flow table at its limits: full, retired, with many source ports, without a reader. Every packet is
+//! counted somewhere.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -22,7 +22,7 @@ fn frame(time_ns: u64, packet: &Roce) -> Frame {
     Frame { time_ns, data, wire_len }
 }
 
-/// `packets` packets of each queue pair in turn, a millisecond apart.
+/// `packets` packets of each queue pair, alternating, a millisecond apart.
 fn in_turn(queue_pairs: std::ops::Range<u32>, packets: u32) -> Vec<Frame> {
     let all = (0..packets).flat_map(|psn| queue_pairs.clone().map(move |qp| (psn, qp)));
     (0..)
@@ -57,7 +57,7 @@ fn flows(report: &Value) -> BTreeMap<u64, Value> {
     flows.map(|flow| (flow["dest_qp"].as_u64().unwrap(), flow.clone())).collect()
 }
 
-/// Nothing is lost between the counts.
+/// All packets are accounted for.
 fn conserved(report: &Value, sent: &[&Frame]) {
     let totals = &report["totals"];
     let sum = |field: &str| -> u64 {
@@ -84,7 +84,7 @@ fn what_a_full_table_cannot_take_is_counted() {
         let report = report(&mut machine);
         assert_eq!(report["totals"]["lost"]["flow_table_full"], 4 * 5);
         conserved(&report, &frames.iter().collect::<Vec<_>>());
-        // The flows that came first are as exact as ever.
+        // The first flows remain exact.
         let whole = flows(&replay(&frames));
         let kept = flows(&report);
         assert_eq!(kept.keys().copied().collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
@@ -114,7 +114,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
     let reading = machine.tables.read(&machine.programs).unwrap();
     let before = START + 5_000 * MILLISECOND;
     let retired = machine.tables.retire_idle(&mut machine.programs, &reading.flows, before).unwrap();
-    assert_eq!(retired, 7, "all but the one that was heard of late");
+    assert_eq!(retired, 7, "all but the one whose event came late");
     let after = report(&mut machine);
     let mut sent: Vec<&Frame> = early.iter().chain([&late]).collect();
     conserved(&after, &sent);
@@ -130,7 +130,7 @@ fn idle_flows_retire_without_taking_a_count_along() {
     assert_eq!(after["entropy"], expected["entropy"]);
     assert_eq!(after["links"], expected["links"]);
 
-    // The slots serve others, and a flow that comes back starts anew.
+    // The slots are reused, and a returning flow starts again.
     let again: Vec<Frame> = in_turn(7..14, 3)
         .into_iter()
         .map(|frame| Frame { time_ns: frame.time_ns + 20_000 * MILLISECOND, ..frame })
@@ -161,7 +161,7 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
         frames.push(frame(START + time, &other));
         frames
     };
-    // More than fit the overflow table at once: room must come back each time.
+    // More entries than the overflow table holds at once: room must be freed each time.
     for round in 0..10 {
         let frames = sprayed(round * 1_000 * MILLISECOND);
         send(&mut machine, &frames);
@@ -177,7 +177,7 @@ fn ports_and_opcodes_of_a_retired_flow_go_with_it() {
     assert_eq!(last["totals"]["lost"]["extra_table_full"], 0);
     assert_eq!(last["totals"]["retired"]["packets"], 210);
     let all: Vec<Frame> = (0..10).flat_map(|round| sprayed(round * 1_000 * MILLISECOND)).collect();
-    // What a retired flow carried is not known by 5-tuple.
+    // The bytes of a retired flow are unknown by 5-tuple.
     let entropy = |report: &Value| {
         let mut entropy = report["entropy"].clone();
         entropy["data"].take();
@@ -208,7 +208,7 @@ fn ports_that_find_no_room_are_counted_in_their_flow_all_the_same() {
     let listed = flow["src_ports"].as_array().unwrap().iter().map(|p| p["packets"].as_u64().unwrap());
     let lost = report["totals"]["lost"]["extra_table_full"].as_u64().unwrap();
     assert_eq!(listed.sum::<u64>() + lost, u64::from(PORTS), "{flow}");
-    // Its first port, and those that the table has room for.
+    // Its first port, and those for which the table has room.
     assert_eq!(lost, u64::from(PORTS) - 1 - 8);
 }
 
@@ -250,13 +250,13 @@ fn events_that_nobody_takes_are_counted() {
     assert_eq!(machine.events.len() as u64 + dropped, u64::from(SENT));
     assert!(machine.events.iter().all(|event| event.events & Event::CNP != 0));
     assert_eq!(report["totals"]["cnp_packets"], SENT);
-    // With room again, events come again.
+    // With room again, events are recorded again.
     machine.send(&cnp).unwrap();
     machine.drain().unwrap();
     assert_eq!(machine.events.len() as u64 + dropped, u64::from(SENT) + 1);
 }
 
-/// Forgetting everything is not retiring it.
+/// Discarding all flows differs from retiring them.
 #[test]
 fn reset_leaves_nothing() {
     if !available() {

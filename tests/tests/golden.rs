@@ -1,7 +1,7 @@
-//! Reports kept with the tests, for machines without tshark.
+//! Reports stored with the tests, for machines without tshark.
 //!
-//! They were right when they were written: `replay_vs_tshark` held them against tshark. After a
-//! change that is meant to alter reports, run that test, then this one with `ROCESCOPE_BLESS=1`.
+//! They were correct when written: `replay_vs_tshark` compared them with tshark. After an intended change of reports,
+//! run that test, then this one with `ROCESCOPE_BLESS=1`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
@@ -14,16 +14,16 @@ fn folder() -> PathBuf {
     captures::folder().join("golden")
 }
 
-/// File of a capture's report. Several folders have captures of the same name.
+/// File with a capture's report. Several folders have captures with the same name.
 fn kept(capture: &Path) -> PathBuf {
     let inner = capture.strip_prefix(captures::folder()).expect("the tests' own captures");
     let name = inner.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "__");
     folder().join(format!("{name}.json"))
 }
 
-/// The stored part of a report: everything but the findings, which are a judgement on these figures
-/// and change when it is bettered, and but null. The schema, which the report was held against, names the fields that
-/// must be there: what is not kept is null.
+/// The stored part of a report: everything but the findings, which are conclusions from these figures and may be
+/// improved, and null values. The schema, which the report was validated against, names the required fields: those
+/// not stored are null.
 fn reduced(mut report: Value) -> Value {
     binary::strip_folders(&mut report);
     if let Some(report) = report.as_object_mut() {
@@ -44,7 +44,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// The paths at which two values differ, in sentences.
+/// The paths at which two values differ, as sentences.
 fn differences(place: &str, now: &Value, before: &Value, found: &mut Vec<String>) {
     match (now, before) {
         (Value::Object(a), Value::Object(b)) => {
@@ -102,7 +102,7 @@ fn reports_are_as_kept() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// The order of flows must not depend on chance, or no two reports could be compared by eye.
+/// The order of flows must be deterministic, so that reports can be compared.
 #[test]
 fn the_same_capture_gives_the_same_bytes() {
     let capture = captures::folder().join("h1_rping.h0.pcap");

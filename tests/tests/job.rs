@@ -1,4 +1,4 @@
-//! Jobs that take steps: made up packet by packet, replayed, and what the report says of them.
+//! Jobs in steps: synthesised packet by packet, replayed, and the resulting reports.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
@@ -33,7 +33,7 @@ impl Wire {
         self.frames.push((ns, src, dst, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
     }
 
-    /// `packets` messages of 1000 bytes, one each 100 µs; the last is acknowledged, unless `silent`. Gives the end.
+    /// `packets` messages of 1000 bytes, one every 100 µs; the last is acknowledged unless `silent`. Returns the end.
     fn send(&mut self, ns: u64, src: u8, dst: u8, packets: u64, silent: bool) -> u64 {
         for number in 0..packets {
             let ext = [craft::reth(0, 1, 1000), vec![0; 4]].concat();
@@ -51,7 +51,7 @@ impl Wire {
         end
     }
 
-    /// A frame that is no RoCE, which every host sees.
+    /// A frame that is not RoCE, which every host sees.
     fn other(&mut self, ns: u64) {
         let arp = craft::ethernet(Mac::SRC, Mac::DST, &Typed::new(0x0806, vec![0; 28]));
         self.frames.push((ns, 0, 0, arp));
@@ -79,18 +79,18 @@ impl Wire {
     }
 }
 
-/// A ring of four hosts that computes for 50 ms and then passes three parts around.
+/// A ring of four hosts that compute for 50 ms and then exchange three parts.
 struct Ring {
     steps: u64,
-    /// Computes longer: who, by how many ms, from which step on.
+    /// A host that computes longer: which, by how many ms, from which step on.
     late: (u8, u64, u64),
-    /// All compute longer by so many ms in each step than in the one before.
+    /// Additional compute time of all hosts per step, in ms.
     slower_ms: u64,
-    /// Nobody starts the second part of the last step.
+    /// No host starts the second part of the last step.
     stops: bool,
     /// The last message is never acknowledged.
     unanswered: bool,
-    /// Other frames go on for so long behind the end.
+    /// Time for which other frames continue after the end, in ms.
     idle_ms: u64,
 }
 
@@ -119,7 +119,7 @@ impl Ring {
                     let dst = src % 4 + 1;
                     wire.send(ready[at], src, dst, 20, silent && src == 2)
                 });
-                // The next part needs that of the host before.
+                // The next part requires that of the previous host.
                 ready = std::array::from_fn(|at| sent[at].max(sent[(at + 3) % 4]) + 100_000);
             }
             done = ready;
@@ -136,7 +136,7 @@ fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
     report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
 }
 
-/// Nothing worse than info.
+/// No finding above info.
 fn calm(report: &Value) {
     for finding in report["findings"].as_array().unwrap() {
         assert_eq!(finding["severity"], "info", "{}", finding["title"]);
@@ -173,12 +173,12 @@ fn the_host_that_computes_longer_is_named_where_it_is_seen() {
     }
     for host in [1, 2] {
         let report = wire.report(&[host]);
-        let found = finding(&report, "step.straggler").expect("somebody is waited for");
-        assert_eq!(found["evidence"]["host"], Value::Null, "{host}: it sends nothing here");
+        let found = finding(&report, "step.straggler").expect("no straggler");
+        assert_eq!(found["evidence"]["host"], Value::Null, "{host}: straggler without packets at this tap");
     }
 }
 
-/// All send to all and compute when they have everything; one computes longer from the sixth step on.
+/// All-to-all: each host computes when it has received everything; one computes longer from the sixth step on.
 fn all_to_all(late: u8, ms: u64) -> Wire {
     let mut wire = Wire::default();
     let mut done = START_NS;
@@ -272,7 +272,7 @@ fn a_job_that_stopped_and_one_that_ended() {
     calm(&Ring { unanswered: true, ..HEALTHY }.run().report(&[0]));
 }
 
-/// A message that has begun and does not end.
+/// A message that starts and does not complete.
 #[test]
 fn a_job_that_stopped_within_a_message() {
     let mut wire = HEALTHY.run();
@@ -286,7 +286,7 @@ fn a_job_that_stopped_within_a_message() {
     assert_eq!(finding(&report, "job.stalled").expect("stopped")["evidence"]["outstanding_flows"], 1);
 }
 
-/// Five hosts send to one, together or in turn; a part of the packets is marked.
+/// Five hosts send to one, simultaneously or in turn; some of the packets are marked.
 fn many_to_one(together: bool, marks: impl Fn(u32) -> bool) -> Value {
     let mut wire = Wire::default();
     let mut sent = [0u32; 8];
@@ -321,8 +321,8 @@ fn incast_is_a_matter_when_it_costs() {
     assert_eq!(many_to_one(false, |_| false)["incast"][0]["senders_max"], 1);
 }
 
-/// By hand: in a bin of a millisecond three hosts send 1, 2 and 3 packets of 1058 bytes to one; 9 bins later one of them sends
-/// one packet; then, after 10 more, ten packets fill the last.
+/// By hand: in a bin of one millisecond three hosts send 1, 2 and 3 packets of 1058 bytes to one; 9 bins later one of
+/// them sends one packet; 10 bins later ten packets fill the last bin.
 #[test]
 fn bins_by_hand() {
     let mut wire = Wire::default();
@@ -351,7 +351,7 @@ fn bins_by_hand() {
         ("peak_bytes", 10.0 * bytes),
         ("peak_packets", 10.0),
         ("peak_to_mean", 10.0 * 22.0 / 17.0),
-        // Half of 10,580 is 5,290: 4,096 is the power of two below.
+        // Half of 10,580 is 5,290; the next lower power of two is 4,096.
         ("threshold_bytes", 4096.0),
         ("bursts", 2.0),
         ("burst_ratio", 2.0 / 22.0),
@@ -369,7 +369,7 @@ fn bins_by_hand() {
     assert!((incast["several_ratio"].as_f64().unwrap() - 6.0 / 17.0).abs() < 1e-9);
 }
 
-/// Three hosts send little messages to one at once, beside the one that sends to it: nobody's queue fills.
+/// Three hosts send small messages to one at once, in addition to the one that sends data to it: no queue grows.
 #[test]
 fn credits_are_no_incast() {
     let mut wire = Wire::default();
@@ -391,7 +391,7 @@ fn credits_are_no_incast() {
     assert_eq!(finding(&report, "burst.incast"), None);
 }
 
-/// A perftest through a queue that drains at one rate, seen behind it: as regular as a clock, and no job.
+/// A perftest through a queue that drains at a fixed rate, seen downstream of it: strictly periodic, but not a job.
 #[test]
 fn messages_of_one_length_have_no_steps() {
     let mut wire = Wire::default();

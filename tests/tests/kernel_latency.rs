@@ -1,8 +1,8 @@
-//! The kernel programs time what replay times, sample by sample.
+//! The kernel programs measure the same latencies as replay, sample by sample.
 //!
-//! Pairs depend on the packets that each side sees, and on their times. So the pairs are given in advance here,
-//! the same to both: those that a replay of the whole capture ends with. Then the frames go through the
-//! programs at their own times, and through replay's own collector.
+//! Pairing depends on the packets that each side sees, and on their times. Therefore both get the same pairs in
+//! advance: those that a replay of the whole capture finds. Then the frames go through the programs at their own
+//! times, and through replay's collector.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -21,13 +21,13 @@ use rocescope_tests::kernel::machine::{Hook, Machine};
 use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::captures;
 
-/// More than any capture has.
+/// Larger than any capture.
 const MAX_FLOWS: u32 = 4096;
 
-/// The slot with the answers, by slot of the flow of requests.
+/// Slot of the ACK flow, by slot of the request flow.
 type Pairs = BTreeMap<u32, u32>;
 
-/// The compared part of a flow: times, and the reasons for missing ones.
+/// The compared part of a flow: latencies, and the number of unmeasured requests.
 type Times = BTreeMap<u32, (Figure, u64)>;
 
 fn parsed(frame: &Frame) -> Option<rocescope_common::wire::Frame> {
@@ -40,7 +40,7 @@ fn timed(figure: Figure) -> (Figure, u64) {
     (Figure { unpaired: 0, untracked: 0, ..figure }, untimed)
 }
 
-/// By replay's collector.
+/// Latencies measured by replay's collector.
 fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
     let mut table = FlowTable::new(MAX_FLOWS as usize);
     let link = table.add_link("tap".to_owned(), None).unwrap();
@@ -56,7 +56,7 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
     collector.metrics().into_iter().map(|(slot, figure)| (slot, timed(figure))).collect()
 }
 
-/// By the kernel programs.
+/// Latencies measured by the kernel programs.
 fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
     let mut machine = Machine::new(hook, MAX_FLOWS)?;
     for (requests, answers) in pairs {
@@ -75,7 +75,7 @@ fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
     Ok(times)
 }
 
-/// The two directions of each connection, as a replay of all frames finds them.
+/// The two directions of each connection, from a replay of all frames.
 fn pairs_of(frames: &[Frame]) -> Pairs {
     let sample = replayed::whole(frames).unwrap();
     let pairs = sample.metrics.pairs.unwrap();
@@ -85,7 +85,7 @@ fn pairs_of(frames: &[Frame]) -> Pairs {
             found.insert(slot, reverse);
         }
     }
-    // Each flow of answers answers one flow: several links of one direction do not come up here.
+    // Each ACK flow belongs to one request flow: several links in one direction do not occur here.
     let mut taken = std::collections::BTreeSet::new();
     found.retain(|_, answers| taken.insert(*answers));
     found
@@ -101,7 +101,7 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
     }
 }
 
-/// Holds one capture against replay; gives the samples and the requests without one.
+/// Compares one capture with replay; returns the number of samples and of requests without one.
 fn differences(
     hook: Hook,
     frames: &[Frame],
@@ -125,8 +125,7 @@ fn differences(
     (samples, expected.values().map(|(_, untimed)| untimed).sum())
 }
 
-/// Holds captures against replay, one with the program of one hook, the next with that of the other: what times is the
-/// same code in both.
+/// Compares captures with replay, alternating between the programs of two hooks, which measure with the same code.
 fn captures(paths: &[std::path::PathBuf], paired: bool) -> (u64, u64) {
     let (mut samples, mut untimed) = (0, 0);
     let mut found = Vec::new();
@@ -148,11 +147,11 @@ fn every_capture_of_the_tests() {
         return;
     }
     let (samples, _) = captures(&captures::own().unwrap(), true);
-    // The captures hold this much at least.
+    // Minimum number of samples in the captures.
     assert!(samples > 2_000, "{samples} samples");
 }
 
-/// Requests without a pair are counted, one by one.
+/// Without pairs, every request is counted as unmeasured.
 #[test]
 fn without_pairs_every_request_is_counted() {
     if !available() {

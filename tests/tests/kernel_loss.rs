@@ -1,8 +1,8 @@
 //! Live runs and replay report the same loss for the same packets.
 //!
-//! Each capture's frames go through the kernel programs at their own times; what the programs tell
-//! goes the way it takes in a live run, through the search for pairs to the figures. Replay gets the same
-//! frames. Their IPv4 identifications are taken out for both: the programs do not tell them.
+//! Each capture's frames go through the kernel programs at their own times, and their reports go the same way as in a
+//! live run, from pairing to the loss figures. Replay gets the same frames. IPv4 identifications are removed for
+//! both, since the programs do not report them.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -26,13 +26,13 @@ use rocescope_tests::oracle::captures;
 use rocescope_tests::sim::scenarios;
 
 const MAX_FLOWS: u32 = 4096;
-/// Ids of IPv4 packets, as an offset from where their header starts.
+/// Offset of the identification in the IPv4 header.
 const IDENTIFICATION: usize = 4;
 
-/// As a hook gets them, and without IPv4 identifications.
+/// Frames as a hook gets them, without IPv4 identifications.
 fn as_given(frames: &[Frame]) -> Vec<Frame> {
     let frames = frames.iter().filter(|frame| frame.data.len() >= test_run::LEAST);
-    // Longer packets than a kernel has are in captures that want to break readers.
+    // Captures for robustness tests contain longer packets than a kernel can have.
     let frames = frames.filter(|frame| frame.wire_len <= 65_536).map(|frame| {
         let mut frame = frame.cut(test_run::LINEAR);
         let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
@@ -48,11 +48,11 @@ fn as_given(frames: &[Frame]) -> Vec<Frame> {
     frames.collect()
 }
 
-/// A live run on the same packets.
+/// Result of a live run on the same packets.
 struct Lived {
     loss: Loss,
     ecn: rocescope::metrics::ecn::Metrics,
-    /// Slots that were timed from their first packet on.
+    /// Slots whose latency was measured from their first packet on.
     flows: usize,
 }
 
@@ -60,8 +60,8 @@ fn live(frames: &[Frame]) -> Lived {
     live_from(frames, 0)
 }
 
-/// The same where nothing is told before frame number `from`: whoever counts has just begun to listen, and the readings of
-/// counters tell which flows there are.
+/// The same without reports before frame number `from`: the run has just begun, and learns of existing flows from
+/// readings of the counters.
 fn live_from(frames: &[Frame], from: usize) -> Lived {
     let mut machine = Machine::new(Hook::TcIngress, MAX_FLOWS).unwrap();
     let clock = WallClock::unix();
@@ -98,7 +98,7 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
     Lived { loss, ecn, flows: reading.flows.len() }
 }
 
-/// The compared part: a run of packets has one time.
+/// The compared part: a run of packets has a single time.
 fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
     loss.requests.map(|mut metrics| {
         for episodes in [&mut metrics.upstream, &mut metrics.downstream] {
@@ -106,7 +106,7 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
             episodes.total_ns = 0;
         }
         metrics.last_retransmission_ns = 0;
-        // Live sees no single ACK, and no single response: after which silence a READ is repeated is not known.
+        // Live runs see no single ACK or response, so that the silence before a repeated READ is unknown.
         metrics.timeouts_acked = 0;
         metrics.timeouts -= u64::from(metrics.read_timeouts);
         if metrics.timeouts == 0 || metrics.read_timeouts > 0 {
@@ -117,7 +117,7 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
     })
 }
 
-/// Times of recovery, within one per cent: replay dates each packet, and the programs a run of them.
+/// Recovery times must agree within one per cent: replay dates each packet, the programs a run of packets.
 fn recovery_differs(ours: &FlowLoss, theirs: &FlowLoss) -> bool {
     let times = |loss: &FlowLoss| {
         let of = |metrics: &Metrics| [metrics.upstream.total_ns, metrics.downstream.total_ns];
@@ -142,7 +142,7 @@ fn loss_is_what_replay_says() {
         let frames = as_given(&frames);
         let lived = live(&frames);
         let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
-        // NAKs of every flow are told, timed or not.
+        // NAKs of every flow are reported, with or without latency measurement.
         for (slot, theirs) in &replay.naks {
             naks += theirs.codes.iter().map(|told| told.count).sum::<u64>() + theirs.rnr.count;
             let ours = lived.loss.naks(*slot);
@@ -172,13 +172,14 @@ fn loss_is_what_replay_says() {
             }
         }
     }
-    println!("{known} flows, {troubled} with something lost or sent again: {sums:?}; {naks} NAKs");
+    println!("{known} flows, {troubled} with loss or retransmissions: {sums:?}; {naks} NAKs");
     assert!(naks > 50, "{naks}");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     assert!(troubled > 5 && sums["lost"] > 10 && sums["retransmitted"] > 100, "{troubled}: {sums:?}");
 }
 
-/// Hops that reorder, and that lose: receivers ask for what is late, too. What is lost, and what may only be late, is the same live.
+/// Paths with reordering, and with loss: receivers send NAKs in both cases. Live runs distinguish them as replay
+/// does.
 #[test]
 fn reordering_differs_from_loss_as_in_a_replay() {
     if !available() {
@@ -200,7 +201,7 @@ fn reordering_differs_from_loss_as_in_a_replay() {
         assert_eq!(
             lived.known.as_ref().unwrap().len(),
             lived.flows.len(),
-            "{name}: each that has trouble is known"
+            "{name}: every flow with loss is followed"
         );
         let mut doubted = (0, 0);
         for slot in replay.flows.keys() {
@@ -218,7 +219,7 @@ fn reordering_differs_from_loss_as_in_a_replay() {
     }
 }
 
-/// A run that starts amid losses knows the later ones, and counts no earlier one.
+/// A run that starts amid losses detects later ones, and counts no earlier one.
 #[test]
 fn losses_are_followed_from_the_middle_on() {
     const LOSSES: [&str; 2] = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
@@ -243,7 +244,7 @@ fn losses_are_followed_from_the_middle_on() {
                 assert_eq!((unfollowed.missing, unfollowed.repeats), (psn.missing, psn.repeats));
                 let [then, at_end] = [&before, &whole].map(|sample| after(sample, slot).unwrap_or_default());
                 let metrics = ours.requests.unwrap_or_default();
-                // Packets lost earlier and retransmitted since are in neither, nor are those in retransmission.
+                // Packets lost earlier and retransmitted since are in neither, nor are those being retransmitted.
                 let since = at_end.lost - then.lost;
                 let most = then.unfilled + at_end.upstream.largest;
                 let lost_since = metrics.lost;
@@ -251,7 +252,7 @@ fn losses_are_followed_from_the_middle_on() {
                     lost_since <= since && lost_since + most >= since,
                     "{name} {part}: {lost_since} of {since}"
                 );
-                // One of which the NAK was not heard, and one that had begun.
+                // One whose NAK was not recorded, and one that had begun.
                 let since = at_end.downstream.count - then.downstream.count;
                 assert!(
                     metrics.downstream.count <= since,
@@ -271,7 +272,7 @@ fn losses_are_followed_from_the_middle_on() {
     assert!(flows >= 6 && lost > 60, "{flows} flows, {lost} losses");
 }
 
-/// Data and acknowledgements of a connection, in which some packets are marked and some CNPs follow.
+/// Data and ACKs of a connection with some marked packets and some CNPs.
 fn congested() -> Vec<Frame> {
     let (there, back) = (Net::v4([10, 8, 0, 1], [10, 8, 0, 2]), Net::v4([10, 8, 0, 2], [10, 8, 0, 1]));
     let mut frames = Vec::new();
@@ -319,7 +320,7 @@ fn notifications_are_what_replay_says() {
             {
                 found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));
             }
-            // KernelEvent in units of 16 ns.
+            // Kernel events have a resolution of 16 ns.
             let close = match (ours.delay, theirs.delay) {
                 (Some(ours), Some(theirs)) => {
                     ours.count == theirs.count && theirs.max - ours.max < 16 && ours.p50 == theirs.p50

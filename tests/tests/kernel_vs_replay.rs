@@ -1,16 +1,16 @@
-//! The kernel programs count what replay counts, figure by figure.
+//! The kernel programs count the same as replay, figure by figure.
 //!
-//! Each capture's frames are sent through the programs with `BPF_PROG_TEST_RUN`, at their own times,
-//! and the report of what the programs counted is compared with replay's. XDP gets whole frames: as
-//! long as they were on the wire, zeros for what the capture cut off; replay then gets the same. TC
-//! gets the captured bytes and is told the length on the wire.
+//! Each capture's frames are run through the programs with `BPF_PROG_TEST_RUN` at their own times, and the report of
+//! the programs' counts is compared with replay's. XDP gets complete frames, as long as they were on the wire, with
+//! zeros for bytes that the capture truncated; replay then gets the same. TC gets the captured bytes and the length
+//! on the wire.
 //!
-//! Of the figures beyond counters those of traffic over time, of messages and of DSCP are compared; the
-//! programs collect no others.
+//! Of the figures beyond counters, those of traffic over time, messages and DSCP are compared; the programs collect
+//! no others.
 //!
-//! Two things differ by design. XDP cannot know that a frame is untagged, so an id of 0 in replay is
-//! unknown to it. And the programs take apart one VXLAN, GRE or ERSPAN around RoCE, nothing else:
-//! frames in other tunnels they count as such, and replay is asked about the others.
+//! Two differences are by design. XDP cannot know that a frame is untagged, so an id of 0 in replay is unknown to it.
+//! The programs parse only one VXLAN, GRE or ERSPAN around RoCE: they count frames in other tunnels as such, and the
+//! expected report comes from a replay of the others.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -28,13 +28,13 @@ use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::{captures, cases};
 use serde_json::{Value, json};
 
-/// More than any capture has.
+/// Larger than any capture.
 const MAX_FLOWS: u32 = 4096;
 
-/// The longest packet there is in a kernel; some captures claim longer ones, to break readers.
+/// The longest packet in a kernel; some captures for robustness tests claim longer ones.
 const LONGEST: u32 = 65_536;
 
-/// Replay parses what the programs leave unparsed.
+/// True if replay parses further than the programs do.
 fn too_deep(frame: &Frame) -> bool {
     let data = frame.data.as_slice();
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
@@ -44,13 +44,13 @@ fn too_deep(frame: &Frame) -> bool {
 
 /// Frames as a hook gets them.
 fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
-    // The kernel makes no packet of less than an Ethernet header.
+    // The kernel creates no packet shorter than an Ethernet header.
     let frames = frames.iter().filter(|frame| frame.data.len() >= test_run::LEAST);
     let frames = frames.map(|frame| Frame { wire_len: frame.wire_len.min(LONGEST), ..frame.clone() });
     if hook.is_xdp() {
         frames.map(|frame| frame.padded()).collect()
     } else {
-        // All headers lie far in front of where test runs of TC end.
+        // All headers are well before the end of TC's test frames.
         frames.map(|frame| frame.cut(test_run::LINEAR)).collect()
     }
 }
@@ -84,14 +84,14 @@ fn expected(hook: Hook, parsed: &[Frame], deep: &[Frame], window: (u64, u64)) ->
     Ok(report)
 }
 
-/// The flow as it is when nothing is known of tags beside the frames.
+/// The flow without information on tags beside the frames.
 fn without_metadata(flow: &mut Value) {
     for id in ["vlan", "inner_vlan"] {
         if flow[id] == 0 && (id == "vlan" || flow["vlan"].is_null()) {
             flow[id] = Value::Null;
         }
     }
-    // With the first tag it is known that there is no second one.
+    // A first tag implies that it is known whether there is a second one.
     let mut mixed: Vec<Value> = flow["mixed"].as_array().cloned().unwrap_or_default();
     if mixed.contains(&json!("vlan")) && !mixed.contains(&json!("inner_vlan")) {
         mixed.insert(1, json!("inner_vlan"));
@@ -99,13 +99,13 @@ fn without_metadata(flow: &mut Value) {
     }
 }
 
-/// True if a frame falls into an earlier bin than one before it.
+/// True if a frame falls into an earlier bin than a previous frame.
 fn jumps_back(frames: &[Frame]) -> bool {
     let bins = frames.iter().map(|frame| frame.time_ns / BIN_NS);
     bins.clone().zip(bins.skip(1)).any(|(one, next)| next < one)
 }
 
-/// Sends frames through a program and gives every difference to replay, and its report.
+/// Runs frames through a program; returns all differences from replay, and the report.
 fn differences(hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
     let given = as_given(hook, frames);
     let (deep, parsed): (Vec<_>, Vec<_>) = given.iter().cloned().partition(too_deep);
@@ -117,7 +117,7 @@ fn differences(hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
     let mut report = replayed::report(&sample)?;
     let mut expected = expected(hook, &parsed, &deep, sample.window.unwrap_or_default())?;
     if jumps_back(&parsed) {
-        // Replay takes what comes late for a sender at the time; records are put in order first.
+        // Replay processes late packets of a sender in order of arrival; records are sorted first.
         report["incast"].take();
         expected["incast"].take();
     }
@@ -136,13 +136,13 @@ fn differences(hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
     Ok((found, report))
 }
 
-/// Captures that show packets twice.
+/// Captures with duplicates.
 const TWICE: [&str; 1] = ["l1_any_sll2.any.pcap"];
-/// One program of each kind; that of XDP is the one which also takes frames of several buffers.
+/// One program of each kind; for XDP the one that also supports multi-buffer frames.
 const BOTH_KINDS: [Hook; 2] = [Hook::XdpFrags, Hook::TcIngress];
 
-/// The other program of each kind: the same code but for a constant, so that a part of the captures is enough. The one that
-/// gets no frame of several buffers is left out where there are some.
+/// The other program of each kind: the same code except for a constant, so that a part of the captures is enough. The
+/// one without multi-buffer support is left out if there are such frames.
 fn others(frames: &[Frame]) -> Vec<Hook> {
     let several = frames.iter().any(|frame| frame.wire_len as usize > test_run::LINEAR);
     Hook::ALL
@@ -151,7 +151,7 @@ fn others(frames: &[Frame]) -> Vec<Hook> {
         .collect()
 }
 
-/// The report of the last of these hooks.
+/// Compares hooks with replay; returns the report of the last one.
 fn hold_against_replay(name: &str, frames: &[Frame], hooks: &[Hook], found: &mut Vec<String>) -> Value {
     let mut last = Value::Null;
     for hook in hooks {
@@ -170,14 +170,14 @@ fn none(found: &[String]) {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// Holds captures against replay and gives the names of those with frames no program ever meets.
+/// Compares captures with replay; returns the names of those with frames that never reach the programs.
 fn captures(paths: &[PathBuf]) -> BTreeSet<String> {
     let (mut found, mut foreign) = (Vec::new(), BTreeSet::new());
     let mut sent = 0;
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         match frames::read(path) {
-            // Replay recognises a capture that shows packets twice; the kernel counts them as they arrive.
+            // Replay recognises duplicates in a capture; the kernel counts them as they arrive.
             Ok(Some(_)) if TWICE.contains(&name.as_str()) => {}
             Ok(Some(frames)) => {
                 sent += frames.len();
@@ -212,7 +212,7 @@ fn every_further_capture() {
     captures(&captures::further().unwrap());
 }
 
-/// What the programs leave to replay is known by name, so that the rule above cannot excuse anything else.
+/// Frames that only replay parses are listed by name, so that the rule above cannot hide other differences.
 #[test]
 fn every_crafted_capture() {
     if !available() {
@@ -239,7 +239,7 @@ fn every_crafted_capture() {
     assert_eq!(left, BTreeSet::from(these));
 }
 
-/// By name, so that senders at once are compared everywhere else.
+/// By name, so that simultaneous senders are compared everywhere else.
 #[test]
 fn only_here_do_times_jump_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The parser against tshark, frame by frame: the layers it walks, and the fields it reads.
+//! Compares the parser with tshark, frame by frame: layers and fields.
 //!
 //! The captures in `data/encap` are real tunnels and mirrors, though without RoCE inside; RoCE
 //! inside them is crafted.
@@ -13,7 +13,7 @@ use rocescope_tests::oracle::captures::{self, PlainPcap};
 use rocescope_tests::oracle::packet::{self, Content, Packet};
 use rocescope_tests::oracle::{cases, icrc, layers, tshark};
 
-/// Capture, the most frequent path in it, and how many frames have that path.
+/// Capture, its most frequent layer path, and the number of frames with that path.
 const EXPECTED: [(&str, &str, usize); 33] = [
     ("arkime_gre-erspan-vxlan.pcap", "eth:ip:gre:erspan:eth:ip:udp:vxlan:eth:ip", 7),
     ("arkime_gre-erspan.pcap", "eth:ip:gre:erspan:eth:ip", 4),
@@ -50,13 +50,13 @@ const EXPECTED: [(&str, &str, usize); 33] = [
     ("zeek_gre-erspan3-dot1q.pcap", "eth:ip:gre:erspan:eth:vlan:ip", 2),
 ];
 
-/// Names of the layers that the parser walks, reduced by the same rules as tshark's.
+/// Names of the parsed layers, reduced by the same rules as tshark's.
 #[derive(Default)]
 struct Walked(Vec<&'static str>);
 
 impl Trace for Walked {
     fn layer(&mut self, layer: Layer, _: usize) {
-        // tshark does not name the GRH, and names a whole MPLS stack once.
+        // tshark does not name the GRH, and names an MPLS stack once.
         let again = layer == Layer::Mpls && self.0.last() == Some(&layer.name());
         if !again && !matches!(layer, Layer::Ipv6Ext | Layer::Grh) {
             self.0.push(layer.name());
@@ -93,7 +93,7 @@ fn paths(rows: &[tshark::Row]) -> Vec<String> {
     rows.iter().map(|row| layers::normalised(row.text("frame.protocols", 0).unwrap_or_default())).collect()
 }
 
-/// VXLAN-GPE is `vxlan` to tshark when the source port is VXLAN's, and has no name else.
+/// tshark calls VXLAN-GPE `vxlan` if the source port is VXLAN's, and nothing otherwise.
 fn without_gpe(ours: &str, theirs: &str) -> String {
     let named = ours.replace("vxlangpe", "vxlan");
     if named == theirs { named } else { ours.replace("vxlangpe:", "") }
@@ -134,7 +134,7 @@ fn the_parser_walks_the_layers_that_tshark_does() {
             .map(|(our, their)| without_gpe(&our, their))
             .collect();
         let name = capture.file_name().unwrap().to_string_lossy().into_owned();
-        // Its second frame says IPv4, and is not: that header is none for us.
+        // Its second frame claims IPv4 but is not: rocescope accepts no such header.
         let no_ip = |our: &str, their: &str| {
             name == "tcpdump_gre-heapoverflow-1.pcap" && their == format!("{our}:ip")
         };
@@ -144,7 +144,7 @@ fn the_parser_walks_the_layers_that_tshark_does() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// One field of a packet as the parser gives it, and as tshark does.
+/// One field of a packet, as parsed and according to tshark.
 type Field = (&'static str, Option<u64>, Option<u64>);
 
 fn fields(ours: &Frame, theirs: &Packet) -> Vec<Field> {
@@ -169,15 +169,15 @@ fn fields(ours: &Frame, theirs: &Packet) -> Vec<Field> {
         list.push(("ecn", Some(u64::from(ours.tos & 3)), theirs.ecn.map(|ecn| ecn as u64)));
         list.push(("dscp", Some(u64::from(ours.tos >> 2)), theirs.dscp));
     }
-    // The parser gives the RETH of WRITEs too.
+    // The parser also returns the RETH of WRITEs.
     if theirs.opcode.read_reth.is_some() {
         list.push(("dma_length", known(ours.dma_len), theirs.dma_length));
     }
     list
 }
 
-/// True if the ICRC holds by the tests' own computation; `None` when the packet is not whole, or has
-/// extension headers, which that computation does not know.
+/// True if the ICRC matches the tests' own computation; `None` if the packet is incomplete, or has extension headers,
+/// which that computation does not support.
 fn invariant(bytes: &[u8], frame: &Frame) -> Option<bool> {
     let at = |offset: u32| usize::try_from(offset).ok();
     let (ip, bth, end) = (at(frame.ip_offset)?, at(frame.bth_offset)?, at(frame.icrc_offset)?);
@@ -218,7 +218,7 @@ fn compare_frames(name: &str, plain: &PlainPcap, rows: &[tshark::Row], found: &m
             }
             (Err(SkipReason::Truncated), Content::Truncated) => {}
             (Err(reason), Content::Other) if reason != SkipReason::Truncated => {}
-            // tshark reads nothing of a UDP header that is cut; its ports may be there all the same.
+            // tshark reads nothing of a truncated UDP header, although its ports may be complete.
             (Err(SkipReason::Truncated), Content::Other) if ends_within_udp_to_roce(bytes) => {}
             (ours, theirs) => {
                 found.push(format!("{name} frame {number}: rocescope {ours:?}, tshark {theirs:?}"));
@@ -227,7 +227,7 @@ fn compare_frames(name: &str, plain: &PlainPcap, rows: &[tshark::Row], found: &m
     }
 }
 
-/// True if a frame ends within a UDP header, behind a destination port that says RoCEv2.
+/// True if a frame ends within a UDP header, after a destination port of RoCEv2.
 fn ends_within_udp_to_roce(bytes: &[u8]) -> bool {
     let ports = |have: usize| bytes.len().checked_sub(have).and_then(|at| bytes.get(at + 2..at + 4));
     (4..8).any(|have| ports(have) == Some(&4791u16.to_be_bytes()[..]))

@@ -1,5 +1,5 @@
-//! `rocescope live` as its user meets it: what is refused and how, what becomes of interfaces and
-//! other programs, and that nothing stays attached after any end.
+//! `rocescope live` in use: error messages, effects on interfaces and other programs, and complete detachment after
+//! any end.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -24,7 +24,7 @@ fn packets(report: &Value) -> u64 {
     number(&report["totals"]["packets"])
 }
 
-/// Both sums that every report promises.
+/// Both sums that hold in every report.
 fn conserved(report: &Value) {
     let totals = &report["totals"];
     let sum = |values: &mut dyn Iterator<Item = &Value>| values.map(number).sum::<u64>();
@@ -36,7 +36,7 @@ fn conserved(report: &Value) {
     assert_eq!(number(&totals["roce_packets"]), flows + elsewhere, "{totals}");
 }
 
-/// Nothing of ours is attached any more; the kernel may take a moment after a kill.
+/// Nothing of rocescope is attached any more; the kernel may need a moment after a kill.
 fn nothing_is_attached(world: &World, link: &mut Link) {
     Hooks::until_gone(world, link).unwrap();
 }
@@ -45,8 +45,7 @@ fn status(ended: &Ended) -> i32 {
     ended.status.code().unwrap_or_else(|| panic!("ended by a signal: {ended:?}"))
 }
 
-/// Runs `live` in the watched namespace and expects it to fail with one sentence that has all of
-/// `words`.
+/// Runs `live` in the watched namespace and expects a failure with one sentence that contains all of `words`.
 fn refused(world: &World, arguments: &[&str], words: &[&str]) {
     let how = Start { netns: Some(&world.near), ..Start::default() };
     let ended = Program::run(how, &[&["live"], arguments].concat()).unwrap();
@@ -82,7 +81,7 @@ fn bad_usage_differs_from_failure() {
         assert_eq!(status(&ended), 2, "{arguments:?}: {ended:?}");
         assert!(!ended.err.is_empty() && ended.out.is_empty(), "{arguments:?}: {ended:?}");
     }
-    // Without arguments it says what there is.
+    // Without arguments it describes the host.
     for arguments in [&["--help"][..], &["live", "--help"], &["--version"], &[]] {
         let ended = Program::run(Start::default(), arguments).unwrap();
         assert_eq!((status(&ended), ended.err.as_str()), (0, ""), "{arguments:?}");
@@ -141,7 +140,7 @@ fn interfaces_on_top_of_one_another_are_not_watched_together() {
         }
     }
     nothing_is_attached(&world, &mut link);
-    // Interfaces that are not stacked can.
+    // Interfaces that are not stacked are accepted.
     let program = Program::live(&world.near, &["-i", "vx0", "-i", "near1", "--output", "json"]).unwrap();
     let ended = program.interrupt().unwrap();
     assert_eq!(status(&ended), 0, "{ended:?}");
@@ -242,7 +241,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         assert_eq!(ended.err.trim(), "rocescope: near0: TC ingress and TC egress", "{output}");
         nothing_is_attached(&world, &mut link);
     }
-    // Without --duration nothing but the closed pipe can end this one.
+    // Without --duration, only the closed pipe can end this one.
     let ended = Program::run(how, &[&["live"], &LINES[..]].concat()).unwrap();
     assert_eq!(status(&ended), 0, "{ended:?}");
     nothing_is_attached(&world, &mut link);
@@ -258,7 +257,7 @@ fn promiscuous_mode_lasts_as_long_as_the_run() {
         let options: Vec<&str> = LINES.into_iter().chain(option).collect();
         let program = Program::live(&world.near, &options).unwrap();
         assert_eq!(Hooks::of(&world, &mut link).unwrap().promiscuity, promiscuity, "{option:?}");
-        // To an address that is not the interface's.
+        // To a MAC address that is not the interface's.
         link.receive(&frames::sends(1, 5)).unwrap();
         program.reported(|report| packets(report) == 5).unwrap();
         assert_eq!(status(&program.interrupt().unwrap()), 0);
@@ -291,7 +290,7 @@ fn the_rest_goes_on_when_an_interface_goes() {
         ingress.iter().map(|link| (link["name"].as_str().unwrap(), number(&link["packets"]))).collect();
     assert_eq!(counted, [("near0", 10), ("near1", 15)]);
 
-    // With the last one the run fails, and still reports.
+    // With the last interface the run fails, but still reports.
     world.delete(second.index).unwrap();
     let ended = program.end().unwrap();
     assert_eq!(status(&ended), 1, "{ended:?}");
@@ -321,14 +320,14 @@ fn each_line_of_jsonl_is_a_whole_report_and_counts_on() {
     let ended = program.end().unwrap();
     assert_eq!(status(&ended), 0, "{ended:?}");
     let lines = ended.lines().unwrap();
-    // Ten and the last one on a machine with nothing else to do.
+    // Ten and the last one on an otherwise idle machine.
     assert!((3..=12).contains(&lines.len()), "{} lines", lines.len());
     let (mut before, mut time) = (0, 0);
     for line in &lines {
         conserved(line);
         let (now, last) = (packets(line), number(&line["window"]["last_ns"]));
         assert!(now >= before && last > time, "{now} after {before}, {last} after {time}");
-        // Two clocks are compared for each report anew, as either may be set meanwhile.
+        // Two clocks are compared for each report, since either may be set meanwhile.
         let moved = number(&line["window"]["first_ns"]).abs_diff(number(&lines[0]["window"]["first_ns"]));
         assert!(moved < 1_000_000, "the start moved by {moved} ns");
         (before, time) = (now, last);
@@ -377,7 +376,7 @@ fn two_interfaces_share_a_load() {
         };
         close(&ingress["max_over_mean"], 30.0 * count / sum);
         close(&ingress["jain"], sum * sum / (count * squares));
-        // Nothing was sent: nothing can be out of balance.
+        // Nothing was sent, so nothing can be unbalanced.
         let egress = imbalance.iter().find(|entry| entry["direction"] == "egress");
         assert!(
             egress.is_none_or(|entry| entry["max_over_mean"].is_null() && entry["jain"].is_null()),
@@ -417,7 +416,7 @@ fn idle_flows_retire_and_their_sums_stay() {
     assert_eq!(report["flows"], json!([]));
     assert_eq!(report["entropy"]["five_tuples"], 1, "retired flows count");
     conserved(&report);
-    // A flow that comes back starts anew: its first packet is no gap.
+    // A returning flow starts again: its first packet is not a gap.
     link.receive(&[frames::send(0x100, 77)]).unwrap();
     let report = program.reported(|report| packets(report) == 25).unwrap();
     conserved(&report);
@@ -445,7 +444,7 @@ fn a_full_table_loses_no_count() {
         assert_eq!(report["totals"]["roce_packets"], 24);
         assert_eq!(report["totals"]["lost"]["flow_table_full"], 12, "{}", report["totals"]);
         assert_eq!(report["flows"].as_array().unwrap().len(), 4);
-        // Their diagnostics are printed while they run.
+        // Diagnostics of the programs are printed during the run.
         program.said(|text| text.contains("kernel: flow table full").then_some(())).unwrap();
         let ended = program.interrupt().unwrap();
         assert_eq!(status(&ended), 0);
@@ -509,7 +508,7 @@ fn tcp_of_others_keeps_its_segmentation_offload() {
         let sent = tcp::stream(&world, &mut link, 16 << 20).unwrap();
         let ended = program.interrupt().unwrap();
         assert_eq!(status(&ended), 0);
-        // Larger on average than one packet of the link can be: segmented on receipt, if at all.
+        // Larger on average than a packet of the link: segments were merged on receipt, if at all.
         assert_eq!(sent.bytes / sent.packets > 1500, keeps, "{hook:?}: {sent:?}");
         assert_eq!(ended.err.contains("turns off segmentation offload"), !keeps, "{hook:?}: {}", ended.err);
     }
@@ -544,7 +543,7 @@ fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
         assert!(flows.iter().all(|flow| flow["vlan"].is_null() && flow["psn"]["gaps"] == 0), "{flows:?}");
         assert_eq!(status(&program.interrupt().unwrap()), 0);
     }
-    // PPP has a header of its own.
+    // PPP has its own link header.
     let _ppp = world.tun("ppp0", [10, 9, 0, 1].into(), Some(512)).unwrap();
     refused(&world, &["-i", "ppp0"], &["ppp0", "neither Ethernet nor IP", "hardware type 512"]);
 }

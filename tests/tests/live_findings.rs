@@ -1,8 +1,8 @@
-//! One link with something of everything that can go wrong, watched live and replayed: the kernel programs and a
-//! capture of the same frames, at the times at which they were sent, come to the same findings.
+//! One link with all kinds of problems, watched live and replayed: the kernel programs and a capture of the same
+//! frames, at their times of sending, must give the same findings.
 //!
-//! Left out is what only a replay can say (`icrc.errors`, `loss.between_taps`), what is read from devices, and
-//! steps, which `job.rs` has.
+//! Findings that only a replay can evaluate (`icrc.errors`, `loss.between_taps`), that are read from devices, and
+//! that concern steps (see `job.rs`) are left out.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -28,7 +28,7 @@ const CE: u8 = OFF | 3;
 const SEND_ONLY: u8 = 0x04;
 const WRITE_MIDDLE: u8 = 0x07;
 
-/// Findings that `live` and `replay` must both have, in order.
+/// Findings that both `live` and `replay` must raise, in order.
 const EXPECTED: [&str; 21] = [
     "burst.incast",
     "cnp.without_ce",
@@ -53,15 +53,15 @@ const EXPECTED: [&str; 21] = [
     "rocev1.present",
 ];
 
-/// Findings that are a matter of volume need less here than on a real link.
+/// Volume thresholds are lowered, since this link carries less than a real one.
 const CONFIG: &str = "[findings.mtu]\nmin_bytes = 100000\n[findings.qos]\nmin_bytes = 100000\n\
                       [findings.isolation]\nmin_bytes = 100000\n";
 
-/// Frames and when they are sent.
+/// Frames with their times of sending.
 #[derive(Default)]
 struct Script(Vec<(u64, Vec<u8>)>);
 
-/// A connection between hosts 1 and 2 of a network of its own.
+/// A connection between hosts 1 and 2 of a separate network.
 #[derive(Clone, Copy)]
 struct Connection {
     network: u8,
@@ -106,7 +106,7 @@ impl Script {
         self.frame(at, &of.back().roce(of.port(), &Transport::cnp(of.qps().1)));
     }
 
-    /// Requests that are answered, so that the pair is known. Gives the next PSN.
+    /// Acknowledged requests, so that the pair is known. Returns the next PSN.
     fn greet(&mut self, of: Connection) -> u32 {
         for psn in 0..40 {
             self.request(u64::from(psn) * 4 * MS, of, psn, true);
@@ -115,7 +115,7 @@ impl Script {
         40
     }
 
-    /// Something of everything, in less than three seconds.
+    /// All problems in less than three seconds.
     fn everything() -> Self {
         let mut script = Self::default();
         let connection = |network, tos| Connection { network, tos };
@@ -140,8 +140,8 @@ impl Script {
         script
     }
 
-    /// Every third packet is marked and no CNP comes back. For longer than the second or so between two readings of a
-    /// live run, which knows only by them for how long there are marks.
+    /// Every third packet is marked without any CNP, for longer than the time between two readings of a live run,
+    /// from which alone it knows the duration of marking.
     fn marks(&mut self, of: Connection) {
         let first = self.greet(of);
         for n in 0..600 {
@@ -168,7 +168,7 @@ impl Script {
         }
     }
 
-    /// A packet is asked for again, and all behind it sent again; it has passed, or not.
+    /// A NAK and a go-back-N retransmission; the packet was seen at the tap, or not.
     fn losses(&mut self, of: Connection, passed: bool) {
         let mut psn = self.greet(of);
         let mut at = 200 * MS;
@@ -213,7 +213,7 @@ impl Script {
         }
     }
 
-    /// Six queue pairs that leave by one source port.
+    /// Six queue pairs with one source port.
     fn shared_port(&mut self) {
         let net = Net::v4([10, 9, 9, 1], [10, 9, 9, 2]).tos(ECT);
         for n in 0..300 {
@@ -222,8 +222,8 @@ impl Script {
         }
     }
 
-    /// Two classes between the same hosts, most of the data without one, CNPs in the class of the data, and
-    /// packets of 512 bytes where there is room for 1024.
+    /// Two traffic classes between the same hosts, most of the data without one, CNPs in the class of the data, and
+    /// packets of 512 bytes where 1024 would fit.
     fn classes(&mut self) {
         for n in 0..1_200u32 {
             let tos = if n % 4 == 3 { OFF } else { 0 };
@@ -254,7 +254,7 @@ impl Script {
         }
     }
 
-    /// Four senders at once, whose packets are marked, and each for itself, whose are not.
+    /// Four senders simultaneously, with marks, and one at a time, without marks.
     fn incast(&mut self) {
         let send = |script: &mut Self, at: u64, sender: u8, psn: u32, tos: u8| {
             let net = Net::v4([10, 9, 14, sender], [10, 9, 14, 9]).tos(tos);
@@ -296,12 +296,12 @@ fn ids(report: &Value) -> BTreeSet<String> {
     findings.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The last report of a live run that sees everything, and the files of a capture of the same.
+/// The last report of a live run on all traffic, and capture files of the same frames.
 fn watch(folder: &Path, more: &[&str]) -> (Value, Vec<PathBuf>) {
     let config = folder.join("config.toml");
     std::fs::write(&config, CONFIG).unwrap();
     let world = World::new().unwrap();
-    // The second link carries nothing.
+    // The second link carries no traffic.
     let (link, _idle) = (world.link("near0", 1500).unwrap(), world.link("near1", 1500).unwrap());
     let options = ["-i", "near0", "-i", "near1", "--output", "json", "--config", config.to_str().unwrap()];
     let program = Program::live(&world.near, &[&options, more].concat()).unwrap();
@@ -347,12 +347,12 @@ fn live_and_replay_come_to_the_same_findings() {
         ["capture.duplicates", "icrc.errors", "loss.between_taps", "path.rewritten", "qp.psn_overlap"];
     assert_eq!(not_evaluated(&live), of_replay);
     assert_eq!(not_evaluated(&replayed), [""; 0]);
-    // Those of which no other direction is seen are followed once it shows that they send again.
+    // Flows whose reverse direction is not visible are followed once they retransmit.
     let late = |flow: &Value| !flow["loss_unfollowed"].is_null() && !flow["loss"].is_null();
     assert!(live["flows"].as_array().unwrap().iter().any(late), "{:#}", live["flows"]);
 }
 
-/// Without exact times there are the findings that need none; the others are said to be open.
+/// Without exact times, findings that do not need them are raised; the others are reported as not evaluated.
 #[test]
 fn without_timing_findings_that_need_it_are_not_evaluated() {
     const OPEN: [&str; 6] =

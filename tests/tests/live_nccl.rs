@@ -1,4 +1,4 @@
-//! `rocescope live --nccl-ras`: the job's own view, next to what the kernel shows.
+//! `rocescope live --nccl-ras`: NCCL's report of the job beside the kernel's data.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use rocescope_tests::live::{root_or_skip, tcp};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// An answer of NCCL 2.29 in which rank 1 lags, made by hand after its sources.
+/// A response of NCCL 2.29 in which rank 1 is behind, written by hand from its sources.
 const NCCL: &str = r#"{"nccl_version":"2.29.1","communicators_count":1,"communicators":[{"hash":"0xae94423cfbb2ef4a",
 "secondary_hash":"0x1:0x2","size":2,"ranks":[
 {"rank":0,"host":"192.0.2.2","pid":17,"cuda_dev":0,"status":{"init_state":0},"collective_counts":{"AllReduce":9}},
@@ -50,7 +50,7 @@ fn nccl_is_asked_where_the_user_says_and_only_then() {
     let ranks = nccl["communicators"][0]["ranks"].as_array().unwrap();
     assert_eq!((&ranks[0]["rank"], &ranks[0]["behind"], ranks.len()), (&json!(1), &json!(2), 1), "{nccl}");
     program.signal(Signal::INT).unwrap();
-    // It ends at once, though the next query is due in seconds; and all lines are valid.
+    // It ends at once, although the next query is due in seconds, and all lines are valid.
     let ended = program.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     assert!(ended.lines().unwrap().len() > 1);

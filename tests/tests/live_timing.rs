@@ -1,5 +1,5 @@
-//! Times of a real link: the report of a live run knows how long answers took, which flows answer which,
-//! and what it could not time.
+//! Timing on a real link: the report of a live run contains latencies, the pairing of flows, and the number of
+//! unmeasured requests.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -11,10 +11,10 @@ use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::wire::{Link, World};
 use serde_json::Value;
 
-/// Both directions of a connection use one port, which says that they belong together.
+/// Both directions of a connection use one port, which pairs them.
 const PORT: u16 = 50_123;
 const REQUESTS: u32 = 100;
-/// Least latency of an answer.
+/// Minimum latency of an ACK.
 const DELAY: Duration = Duration::from_millis(3);
 const QPS: (u32, u32) = (0x100, 0x200);
 
@@ -57,7 +57,7 @@ fn flow(report: &Value, qp: u32) -> &Value {
     report["flows"].as_array().unwrap().iter().find(|flow| flow["dest_qp"] == qp).unwrap()
 }
 
-/// Requests leave the near end, and their answers arrive there after a while. Gives the longest time.
+/// Requests leave at the near end, and their ACKs arrive there after a delay. Returns the longest delay.
 fn converse(link: &Link) -> Duration {
     let mut longest = Duration::ZERO;
     for psn in 1..=REQUESTS {
@@ -85,11 +85,11 @@ fn answers_are_timed() {
     let latency = &asking["latency_ns"];
     let number = |value: &Value| value.as_u64().unwrap();
     let (count, unpaired) = (number(&latency["count"]), number(&asking["latency_unpaired"]));
-    // Those before the first answer was seen, and told, have no pair.
+    // Requests before the first ACK was seen and reported have no pair.
     assert_eq!(count + unpaired, u64::from(REQUESTS), "{asking}");
     assert!(count > u64::from(REQUESTS) / 2, "{asking}");
     let least = u64::try_from(DELAY.as_nanos()).unwrap();
-    // Percentiles are within 1/16.
+    // Percentiles are accurate to 1/16.
     assert!(number(&latency["p50"]) >= least - least / 16, "{latency}");
     assert!(
         number(&latency["max"]) <= u64::try_from(longest.as_nanos()).unwrap() + least,
@@ -122,7 +122,7 @@ fn without_timing_there_are_pairs_and_no_times() {
     }
 }
 
-/// A flow that is retired gives its entry back, and its next life is another's.
+/// A retired flow releases its entry, and starts again as a new flow.
 #[test]
 fn retired_flows_are_timed_anew() {
     if !root_or_skip("retired_flows_are_timed_anew") {
@@ -155,7 +155,7 @@ fn a_peer_that_does_not_answer_is_found() {
         for psn in 1..=5 {
             link.near.send(&request(psn)).unwrap();
         }
-        // The same request again and again, each time some readings later.
+        // The same request repeatedly, some readings apart.
         for round in 1..=8u64 {
             link.near.send(&request(5)).unwrap();
             program.reported(|report| report["totals"]["roce_packets"] == 5 + round).unwrap();
@@ -167,7 +167,7 @@ fn a_peer_that_does_not_answer_is_found() {
     assert!(findings.iter().any(|finding| finding["id"] == "peer.silent"), "{findings:?}");
 }
 
-/// Two of a hundred are lost and sent again by going back.
+/// Two of a hundred packets are lost and retransmitted by go-back-N.
 #[test]
 fn loss_is_reported() {
     if !root_or_skip("loss_is_reported") {
@@ -179,7 +179,7 @@ fn loss_is_reported() {
             if psn <= 20 {
                 link.far.send(&answer(psn)).unwrap();
             }
-            // The pair has to be known before.
+            // The pair must be known first.
             std::thread::sleep(Duration::from_millis(5));
         }
         link.far.send(&frame(&back(), &Transport::ack(QPS.1, 21, 0x60, 20))).unwrap();

@@ -1,5 +1,5 @@
-//! Frames through a real link: what the kernel programs count there is what replay counts of a
-//! capture of the same frames, and every frame sent was counted or dropped by the link.
+//! Frames through a real link: the kernel programs count the same as a replay of a capture of these frames, and every
+//! frame was counted or dropped by the link.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -16,7 +16,7 @@ use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::oracle::binary;
 use serde_json::{Value, json};
 
-/// Frames are sent once more when the link dropped some, up to so many times.
+/// Maximum number of attempts if the link dropped frames.
 const ATTEMPTS: usize = 4;
 
 /// An ingress hook.
@@ -36,7 +36,7 @@ impl Hook {
         }
     }
 
-    /// The hook that is used where this one is asked for: older kernels have no native XDP for frames of several buffers.
+    /// The hook actually used: older kernels have no native XDP for multi-buffer frames.
     fn used(self, mtu: u32) -> Self {
         let kernel = KernelFacts::read(Path::new("/")).version.unwrap();
         if self == Self::Native && mtu > ONE_BUFFER_MTU && kernel < FRAGS_SINCE { Self::Tc } else { self }
@@ -51,8 +51,8 @@ impl Hook {
     }
 }
 
-/// The report of replay over these frames. Those in tunnels that the kernel programs do not take
-/// apart are left out, and counted as the programs do.
+/// The report of a replay of these frames. Frames in tunnels that the kernel programs do not parse are left out, and
+/// counted as the programs do.
 fn replayed(frames: &[Vec<u8>]) -> Result<Value> {
     let (deep, plain): (Vec<_>, Vec<_>) = frames.iter().cloned().partition(|frame| frames::is_deep(frame));
     let folder = tempfile::tempdir()?;
@@ -73,8 +73,8 @@ fn packets(report: &Value) -> u64 {
     report["totals"]["packets"].as_u64().unwrap_or(0)
 }
 
-/// Watches with the hook that is asked for while all frames arrive and then leave again. The report, and what was sent
-/// in both directions; the link dropped nothing.
+/// Watches with the requested hook while all frames arrive and then leave again. Returns the report and the number of
+/// frames sent in both directions; the link dropped nothing.
 fn watched(asked: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
     let hook = asked.used(mtu);
     for _ in 0..ATTEMPTS {
@@ -90,7 +90,7 @@ fn watched(asked: Hook, mtu: u32, frames: &[Vec<u8>]) -> (Value, u64) {
         let leaving = link.transmit(frames).unwrap();
         let Sent { frames: sent, dropped } =
             Sent { frames: arriving.frames + leaving.frames, dropped: arriving.dropped };
-        // With the kernel's own queue at the far end, frames may still be on their way.
+        // With the kernel's own queue at the far end, frames may still be in transit.
         program.reported(|report| packets(report) + dropped >= sent).unwrap();
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{hook:?}: {ended:?}");
@@ -119,15 +119,15 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
     all.map(|flow| (identity(flow), flow)).collect()
 }
 
-/// True if a field of a flow depends on when packets come, which here is as fast as the link takes them, or
-/// is not collected in live.
+/// True if a field of a flow depends on the times of packets, which here follow at the link's speed, or is not
+/// collected live.
 fn not_compared(name: &str) -> bool {
     ["icrc", "spray", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)
         || name.starts_with("latency_")
         || name.starts_with("loss")
 }
 
-/// Every difference of the flows of one direction.
+/// All differences of the flows in one direction.
 fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: bool) -> Vec<String> {
     let (ours, theirs) = (flows(live, Some(direction)), flows(replayed, None));
     let mut found = Vec::new();
@@ -136,13 +136,13 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
             found.push(format!("{direction} {key}: not seen live"));
             continue;
         };
-        // To XDP, no tag in the frame does not mean that there was none.
+        // For XDP, a missing tag in the frame does not mean that there was none.
         let untagged = their["vlan"] == 0 && their["pcp"].is_null();
         for (name, value) in their.as_object().unwrap() {
             let expected = match name.as_str() {
                 "link" | "direction" | "first_ns" | "last_ns" => continue,
                 name if not_compared(name) => continue,
-                // Live, only what the packets state is known.
+                // Live, only pairs stated by the packets are known.
                 "peer_qp" | "pairing" if their["pairing"]["confidence"] != "certain" => continue,
                 "vlan" | "inner_vlan" if untagged && !tag_known => &Value::Null,
                 _ => value,
@@ -161,7 +161,7 @@ fn flow_differences(live: &Value, replayed: &Value, direction: &str, tag_known: 
     found
 }
 
-/// Differences between the links of one direction, whose bursts must hold all of their bytes.
+/// Differences between the links in one direction, whose bursts must contain all of their bytes.
 fn link_differences(live: &Value, replayed: &Value, direction: &str) -> Vec<String> {
     let link = |report: &Value| -> Value {
         let mut links = report["links"].as_array().unwrap().iter();
@@ -184,11 +184,11 @@ fn link_differences(live: &Value, replayed: &Value, direction: &str) -> Vec<Stri
     found
 }
 
-/// Every difference between a live report in which frames arrived and left, and their replay.
+/// All differences between a live report in which frames arrived and left, and their replay.
 fn differences(live: &Value, replayed: &Value, hook: Hook) -> Vec<String> {
     let mut found = flow_differences(live, replayed, "ingress", hook == Hook::Tc);
     found.extend(flow_differences(live, replayed, "egress", true));
-    // The frames came faster than they were captured, so that bins and steps are others; sums are not.
+    // The frames were faster than in the capture, so that bins and steps differ; sums do not.
     for direction in ["ingress", "egress"] {
         found.extend(link_differences(live, replayed, direction));
     }
@@ -251,11 +251,11 @@ fn twice(value: &Value) -> Value {
     }
 }
 
-/// Times are those of this run, in order.
+/// Times are those of this run, and in order.
 fn times_are_plausible(report: &Value) {
     let number = |value: &Value| value.as_u64().unwrap();
     let (first, last) = (number(&report["window"]["first_ns"]), number(&report["window"]["last_ns"]));
-    // The programs' clock moves with the timer tick, up to 10 ms behind.
+    // The programs' clock advances with the timer tick, up to 10 ms late.
     let early = first - 20_000_000;
     assert!(last > first && last - first < 600_000_000_000, "{first} to {last}");
     for flow in report["flows"].as_array().unwrap() {
@@ -302,7 +302,7 @@ links! {
     tc_counts_as_replay_does_with_jumbo_frames: Hook::Tc, 9000;
 }
 
-/// At full speed, on a link that does not take every frame to its end.
+/// At full speed, on a link that drops some frames.
 #[test]
 fn what_is_not_counted_is_what_the_link_dropped() {
     if !root_or_skip("what_is_not_counted_is_what_the_link_dropped") {
@@ -310,7 +310,7 @@ fn what_is_not_counted_is_what_the_link_dropped() {
     }
     let mut frames = frames::sends(32, 8);
     let short = frames.len() as u64;
-    // Longer than what the near end takes: the link drops them.
+    // Longer than the near end accepts: the link drops them.
     frames.extend((1..=9).map(|psn| frames::of_length(2_500, psn)));
     for hook in [Hook::Native, Hook::Generic, Hook::Tc] {
         let (world, mut link) = World::with_link(3000).unwrap();
@@ -345,7 +345,7 @@ fn the_frames_are_worth_sending() {
         assert!(whole.count() > 10 && all.contains(&plain.frames[0].0), "{name}");
     }
     assert!(all.iter().filter(|frame| frame.len() > 1514).count() > 20, "jumbo frames");
-    // Most of what is in them is no RoCE.
+    // Most of these frames are not RoCE.
     let deep = all.iter().filter(|frame| frames::is_deep(frame)).count();
     assert!(deep > 0 && deep * 4 < all.len(), "{deep} of {} frames are not compared", all.len());
 }

@@ -1,5 +1,5 @@
-//! Floods: every packet that an interface received is counted, and every event is told or counted as
-//! dropped, however fast they come. Nothing here depends on how fast that is.
+//! Floods: every packet that an interface received is counted, and every event is reported or counted as dropped, at
+//! any rate. No test here depends on the rate.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -20,7 +20,7 @@ use rocescope_tests::load::{scan, storm, usage};
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Neither where frames are dropped before the program nor where none are.
+/// With frames dropped before the program, and without.
 #[test]
 fn rocescope_counts_what_the_interface_received() {
     if !root_or_skip("rocescope_counts_what_the_interface_received") {
@@ -29,11 +29,11 @@ fn rocescope_counts_what_the_interface_received() {
     let several = usage::cpus().unwrap().len() > 1;
     for receiver in [Receiver::SameCpu, Receiver::OwnCpu] {
         if receiver == Receiver::OwnCpu && !several {
-            println!("SKIP nothing can receive on a CPU of its own where there is only one");
+            println!("SKIP a receiving end on a separate CPU: there is only one CPU");
             continue;
         }
         for state in [State::Xdp, State::Tc] {
-            // The comparison is in there.
+            // The run includes the comparison.
             let run = traffic::run(receiver, state, SHORT).unwrap();
             assert!(run.received > 0.0, "{receiver:?} {state:?}: {run:?}");
         }
@@ -43,7 +43,7 @@ fn rocescope_counts_what_the_interface_received() {
 #[test]
 fn reports_of_a_storm_are_exact() {
     if root_or_skip("reports_of_a_storm_are_exact") {
-        // The comparison is in there.
+        // The run includes the comparison.
         let run = storm::run(storm::View::Reports, SHORT).unwrap();
         assert!(run.packets > 0.0, "{run:?}");
     }
@@ -58,11 +58,11 @@ struct Heard {
 }
 
 impl Heard {
-    /// Takes updates until `enough`, or the source has ended.
+    /// Takes updates until `enough`, or until the source has ended.
     fn listen(&mut self, updates: &std::sync::mpsc::Receiver<Update>, enough: impl Fn(&Self) -> bool) {
         let late = Instant::now() + PATIENCE;
         while !enough(self) {
-            assert!(Instant::now() < late, "the live source does not come to an end");
+            assert!(Instant::now() < late, "the live source does not end");
             match updates.recv_timeout(PATIENCE).unwrap() {
                 Update::Sample(sample) => self.sample = Some(sample),
                 Update::Events(events) => {
@@ -87,8 +87,8 @@ fn every_event_is_reported_or_counted_as_dropped() {
     if !root_or_skip("every_event_is_reported_or_counted_as_dropped") {
         return;
     }
-    // A view that listens all the time, and one that does not during the storm: then the source has to
-    // wait with what it has to tell, and the ring buffer overflows.
+    // A view that always receives, and one that does not during the storm: the source then has to wait with its
+    // events, and the ring buffer overflows.
     for deaf in [false, true] {
         let mut bench = FloodLink::new(Receiver::SameCpu).unwrap();
         let running = live::start(Config {
@@ -122,16 +122,16 @@ fn every_event_is_reported_or_counted_as_dropped() {
         drop(running.feed);
         running.thread.join().unwrap();
         let dropped = heard.sample.as_ref().and_then(|sample| sample.events_dropped).unwrap();
-        println!("{received} received, {} told, {dropped} dropped", heard.events);
+        println!("{received} received, {} reported, {dropped} dropped", heard.events);
         assert_eq!(heard.packets(), received, "packets in flows");
-        assert_eq!(heard.events + dropped, received, "told and dropped");
+        assert_eq!(heard.events + dropped, received, "reported plus dropped");
         assert_eq!(heard.events, heard.naks, "every one is a NAK");
         assert!(heard.events > 0);
         assert!(!deaf || dropped > 0, "the ring buffer holds some 3,000 events");
     }
 }
 
-/// Many more new flows than the table has places, retired as soon as may be, or hardly at all.
+/// Many more new flows than slots in the table, retired as soon as possible, or hardly at all.
 #[test]
 fn totals_of_a_scan_are_exact() {
     if !root_or_skip("totals_of_a_scan_are_exact") {
@@ -140,7 +140,7 @@ fn totals_of_a_scan_are_exact() {
     for options in
         [&["--max-flows", "4096", "--idle", "1ms", "--interval", "20ms"] as &[&str], &["--max-flows", "4096"]]
     {
-        // The comparison is in there.
+        // The run includes the comparison.
         let seen = scan::watched(Duration::from_secs(1), options).unwrap();
         println!("{options:?}: {seen:?}");
         assert!(seen.new > 4096 && seen.without > 0, "{options:?}: {seen:?}");

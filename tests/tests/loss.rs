@@ -1,7 +1,7 @@
-//! Loss, its place, refused and damaged packets: what `rocescope replay` concludes from captures.
+//! Loss and its place, rejected and damaged packets: conclusions of `rocescope replay` from captures.
 //!
-//! Captures are real ones whose queues and drivers said what happened (tests/data/README.md), and
-//! made ones that are just enough, or not quite, for a finding.
+//! Real captures with counts from queues and drivers (tests/data/README.md), and crafted ones just above or below a
+//! threshold.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -23,7 +23,7 @@ fn replay(names: &[&str]) -> Value {
     binary::replay(&files, [] as [&str; 0]).unwrap()
 }
 
-/// Ids of the findings of these families that stand for themselves, with the severity of each.
+/// Ids of findings of these families without an owner, each with its severity.
 fn found(report: &Value) -> Vec<(String, String)> {
     let text = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
     let findings = report["findings"].as_array().unwrap().iter().filter(|one| one["owner"].is_null());
@@ -49,20 +49,20 @@ fn sum(report: &Value, name: &str) -> u64 {
     flows.filter_map(|flow| flow["loss"][name].as_u64()).sum()
 }
 
-/// The queue between the taps said: 92 packets dropped.
+/// The queue between the taps reported 92 dropped packets.
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // Retransmissions for a loss belong to it.
+    // Retransmissions after a loss are owned by its finding.
     assert_eq!(ids(&near), ["loss.after_tap"]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
-    // The sender's driver counted 49 sequence errors; one NAK more came when it had gone back already.
+    // The sender's driver counted 49 sequence errors; one more NAK arrived when it had already gone back.
     let asked = evidence(&near, "loss.after_tap", "asked_again");
     assert!((45..=50).contains(&asked), "{asked}");
 
     let far = replay(&["e1_loss1.h1.pcap.gz"]);
     assert_eq!(ids(&far), ["loss.before_tap"]);
-    // A PSN whose first and second copy are lost in a row is a hole only once.
+    // If a PSN is lost twice in succession, its gap is seen only once.
     let lost = evidence(&far, "loss.before_tap", "lost");
     assert!((80..=92).contains(&lost), "{lost}");
     for flow in far["flows"].as_array().unwrap().iter().filter(|flow| flow["loss"]["lost"].as_u64() > Some(0))
@@ -83,7 +83,7 @@ fn loss_between_two_hosts_is_placed_from_either_side() {
 #[test]
 fn reordering_is_no_loss() {
     let far = replay(&["e3_reorder.h1.pcap.gz"]);
-    // Of 92 PSNs that were skipped.
+    // Of 92 skipped PSNs.
     assert!(sum(&far, "recovered") >= 90 && sum(&far, "lost") <= 1, "{}", sum(&far, "lost"));
     // The timeouts belong to the retransmissions that reordering causes.
     assert_eq!(ids(&far), ["retry.storm"]);
@@ -96,13 +96,13 @@ fn reordering_is_no_loss() {
     assert!(both["taps"].as_array().unwrap().iter().all(|tap| tap["vanished"] == 0));
 }
 
-/// READ responses that are lost, and the messages between them, which acknowledgements answer.
+/// Lost READ responses, and requests in between that are acknowledged.
 #[test]
 fn lost_answers_differ_from_requests_without_response() {
     let names = ["h6_rping_loss.h0.pcap.gz", "h6_rping_loss.h1.pcap.gz"];
     let both = replay(&names);
     assert_eq!(found(&both), [("loss.between_taps".into(), "critical".into())]);
-    // The last of the 15 is behind all that both taps saw.
+    // The last of the 15 comes after the last packet that both taps saw.
     assert_eq!(evidence(&both, "loss.between_taps", "vanished"), 14);
     let far = replay(&names[1..]);
     let flow =
@@ -112,7 +112,7 @@ fn lost_answers_differ_from_requests_without_response() {
     assert!(flow["responses_missing"].as_u64() < skipped.as_u64(), "{flow:#}");
 }
 
-/// A queue that doubled 44 packets: the second of each is nothing that vanished on the way to where it was not doubled.
+/// A queue that duplicated 44 packets: the duplicates are not loss on the path to a tap upstream of the duplication.
 #[test]
 fn what_a_network_doubles_is_no_loss() {
     let names = ["e4_dup.h0.pcap.gz", "e4_dup.h1.pcap.gz"];
@@ -148,11 +148,11 @@ fn healthy_captures_raise_no_alarm() {
     ] {
         assert_eq!(found(&replay(&[name])), [], "{name}");
     }
-    // Two uplinks carry different flows; the same frames twice are two taps with nothing between.
+    // Two uplinks carry different flows; the same frames twice are two taps without loss in between.
     assert_eq!(found(&replay(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])), []);
 }
 
-/// The numbers of the findings. Each tap has its own place of damage.
+/// The figures of the findings. Each tap has its own place of damage.
 fn numbers(report: &Value) -> Vec<(String, Value)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let mut all: Vec<(String, Value)> = findings
@@ -167,7 +167,8 @@ fn numbers(report: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// A second tap that sees the same packets makes them no more: not the findings, nor the flows and packets of their evidence.
+/// A second tap that sees the same packets changes no figure: neither of the findings, nor the flows and packets of
+/// their evidence.
 #[test]
 fn a_second_tap_changes_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,14 +193,14 @@ fn refused_and_damaged_packets_are_named() {
     let damaged = replay(&["e5_corrupt_full.h1.pcap"]);
     assert_eq!(evidence(&damaged, "icrc.errors", "bad"), 3);
     assert_eq!(damaged["links"][0]["icrc"]["checked"], 71);
-    // Cut frames are not judged; of 70 bytes only acknowledgements are whole.
+    // Truncated frames are not evaluated; of 70 bytes only ACKs are complete.
     let cut = replay(&["e1_loss1.h0.pcap.gz"]);
     let icrc = &cut["links"][0]["icrc"];
     assert_eq!((icrc["checked"].as_u64(), icrc["bad"].as_u64()), (Some(444), Some(0)));
     assert_eq!(icrc["unchecked"], 9_170);
 }
 
-/// A capture in the making: host 1 writes to QP 17 of host 2, which answers to QP 18.
+/// A capture under construction: host 1 writes to QP 17 of host 2, which acknowledges to QP 18.
 struct Made {
     frames: Vec<(u64, Vec<u8>)>,
     now_ns: u64,
@@ -234,7 +235,7 @@ impl Made {
         self.frame(&Net::v4([10, 0, 0, 2], [10, 0, 0, 1]), &Transport::ack(18, psn, syndrome, 0));
     }
 
-    /// The capture in a folder that goes with the first value.
+    /// Writes the capture to a temporary folder, which is removed with the first value.
     fn write_as(&self, name: &str, shift_ns: i64, keep: impl Fn(usize) -> bool) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
@@ -252,7 +253,7 @@ impl Made {
     }
 }
 
-/// `episodes` times a packet is lost and all that is in flight sent again.
+/// In each of `episodes`, a packet is lost and everything in flight is retransmitted.
 fn losses(episodes: u32, seen: bool) -> Made {
     let mut made = Made::new();
     made.answer(99, 0x1F);
@@ -267,7 +268,7 @@ fn losses(episodes: u32, seen: bool) -> Made {
     made
 }
 
-/// A thousand packets a second: clean ones, 20 episodes of loss in two seconds, clean ones.
+/// A thousand packets per second: clean ones, 20 episodes of loss in two seconds, clean ones.
 fn lossy_between(before_s: u32, behind_s: u32, seen: bool) -> Made {
     let mut made = Made::new();
     let mut psn = 100;
@@ -294,8 +295,8 @@ fn lossy_between(before_s: u32, behind_s: u32, seen: bool) -> Made {
     made
 }
 
-/// Ratios of an episode are those of the packets between its first and its last signal: within 1 %, since a loss upstream is known
-/// when it is repaired.
+/// Ratios of an episode cover the packets between its first and its last signal: within 1 %, since a loss upstream is
+/// detected when it is repaired.
 #[test]
 fn clean_traffic_before_and_behind_does_not_dilute_a_loss() {
     for (id, seen) in [("loss.before_tap", false), ("loss.after_tap", true)] {
@@ -305,7 +306,7 @@ fn clean_traffic_before_and_behind_does_not_dilute_a_loss() {
             let finding = findings.iter().find(|finding| finding["id"] == id).unwrap();
             finding["evidence"]["loss_ratio"].as_f64().unwrap()
         };
-        // Of 2,200 packets between the first of 20 losses and the last.
+        // Of 2,200 packets between the first and the last of 20 losses.
         let alone = ratio(0, 0);
         assert!((0.009..0.011).contains(&alone), "{id}: {alone}");
         for (before_s, behind_s) in [(9, 0), (0, 9), (9, 9), (60, 0), (0, 60)] {
@@ -343,7 +344,7 @@ fn while_packets_are_dropped_by_the_capture_a_loss_may_be_its_own() {
     assert_eq!(finding["evidence"]["tool_lost"], 37);
 }
 
-/// Mirrors can be told to copy NAKs alone.
+/// Mirrors can be configured to copy only NAKs.
 #[test]
 fn naks_alone_place_no_loss() {
     let mut made = Made::new();
@@ -372,11 +373,11 @@ fn loss_between_taps_takes_several_packets_and_one_way() {
         let lost = |at: usize| is_request(at) && (at / 2) % every == every / 2;
         let (_b, far) = made.write_as("far.pcap", 5_000_000_000, |at| !lost(at));
         let report = binary::replay(&[far, near], [] as [&str; 0]).unwrap();
-        // Nothing was sent again: a reliable sender would have been asked to, so the second capture
-        // missed them, or they took another way.
+        // Nothing was retransmitted, although a reliable sender would have received NAKs: the second capture missed
+        // the packets, or they took another path.
         assert_eq!(found(&report), [], "{every}");
     }
-    // Sent again.
+    // With retransmissions.
     let made = losses(20, true);
     let first_copies: Vec<usize> = (0..made.frames.len()).filter(|at| is_lost_copy(*at)).collect();
     let (_a, near) = made.write_as("near.pcap", 0, |_| true);
@@ -392,9 +393,9 @@ fn loss_between_taps_takes_several_packets_and_one_way() {
     assert!(!ids(&report).contains(&"loss.between_taps".to_owned()));
 }
 
-/// The retransmitted frames of [`losses`]: the eleventh of each episode.
+/// True for retransmitted frames of [`losses`]: the eleventh of each episode.
 fn is_lost_copy(at: usize) -> bool {
-    // An answer and 100 requests; then per episode 20 requests, a NAK, 90 requests, an answer.
+    // An ACK and 100 requests; then per episode 20 requests, a NAK, 90 requests, an ACK.
     at.checked_sub(101).is_some_and(|at| at % 112 == 10)
 }
 
@@ -409,7 +410,7 @@ fn every_refusal_has_its_own_finding() {
         made.answer(200, syndrome);
         assert_eq!(found(&made.report()), [(id.into(), "critical".into())]);
     }
-    // A sequence error or two, or an invalid RD request, is none of them.
+    // One or two sequence errors, or an invalid RD request, raise no such finding.
     let mut made = losses(2, true);
     made.answer(400, 0x64);
     assert_eq!(found(&made.report()), []);
@@ -436,7 +437,7 @@ fn receivers_are_slow_when_it_happens_again_and_again() {
 
 #[test]
 fn storms_are_large() {
-    // Twenty times ten packets of two hundred are sent again because a timer ran out.
+    // Twenty times, ten packets of two hundred are retransmitted after a timeout.
     let storm = |again: u32, packets: u32| {
         let mut made = Made::new();
         made.answer(0, 0x1F);
@@ -447,7 +448,7 @@ fn storms_are_large() {
         }
         made.report()
     };
-    // The timeouts explain it: it belongs to them.
+    // The timeouts explain it and own it.
     let timeouts: [(String, String); 1] = [("retry.timeouts".into(), "warning".into())];
     let of = |(report, again): (Value, u32)| {
         assert_eq!(found(&report), timeouts, "{again}");
@@ -467,7 +468,7 @@ fn timeouts_cost_time_though_nothing_is_seen_to_be_lost() {
         for ms in waits_ms {
             made.send(psn..psn + 50);
             made.now_ns += ms * MS;
-            // The ACK was lost: the last request comes again, and this time its ACK too.
+            // The ACK was lost: the last request is retransmitted, and then acknowledged.
             made.send(psn + 49..psn + 50);
             made.answer(psn + 49, 0x1F);
             psn += 50;
@@ -476,7 +477,7 @@ fn timeouts_cost_time_though_nothing_is_seen_to_be_lost() {
         made.report()
     };
     assert_eq!(found(&waited(&[5, 5])), [], "two short ones");
-    assert_eq!(ids(&waited(&[1_200])), ["retry.timeouts"], "one that a step feels");
+    assert_eq!(ids(&waited(&[1_200])), ["retry.timeouts"], "one long timeout");
     let report = waited(&[4, 8, 16]);
     assert_eq!(ids(&report), ["retry.timeouts"]);
     assert_eq!(evidence(&report, "retry.timeouts", "timeouts"), 3);
@@ -509,8 +510,8 @@ fn a_queue_pair_that_worked_and_gives_up_has_died() {
     let finding = &report["findings"][0]["evidence"];
     assert_eq!(finding["cause"], "retries exhausted");
     assert_eq!((&finding["last_acked_psn"], &finding["retries"]), (&199.into(), &7.into()));
-    assert_eq!(ids(&died(7, Some(203))), ["retry.timeouts"], "it got through at last");
-    assert_eq!(ids(&died(3, None)), ["retry.timeouts"], "it may go on");
+    assert_eq!(ids(&died(7, Some(203))), ["retry.timeouts"], "the request was acknowledged in the end");
+    assert_eq!(ids(&died(3, None)), ["retry.timeouts"], "the queue pair may continue");
 }
 
 #[test]
@@ -539,7 +540,7 @@ fn a_queue_pair_that_stops_in_mid_message_while_its_siblings_go_on_has_died() {
     assert_eq!(evidence["last_sent_psn"], 107);
     assert_eq!(finding["flows"][0]["dest_qp"], 17, "{finding:#}");
     assert_eq!(stopped(2, 200), None, "the message ended");
-    assert_eq!(stopped(1, 50), None, "it may still go on");
+    assert_eq!(stopped(1, 50), None, "the queue pair may still continue");
 }
 
 #[test]
@@ -554,7 +555,7 @@ fn damage_differs_from_icrcs_that_are_never_right() {
     assert_eq!(damaged(3, 100), [("icrc.errors".into(), "warning".into())]);
     assert_eq!(damaged(2, 100), [("icrc.errors".into(), "info".into())]);
     assert_eq!(damaged(0, 100), []);
-    // The NIC fills it in behind the capture.
+    // The NIC inserts it after the capture point.
     assert_eq!(damaged(100, 100), [("icrc.errors".into(), "info".into())]);
 }
 
@@ -578,7 +579,7 @@ fn a_peer_is_silent_when_nothing_it_is_asked_is_answered() {
     assert_eq!(silent(3, Some(103)), timeouts);
 }
 
-/// The example in docs/report.md is what its command prints.
+/// The example in docs/report.md is the output of its command.
 #[test]
 fn the_documentation_shows_what_the_command_prints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -1,4 +1,4 @@
-//! rocescope survives input that nobody meant: two minutes of mutants; `cargo xtask mutate` runs them for longer.
+//! rocescope survives invalid input: two minutes of mutants; `cargo xtask mutate` runs them for longer.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ fn mutants_neither_break_it_nor_its_sums() {
         seed: 20_261_123,
         only: None,
         keep: keep.path().to_owned(),
-        // The other processor is for the tests beside.
+        // The other CPU is for concurrent tests.
         jobs: 1,
     };
     let outcome = mutation::run(&options).unwrap();
     println!("{:?}", outcome.ran);
     assert_eq!(outcome.ran.len(), 4, "a kind was not run: {:?}", outcome.ran);
     if !outcome.failures.is_empty() {
-        // Kept for who looks into it.
+        // Kept for analysis.
         let kept = keep.keep();
         panic!("mutants failed, kept in {}:\n{:#?}", kept.display(), outcome.failures);
     }

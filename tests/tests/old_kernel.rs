@@ -1,6 +1,5 @@
-//! Differences of kernels before 6.6, on which TC programs attach as filters of a clsact
-//! queueing discipline, which outlive their process. `cargo xtask test --vm` runs these tests on
-//! such a kernel; they are ignored elsewhere.
+//! Differences of kernels before 6.6, on which TC programs attach as filters of a clsact queueing discipline, which
+//! outlive their process. `cargo xtask test --vm` runs these tests on such a kernel; elsewhere they are ignored.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -31,7 +30,7 @@ fn packets(report: &Value) -> u64 {
     number(&report["totals"]["packets"])
 }
 
-/// This is such a kernel, and not just any; gives its version.
+/// Asserts that this is such a kernel; returns its version.
 fn on_an_old_kernel() -> KernelVersion {
     let facts = KernelFacts::read(Path::new("/"));
     let version = facts.version.unwrap();
@@ -66,7 +65,7 @@ fn add_clsact(world: &World, index: u32) {
     added.unwrap().unwrap();
 }
 
-/// Our programs that the kernel has loaded.
+/// rocescope's programs loaded in the kernel.
 fn loaded() -> Vec<String> {
     let all = aya::programs::loaded_programs().map(Result::unwrap);
     all.filter_map(|program| program.name_as_str().map(str::to_owned))
@@ -74,8 +73,8 @@ fn loaded() -> Vec<String> {
         .collect()
 }
 
-/// Nothing of ours is left: no filter, no queueing discipline, no XDP, no program, no promiscuous
-/// mode. The kernel frees programs a moment after their last user is gone.
+/// Nothing of rocescope is left: no filter, queueing discipline, XDP program, loaded program or promiscuous mode. The
+/// kernel frees programs a moment after their last user has ended.
 fn nothing_is_left(world: &World, link: &mut Link) {
     assert_eq!(filters(world, link.index), []);
     assert!(!has_clsact(&world.near, link.index), "an empty clsact is left");
@@ -88,7 +87,7 @@ fn nothing_is_left(world: &World, link: &mut Link) {
     }
 }
 
-/// The last report of a run that went well. Both sums that every report promises hold.
+/// The last report of a successful run, with the two sums that hold in every report.
 fn last_report(ended: &Ended) -> Value {
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     let report = ended.lines().unwrap().pop().unwrap();
@@ -148,7 +147,11 @@ fn what_a_killed_run_left_goes_with_the_next() {
     let handle = killed.id();
     assert_eq!(killed.end().unwrap().status.code(), None);
     let left = filters(&world, link.index);
-    assert_eq!(left.len(), 2, "filters outlive a kill, else this test is pointless: {left:?}");
+    assert_eq!(
+        left.len(),
+        2,
+        "filters must outlive a kill on this kernel, or the test proves nothing: {left:?}"
+    );
     assert!(left.iter().all(|filter| filter.is_ours() && filter.handle == handle), "{left:?}");
 
     let next = Program::live(&world.near, &options).unwrap();
@@ -195,7 +198,7 @@ fn the_queueing_discipline_of_others_stays() {
     assert!(has_clsact(&world.near, link.index));
 }
 
-/// Adds an interface for VLAN 100 on top of another, and sets it up.
+/// Adds a VLAN 100 interface on top of another, and sets it up.
 fn add_vlan(netns: &NetNs, lower: u32, name: &str) -> u32 {
     const VLAN_ID: u16 = 1; // IFLA_VLAN_ID
     let create = u16::try_from(libc::NLM_F_CREATE | libc::NLM_F_EXCL).unwrap();
@@ -215,7 +218,7 @@ fn add_vlan(netns: &NetNs, lower: u32, name: &str) -> u32 {
     made.unwrap()
 }
 
-/// Through a VLAN interface the tag travels beside the packet, not in it.
+/// On a VLAN interface the tag is metadata of the packet, not part of it.
 #[test]
 #[ignore = "for kernels before 6.6"]
 fn a_tag_beside_the_packet_is_seen_by_tc_and_not_by_xdp() {
@@ -230,7 +233,7 @@ fn a_tag_beside_the_packet_is_seen_by_tc_and_not_by_xdp() {
         let peer = world.far.run(|| veth::index_of("peer-near0")).unwrap().unwrap();
         let far = add_vlan(&world.far, peer, "far.100");
         let program = Program::live(&world.near, &[&LINES[..], &["--hook", hook]].concat()).unwrap();
-        // Ports of the VLAN interfaces in place of those below them.
+        // Sends from the VLAN interfaces rather than those below.
         let port = |netns: &NetNs, index| {
             netns.run(|| rocescope::source::demo::play::Port::open(index)).unwrap().unwrap()
         };
@@ -248,7 +251,7 @@ fn a_tag_beside_the_packet_is_seen_by_tc_and_not_by_xdp() {
         assert_eq!(of(left[0]), (json!(100), 10, 10 * (length + 4)), "{hook}");
         nothing_is_left(&world, &mut link);
 
-        // On the VLAN interface itself the tag is off again.
+        // On the VLAN interface itself the tag has been removed.
         let options = ["-i", "near0.100", "--output", "jsonl", "--interval", "100ms", "--hook", "tc"];
         let program = Program::live(&world.near, &options).unwrap();
         for frame in &sends {
@@ -261,7 +264,8 @@ fn a_tag_beside_the_packet_is_seen_by_tc_and_not_by_xdp() {
     }
 }
 
-/// Frames longer than a page reach native XDP in several buffers, also here; before 5.18 TC takes its place.
+/// Frames longer than a page reach native XDP in several buffers on these kernels as well; before 5.18, TC is used
+/// instead.
 #[test]
 #[ignore = "for kernels before 6.6"]
 fn jumbo_frames_are_counted_whole() {

@@ -1,4 +1,4 @@
-//! What one report says twice is the same: headline, findings, lists of flows, and what one cause and its effect cost.
+//! Redundant parts of a report agree: headline, findings, lists of flows, and the cost of a cause and its effect.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -21,14 +21,14 @@ fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
     report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).unwrap()
 }
 
-/// The text report in one line.
+/// The text report as one line.
 fn page(names: &[&str]) -> String {
     let mut command = Command::new(binary::path().unwrap());
     let output = command.arg("replay").args(files(names)).args(["--output", "text"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Of every capture of the tests; those of the simulator are checked where they are judged.
+/// For every capture of the tests; those of the simulator are checked elsewhere.
 #[test]
 fn findings_of_all_captures_have_times_labels_and_an_order() {
     let all = captures::own().unwrap();
@@ -39,12 +39,12 @@ fn findings_of_all_captures_have_times_labels_and_an_order() {
         let ids = report["findings"].as_array().unwrap().iter();
         kinds.extend(ids.filter_map(|one| one["id"].as_str().map(str::to_owned)));
     }
-    // The check can fail: there are kinds of both sorts among them.
+    // The check is effective: both kinds of findings occur.
     let of = |lasts| kinds.iter().filter(|id| verdict::lasts(id) == Some(lasts)).count();
     assert!(all.len() > 20 && of(true) > 0 && of(false) > 5, "{kinds:?}");
 }
 
-/// What is lost before a timeout leaves no gap, and what a READ's responses lack costs its requester the time.
+/// Losses before a timeout leave no gap, and missing READ responses cost the requester the time of the timeout.
 #[test]
 fn lost_responses_are_a_lower_bound_and_belong_to_the_timeouts_of_their_requester() {
     let far = page(&["h6_rping_loss.h1.pcap.gz"]);
@@ -54,7 +54,7 @@ fn lost_responses_are_a_lower_bound_and_belong_to_the_timeouts_of_their_requeste
     assert!(far.contains(line), "{far}");
 }
 
-/// One cause has one cost, whichever of its findings says it.
+/// A cause has one cost, whichever finding reports it.
 #[test]
 fn a_loss_costs_what_its_timeouts_cost() {
     let near = replay(&["h6_rping_loss.h0.pcap.gz"]);
@@ -64,13 +64,13 @@ fn a_loss_costs_what_its_timeouts_cost() {
         assert_eq!(cost(id), cost("retry.timeouts"), "{id}");
     }
     assert_eq!(finding(&near, "loss.after_tap")["evidence"]["timeouts"], 11);
-    // Of its timeouts some are seen at the one tap, some at the other.
+    // Some of its timeouts are seen at one tap, some at the other.
     assert!(finding(&both, "retry.timeouts")["where"]["link"].is_null());
     let far = replay(&["h6_rping_loss.h1.pcap.gz"]);
-    assert!(finding(&far, "retry.timeouts")["evidence"]["acks_lost"].is_null(), "one tap does not tell");
+    assert!(finding(&far, "retry.timeouts")["evidence"]["acks_lost"].is_null(), "unknown from one tap");
 }
 
-/// Headline, list of flows and finding say the same of what happened downstream of a tap.
+/// Headline, list of flows and finding use the same words for loss downstream of a tap.
 #[test]
 fn what_happened_downstream_has_one_name_in_all_of_a_report() {
     let count = |page: &str, what: &str| page.matches(what).count();

@@ -1,5 +1,5 @@
-//! The program that samples `post_send`, attached to a function of this process: every chain, opcode and length that it is
-//! called with is counted, and what cannot be read is counted as that.
+//! The program that samples `post_send`, attached to a function of this process: every chain, opcode and length is
+//! counted, and unreadable ones are counted as such.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 #![expect(unsafe_code, reason = "chains of work requests are linked by pointers, as libibverbs has them")]
@@ -14,7 +14,7 @@ use rocescope::source::live::posts::Probe;
 use rocescope_common::abi::post::{MOST_REQUESTS, MOST_SGES, PostCounts, size_class};
 use rocescope_tests::kernel::available;
 
-/// The tests share the one function, and the kernel counts in whichever of them is attached.
+/// The tests share the function, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 const MINUTE: u64 = 60_000_000_000;
 /// `enum ibv_wr_opcode`.
@@ -30,7 +30,7 @@ struct Sge {
     lkey: u32,
 }
 
-/// `struct ibv_send_wr`, as far as it is read.
+/// `struct ibv_send_wr`, up to the last field read.
 #[repr(C)]
 struct Request {
     wr_id: u64,
@@ -41,7 +41,7 @@ struct Request {
     send_flags: u32,
 }
 
-/// `struct ibv_context` up to its descriptor.
+/// `struct ibv_context` up to its file descriptor.
 #[repr(C)]
 struct Context {
     before: [u64; 33],
@@ -57,7 +57,7 @@ struct Qp {
     number: u32,
 }
 
-/// What a provider has.
+/// Stands for a provider's function.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn rocescope_test_post_send(qp: *const Qp, wr: *const Request, bad: *mut *const Request) -> i32 {
@@ -65,7 +65,7 @@ extern "C" fn rocescope_test_post_send(qp: *const Qp, wr: *const Request, bad: *
     0
 }
 
-/// Where the function lies in this executable.
+/// Location of the function in this executable.
 fn place() -> (File, u64) {
     let address = rocescope_test_post_send as *const () as u64;
     let text = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -74,7 +74,7 @@ fn place() -> (File, u64) {
     (File::open("/proc/self/exe").unwrap(), address - code.start + code.offset)
 }
 
-/// The program attached to the function, with the window open; `None` where it cannot be.
+/// The program attached to the function, with the window open; `None` if that is not possible.
 fn attached(most_calls: u64) -> Option<Probe> {
     if !available() {
         return None;
@@ -86,7 +86,7 @@ fn attached(most_calls: u64) -> Option<Probe> {
     Some(probe)
 }
 
-/// Posts a chain of work requests, each an opcode and the lengths of its buffers.
+/// Posts a chain of work requests, each with an opcode and the lengths of its buffers.
 fn post(qpn: u32, chain: &[(u32, Vec<u32>)]) {
     let lists: Vec<Vec<Sge>> = chain
         .iter()
@@ -141,7 +141,7 @@ fn chains_lengths_and_opcodes_are_counted() {
     assert_eq!((of.opcodes[0], of.opcodes[2], of.opcodes[7], of.other_opcodes), (4, 1, 1, 0));
     assert_eq!((of.shortest, of.longest), (0, 65_536));
     let sizes: Vec<(usize, u64)> = (0..).zip(of.sizes).filter(|(_, n)| *n > 0).collect();
-    // LOCAL_INV carries no message.
+    // LOCAL_INV has no message.
     assert_eq!(sizes, [(0, 1), (size_class(4_001), 1), (size_class(65_536), 3)]);
     assert_eq!((of.long_chains, of.long_lists, of.faults), (0, 0, 0));
     let other = counts(&probe, 18);
@@ -161,7 +161,7 @@ fn what_is_too_long_or_cannot_be_read_is_counted() {
     post(23, &[(SEND, vec![10; MOST_SGES + 1]), one()]);
     let of = counts(&probe, 23);
     assert_eq!((of.requests, of.bytes, of.long_lists), (2, 10 * MOST_SGES as u64 + 10, 1));
-    // Nowhere, and a list that is nowhere behind a request that is not.
+    // An invalid address, and a list with an invalid address after a valid request.
     post_raw(24, ptr::without_provenance(8));
     assert_eq!((counts(&probe, 24).requests, counts(&probe, 24).faults), (0, 1));
     let lost = Request {
@@ -192,7 +192,7 @@ fn the_limit_closes_the_window_and_what_is_detached_counts_nothing() {
     probe.open(monotonic_ns() + MINUTE, 100).unwrap();
     post(31, &[(SEND, vec![1])]);
     assert_eq!((counts(&probe, 31).calls, probe.state().unwrap().window.calls), (6, 1));
-    // A window that is over.
+    // A window that has expired.
     probe.open(1, 100).unwrap();
     post(31, &[(SEND, vec![1])]);
     probe.open(monotonic_ns() + MINUTE, 100).unwrap();
@@ -203,7 +203,7 @@ fn the_limit_closes_the_window_and_what_is_detached_counts_nothing() {
     assert_eq!(probe.counts(), []);
 }
 
-/// What a call costs the process while it is sampled, and after: printed, as the machine decides it.
+/// Time per call while it is sampled, and afterwards: only printed, since it depends on the machine.
 #[test]
 fn a_call_costs_what_a_uprobe_costs() {
     const CALLS: u32 = 20_000;
@@ -225,6 +225,6 @@ fn a_call_costs_what_a_uprobe_costs() {
         "{open} ns a call in an open window, {closed} ns attached with the window closed, {without} ns without"
     );
     assert_eq!(counts(&probe, 41).calls, u64::from(CALLS));
-    // Detached, a call is an ordinary one again.
+    // Detached, a call has its normal cost again.
     assert!(without * 4 < open, "{without} ns after, {open} ns before");
 }

@@ -1,5 +1,4 @@
-//! Several senders on several CPUs at once, with flows read and retired meanwhile: no count is lost
-//! to a race.
+//! Concurrent senders on several CPUs, with flows read and retired meanwhile: no count is lost to a race.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -30,7 +29,7 @@ fn send(hook: Hook, program: BorrowedFd<'_>, frame: &[u8], repeat: u32) {
     assert_eq!(verdict.unwrap(), hook.passes());
 }
 
-/// Counts a sender's end, also an untimely one: nobody waits for it forever.
+/// Counts a sender's end, including a failure, so that no thread waits forever.
 struct Ending<'a>(&'a AtomicU64);
 
 impl Drop for Ending<'_> {
@@ -39,7 +38,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Programs with the order of memory of this processor, or as on one that promises less.
+/// Programs with the memory ordering of this CPU, or with that of a weaker one.
 fn programs(max_flows: u32, full_order: bool) -> Programs {
     let usual = LoadOptions::new(&[1]);
     Programs::load(&LoadOptions { max_flows, full_order, ..usual }).unwrap()
@@ -54,11 +53,11 @@ fn one_flow_on_several_cpus() {
     const EACH: u32 = 400_000;
     let Some(cpus) = two_cpus() else { return };
     let mut programs = programs(64, false);
-    // XDP and TC count in the same table, as they would on two interfaces of one run.
+    // XDP and TC count in the same table, as on two interfaces of one run.
     let hooks = [Hook::Xdp, Hook::TcIngress];
     let fds = hooks.map(|hook| hook.load(&mut programs).unwrap());
     let ring = programs.take_events().unwrap();
-    // Another port than the flow's first on one CPU: the overflow table is raced for too.
+    // A port other than the flow's first on one CPU, so that the overflow table is contended as well.
     let frames = [0xC123, 0xC124]
         .map(|src_port| frame(&Roce { src_port, payload: 1024, class: 2, ..Roce::default() }));
     let mut tables = Tables::default();
@@ -76,7 +75,7 @@ fn one_flow_on_several_cpus() {
                 }
             });
         }
-        // Values read meanwhile must fit together: a reader never sees half of a packet.
+        // Values read meanwhile must be consistent: a reader never sees a partially counted packet.
         while ended.load(Ordering::Relaxed) < 2 {
             for flow in tables.read(&programs).unwrap().flows {
                 let stats = &flow.stats;
@@ -100,7 +99,7 @@ fn one_flow_on_several_cpus() {
     drop(ring);
 }
 
-/// The same new flows come up on two CPUs at the same time, over and over.
+/// The same new flows appear on two CPUs simultaneously, repeatedly.
 #[test]
 fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
     const FLOWS: u32 = 2_000;
@@ -123,7 +122,7 @@ fn flows_that_begin_on_two_cpus_at_once_are_one_each() {
                     let _ending = Ending(done);
                     pin(cpu);
                     for (number, frame) in (0..).zip(frames) {
-                        // Step by step side by side. Bounded: the other one may have failed.
+                        // In lockstep. Bounded, since the other thread may have failed.
                         turn.fetch_add(1, Ordering::AcqRel);
                         for _ in 0..10_000 {
                             if turn.load(Ordering::Acquire) >= 2 * (number + 1) {
@@ -162,20 +161,20 @@ fn drained(ring: &mut aya::maps::RingBuf<aya::maps::MapData>) -> u64 {
     new_flows
 }
 
-/// A frame for each flow. Their lengths differ: a packet in the wrong flow shows.
+/// A frame for each flow. Their lengths differ, so that a packet in the wrong flow is detected.
 fn frames_of_different_lengths(flows: u32) -> Vec<Vec<u8>> {
     let roce = |qp| Roce { dest_qp: qp, payload: 4 * qp as usize, ..Roce::default() };
     (0..flows).map(|qp| frame(&roce(qp))).collect()
 }
 
-/// Flows are retired while packets of them arrive: the worst that user space can do to a program.
+/// Flows are retired while packets of them arrive: the worst case for a program.
 #[test]
 fn flows_retired_under_the_programs_feet() {
     const FLOWS: u32 = 64;
     const ROUNDS: u32 = 2_000;
     const REPEAT: u32 = 3;
     let Some(cpus) = two_cpus() else { return };
-    // Fewer places than flows: some packets find the table full.
+    // Fewer slots than flows: some packets find the table full.
     for (max_flows, full_order) in [(FLOWS + 2, false), (FLOWS / 2, true)] {
         let mut programs = programs(max_flows, full_order);
         let hooks = [Hook::Xdp, Hook::TcIngress];
@@ -193,8 +192,7 @@ fn flows_retired_under_the_programs_feet() {
                     pin(cpus[number]);
                     for _ in 0..ROUNDS {
                         for frame in frames {
-                            // One by one: for a test run of XDP that repeats, the kernel waits for
-                            // all CPUs first.
+                            // One by one, since the kernel waits for all CPUs before a repeated XDP test run.
                             for _ in 0..REPEAT {
                                 send(hooks[number], fd.as_fd(), frame, 1);
                             }
@@ -243,7 +241,7 @@ fn sums(flows: &[FlowSample]) -> (u64, u64) {
     flows.iter().fold((0, 0), |(p, b), flow| (p + flow.stats.packets, b + flow.stats.bytes))
 }
 
-/// Flows with bytes that their own packets do not add up to.
+/// Flows whose bytes are not the sum of their own packets.
 fn misplaced(flows: &[FlowSample], frames: &[Vec<u8>]) -> Vec<(u32, u64, u64)> {
     flows
         .iter()

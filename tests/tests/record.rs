@@ -1,4 +1,4 @@
-//! Recordings: a capture becomes tables whose sums are its report's figures; kill -9, a full disk, a damaged file.
+//! Recordings: a capture becomes tables whose sums equal its report; kill -9, a full disk, a damaged file.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -38,7 +38,7 @@ fn report(path: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Figures of flows that a recording keeps, by their names.
+/// Figures of flows that a recording keeps, by name.
 fn flows(report: &Value) -> BTreeMap<String, Vec<Value>> {
     let of = |flow: &Value| {
         let loss = |name: &str| {
@@ -102,7 +102,7 @@ fn a_recording_played_back_has_the_figures_and_findings_of_the_capture() {
         }
         assert_eq!(ids(&played), ids(&expected), "{name}");
         assert!(std::fs::read_dir(dir.path().join("journal")).unwrap().next().is_none(), "{name}");
-        // Two recordings, or a recording and a capture, are compared.
+        // Compares two recordings, or a recording and a capture.
         let (dir, file) = (dir.path().to_str().unwrap(), capture(name));
         let diff = rocescope(&["diff", dir, file.to_str().unwrap(), "--output", "json"]).output().unwrap();
         assert!(diff.status.success(), "{name}: {}", text(&diff));
@@ -135,7 +135,7 @@ fn wait_until(mut what: impl FnMut() -> bool) {
     }
 }
 
-/// A process that is killed when the test ends.
+/// A process that is killed at the end of the test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -156,7 +156,7 @@ fn a_kill_costs_one_interval_at_most_and_the_next_start_seals_the_rest() {
     let mut stdin = child.0.stdin.take().unwrap();
     stdin.write_all(&bytes).unwrap();
     stdin.flush().unwrap();
-    // All has been read, and the input stays open.
+    // Everything has been read, and the input stays open.
     let journal = || {
         let entries = std::fs::read_dir(dir.path().join("journal")).ok()?;
         entries.flatten().next()?.metadata().ok().map(|about| about.len())
@@ -224,7 +224,7 @@ fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy(
     assert!(text(&output).contains("--view-filter"), "{}", text(&output));
 }
 
-/// A file system of 96 kB, in a mount namespace of its own: what does not fit is said and counted, the run goes on.
+/// A file system of 96 kB in a separate mount namespace: lost rows are reported and counted, and the run continues.
 #[test]
 fn a_full_disk_is_survived_and_counted() {
     const NAMESPACE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
@@ -257,7 +257,7 @@ fn a_full_disk_is_survived_and_counted() {
         start.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()
     };
     let (recorded, lost) = (number(" rows recorded"), number(" rows lost"));
-    // The next start, where there is room, makes files of what the journal has.
+    // The next start with enough space makes files from the journal.
     let sealed = record(&capture("e1_loss1.h0.pcap.gz"), kept.path(), &[]);
     assert!(text(&sealed).contains("sealed"), "{}", text(&sealed));
     let Some(engine) = duck_db_or_skip("a_full_disk_is_survived_and_counted") else { return };

@@ -1,5 +1,4 @@
-//! Replay of much data: bounded memory, and reports that do not depend on how many processors there
-//! are.
+//! Replay of large captures: bounded memory, and reports that do not depend on the number of CPUs.
 
 use std::fs;
 use std::io::{self, Read as _, Write};
@@ -16,8 +15,7 @@ const WRITE_MIDDLE: u8 = 0x07;
 const ETHERNET: u16 = 1;
 const START_NS: u64 = 1_767_225_600_000_000_000;
 
-/// A capture of WRITEs of `flows` queue pairs in turn, `packets` in all, each frame of which keeps
-/// `snap` bytes at most.
+/// A capture of `packets` WRITEs of `flows` alternating queue pairs, with a snap length of `snap`.
 fn capture(packets: u32, flows: u32, payload: usize, snap: u32) -> Vec<u8> {
     let mut pcap = Pcap::with_snap_len(Order::Little, true, ETHERNET, snap);
     for number in 0..packets {
@@ -32,7 +30,7 @@ fn capture(packets: u32, flows: u32, payload: usize, snap: u32) -> Vec<u8> {
     pcap.finish()
 }
 
-/// The peak of a process's memory so far, in bytes.
+/// Peak memory of a process, in bytes.
 fn peak_memory(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
@@ -40,8 +38,7 @@ fn peak_memory(pid: u32) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Writes `capture`, and its records again and again until there are `bytes`. Gives the records'
-/// repetitions.
+/// Writes `capture`, and then its records repeatedly until there are `bytes`. Returns the number of repetitions.
 fn write_stream(capture: &[u8], bytes: u64, pipe: &mut ChildStdin) -> io::Result<u64> {
     const FILE_HEADER: usize = 24;
     let records = &capture[FILE_HEADER..];
@@ -69,7 +66,7 @@ fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
         let mut child = command.spawn().context("rocescope could not be started")?;
         let mut pipe = child.stdin.take().context("no pipe")?;
         let rounds = write_stream(&capture, gigabytes * 1_000_000_000, &mut pipe)?;
-        // All but what fits into the pipe has been counted by now.
+        // All data beyond the size of the pipe has been counted by now.
         let peak = peak_memory(child.id())?;
         drop(pipe);
         let output = child.wait_with_output()?;
@@ -84,7 +81,7 @@ fn a_long_stream_needs_no_more_memory_than_a_short_one() -> Result<()> {
     Ok(())
 }
 
-/// Memory that a replay takes for each flow at its peak, when the report is made: 20,000 flows more take so much more.
+/// Peak memory per flow of a replay, when the report is made, measured with 20,000 more flows.
 #[test]
 fn a_flow_takes_little_memory() -> Result<()> {
     const LIMIT: u64 = 1_450;
@@ -97,7 +94,7 @@ fn a_flow_takes_little_memory() -> Result<()> {
         command.arg("replay").arg(&path).args(JSON).stdout(Stdio::piped());
         let mut child = command.spawn().context("rocescope could not be started")?;
         let mut pipe = child.stdout.take().context("no pipe")?;
-        // The report is made before any of it is written, and does not fit into the pipe: the program waits here.
+        // The report is complete before any of it is written, and exceeds the pipe: the program waits here.
         pipe.read_exact(&mut [0])?;
         *peak = peak_memory(child.id())?;
         io::copy(&mut pipe, &mut io::sink())?;
@@ -109,7 +106,7 @@ fn a_flow_takes_little_memory() -> Result<()> {
     Ok(())
 }
 
-/// Runs the program on the first processor alone, or on all that this test may use.
+/// Runs the program on the first CPU only, or on all CPUs that this test may use.
 fn report(files: &[PathBuf], args: &[&str], one_processor: bool) -> Result<Vec<u8>> {
     let mut command = if one_processor {
         let mut command = Command::new("taskset");
@@ -128,7 +125,7 @@ fn report(files: &[PathBuf], args: &[&str], one_processor: bool) -> Result<Vec<u
     Ok([output.stdout, output.stderr].concat())
 }
 
-/// The first processor that this process may run on.
+/// The first CPU that this process may use.
 fn first_processor() -> Result<String> {
     let status = fs::read_to_string("/proc/self/status")?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -159,7 +156,7 @@ fn processors_do_not_change_the_report_of_any_capture() -> Result<()> {
     Ok(())
 }
 
-/// Long enough that bytes are read ahead; the captures of the tests are not.
+/// Long enough for reading ahead, unlike the captures of the tests.
 #[test]
 fn processors_do_not_change_the_report_of_long_captures() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -177,7 +174,7 @@ fn processors_do_not_change_the_report_of_long_captures() -> Result<()> {
     same_on_one_and_all(std::slice::from_ref(&whole))?;
     same_on_one_and_all(&[plain.clone(), packed.clone(), whole])?;
 
-    // Cut anywhere, in the record or in the compressed data: the same complete records count.
+    // Truncated in a record or in the compressed data: the same complete records count.
     let cut = write("cut.pcap", &snapped[..snapped.len() - 33])?;
     same_on_one_and_all(&[cut])?;
     let bytes = fs::read(&packed)?;
@@ -191,7 +188,7 @@ fn processors_do_not_change_the_report_of_long_captures() -> Result<()> {
     Ok(())
 }
 
-/// Frames so long that two threads take turns at the file, each with a part that it read itself.
+/// Frames so long that two threads replay the file alternately, each with the part that it has read.
 #[test]
 fn processors_do_not_change_the_report_of_whole_frames() -> Result<()> {
     const RECORD: usize = 16 + 14 + 20 + 8 + 12 + 4096 + 4;
@@ -211,12 +208,12 @@ fn processors_do_not_change_the_report_of_whole_frames() -> Result<()> {
     )?;
     assert_eq!(totals(&first)?["roce_packets"], 12_000);
 
-    // The next file of the same tap begins in the middle of somebody's turn.
+    // The next file of the same tap begins in the middle of a thread's part.
     let both = [&whole[..24], &whole[24 + 3000 * RECORD..]].concat();
     let second = write("whole.pcap1", &both)?;
     let tap = format!("leaf={},{}", first.display(), second.display());
     same_with(&[], &["--output", "json", "--tap", &tap])?;
-    // Of two taps nobody takes turns.
+    // Two taps are not replayed alternately.
     same_on_one_and_all(&[first, second])?;
 
     let cut = write("cut.pcap", &whole[..24 + 10_000 * RECORD + 700])?;
@@ -230,7 +227,7 @@ fn processors_do_not_change_the_report_of_whole_frames() -> Result<()> {
     let text = String::from_utf8(report(&[broken], &JSON, false)?)?;
     assert!(text.contains("(9000)"), "all records before the damage");
 
-    // The start of such a record does not fit in front of the part that has its end.
+    // The start of such a record does not fit before the part that contains its end.
     let mut pcap = Pcap::with_snap_len(Order::Little, true, ETHERNET, 262_144);
     for number in 0..9200_u32 {
         let size = if number < 9000 { 1500 } else { 40_000 + number as usize };
@@ -254,8 +251,8 @@ fn processors_do_not_change_the_report_of_whole_frames() -> Result<()> {
     Ok(())
 }
 
-/// Everything that figures are made of, in captures long enough for a thread of figures: real ones again and again,
-/// with samples taken and flows retired in between.
+/// All metrics, in captures long enough for a metrics thread: real ones repeated, with samples taken and flows
+/// retired in between.
 #[test]
 fn processors_do_not_change_figures_that_are_made_beside_the_counting() -> Result<()> {
     const FILE_HEADER: usize = 24;
@@ -270,7 +267,7 @@ fn processors_do_not_change_figures_that_are_made_beside_the_counting() -> Resul
         let path = folder.path().join(name);
         let mut file = io::BufWriter::new(fs::File::create(&path)?);
         file.write_all(&bytes[..FILE_HEADER])?;
-        // Records of less than 200 bytes on the average: some 40,000 of them.
+        // Records shorter than 200 bytes on average: some 40,000 of them.
         for _ in 0..8_000_000usize.div_ceil(bytes.len()) {
             file.write_all(&bytes[FILE_HEADER..])?;
         }
@@ -283,7 +280,7 @@ fn processors_do_not_change_figures_that_are_made_beside_the_counting() -> Resul
     Ok(())
 }
 
-/// Nonsense far behind the point from which bytes are read ahead.
+/// Invalid data far after the point from which the file is read ahead.
 fn damaged(path: &Path, mut capture: Vec<u8>) -> Result<()> {
     let record = 16 + 96;
     let at = 24 + 50_000 * record + 8;

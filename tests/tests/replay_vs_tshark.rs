@@ -1,7 +1,7 @@
-//! Replay's report against an independent accounting of what tshark dissects.
+//! Compares replay's report with an independent accounting based on tshark.
 //!
-//! The first tests hold that accounting itself against what the programs, queues and drivers that
-//! made the traffic said about it; they need no rocescope.
+//! The first tests compare that accounting with the output of the programs, queues and drivers that produced the
+//! traffic; they do not need rocescope.
 
 #![expect(clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
@@ -20,7 +20,7 @@ fn account(files: &[PathBuf]) -> Account {
     Account::of_files(files).expect("tshark's accounting")
 }
 
-/// Replays files and gives every difference to an accounting of them.
+/// Replays files and returns all differences from an accounting of them.
 fn differences(files: &[PathBuf], account: &Account) -> Vec<String> {
     let names: Vec<_> = files.iter().filter_map(|file| file.file_name()?.to_str()).collect();
     let found = match binary::replay(files, [] as [&str; 0]) {
@@ -34,7 +34,7 @@ fn none(found: &[String]) {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// Replays sets of files, each at once, and fails with every difference to tshark's accounting.
+/// Replays sets of files, each in one run, and fails with all differences from tshark's accounting.
 fn hold_against_tshark(sets: &[Vec<PathBuf>]) {
     none(&sets.iter().flat_map(|files| differences(files, &account(files))).collect::<Vec<_>>());
 }
@@ -48,10 +48,10 @@ fn lost_packets_are_those_that_the_emulated_link_dropped() {
         return;
     }
     let (before, after) = (account(&[data("e1_loss1.h0.pcap.gz")]), account(&[data("e1_loss1.h1.pcap.gz")]));
-    // tcpdump on both hosts, and netem between them.
+    // tcpdump on both hosts, and netem in between.
     assert_eq!((before.packets(), after.packets()), (9614, 9522));
     assert_eq!(before.packets() - after.packets(), 92, "netem dropped 92");
-    // First sequence numbers as ib_write_bw printed them, QPs 0x15 to 0x18.
+    // First PSNs as printed by ib_write_bw, QPs 0x15 to 0x18.
     let first: Vec<_> =
         before.flows().iter().filter_map(|((.., qp), flow)| Some((*qp, flow.requests()?.first))).collect();
     assert_eq!(first, [(0x15, 0x2f_e12c), (0x16, 0x7e_44dd), (0x17, 0x58_ee2d), (0x18, 0x06_0341)]);
@@ -64,7 +64,7 @@ fn lost_packets_are_those_that_the_emulated_link_dropped() {
         .map(|(_, flow)| flow.packets())
         .sum();
     assert_eq!(sent, 9170, "sent_pkts of the sending host's driver");
-    // Nothing is lost before the link: what is repeated there was never missing there.
+    // Nothing is lost upstream of the link: retransmissions there fill no gap.
     let missing = |account: &Account| -> u64 {
         account.flows().values().filter_map(|flow| Some(flow.requests()?.missing)).sum()
     };
@@ -102,8 +102,8 @@ fn every_length_of_the_message_list_is_accounted() {
         return;
     }
     let report = account(&[data("b5_ops_full.h0.pcap")]).report();
-    // The program sent each kind with these lengths, except READ and atomics one way; the answers to
-    // READs carry theirs back.
+    // The program sent each kind with these lengths, except READ and atomics in one direction; responses to READs
+    // return theirs.
     let lengths: u64 = [0, 1, 2, 3, 4, 64, 1023, 1024, 1025, 2048, 2051, 5118].iter().sum();
     let flows = report["flows"].as_array().unwrap();
     let payload = |dst: &str| -> u64 {
@@ -194,7 +194,7 @@ fn uneven_uplinks_give_the_imbalance_of_their_bytes() {
     );
 }
 
-/// A capture written in parts is one link when it is named as such.
+/// A capture in several files is one link if named as one tap.
 #[test]
 fn parts_of_one_tap() {
     if !tshark::available().unwrap() {
@@ -218,7 +218,7 @@ fn parts_of_one_tap() {
     none(&compare::differences(&report, &account(&[whole]).report()));
 }
 
-/// Drops that a capture records stand beside the counts; a capture without a record gives null.
+/// Drops recorded in a capture are reported beside the counts; without a record they are null.
 #[test]
 fn drops_of_the_capture() {
     let frames = craft::in_sequence(vec![craft::ethernet(0x0800, &Roce::default().ipv4())]);
@@ -238,7 +238,7 @@ fn drops_of_the_capture() {
 // ---------------------------------------------------------------------------------------------
 // Packets of which there is no capture
 
-/// tshark itself must find as many RoCE packets and flows as were put in.
+/// tshark must find the RoCE packets and flows that were created.
 #[test]
 fn every_crafted_capture() {
     if !tshark::available().unwrap() {
@@ -257,7 +257,7 @@ fn every_crafted_capture() {
     none(&differing);
 }
 
-/// The comparison itself must notice: every figure of a report is changed in turn.
+/// The comparison must be effective: every figure of a report is changed in turn.
 #[test]
 fn a_wrong_figure_anywhere_is_noticed() {
     if !tshark::available().unwrap() {
@@ -274,7 +274,7 @@ fn a_wrong_figure_anywhere_is_noticed() {
     numbers(&report, "", &mut places);
     assert!(places.len() > 60, "{}", places.len());
     for place in places {
-        // Copies of what is compared elsewhere, for the oracle's own use.
+        // Copies of values compared elsewhere, used only by the comparison.
         if place.ends_with("skipped_sum")
             || place.ends_with("skipped_truncated_at_least")
             || place.ends_with("peer_qp")

@@ -1,5 +1,5 @@
-//! What reaches rocescope from others must not stop it, make its figures wrong, or speak in its name: files of processes,
-//! damaged captures, names, extreme counts, limits of the process.
+//! Input from outside must not stop rocescope, falsify its figures, or inject output: files of processes, damaged
+//! captures, names, extreme counts, resource limits.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -15,7 +15,7 @@ use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Far longer than anything here takes: what takes longer hangs.
+/// Timeout far longer than any operation here.
 const PATIENCE: Duration = Duration::from_secs(300);
 const START_NS: u64 = 1_767_225_600_000_000_000;
 
@@ -25,7 +25,7 @@ fn send(dest_qp: u32, psn: u32) -> Vec<u8> {
     craft::ethernet(Mac::SRC, Mac::DST, &Net::v4([10, 8, 0, 1], [10, 8, 0, 2]).roce(50_000, &transport))
 }
 
-/// SENDs of one queue pair, one each microsecond.
+/// SENDs of one queue pair, one per microsecond.
 fn sends(count: u32) -> Vec<u8> {
     let mut file = Pcap::new(Order::Little, true, ETHERNET);
     for psn in 0..count {
@@ -106,7 +106,7 @@ fn root_or_skip(test: &str) -> bool {
     root
 }
 
-/// A process in a container, as its files below `/proc` say, whose `/etc` is that folder.
+/// A process in a container, according to its files below `/proc`, with that folder as `/etc`.
 fn contained(etc: &Path) -> Killed {
     let mut process = Command::new("unshare");
     let script = format!("mount --bind {} /etc && exec sleep 600", etc.display());
@@ -114,7 +114,7 @@ fn contained(etc: &Path) -> Killed {
     Killed(process.spawn().unwrap())
 }
 
-/// The report of `doctor`, to which that process is one of a pod.
+/// The report of `doctor`, which sees that process as part of a pod.
 fn doctor_beside(process: &Killed, folder: &Path) -> Output {
     let id = process.0.id();
     let uid = "12345678-1234-1234-1234-123456789012";
@@ -122,7 +122,7 @@ fn doctor_beside(process: &Killed, folder: &Path) -> Output {
     let program = binary::path().unwrap();
     let script =
         format!("mount --bind {cgroup} /proc/{id}/cgroup && exec {} doctor --output json", program.display());
-    // The process is there before its program is.
+    // The process exists before it executes its program.
     let late = Instant::now() + PATIENCE;
     while std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap().trim() != "sleep" {
         assert!(Instant::now() < late, "the process does not start");
@@ -163,7 +163,7 @@ fn a_process_neither_stops_doctor_nor_shows_it_a_file_of_the_host() {
     }
 }
 
-/// Blocks of DEFLATE that are not compressed, and then one that does not exist: everything before it can be read.
+/// Stored DEFLATE blocks, followed by an invalid one: everything before it can be read.
 fn damaged_gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
     for block in bytes.chunks(10_000) {
@@ -187,14 +187,14 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
     let (from_file, output) = report(&[&path]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(from_file["totals"]["packets"], PACKETS, "{}", said(&output));
-    // However the bytes arrive.
+    // For any split of the bytes.
     for part in [97, 4_096, 65_536] {
         let mut replay = rocescope(&["replay", "-", "--output", "json"]);
         replay.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = replay.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         for bytes in file.chunks(part) {
-            // It may have seen the damage.
+            // The program may have found the damage already.
             let _ = pipe.write_all(bytes);
         }
         drop(pipe);
@@ -204,7 +204,7 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
     }
 }
 
-/// A terminal obeys these characters; a reader is deceived by the others.
+/// Characters that control a terminal, and those that mislead a reader.
 fn is_hostile(c: char) -> bool {
     c.is_control() && c != '\n' || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
@@ -233,7 +233,7 @@ fn names_of_others_do_not_reach_the_terminal_as_they_are() {
     ] {
         let output = output(&mut rocescope(arguments));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.is_empty(), "{arguments:?} says nothing, and this shows nothing");
+        assert!(!said.is_empty(), "{arguments:?} prints nothing, so the test proves nothing");
         assert!(!said.contains(is_hostile), "{arguments:?}: {said:?}");
         assert!(!said.lines().any(|line| line == "rocescope: fine"), "{arguments:?}: {said:?}");
     }
@@ -247,7 +247,7 @@ fn lldp(name: &str) -> Vec<u8> {
         frame.extend(head.to_be_bytes());
         frame.extend(value);
     };
-    // Names assigned by the switch: subtype 7 of a chassis, 7 of a port.
+    // Locally assigned names: subtype 7 of a chassis, 7 of a port.
     tlv(1, &[&[7], name.as_bytes()].concat());
     tlv(2, &[&[7], name.as_bytes()].concat());
     tlv(3, &[0, 120]);
@@ -265,7 +265,7 @@ fn names_in_captures_reach_no_output_as_they_are() {
     file.interface(Some(NAME), ETHERNET, Some(9)).interface(Some("b\u{8}"), ETHERNET, Some(9));
     file.packet(0, START_NS, &lldp(NAME), None);
     for psn in 0..20 {
-        // Every second packet is missing at the first interface: there are findings with names.
+        // Every second packet is missing on the first interface, which gives findings with names.
         let interface = u32::from(psn % 2 == 0);
         file.packet(interface, START_NS + u64::from(psn) * 1_000, &send(0x100, psn), None);
     }
@@ -274,8 +274,11 @@ fn names_in_captures_reach_no_output_as_they_are() {
         let output = output(&mut rocescope(&["replay", &name, "--output", format]));
         assert!(output.status.success(), "{format}: {}", said(&output));
         let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(shown.contains("owned"), "{format} does not show the name, and this shows nothing: {shown}");
-        // Formats for programs have them as escapes, and leave directions of text to the reader.
+        assert!(
+            shown.contains("owned"),
+            "{format} does not show the name, so the test proves nothing: {shown}"
+        );
+        // Machine-readable formats escape control characters, and leave text direction to the reader.
         let is_bad = |c: char| match format {
             "text" | "csv" => is_hostile(c),
             _ => c.is_control() && c != '\n',
@@ -288,7 +291,7 @@ fn names_in_captures_reach_no_output_as_they_are() {
     }
 }
 
-/// Every number of a report, with its place.
+/// All numbers of a report, with their paths.
 fn numbers(value: &Value, place: &str, found: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => found.push((place.to_owned(), number.as_f64().unwrap())),
@@ -333,7 +336,7 @@ fn pauses_out_of_time_order_take_no_more_than_all_time() {
         (START_NS + ns, frame)
     };
     let mut file = Pcap::new(Order::Little, true, ETHERNET);
-    // Two files merged without regard to time: each frame has a twin that comes late.
+    // Two files merged without regard to time: each frame has a duplicate that arrives late.
     for at in 1..5_000 {
         for (time_ns, frame) in [pfc(at * 200_000), pfc(at * 200_000 - 150_000)] {
             file.packet(time_ns, &frame);
@@ -360,17 +363,21 @@ fn figures_by_flow_say_what_a_full_table_leaves_out() {
     assert_eq!(number(&report["totals"]["roce_packets"]), 5_246);
     let cells = report["pattern"]["matrix"].as_array().unwrap().iter();
     let told: u64 = cells.map(|cell| number(&cell["packets"])).sum();
-    assert!(told < 5_246, "the table was not full, and this shows nothing");
+    assert!(told < 5_246, "the table was not full, so the test proves nothing");
     for (what, missing) in [
         ("pattern", &report["pattern"]["left_out_packets"]),
         ("bursts", &report["bursts"][0]["left_out_packets"]),
         ("links", &report["links"][0]["left_out_packets"]),
     ] {
-        assert_eq!(told + number(missing), 5_246, "{what}: packets in no figure, and nothing says so");
+        assert_eq!(
+            told + number(missing),
+            5_246,
+            "{what}: packets missing from the figures without a notice"
+        );
     }
 }
 
-/// Processor time of the program, in seconds: a busy machine makes it no longer.
+/// CPU time of the program in seconds, which does not depend on other load.
 fn processor_time(arguments: &[&str]) -> f64 {
     let mut timed = Command::new("sh");
     let program = binary::path().unwrap();
@@ -380,7 +387,7 @@ fn processor_time(arguments: &[&str]) -> f64 {
         .args(arguments);
     let output = output(timed.stdin(Stdio::null()));
     assert!(output.status.success(), "{}", said(&output));
-    // The second line is that of the children: user and system, as 0m0.320s.
+    // The second line has the times of children: user and system, as 0m0.320s.
     let text = said(&output);
     let of_children = text.lines().last().unwrap();
     let seconds = |word: &str| {
@@ -404,7 +411,7 @@ fn links_that_see_one_queue_pair_cost_time_in_proportion() {
         let path = write(folder.path(), "links.pcapng", &file.finish());
         processor_time(&["replay", &path, "--output", "json"])
     });
-    // Four times as many, and half as much again for what is no proportion: quadratic time is sixteen times as much.
+    // Four times the time, and a margin for fixed costs: quadratic time would be sixteen times.
     assert!(seconds[1] < 8.0 * seconds[0].max(0.1), "{seconds:?} s");
 }
 
@@ -451,7 +458,7 @@ fn limits_of_the_process_are_named_with_what_raises_them() {
         assert!(said.contains("ulimit -n"), "{limit} files: {said}");
         assert!(!said.contains("--max-flows") && !said.contains("please report"), "{limit} files: {said}");
     }
-    assert!(refused > 1, "no limit was too small, and this shows nothing");
+    assert!(refused > 1, "no limit was too small, so the test proves nothing");
 }
 
 #[test]
@@ -492,7 +499,7 @@ fn the_first_interrupt_ends_a_stream_that_does_not_get_to_a_packet() {
             while endless.as_ref().is_some_and(|bytes| pipe.write_all(bytes).is_ok()) {}
             pipe
         });
-        // Long enough for it to be where it waits; a signal before that ends it at once, which shows nothing.
+        // Long enough to reach its waiting state; an earlier signal would end it at once, which proves nothing.
         std::thread::sleep(Duration::from_millis(400));
         kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
         let late = Instant::now() + Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What the kernel says of the threads of a running program, and what a parser that was taken over can do.
+//! Rights of the threads of a running program according to the kernel, and the abilities of a compromised parser.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -14,12 +14,12 @@ use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::oracle::binary;
 
-/// Attempts of a parser that misbehaves, each on a line of its own.
+/// Attempts of a misbehaving parser, each on a line of its own.
 const ATTEMPTS: usize = 8;
-/// The address that it connects to, for a build for tests.
+/// The address to which it connects, in a build for tests.
 const HIJACK: &str = "ROCESCOPE_TEST_HIJACK";
 
-/// The threads of a program, once all of them are as they stay.
+/// The threads of a program, once all of them have their final rights.
 fn settled(program: &Program, wanted: impl Fn(&Thread) -> bool) -> Vec<Thread> {
     let late = Instant::now() + PATIENCE;
     loop {
@@ -35,7 +35,7 @@ fn is_confined(thread: &Thread) -> bool {
     thread.no_new_privs && thread.filtered
 }
 
-/// Every attempt in `place` was refused.
+/// All attempts in `place` were refused.
 fn refused(said: &str, place: &str) {
     let lines: Vec<&str> =
         said.lines().filter(|line| line.contains(&format!("hijack in {place}: "))).collect();
@@ -58,7 +58,7 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
         assert!(all.len() >= 3, "{all:?}");
         for thread in &all {
             assert!(is_confined(thread), "{all:?}");
-            assert_ne!(thread.user, 0, "nothing is written, so nobody's rights are enough: {all:?}");
+            assert_ne!(thread.user, 0, "rights beyond those of nobody although nothing is written: {all:?}");
             // The program is in a namespace that /sys does not show.
             let kept = if thread.name == "devices" || thread.name == "file" {
                 1 << (Capability::SysAdmin as u32)
@@ -69,7 +69,11 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
         }
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{ended:?}");
-        assert!(!ended.err.contains("privileges:"), "this kernel has all of it: {}", ended.err);
+        assert!(
+            !ended.err.contains("privileges:"),
+            "a sandbox feature is missing on this kernel: {}",
+            ended.err
+        );
     }
 }
 
@@ -80,7 +84,7 @@ fn what_records_writes_below_its_folder_and_what_sends_connects() {
     }
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("recording").display().to_string();
-    // Nobody listens there: a collector that is away.
+    // Nothing listens there, like a collector that is unreachable.
     let agent =
         ["agent", "--record", &dir, "--listen", "127.0.0.1:0", "-i", "near0", "--otlp", "http://127.0.0.1:9"];
     for arguments in [&["record", "--dir", &dir, "-i", "near0"][..], &agent] {
@@ -90,7 +94,7 @@ fn what_records_writes_below_its_folder_and_what_sends_connects() {
         link.receive(&frames::sends(3, 5)).unwrap();
         let all = settled(&program, is_confined);
         assert!(all.len() >= 3 && all.iter().all(is_confined), "{all:?}");
-        // Time for a reading with these packets.
+        // Time for a sample with these packets.
         std::thread::sleep(Duration::from_millis(1_500));
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{ended:?}");
@@ -115,7 +119,7 @@ fn privileges_are_kept_when_the_user_says_so() {
     assert!(program.interrupt().unwrap().status.success());
 }
 
-/// Runs rocescope with a parser that misbehaves, in the namespace of the test.
+/// Runs rocescope with a misbehaving parser, in the namespace of the test.
 fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -133,7 +137,7 @@ fn nobody_came(listener: &TcpListener) {
 #[test]
 fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    // As tcpdump leaves it for root alone.
+    // As tcpdump creates it, readable only for root.
     let capture = folder.path().join("a.pcap");
     std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
     let name = capture.to_str().unwrap();
@@ -156,10 +160,13 @@ fn the_same_parser_does_as_it_likes_without_the_sandbox() {
         hijacked(&["replay", capture.to_str().unwrap(), "--output", "json", "--no-sandbox"], folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     for what in ["connect", "exec", "send"] {
-        assert!(said.contains(&format!("hijack in replay: {what}: done")), "the attempts are real: {said}");
+        assert!(
+            said.contains(&format!("hijack in replay: {what}: done")),
+            "the attempts have no effect without a sandbox: {said}"
+        );
     }
     assert!(listener.accept().is_ok());
-    // Made by the attempt; its owner may be another user's test.
+    // Created by the attempt; it may belong to another user's test.
     let _ = std::fs::remove_file("/tmp/rocescope-hijacked");
 }
 
@@ -180,7 +187,7 @@ fn a_capture_that_only_its_owner_may_read_is_read_by_root() {
     }
 }
 
-/// Only one user and one group exist there, so that nobody cannot be had.
+/// Only one user and one group exist there, so that the user nobody is not available.
 #[test]
 fn a_capture_is_read_in_a_user_namespace_and_live_says_what_it_lacks_there() {
     let unshared = |arguments: &[&str]| {

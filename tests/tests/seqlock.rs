@@ -1,4 +1,4 @@
-//! The seqlock of a flow's slot under contention, and the two clocks of the programs.
+//! The seqlock of a flow slot under contention, and the two clocks of the programs.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -20,7 +20,7 @@ use rocescope_tests::oracle::craft::{self, Roce};
 use rustix::time::{ClockId, clock_getres};
 
 const LOOPBACK: u32 = 1;
-/// A program that spins blocks its CPU: one test at a time.
+/// A spinning program blocks its CPU, so tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Setup {
@@ -74,7 +74,7 @@ fn options(full_order: bool) -> LoadOptions {
     LoadOptions { max_flows: 64, full_order, ..LoadOptions::new(&[LOOPBACK]) }
 }
 
-/// The packet passes and is counted as contended.
+/// The packet is passed on and counted as contended.
 #[test]
 fn a_packet_that_cannot_lock_its_slot_counts_as_contended() {
     if !available() {
@@ -83,7 +83,7 @@ fn a_packet_that_cannot_lock_its_slot_counts_as_contended() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (hook, full_order) in [(Hook::Xdp, false), (Hook::TcEgress, true)] {
         let mut setup = Setup::new(hook, &options(full_order));
-        // Egress is a link of its own.
+        // Egress is a separate link.
         let link = setup.programs.hash.index(LOOPBACK, hook == Hook::TcEgress);
         setup.send(7);
         let slots = Slots::of(&setup.info()).unwrap();
@@ -105,7 +105,7 @@ fn a_packet_that_cannot_lock_its_slot_counts_as_contended() {
     }
 }
 
-/// A lock holder that is delayed, as by an interrupt, costs the others time and no packet.
+/// A delayed lock holder, as by an interrupt, costs the others time but no packet.
 #[test]
 fn a_packet_waits_for_a_delayed_lock_holder() {
     // On a single CPU the lock holder cannot run while the program spins.
@@ -169,7 +169,7 @@ fn times_are_exact_or_of_the_latest_tick() {
             .collect();
         let flows = Tables::default().read(&setup.programs).unwrap().flows;
         assert_eq!(flows.len(), FLOWS as usize);
-        // Within a tick; older where the tick is late, as in a virtual machine that was descheduled.
+        // Within a tick; older if the tick is late, as in a virtual machine that was descheduled.
         let (early, late) = if precise_clock { (0, 0) } else { (25 * tick_ns(), tick_ns()) };
         for flow in &flows {
             let (before, after) = sent[flow.key.dest_qp as usize];

@@ -1,4 +1,5 @@
-//! Reports to share: the HTML page in a real browser, traces and CSV against the JSON report of the same capture.
+//! Shared reports: the HTML page in a real browser, traces and CSV, compared with the JSON report of the same
+//! capture.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -18,7 +19,7 @@ fn replay(files: &[PathBuf], options: &[&str]) -> Output {
     Command::new(binary::path().unwrap()).arg("replay").args(files).args(options).output().unwrap()
 }
 
-/// What `--output` prints.
+/// The output in a format.
 fn printed(files: &[PathBuf], output: &str) -> String {
     let output = replay(files, &["--output", output]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -29,7 +30,7 @@ fn loss() -> Vec<PathBuf> {
     vec![capture("e1_loss1.h0.pcap.gz"), capture("e1_loss1.h1.pcap.gz")]
 }
 
-/// Shows the page in a frame, uses it as a person does, and leaves what was seen as JSON in an element of its own.
+/// Loads the page in a frame, operates it as a user does, and leaves the observations as JSON in an element.
 const HARNESS: &str = r##"<!doctype html><meta charset="utf-8"><iframe id="frame" width="1200" height="900" src="PAGE"></iframe><pre id="seen"></pre><script>
 addEventListener("load", () => {
   const window_ = document.getElementById("frame").contentWindow, page = window_.document, seen = {};
@@ -61,7 +62,7 @@ addEventListener("load", () => {
   seen.reset = [view(), tick()];
   window_.location.hash = "#p2";
   seen.download = !page.getElementById("download").hidden;
-  // Its numbers have more digits than those of a script.
+  // Its numbers have more digits than JavaScript numbers.
   seen.report = page.getElementById("report").textContent;
   seen.images = page.images.length;
   seen.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
@@ -70,7 +71,7 @@ addEventListener("load", () => {
 });
 </script>"##;
 
-/// The JSON that the harness left.
+/// The JSON left by the harness.
 fn seen(dom: &str) -> Value {
     let text = dom.split_once("<pre id=\"seen\">").unwrap().1.split_once("</pre>").unwrap().0;
     let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
@@ -78,7 +79,7 @@ fn seen(dom: &str) -> Value {
 }
 
 fn numbers(values: &Value) -> Vec<f64> {
-    // Unknown has no number.
+    // Unknown values have no number.
     let texts = values.as_array().unwrap().iter().map(|value| value.as_str().unwrap());
     texts.map(|text| text.parse().unwrap_or(f64::NAN)).collect()
 }
@@ -120,7 +121,7 @@ fn the_page_works_in_a_browser() {
     assert!(carried == report, "the page carries the report");
 }
 
-/// The name of a capture file is a name from outside that everyone can choose.
+/// The name of a capture file is untrusted input.
 #[test]
 fn a_hostile_name_stays_text_in_a_browser() {
     if !chromium_or_skip("a_hostile_name_stays_text_in_a_browser") {
@@ -135,10 +136,10 @@ fn a_hostile_name_stays_text_in_a_browser() {
     assert!(page.console.is_empty(), "{:?}", page.console);
     assert!(!page.dom.contains("<img"), "an image");
     assert!(page.dom.contains("onerror=alert(1)&gt;"), "the name as text");
-    // Without its script, by the same policy, the page has all of it too.
+    // Without its script, by the same policy, the page still shows everything.
     let still = std::fs::read_to_string(at("page.html")).unwrap();
     assert!(still.contains("Receiver not ready") || still.contains("rnr.slow_receiver"), "the finding");
-    // What is asserted above would show: a page that does write to the console, and one that breaks its policy.
+    // The assertions above are effective: a page that writes to the console, and one that violates its policy.
     let broken = still.replace("<h1>", "<h1><img src=\"http://192.0.2.1/x.png\">");
     std::fs::write(at("broken.html"), broken).unwrap();
     let broken = browser::open(&at("broken.html")).unwrap();
@@ -205,7 +206,7 @@ fn csv_has_the_flows_of_the_report() {
     }
 }
 
-/// Slices of a track lie within one another, and each track is in order.
+/// Slices of a track are nested, and each track is in order.
 fn check_trace(all: &Value) {
     let mut tracks: BTreeMap<(u64, u64), (f64, Vec<f64>)> = BTreeMap::new();
     for entry in all["traceEvents"].as_array().unwrap().iter().filter(|entry| entry["ph"] != "M") {
@@ -250,7 +251,7 @@ fn traces_have_the_flows_and_events_of_the_report() {
     }
 }
 
-/// Messages are slices whose lengths lie in the latencies of their flows, and none is lost uncounted.
+/// Messages are slices whose lengths are within the latencies of their flows, and none is lost uncounted.
 fn check_messages(report: &Value, trace: &Value) {
     let all = trace["traceEvents"].as_array().unwrap().iter();
     let messages: Vec<&Value> = all.filter(|entry| entry["args"]["first_psn"].is_u64()).collect();

@@ -1,6 +1,6 @@
-//! Samples of `post_send` on Soft-RoCE devices, held against perftest: a process is found as soon as it makes a queue pair, its
-//! messages are those that it sends, its calls are counted up to the limit, and a kill leaves nothing. `cargo xtask vm` runs
-//! these tests.
+//! Samples of `post_send` on Soft-RoCE devices, compared with perftest: a process is found as soon as it creates a
+//! queue pair, its messages match, its calls are counted up to the limit, and a kill leaves nothing behind. `cargo
+//! xtask vm` runs these tests.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -22,14 +22,14 @@ const WRITE: Transfer = Transfer {
 const FIRST: Transfer = Transfer { iterations: 60, one_by_one: true, ..WRITE };
 const DELAY: &str = "root handle 5: netem limit 20000 delay 100ms";
 
-/// Follows queue pairs: its probes have seen the verbs of its own listing.
+/// A run that follows queue pairs: its probes have seen the verbs of its own listing.
 fn watching(options: &[&str]) -> Program {
     let program = Program::watching(Start::default(), options).unwrap();
     reported(&program, |report| report["qp_lives"]["calls"].as_u64() > Some(0));
     program
 }
 
-/// The first report like this; a failure says what was sampled, and what was not.
+/// The first report that satisfies `wanted`; a failure shows what was sampled.
 fn reported(program: &Program, wanted: impl Fn(&Value) -> bool) -> Value {
     program.reported(wanted).unwrap_or_else(|why| {
         let latest = program.reported(|_| true).unwrap();
@@ -45,7 +45,7 @@ fn short(qp: &Value) -> String {
     format!("{}, calls {}", ["lqpn", "pid", "state", "sources"].map(of).join(", "), qp["posts"]["calls"])
 }
 
-/// Work that was posted to a queue pair of the near end.
+/// Work posted to a queue pair of the near end.
 fn posts(report: &Value, lqpn: u64) -> &Value {
     let devices = report["devices"].as_array().into_iter().flatten();
     let near = devices.filter(|device| device["name"] == NEAR.device);
@@ -54,14 +54,14 @@ fn posts(report: &Value, lqpn: u64) -> &Value {
     posts.find(|posts| posts.is_object()).unwrap_or(&Value::Null)
 }
 
-/// Whatever perftest says that it sent is what its calls posted: message for message, chained ones included.
+/// perftest's messages equal the sampled posts, message for message, including chained ones.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn posts_are_those_of_perftest() {
     lab::up().unwrap();
     let options = ["live", "--output", "jsonl", "--sample-posts=10m/10m"];
     let program = watching(&options);
-    // The provider's file is found with the first process that has it; what that posts until then is not counted.
+    // The provider's file is found with the first process that uses it; its posts until then are not counted.
     let slow = Harm::add(&[DELAY]).unwrap();
     FIRST.run().unwrap();
     drop(slow);
@@ -110,7 +110,7 @@ fn posts_are_those_of_perftest() {
     }
 }
 
-/// A kill leaves no probe: the kernel removes it with the descriptor, and a call is an ordinary one again.
+/// A kill leaves no probe: the kernel removes it with the descriptor, and a call has its normal cost again.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_limit_ends_the_window_and_a_kill_leaves_nothing() {

@@ -1,6 +1,5 @@
-//! Live counts in the virtual machine of `cargo xtask vm`, compared with tshark's dissection of
-//! tcpdump's captures of the same packets. Runs outside of it when it is done: there, tshark would
-//! take minutes.
+//! Live counts in the virtual machine of `cargo xtask vm`, compared with tshark's dissection of tcpdump's captures of
+//! the same packets. Runs on the host after the virtual machine has ended: in it, tshark would take minutes.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -10,7 +9,7 @@ use rocescope_tests::oracle::account::Account;
 use rocescope_tests::oracle::{binary, compare, tshark};
 use serde_json::{Value, json};
 
-/// Both ends of the link, and the one whose queue harms packets.
+/// Both ends of the link, and the one whose queue drops or changes packets.
 const INTERFACES: [&str; 2] = ["h0", "h1"];
 const HARMED: (&str, &str) = ("h0", "10.0.0.1");
 
@@ -29,7 +28,7 @@ fn live_counted_what_tshark_sees(hook: &str) {
         let capture = results().join(&name);
         let account = Account::of_files(std::slice::from_ref(&capture)).unwrap();
         assert!(account.roce_packets() > 1000, "{name}: {} packets", account.roce_packets());
-        // A queueing discipline lies between where TC sees what leaves and where tcpdump does.
+        // A queueing discipline lies between TC egress and tcpdump.
         let harmed = |flow: &Value| {
             interface == HARMED.0
                 && flow["src"] == HARMED.1
@@ -38,7 +37,7 @@ fn live_counted_what_tshark_sees(hook: &str) {
         let mut ours: Vec<Value> = left["report"]["flows"].as_array().unwrap().clone();
         ours.retain(|flow| flow["link"] == interface && !harmed(flow));
         for flow in &mut ours {
-            // As a replay names it; and XDP on veth cannot tell a tag from none.
+            // Named as by a replay; XDP on veth cannot distinguish an untagged frame.
             flow["link"] = json!(name);
             flow["direction"] = Value::Null;
             for tag in ["vlan", "inner_vlan"] {
@@ -58,7 +57,7 @@ fn live_counted_what_tshark_sees(hook: &str) {
         compared += theirs.len();
         let found = compare::flow_differences(&json!(ours), &json!(theirs));
         assert!(found.is_empty(), "{name}: {} differences:\n{}", found.len(), found.join("\n"));
-        // And the replay of it, with everything in it.
+        // Also the replay of the capture, with all fields.
         let replayed = binary::replay(&[capture], [] as [&str; 0]).unwrap();
         let found = compare::differences(&replayed, &account.report());
         assert!(found.is_empty(), "replay of {name}: {} differences:\n{}", found.len(), found.join("\n"));

@@ -1,4 +1,4 @@
-//! Transport timeouts in real captures, counted over tshark's dissection as one counts them by hand.
+//! Transport timeouts in real captures, compared with an independent count on tshark's dissection.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
 use std::collections::BTreeMap;
@@ -6,15 +6,16 @@ use std::process::Command;
 
 use rocescope_tests::oracle::{binary, captures};
 
-/// Shorter than the timers of these captures (67 ms and 2.2 s), longer than a sender takes to go back after an answer.
+/// Shorter than the timers of these captures (67 ms and 2.2 s), longer than a sender's reaction to an answer, in
+/// seconds.
 const TIMER: f64 = 0.055;
-/// A sender that goes back sooner was not silent.
+/// Minimum silence of a sender before a go-back-N, in seconds.
 const SILENCE: f64 = 0.001;
 const READ_REQUEST: u8 = 12;
 /// Path MTU of the captures with READs.
 const MTU: u32 = 1_024;
 
-/// A packet as tshark shows it.
+/// A packet as dissected by tshark.
 struct Dissected {
     time: f64,
     hosts: (String, String),
@@ -55,18 +56,19 @@ fn dissected(name: &str) -> Option<Vec<Dissected>> {
 #[derive(Default)]
 struct Requester {
     last: f64,
-    /// The PSN behind its last packet.
+    /// The PSN after its last packet.
     next: u32,
-    /// The highest PSN so far, READ responses included.
+    /// The highest PSN so far, including READ responses.
     high: Option<u32>,
-    /// Where it went back to last, and whether a NAK came since.
+    /// The PSN of its latest go-back-N, unless a NAK has arrived since.
     went_back: Option<u32>,
     nak_since: bool,
     answered: f64,
 }
 
-/// Timeouts by the silence of the peer, their silence of the sender in milliseconds, and those besides in which a sender goes
-/// back to one PSN twice for one NAK. `peer` is the queue pair that the answers to requests for a queue pair go to.
+/// Timeouts according to the silence of the peer, the sender's silence before them in milliseconds, and further cases
+/// in which a sender goes back to one PSN twice for one NAK. `peer` maps a queue pair to the one that gets its
+/// answers.
 fn by_hand(packets: &[Dissected], peer: fn(u32) -> u32) -> (u64, u64, u64) {
     let mut requesters: BTreeMap<((String, String), u32), Requester> = BTreeMap::new();
     let (mut timeouts, mut silence, mut twice) = (0, 0.0, 0);
@@ -82,7 +84,7 @@ fn by_hand(packets: &[Dissected], peer: fn(u32) -> u32) -> (u64, u64, u64) {
         let own = requesters.entry(((src, dst), packet.qp)).or_default();
         let paused = packet.time - own.last;
         if own.high.is_some_and(|high| packet.psn <= high) && paused >= SILENCE {
-            // A READ waits for its responses as well.
+            // A READ also waits for its responses.
             let waited =
                 if packet.opcode == READ_REQUEST { paused.min(packet.time - own.answered) } else { paused };
             let goes_back = own.went_back == Some(packet.psn) && !own.nak_since;
@@ -109,7 +111,7 @@ fn by_hand(packets: &[Dissected], peer: fn(u32) -> u32) -> (u64, u64, u64) {
     (timeouts, milliseconds, twice)
 }
 
-/// What the report says: timeouts, and the silence before them in milliseconds.
+/// From the report: timeouts, and the silence before them in milliseconds.
 fn reported(name: &str) -> (u64, u64) {
     let report = binary::replay(&[captures::folder().join(name)], [] as [&str; 0]).unwrap();
     let flows = report["flows"].as_array().unwrap().iter();
@@ -124,7 +126,7 @@ fn timeouts_are_those_that_one_counts_by_hand() {
         println!("SKIP timeouts_are_those_that_one_counts_by_hand: tshark is not installed");
         return;
     }
-    // One connection for each number, which both ends use; and one between 32 and 36.
+    // Connections with equal numbers at both ends; and one between 32 and 36.
     let same: fn(u32) -> u32 = |qp| qp;
     let rping: fn(u32) -> u32 = |qp| 68 - qp;
     for (name, peer, expected) in [
@@ -141,6 +143,6 @@ fn timeouts_are_those_that_one_counts_by_hand() {
         assert_eq!(said, timeouts + twice, "{name}");
         assert!(said_ms >= silence_ms && (twice > 0 || said_ms == silence_ms), "{name}: {said_ms} ms");
     }
-    // Behind the reordering, the same.
+    // The same downstream of the reordering.
     assert_eq!(reported("e3_reorder.h1.pcap.gz").0, 11);
 }

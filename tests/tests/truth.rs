@@ -1,4 +1,4 @@
-//! Simulated fabrics: the simulator against tshark, rocescope's counts against the simulator's, and findings against
+//! Simulated fabrics: compares the simulator with tshark, rocescope's counts with the simulator's, and findings with
 //! the truth.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like a test")]
 
@@ -13,7 +13,8 @@ use rocescope_tests::sim::truth::Truth;
 use rocescope_tests::sim::{Counted, LabRun, Scenario, scenarios};
 use serde_json::Value;
 
-/// Scenarios whose report is not right yet; the table only shrinks. `cargo xtask bench truth` shows the reasons.
+/// Scenarios whose report is not correct yet; the table must only shrink. `cargo xtask bench truth` shows the
+/// reasons.
 const NOT_YET: &[&str] = &[];
 
 fn scenario(name: &str) -> Scenario {
@@ -49,7 +50,7 @@ fn a_seed_means_the_same_capture() {
     assert!(bytes(7) != bytes(8));
 }
 
-/// The fields of each packet that tshark gives.
+/// The fields of each packet from tshark.
 fn tshark(file: &Path, filter: Option<&str>, fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-T", "fields", "-E", "separator=;"]);
@@ -62,14 +63,14 @@ fn tshark(file: &Path, filter: Option<&str>, fields: &[&str]) -> Option<Vec<Stri
     Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// Counts of a capture by tshark's dissection.
+/// Counts of a capture from tshark's dissection.
 fn dissected(lines: &[String]) -> Counted {
     let mut counted = Counted::default();
     for line in lines {
         let mut fields = line.split(';');
         let Ok(opcode) = fields.next().unwrap_or("").parse::<u8>() else { continue };
         counted.packets += 1;
-        // CNPs of InfiniBand have an opcode of their own.
+        // CNPs of InfiniBand have a different opcode.
         *counted.opcodes.entry(if opcode == 0x80 { 0x81 } else { opcode }).or_default() += 1;
         match fields.next().unwrap_or("").parse::<u8>().ok().map(|syndrome| (syndrome >> 5, syndrome & 31)) {
             Some((0, _)) => counted.acks += 1,
@@ -79,7 +80,7 @@ fn dissected(lines: &[String]) -> Counted {
             _ => {}
         }
         let ecn = fields.next();
-        // Of InfiniBand FECN: tshark shows it with the whole header only, in its fifth byte.
+        // InfiniBand's FECN: tshark shows it only with the whole header, in its fifth byte.
         let fecn = fields.next().and_then(|bth| u8::from_str_radix(bth.get(8..10)?, 16).ok());
         counted.ce +=
             u64::from(ecn == Some("3") || ecn == Some("") && fecn.is_some_and(|byte| byte >> 7 == 1));
@@ -87,7 +88,7 @@ fn dissected(lines: &[String]) -> Counted {
     counted
 }
 
-/// Scenarios that have every kind of packet.
+/// Scenarios that together contain every kind of packet.
 const KINDS: [&str; 12] = [
     "clean-mixed-verbs",
     "clean-mixed-sizes",
@@ -167,7 +168,7 @@ fn replayed(name: &str) -> (LabRun, Value) {
     (run, report)
 }
 
-/// Reason, hosts and port of rejected connections, as tshark reads them.
+/// Reason, hosts and port of rejected connections, as dissected by tshark.
 #[test]
 fn rejected_connections_are_those_that_tshark_reads() {
     if Command::new("tshark").arg("--version").output().is_err() {
@@ -207,7 +208,7 @@ fn counts_of_the_report_are_those_of_the_simulator() {
     }
 }
 
-/// Source ports, planes and trimmed packets of multipath transports; a single path is none.
+/// Source ports, planes and trimmed packets of multipath transports; a single path counts as none.
 #[test]
 fn packets_spread_on_purpose_are_reported() {
     let ports_and_planes = |name| {
@@ -237,7 +238,7 @@ fn packets_spread_on_purpose_are_reported() {
     }
     let (truth, flows) = ports_and_planes("clean-multipath-trimmed");
     let trimmed: u64 = flows.iter().map(|spray| spray["trimmed"].as_u64().unwrap()).sum();
-    // What ends a message may have any length.
+    // The last packet of a message may have any length.
     assert!(trimmed <= truth.trimmed && trimmed * 10 >= truth.trimmed * 9, "{trimmed} of {}", truth.trimmed);
     let (_, flows) = ports_and_planes("clean-adaptive-routing");
     assert!(flows.iter().all(|spray| spray["reordering_depth"].as_u64() > Some(0)), "{flows:?}");
@@ -245,7 +246,7 @@ fn packets_spread_on_purpose_are_reported() {
     assert!(flows.iter().all(Value::is_null), "{flows:?}");
 }
 
-/// At the sender every retransmission is of a packet that passed before.
+/// At the sender every retransmission repeats a packet seen before.
 #[test]
 fn retransmissions_at_the_sender_are_counted() {
     for name in
@@ -258,7 +259,7 @@ fn retransmissions_at_the_sender_are_counted() {
     }
 }
 
-/// Every scenario: a fault happens, a control has none, and the report is right, unless it is one of [`NOT_YET`].
+/// In every scenario its fault occurs, in a control none does, and the report is correct, except for [`NOT_YET`].
 #[test]
 fn findings_are_the_truth() {
     let outcomes = bench::run(&scenarios::all(), &options()).unwrap();
@@ -272,7 +273,7 @@ fn findings_are_the_truth() {
     assert!(wrong.is_empty(), "{} of {} regressed:\n{}", wrong.len(), outcomes.len(), wrong.join("\n"));
 }
 
-/// A scenario of loss loses packets, one of timeouts has some, and clean traffic has none of it.
+/// A scenario of loss loses packets, one of timeouts has some, and clean traffic has neither.
 fn happened(name: &str, kind: &str, truth: &Truth) {
     let first = &truth.counted[0].1;
     assert!(first.packets >= 400, "{name}: {} packets", first.packets);

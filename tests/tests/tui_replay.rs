@@ -1,5 +1,5 @@
-//! The terminal view of captures in a real terminal: what keys write, the mouse, going back, and
-//! terminals with little to offer. And the pictures in the README.
+//! The terminal view of captures in a real terminal: files written by keys, the mouse, rewinding, and terminals with
+//! few features. Also creates the pictures in the README.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -15,7 +15,7 @@ use rocescope_tests::picture;
 
 const LOSS: &str = "e1_loss1.h0.pcap.gz";
 
-/// A terminal in an empty folder, with rocescope in it.
+/// A terminal in an empty folder, with rocescope running.
 fn start(size: (u16, u16), environment: &str, arguments: &str) -> (Terminal, tempfile::TempDir) {
     let terminal = Terminal::open(size.0, size.1).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ fn quit(terminal: &Terminal) {
     terminal.until("the shell", last).unwrap();
 }
 
-/// The only file with this ending.
+/// The only file with this suffix.
 fn written(folder: &Path, ending: &str) -> Vec<u8> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect();
@@ -61,7 +61,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     assert!(json[0]["p50"].as_u64().is_some_and(|ns| ns > 1_000), "times in nanoseconds: {json:#}");
     assert!(json[0]["p99"].is_null(), "fewer than 100 answers have no 99th percentile: {json:#}");
 
-    // The packet of an event, and a capture of all of its queue pair.
+    // The packet of an event, and a capture of all packets of its queue pair.
     terminal.press_until("7", "events", said("TIME (UTC)")).unwrap();
     terminal.press_until("/", "a filter", said("filter:")).unwrap();
     terminal.type_text("event:nak").unwrap();
@@ -74,7 +74,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     assert_eq!(written(folder.path(), "pcapng")[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
     terminal.press_until("Escape", "all events", |screen| !screen.contains("event:nak")).unwrap();
 
-    // A click on a screen's name, on a title, and again.
+    // Clicks on a screen's name, on a title, and again.
     let find = |screen: &str, text: &str| {
         let found = screen.lines().enumerate().find_map(|(y, line)| Some((line.find(text)?, y, line)));
         let (at, y, line) = found.unwrap_or_else(|| panic!("no {text} in\n{screen}"));
@@ -89,11 +89,11 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     terminal.click(x, y).unwrap();
     terminal.until("the order turned round", said("sort DQPN ↓")).unwrap();
 
-    // What others wrote into the screen goes.
+    // Output of other programs on the screen is redrawn.
     let before = terminal.screen().unwrap();
     fs::write(terminal.device().unwrap(), "\u{1b}[10;10Hsomebody writes here").unwrap();
     terminal.until("the disturbance", said("somebody writes")).unwrap();
-    terminal.press_until("C-l", "the screen as it was", |screen| screen == before).unwrap();
+    terminal.press_until("C-l", "the screen redrawn", |screen| screen == before).unwrap();
 
     terminal.press_until("r", "why there is nothing to count from zero", said("the data has ended")).unwrap();
     terminal.press_until("?", "help", said("choose and order the columns")).unwrap();
@@ -101,7 +101,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     quit(&terminal);
 }
 
-/// Half an hour of one queue pair with a packet each second, from 12:00:00.
+/// Half an hour of one queue pair with a packet per second, from 12:00:00.
 fn half_an_hour() -> Vec<u8> {
     const NOON: u64 = 1_772_366_400;
     let mut capture = Pcap::new(Order::Little, true, ETHERNET);
@@ -129,19 +129,19 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay --speed max {}", capture.display()));
     terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
-    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("12:01:00").unwrap();
     let there = |screen: &str| title(screen).contains("12:01:00.000") && title(screen).contains("PAUSED");
     terminal.press_until("Enter", "the second minute, read again", there).unwrap();
-    // From there on as before: as fast as it can.
+    // From there on as before, at maximum speed.
     terminal.press_until("Space", "the end again", |screen| title(screen).contains("ENDED")).unwrap();
     quit(&terminal);
 
-    // What came through a pipe is gone.
+    // Input from a pipe cannot be read again.
     let (terminal, _files) =
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay - < <(cat {})", capture.display()));
     terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
-    terminal.press_until("g", "the question where to", |screen| screen.contains("go to:")).unwrap();
+    terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("+60").unwrap();
     terminal
         .press_until("Enter", "why not", |screen| screen.contains("a stream cannot be read again"))
@@ -195,7 +195,7 @@ fn terminals_with_little_to_offer() {
     }
 }
 
-/// The pictures in the README are of the demonstration in a real terminal; `ROCESCOPE_BLESS=1` writes them anew.
+/// The pictures in the README show the demonstration in a real terminal; `ROCESCOPE_BLESS=1` writes them again.
 #[test]
 fn pictures_of_the_demonstration() {
     if !root_or_skip("pictures_of_the_demonstration") || !tmux_or_skip("pictures_of_the_demonstration") {
@@ -203,7 +203,7 @@ fn pictures_of_the_demonstration() {
     }
     let (terminal, _files) = start((104, 34), "LC_ALL=C.UTF-8", "demo");
     let bless = rocescope_tests::document::blessing();
-    // The README's picture shows a finding too; which come first when depends on the machine.
+    // The README's picture must show a finding; which one comes first depends on the machine.
     let sick = |screen: &str| {
         // Below the title and the episode of the demonstration.
         let verdict = screen.lines().nth(2).unwrap_or("");

@@ -1,5 +1,4 @@
-//! The terminal view in a real terminal: every screen is reached, every size is survived, and the
-//! terminal is as it was after every end.
+//! The terminal view in a real terminal: every screen, every size, and the terminal restored after every end.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -11,10 +10,10 @@ use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
 use rocescope_tests::oracle::{binary, captures};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Stands on the screen before the program runs, and must be there again afterwards.
+/// Text on the screen before the program runs, which must be there again afterwards.
 const BEFORE: &str = "what-was-there-before";
 
-/// A terminal with something in it, and its settings.
+/// A terminal with text on it, and its settings.
 struct Session {
     terminal: Terminal,
     folder: tempfile::TempDir,
@@ -36,7 +35,7 @@ impl Session {
         self.folder.path().join(name)
     }
 
-    /// Starts rocescope such that its process id is known.
+    /// Starts rocescope such that its PID is known.
     fn start(&self, arguments: &str) {
         let (pid, program) = (self.file("pid"), binary::path().unwrap());
         let command = format!("echo $$ > {}; exec {} {arguments}", pid.display(), program.display());
@@ -48,11 +47,11 @@ impl Session {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// The shell is back, and everything is as it was.
+    /// The shell is back, and the terminal is restored.
     fn is_restored(&self, status: &str) {
-        let screen = self
-            .terminal
-            .until("what was there before", |screen| screen.contains(BEFORE) && last_line(screen) == PROMPT);
+        let screen = self.terminal.until("text on the screen before", |screen| {
+            screen.contains(BEFORE) && last_line(screen) == PROMPT
+        });
         assert_eq!(self.terminal.modes().unwrap(), (false, true), "alternate screen, cursor: {screen:?}");
         assert_eq!(self.terminal.status().unwrap(), status, "{screen:?}");
         let settings = self.terminal.settings(&self.file("after")).unwrap();
@@ -70,7 +69,7 @@ fn rows(screen: &str) -> usize {
     screen.lines().filter(|line| line.contains(" 10.") && line.contains(" rail")).count()
 }
 
-/// Whether the table is sorted by source address, and then whether upwards.
+/// `None` unless the table is sorted by source address; else true for ascending order.
 fn sorted_up(screen: &str) -> Option<bool> {
     let (_, order) = screen.split_once("sort SOURCE ")?;
     Some(order.starts_with('↑'))
@@ -81,7 +80,7 @@ fn shows_queue_pairs(screen: &str) -> bool {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one walk through the whole program")]
+#[expect(clippy::too_many_lines, reason = "one test of the whole terminal UI")]
 fn every_screen_key_and_size() {
     if !root_or_skip("every_screen_key_and_size") || !tmux_or_skip("every_screen_key_and_size") {
         return;
@@ -126,7 +125,7 @@ fn every_screen_key_and_size() {
         .press_until("?", "no help", |screen| !screen.contains("choose and order") && rows(screen) > 0)
         .unwrap();
 
-    // Filter: typed, kept, dropped.
+    // Filter: typed, kept, removed.
     terminal.press_until("/", "a filter being typed", |screen| screen.contains("filter:")).unwrap();
     terminal.type_text("rail1").unwrap();
     let only_rail1 = |screen: &str| {
@@ -145,7 +144,7 @@ fn every_screen_key_and_size() {
         })
         .unwrap();
 
-    // Pause: nothing moves, and then it does again. A few seconds are needed to go back to.
+    // Pause: nothing changes, and then it continues. Rewinding needs a few seconds of data.
     let some_seconds = |screen: &str| {
         ["3.", "4.", "5.", "6.", "7.", "8.", "9.", "10 s"]
             .iter()
@@ -153,16 +152,16 @@ fn every_screen_key_and_size() {
     };
     terminal.until("some seconds", some_seconds).unwrap();
     terminal.press_until("Space", "a pause", |screen| screen.contains("PAUSED")).unwrap();
-    // The picture may have been taken while it was drawn.
+    // The screen may have been read while it was drawn.
     let mut paused = terminal.screen().unwrap();
     terminal
-        .until("a picture that stands still", |screen| {
+        .until("a screen that does not change", |screen| {
             screen == std::mem::replace(&mut paused, screen.to_owned())
         })
         .unwrap();
     let end = Instant::now() + Duration::from_millis(1_300);
     while Instant::now() < end {
-        assert_eq!(terminal.screen().unwrap(), paused, "a view that is paused moves");
+        assert_eq!(terminal.screen().unwrap(), paused, "the paused view changes");
         std::thread::sleep(Duration::from_millis(100));
     }
     // Back in time and forward again.
@@ -197,12 +196,14 @@ fn every_screen_key_and_size() {
         assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
     }
     terminal.resize(50, 10).unwrap();
-    terminal.until("what is too small", |screen| screen.contains("60x15 shows more")).unwrap();
+    terminal
+        .until("the message that the terminal is too small", |screen| screen.contains("60x15 shows more"))
+        .unwrap();
     terminal.resize(120, 40).unwrap();
     terminal.until("details again", detail).unwrap();
     terminal.press_until("Escape", "no details", |screen| !detail(screen) && rows(screen) > 4).unwrap();
 
-    // To the background and back.
+    // Suspend and resume.
     terminal
         .press_until("C-z", "the shell", |screen| screen.contains("Stopped") && screen.contains(BEFORE))
         .unwrap();
@@ -235,7 +236,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
     }
 }
 
-/// Whether the process has ended; one that nobody has asked about yet is a zombie.
+/// True if the process has ended; an unreaped one is a zombie.
 fn has_ended(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
@@ -283,7 +284,7 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
     session.is_restored("0");
 }
 
-/// Keys, clicks, turns of the wheel and sizes by chance, but none that ends or stops the program.
+/// Random keys, clicks, wheel events and sizes, but none that ends or suspends the program.
 fn monkey(name: &str, length: Duration) {
     const KEYS: [&str; 44] = [
         "Up", "Down", "Left", "Right", "PPage", "NPage", "Home", "End", "Enter", "Escape", "Tab", "BTab",
@@ -328,7 +329,7 @@ fn monkey(name: &str, length: Duration) {
     }
     println!("{done} keys, clicks and sizes in {length:?}");
     terminal.resize(120, 40).unwrap();
-    // Boxes and lines that are typed close first.
+    // Dialogs and input lines close first.
     terminal.press(&["Escape"]).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     terminal.press(&["Escape"]).unwrap();

@@ -1,7 +1,7 @@
-//! Single packets with known fields: replay must read them, and their ICRC must be right.
+//! Single packets with known fields: replay must decode them, and their ICRC must be correct.
 //!
-//! The packets come from the Linux kernel's Soft-RoCE driver and one other source (see the column
-//! of that name), so their bytes and their ICRCs are no work of this project.
+//! The packets come from the Linux kernel's Soft-RoCE driver and one other source (see the column of that name), so
+//! their bytes and ICRCs are independent of this project.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
@@ -54,9 +54,9 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::from(bytes[at]) << 8 | usize::from(bytes[at + 1])
 }
 
-/// The innermost RoCE packet, from its IP header to its ICRC, and where its BTH begins in it.
+/// The innermost RoCE packet, from its IP header to its ICRC, and the offset of its BTH.
 ///
-/// Walks only what the vectors contain: tags, IPv4 without options, IPv6, VXLAN.
+/// Handles only what the vectors contain: tags, IPv4 without options, IPv6, VXLAN.
 fn innermost(vector: &Vector) -> (&[u8], usize) {
     let frame = &vector.bytes;
     let mut at = 0;
@@ -92,7 +92,7 @@ fn the_table_agrees_with_the_bytes() {
     }
 }
 
-/// Every bit that the ICRC covers must count, and none that a router may change.
+/// Every bit covered by the ICRC must count, and none that a router may change.
 #[test]
 fn the_icrc_covers_what_it_should() {
     let vectors = vectors();
@@ -107,9 +107,9 @@ fn the_icrc_covers_what_it_should() {
                 (false, 1 | 8 | 10 | 11) | (true, 1..=3 | 7) => true,
                 _ => byte == bth - 2 || byte == bth - 1 || byte == bth + 4,
             };
-            // The first byte of IPv4 also says where the next header begins.
+            // The first byte of IPv4 also determines the start of the next header.
             if v6 || byte != 0 {
-                // In IPv6 the low half of the first byte is traffic class.
+                // In IPv6 the low half of the first byte belongs to the traffic class.
                 let free = free || (v6 && byte == 0);
                 assert_eq!(icrc::holds(&changed, false), Some(free), "{name}: byte {byte}");
             }
@@ -139,7 +139,7 @@ fn replay_reads_them_as_the_table_says() {
             }
         };
         let flow = &report["flows"][0];
-        // The opcode decides the sequence; acknowledgements and datagrams are in none.
+        // The opcode determines the sequence; ACKs and datagrams belong to none.
         let sequence = match vector.opcode & 0x1F {
             low if low == 0x11 || vector.opcode >> 5 == 3 => None,
             0x0D..=0x10 | 0x12 => Some("psn_responses"),
@@ -167,7 +167,7 @@ fn replay_reads_them_as_the_table_says() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// The bit errors of a faulty link, and only those, show in the ICRC.
+/// The bit errors of a faulty link, and only those, are found by the ICRC.
 #[test]
 fn corrupted_packets_are_those_with_a_wrong_icrc() {
     let wrong = |name: &str| {

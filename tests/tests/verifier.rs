@@ -1,5 +1,4 @@
-//! The kernel takes every program, in every variant that users or tests load, at a cost that is
-//! known and bounded.
+//! The kernel accepts every program, in every variant that users or tests load, at a bounded cost.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -12,10 +11,10 @@ use rocescope::source::live::load::{LoadOptions, Programs, names};
 use rocescope_tests::kernel::machine::Hook;
 use rocescope_tests::kernel::{available, memory};
 
-/// The verifier itself gives up at a million. A program that needs more than this would be on its
-/// way there, and take noticeably long to load. Linux 6.1 walks some 15 % further than 6.18.
+/// The verifier's own limit is one million instructions. A program above this value would approach it, and take
+/// noticeably long to load. Linux 6.1 processes some 15 % more than 6.18.
 const MOST_VERIFIED: u32 = 400_000;
-/// Limits that the product promises.
+/// Documented limits of the product.
 const MOST_MEMORY: u64 = 64 << 20;
 
 fn info(programs: &mut Programs, name: &str) -> ProgramInfo {
@@ -26,7 +25,7 @@ fn info(programs: &mut Programs, name: &str) -> ProgramInfo {
     }
 }
 
-/// First kernel that says how many instructions it verified.
+/// First kernel that reports the number of verified instructions.
 const COUNTED_SINCE: KernelVersion = KernelVersion::new(5, 16, 0);
 
 fn kernel() -> KernelVersion {
@@ -38,13 +37,14 @@ fn as_here(interfaces: &[u32]) -> LoadOptions {
     LoadOptions { xdp_buff_len: kernel() >= FRAGS_SINCE, ..LoadOptions::new(interfaces) }
 }
 
-/// Older kernels have no programs for frames in several buffers: `live` loads none there.
+/// Older kernels have no programs for multi-buffer frames, and `live` loads none there.
 fn is_for(name: &str, kernel: KernelVersion) -> bool {
     name != names::XDP_FRAGS || kernel >= FRAGS_SINCE
 }
 
-/// What is loaded: every program as users load it, and those of the two hooks that differ most with each option
-/// changed alone and with all that add code. The programs of the other hooks are the same but for a constant.
+/// The loaded variants: every program with the usual options, and those of the two most different hooks with each
+/// option changed alone and with all options that add code. The programs of the other hooks differ only in a
+/// constant.
 fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
     const EVERY: [&str; 6] = [
         names::XDP,
@@ -62,7 +62,7 @@ fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
         (LoadOptions { precise_clock: false, ..usual() }, &BOTH),
         (LoadOptions { test_clock: true, ..usual() }, &BOTH),
         (LoadOptions { events: false, ..usual() }, &BOTH),
-        // The helper for buffers of XDP does not concern the others.
+        // The helper for XDP buffers does not affect the others.
         (LoadOptions { xdp_buff_len: false, ..usual() }, &[names::XDP, names::XDP_FRAGS]),
         (LoadOptions { log_level: 5, full_order: true, test_clock: true, ..usual() }, &BOTH),
     ]
@@ -77,10 +77,10 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
         for name in loaded.iter().filter(|name| is_for(name, kernel())) {
             let mut programs = Programs::load(&options).unwrap();
             let info = info(&mut programs, name);
-            // The name under which `bpftool prog` shows it.
+            // The name shown by `bpftool prog`.
             let shown = info.name_as_str().unwrap();
             assert!(!shown.is_empty() && name.starts_with(shown), "{shown} of {name}");
-            // Older kernels do not count; they loaded it all the same.
+            // Older kernels do not report it, but have loaded the program.
             let verified = info.verified_instruction_count();
             assert!(verified.is_some() || kernel() < COUNTED_SINCE, "{name}: not counted");
             let count = verified.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -103,8 +103,7 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
     }
 }
 
-/// One set of maps serves all programs, so that what several interfaces and hooks count is one
-/// table.
+/// One set of maps serves all programs, so that several interfaces and hooks count in one table.
 #[test]
 fn all_programs_share_maps_of_less_than_64_mib() {
     if !available() {
@@ -127,7 +126,7 @@ fn all_programs_share_maps_of_less_than_64_mib() {
     assert!(sum < MOST_MEMORY, "{sum}");
     // The largest hosts have some 512 CPUs.
     assert!(shared + 512 * each < MOST_MEMORY, "{shared} + 512 * {each}");
-    // Every interface that can be watched adds counters of its links only.
+    // Every additional interface adds only the counters of its links.
     let most = Programs::load(&as_here(&(1..=64).collect::<Vec<_>>()));
     let mut most = most.unwrap();
     let infos = [names::XDP, names::TC_INGRESS].map(|name| info(&mut most, name));

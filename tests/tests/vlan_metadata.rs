@@ -1,5 +1,5 @@
-//! VLAN tags that travel beside the frame, and frames whose headers lie in another buffer than their
-//! beginning: what a test run cannot make, on a veth pair in network namespaces of our own.
+//! VLAN tags in packet metadata, and frames whose headers are in another buffer than their start, which test runs
+//! cannot create: on a veth pair in network namespaces.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -26,7 +26,7 @@ fn bytes(frames: &[Vec<u8>]) -> u64 {
     frames.iter().map(|frame| frame.len() as u64).sum()
 }
 
-/// The one flow that is counted when these frames arrive.
+/// The only flow counted when these frames arrive.
 fn counted(hook: HookChoice, mode: XdpModeChoice, tagger: bool, mtu: u32, frames: &[Vec<u8>]) -> Value {
     let wire = Wire::new(mtu).unwrap();
     let mut programs = programs(16, true).unwrap();
@@ -96,7 +96,7 @@ fn a_tag_in_the_frame_is_seen_by_both() {
     }
 }
 
-/// One tag in the frame, pushed beside by another one: the outer is the one beside.
+/// A tag in the frame, and another one in the metadata, which is the outer one.
 #[test]
 fn a_tag_beside_the_frame_is_outside_of_one_in_it() {
     if !available() {
@@ -108,7 +108,7 @@ fn a_tag_beside_the_frame_is_outside_of_one_in_it() {
     assert_eq!(flow["bytes"], bytes(&frames) + 4 * u64::from(PACKETS));
 }
 
-/// A packet socket puts no more than the Ethernet header of a long frame into the first buffer.
+/// A packet socket puts only the Ethernet header of a long frame into the first buffer.
 #[test]
 fn headers_in_another_buffer_than_the_frames_beginning_are_found() {
     if !available() {

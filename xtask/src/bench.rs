@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measurements side by side with other programs, as ratios.
+//! `cargo xtask bench`: measurements alongside other programs, as ratios.
 
 mod child;
 mod fleet;
@@ -20,29 +20,28 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// Cost per packet of the kernel programs, compared with the budget
     Kernel(kernel::Wanted),
-    /// `rocescope replay` beside tcpdump, tshark and gzip on the same captures
+    /// `rocescope replay` compared with tcpdump, tshark and gzip on the same captures
     Replay(replay::Wanted),
-    /// The least work of any replay, on one capture: reading it, and a table of its flows
+    /// Minimum work of any replay on one capture: reading it, and a table of its flows
     Floor(floor::Wanted),
-    /// `rocescope live` on a flooded veth pair, beside an empty program and nothing
+    /// `rocescope live` on a flooded veth pair, compared with an empty program and with none
     Load(load::Wanted),
     /// Questions of `rocescope fleet` over a simulated fleet with known faults
     Fleet(fleet::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
     Keys(keys::Wanted),
-    /// Processor time and output of the terminal UI, quiet and while it shows a replay at full speed
+    /// CPU time and output of the terminal UI, idle and during a replay at full speed
     Screen(screen::Wanted),
     /// Findings of `rocescope replay` against simulated fabrics with a known truth
     Truth(truth::Wanted),
 }
 
-/// Measures and prints; without a choice the kernel programs and replay.
+/// Measures and prints; by default the kernel programs and replay.
 ///
-/// # Errors
-/// Fails if an input cannot be made, or a program cannot be run.
+/// # Errors Fails if an input cannot be created, or a program cannot be run.
 pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
     let Some(wanted) = wanted else {
-        // One that cannot be measured here leaves the other.
+        // A failure of one measurement does not prevent the other.
         let kernel = kernel::kernel(&kernel::Wanted::default());
         return replay::replay(&replay::Wanted::default()).and(kernel);
     };

@@ -7,10 +7,9 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Sets up, builds and says where the binary is.
+/// Sets up, builds and prints the location of the binary.
 ///
-/// # Errors
-/// Of the set-up or of the build.
+/// # Errors Errors of set-up or build.
 pub(crate) fn build() -> Result<PathBuf> {
     let toolchain = setup::ebpf_toolchain()?;
     step("building rocescope (release)", || {
@@ -28,7 +27,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// The commit, which the program shows in `--version`. Only for programs that people get: each commit would compile tests again.
+/// The commit, shown in `--version`. Only for programs to be distributed, since each commit would recompile the
+/// tests.
 pub(crate) fn commit() -> Option<(&'static str, String)> {
     let git =
         |arguments: &[&str]| output_of(Command::new("git").current_dir(workspace_root()).args(arguments));
@@ -38,8 +38,8 @@ pub(crate) fn commit() -> Option<(&'static str, String)> {
     Some(("ROCESCOPE_COMMIT", format!("{}{}", number.trim(), if changed { ", changed" } else { "" })))
 }
 
-/// Passes the compiler and the linker to the build script, and the folder in which all profiles and targets
-/// build the kernel programs: each of them would otherwise compile `core` and the programs again.
+/// Passes to the build script the compiler, the linker and the folder in which all profiles and targets build the
+/// kernel programs; otherwise each of them would compile `core` and the programs again.
 pub(crate) fn with_ebpf<'a>(command: &'a mut Command, toolchain: &EbpfToolchain) -> &'a mut Command {
     command
         .env(TOOLCHAIN_VAR, &toolchain.toolchain)

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: everything that can be checked without root.
+//! `cargo xtask check`: all checks that need no root.
 
 mod kernel;
 mod length;
@@ -21,7 +21,7 @@ struct Checks {
 }
 
 impl Checks {
-    /// Runs one check. A failure is kept for the end, so that one run shows all of them.
+    /// Runs one check. Failures are collected, so that one run shows all of them.
     fn check(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
         match step(name, work) {
             Ok(()) => self.passed += 1,
@@ -86,7 +86,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
                 run(command.args(["--all-targets", "--", "-D", "warnings"]))
             });
             if ebpf.is_some() {
-                // The code that differs without the kernel side is in the library, whose tests are those above.
+                // The code that differs without the kernel side is in the library, whose tests ran above.
                 checks.check("lints without `live`", || {
                     let mut command = cargo();
                     programs::select(command.arg("clippy"), Features::All, None);
@@ -111,7 +111,7 @@ fn rustdoc(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
 fn licences(checks: &mut Checks) {
     const NAME: &str = "licences, sources and duplicates of dependencies";
     match setup::deny() {
-        // Builds fetch what this platform needs; the licences of all are looked at.
+        // Builds fetch what this platform needs; licences are checked for all platforms.
         Ok(mut deny) => checks.check(NAME, || {
             run(cargo().args(["fetch", "--locked"]))?;
             run(deny.args(["--offline", "--all-features", "check", "licenses", "bans", "sources"]))
@@ -135,7 +135,7 @@ fn advisories(checks: &mut Checks) {
     });
 }
 
-/// Makes sure that the active toolchain has a component, `cargo <subcommand>`.
+/// Ensures that the active toolchain has a component, `cargo <subcommand>`.
 fn component(name: &str, subcommand: &str) -> Result<(), String> {
     let there = || output_of(cargo().args([subcommand, "--version"])).is_some();
     if there() {
@@ -150,13 +150,13 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
     }
 }
 
-/// True when the active toolchain can build for `target`.
+/// True if the active toolchain can build for `target`.
 pub(crate) fn has_target(target: &str) -> bool {
     output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
         .is_some_and(|dir| Path::new(dir.trim()).exists())
 }
 
-/// Makes sure that the active toolchain can build for `target`.
+/// Ensures that the active toolchain can build for `target`.
 ///
 /// # Errors
 /// The reason, with the remedy.

@@ -6,10 +6,9 @@ use anyhow::Result;
 
 /// Passes `args` on to `rocescope demo`.
 ///
-/// # Errors
-/// Of the build, of becoming root, or of the demo itself.
+/// # Errors Errors of the build, of becoming root, or of the demonstration itself.
 pub(crate) fn demo(args: &[String]) -> Result<()> {
     let binary = build()?;
-    // The terminal stays the demo's: it is its user interface.
+    // The terminal stays with the demonstration, which uses it for its user interface.
     run(root_command(&binary, "rocescope demo")?.arg("demo").args(args))
 }

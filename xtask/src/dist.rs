@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the program as one static file, for hosts where nobody has Rust.
+//! `cargo xtask dist`: the program as one static executable, for hosts without Rust.
 
 mod elf;
 
@@ -21,13 +21,13 @@ const REPLACED: [&str; 2] = ["/cargo", "/rocescope"];
 /// The targets to build for.
 #[derive(Args)]
 pub(crate) struct Dist {
-    /// Build for this target alone (repeatable) [default: x86_64-unknown-linux-musl, and
-    /// aarch64-unknown-linux-musl where it is installed]
+    /// Build only for this target (repeatable) [default: x86_64-unknown-linux-musl, and aarch64-unknown-linux-musl if
+    /// it is installed]
     #[arg(long = "target", value_name = "TARGET", value_parser = Target::parse)]
     targets: Vec<Target>,
 }
 
-/// A target whose programs need no C library of the host.
+/// A target whose programs need no C library on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     X86,
@@ -43,7 +43,7 @@ impl Target {
         })
     }
 
-    /// The name that rustc gives it.
+    /// Its name in rustc.
     pub(crate) fn triple(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-unknown-linux-musl",
@@ -67,13 +67,13 @@ impl Target {
         }
     }
 
-    /// True when its programs run on this machine.
+    /// True if its programs run on this machine.
     pub(crate) fn is_native(self) -> bool {
         self.rpm() == std::env::consts::ARCH
     }
 
-    /// Variable for rustc by which programs for the target get the paths of this machine replaced, which would differ on the
-    /// next.
+    /// Environment variable for rustc that replaces local paths in programs for the target, since these would differ
+    /// between machines.
     fn flags(self) -> (String, String) {
         let name = self.triple().to_uppercase().replace('-', "_");
         let [crates, repository] = REPLACED;
@@ -90,8 +90,8 @@ impl Target {
         }
     }
 
-    /// rustc brings all that a musl program is linked with except, between architectures, the linker:
-    /// the C compiler of this machine links for this machine.
+    /// rustc includes everything for linking musl programs except, for a foreign architecture, the linker: the local
+    /// C compiler links only for this machine.
     fn foreign_linker(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::X86 if !cfg!(target_arch = "x86_64") => {
@@ -105,10 +105,9 @@ impl Target {
     }
 }
 
-/// Builds, checks and says where the programs are.
+/// Builds, checks and prints the locations of the programs.
 ///
-/// # Errors
-/// Of the set-up or of a build, or a program that turns out not to be static.
+/// # Errors Errors of set-up or build, or a program that is not static.
 pub(crate) fn dist(wanted: &Dist) -> Result<()> {
     for (_, path) in programs(wanted)? {
         println!("{}", describe(&path)?);
@@ -137,7 +136,7 @@ pub(crate) fn programs(wanted: &Dist) -> Result<Vec<(Target, PathBuf)>> {
     targets.into_iter().map(|target| Ok((target, static_program(&toolchain, target)?))).collect()
 }
 
-/// Builds the program for this machine, and gives its place.
+/// Builds the program for this machine, and returns its path.
 ///
 /// # Errors
 /// Those of [`dist`], and a machine that has no such target.
@@ -146,10 +145,9 @@ pub(crate) fn native_program() -> Result<PathBuf> {
     static_program(&setup::ebpf_toolchain()?, native.context("no static program is made for this machine")?)
 }
 
-/// Builds the program for one target, and gives its place below `target/static`.
+/// Builds the program for one target, and returns its path below `target/static`.
 ///
-/// # Errors
-/// Of the build, or what is not static about the program.
+/// # Errors Errors of the build, or the dynamic part of the program.
 fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> {
     let triple = target.triple();
     ensure_target(triple).map_err(|why| anyhow!("{why}"))?;
@@ -170,13 +168,13 @@ fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> 
     Ok(place)
 }
 
-/// Fails when a program has the path of one of this machine's folders in it, kernel programs included: another folder would give
-/// other bytes.
+/// Fails if a program, including its kernel programs, contains the path of a local folder, since another folder would
+/// give other bytes.
 fn ensure_no_path(program: &Path) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let rustup = output_of(Command::new("rustup").args(["show", "home"]));
     let folders = [Some(workspace_root().display().to_string()), cargo_home(), rustup];
-    // The replacements of folders may be names of folders themselves.
+    // Local folders may have the same path as a replacement.
     let mut others = folders.iter().flatten().filter(|folder| !REPLACED.contains(&folder.trim()));
     match others.find(|folder| has_path(&bytes, folder.trim())) {
         Some(folder) => bail!("{} has the path {} in it", program.display(), folder.trim()),
@@ -184,19 +182,19 @@ fn ensure_no_path(program: &Path) -> Result<()> {
     }
 }
 
-/// True when a file of the folder is named in there.
+/// True if the bytes contain the path of a file in the folder.
 fn has_path(bytes: &[u8], folder: &str) -> bool {
     let wanted = format!("{}/", folder.trim_end_matches('/'));
     bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
 }
 
-/// Folder in which cargo keeps the sources of crates.
+/// The folder in which cargo keeps the sources of crates.
 fn cargo_home() -> Option<String> {
     let var = |name| std::env::var(name).ok();
     var("CARGO_HOME").or_else(|| Some(format!("{}/.cargo", var("HOME")?)))
 }
 
-/// A line in the format that `sha256sum --check` reads. Prints the file's size.
+/// A line in the format of `sha256sum --check`. Prints the file's size.
 fn describe(path: &Path) -> Result<String> {
     let program = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let digest = Sha256::digest(&program);

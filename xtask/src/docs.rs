@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the links of the documentation, and its site.
 //!
-//! The pages are written to be read where they are, in docs/ and beside it; docs/SUMMARY.md puts them in order, in the form of mdBook.
+//! The pages are written for reading in the repository, in docs/ and beside it; docs/SUMMARY.md defines their order,
+//! in mdBook's format.
 
 mod links;
 mod site;
@@ -10,10 +11,9 @@ use anyhow::Result;
 use crate::run::step;
 pub(crate) use links::check;
 
-/// Checks that every link leads to something. `site`: makes the site, too.
+/// Checks that every link has a target. `site`: also builds the site.
 ///
-/// # Errors
-/// Names the links that do not.
+/// # Errors Names the links without a target.
 pub(crate) fn docs(site: bool) -> Result<()> {
     step("links of the documentation", check)?;
     if site { site::build() } else { Ok(()) }

@@ -1,8 +1,9 @@
-//! `cargo xtask fresh`: what the README promises, on machines that have nothing: a bare root of Debian and of Ubuntu, made by debootstrap
-//! in namespaces of its own, with an ordinary user who has sudo. So no installation step can hide in what a developer's machine has.
+//! `cargo xtask fresh`: follows the README on minimal systems: a bare root of Debian and of Ubuntu, created by
+//! debootstrap in separate namespaces, with an ordinary user who has sudo. This detects installation steps that a
+//! developer's machine would hide.
 //!
-//! From this machine come the Rust toolchain (read-only), CA certificates, names and settings by which cargo, pip and apt reach
-//! their servers, and the kernel. Everything else is downloaded and built there. Scripts in fresh/ run inside.
+//! The Rust toolchain (read-only), CA certificates, names and settings for network access of cargo, pip and apt, and
+//! the kernel come from this machine. Everything else is downloaded and built there. Scripts in fresh/ run inside.
 
 use crate::ebpf_toolchain::cache_dir;
 use crate::run::{has_program, output_of, root_command, show, step, target_dir, workspace_root};
@@ -24,7 +25,7 @@ pub(crate) struct Wanted {
     /// Parts to run there (repeatable) [default: all]
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
-    /// Make the bare roots anew, which otherwise are kept as archives in the cache folder
+    /// Create the bare roots again instead of using the archives in the cache folder
     #[arg(long)]
     anew: bool,
 }
@@ -38,7 +39,7 @@ enum System {
     Ubuntu,
 }
 
-/// Part of a user's work there.
+/// Part of a user's work on the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// `cargo xtask demo`
@@ -57,7 +58,7 @@ impl System {
         }
     }
 
-    /// Its suite, which is also the name of debootstrap's script.
+    /// Its release name, which is also the name of debootstrap's script.
     fn suite(self) -> &'static str {
         match self {
             Self::Debian => "bookworm",
@@ -72,7 +73,7 @@ impl System {
         }
     }
 
-    /// The lists of packages that an installed system has.
+    /// The package sources of an installed system.
     fn sources(self) -> String {
         let (suite, archive) = (self.suite(), self.archive());
         let line = |archive: &str, suite: &str, rest: &str| format!("deb {archive} {suite} {rest}\n");
@@ -90,7 +91,7 @@ impl System {
         .concat()
     }
 
-    /// The keys that its archive is signed with.
+    /// The keys that sign its archive.
     fn keyring(self, folder: &Path) -> Result<PathBuf> {
         match self {
             Self::Debian => Ok(PathBuf::from("/usr/share/keyrings/debian-archive-keyring.gpg")),
@@ -109,7 +110,7 @@ const SCRIPTS: [(&str, &str); 6] = [
     ("installed.sh", include_str!("fresh/installed.sh")),
 ];
 
-/// Environment variables that say how programs reach their servers.
+/// Environment variables for the network access of programs.
 const PASSED_ON: [&str; 17] = [
     "http_proxy",
     "https_proxy",
@@ -130,10 +131,9 @@ const PASSED_ON: [&str; 17] = [
     "RUSTUP_AUTO_INSTALL",
 ];
 
-/// Runs the parts on the distributions, one after the other, and says how long each took.
+/// Runs the parts on the distributions, one after the other, and prints their durations.
 ///
-/// # Errors
-/// Names what is missing for it, and what failed where.
+/// # Errors Names missing prerequisites, and failed parts with their system.
 pub(crate) fn fresh(wanted: &Wanted) -> Result<()> {
     setup::fresh_tools()?;
     let or_all =
@@ -165,7 +165,7 @@ pub(crate) fn fresh(wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// The archive of a bare root, made once.
+/// The archive of a bare root, created once.
 fn base(system: System, anew: bool) -> Result<PathBuf> {
     let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no folder for the bare root")?;
     let cache = cache.join("fresh");
@@ -187,13 +187,13 @@ fn base(system: System, anew: bool) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// A folder below `target` with what goes into a root, and with the root itself while that is there.
+/// A folder below `target` with the files for a root, and with the root itself while it exists.
 struct Stage {
     /// Removed at the end, by root.
     folder: PathBuf,
     /// `/fresh` inside.
     files: PathBuf,
-    /// The toolchain and the folder of cargo, for a root with Rust.
+    /// The toolchain and cargo's folder, for a root with Rust.
     rust: Option<[PathBuf; 2]>,
 }
 
@@ -209,7 +209,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// With a clean clone, for a user who has Rust.
+    /// A stage with a clean clone, for a user who has Rust.
     fn source(system: System, parts: &[&str]) -> Result<Self> {
         let rust = rust()?;
         let stage = Self { rust: Some(rust), ..Self::new(system, "source")? };
@@ -233,7 +233,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// With a package, for a user who has no Rust.
+    /// A stage with a package, for a user without Rust.
     fn installed(system: System, deb: &Path) -> Result<Self> {
         let stage = Self::new(system, "package")?;
         stage.write("parts", include_str!("fresh/installed.sh"))?;
@@ -249,7 +249,7 @@ impl Stage {
         Ok(place)
     }
 
-    /// Settings by which programs reach their servers: lines for the user's profile, and apt's.
+    /// Writes settings for network access: lines for the user's profile, and apt's.
     fn settings(&self, profile: &str) -> Result<()> {
         let variables = PASSED_ON.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
         self.write("settings", &exports(profile, variables))?;
@@ -261,8 +261,8 @@ impl Stage {
         self.enter("enter.sh", |command| command.arg(base).arg(&self.files).args(self.rust.iter().flatten()))
     }
 
-    /// Runs a script as root in namespaces of its own. They, and the folder, are gone afterwards; also when this process is killed: the
-    /// pipe that root.sh reads ends with it.
+    /// Runs a script as root in separate namespaces. They and the folder are removed afterwards, even if this process
+    /// is killed, since the pipe that root.sh reads is then closed.
     fn enter(&self, script: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         let mut command = root_command("sh", "a bare root")?;
         command
@@ -293,16 +293,16 @@ fn rust() -> Result<[PathBuf; 2]> {
     Ok([PathBuf::from(home.trim()), programs])
 }
 
-/// Lines of a shell's profile.
+/// Lines of a shell profile.
 fn exports<'a>(profile: &str, variables: impl Iterator<Item = (&'a str, String)>) -> String {
     variables.fold(profile.to_owned(), |mut text, (name, value)| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "export {name}='{}'", value.replace('\'', r"'\''"));
         text
     })
 }
 
-/// Those of apt's settings that say how it reaches servers, and whether it believes their clocks.
+/// apt's settings for network access and for tolerance of server clocks.
 fn apt_settings(dump: &str) -> String {
     let is_wanted = |line: &&str| {
         ["Acquire::http", "Acquire::https", "Acquire::Check"].iter().any(|begin| line.starts_with(begin))

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target for some time, from seeds of the test data. Fuzzing as a night runs it.
+//! `cargo xtask fuzz`: every fuzz target for some time, from seeds of the test data, as the nightly run does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use crate::recipe::PINNED_NIGHTLY;
 use crate::run::{output_of, run, say, show, step, workspace_root};
 use crate::setup;
 
-/// Longest input: that of the longest seeds, and some more.
+/// Maximum length of an input: that of the longest seeds with a margin.
 const MAX_LEN: usize = 64 << 10;
-/// Memory of a target, the shadow of AddressSanitizer included. Unit: MiB.
+/// Memory limit of a target, including the shadow memory of AddressSanitizer. Unit: MiB.
 const MEMORY_MIB: usize = 3072;
-/// Time for one input: past that it is a finding. Unit: s.
+/// Timeout of one input, which counts as a finding. Unit: s.
 const INPUT_SECONDS: u64 = 20;
-/// Time beyond its own in which a target has to end, with reading the seeds. Unit: s.
+/// Additional time in which a target has to end, including reading the seeds. Unit: s.
 const GRACE_SECONDS: u64 = 300;
 
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Time for each target, reading its seeds included
+    /// Time for each target, including reading its seeds
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Targets; all of them when none is named
+    /// Targets; all of them if none is named
     targets: Vec<String>,
 }
 
@@ -37,14 +37,13 @@ struct Outcome {
     executions: Option<u64>,
     /// Inputs that are findings.
     findings: Vec<PathBuf>,
-    /// Why it ended otherwise than by its time.
+    /// Reason why it ended early.
     failure: Option<String>,
 }
 
 /// Builds the targets and runs them one after the other.
 ///
-/// # Errors
-/// cargo-fuzz or the nightly cannot be had, a target does not build, or one has a finding.
+/// # Errors cargo-fuzz or the nightly is not available, a target does not build, or one has a finding.
 pub(crate) fn fuzz(wanted: &Wanted) -> Result<()> {
     let all =
         targets(&fs::read_to_string(folder().join("Cargo.toml")).context("cannot read fuzz/Cargo.toml")?);
@@ -82,7 +81,7 @@ fn targets(manifest: &str) -> Vec<String> {
 fn build(named: &[String]) -> Result<()> {
     let mut command = setup::cargo_fuzz()?;
     command.arg("build").current_dir(workspace_root()).stdin(Stdio::null());
-    // It builds one target or all.
+    // cargo-fuzz builds one target or all.
     match named {
         [one] => run(command.arg(one)),
         _ => run(&mut command),
@@ -97,7 +96,7 @@ fn program(name: &str) -> Result<PathBuf> {
     Ok(folder().join("target").join(host).join("release").join(name))
 }
 
-/// Makes the seeds of a target, and runs it.
+/// Creates the seeds of a target, and runs it.
 fn one(name: &str, seconds: u64) -> Result<Outcome> {
     let (seeds, corpus) = (folder().join("target/seeds").join(name), folder().join("corpus").join(name));
     let artifacts = folder().join("artifacts").join(name);
@@ -109,7 +108,7 @@ fn one(name: &str, seconds: u64) -> Result<Outcome> {
         .with_context(|| format!("cannot make the seeds of {name}"))?;
     let before = files(&artifacts);
     let log = folder().join("target").join(format!("{name}.log"));
-    // A limit from outside too: libFuzzer looks at the time between two inputs.
+    // An external timeout as well: libFuzzer checks the time only between two inputs.
     let mut command = Command::new("timeout");
     command.arg("--kill-after=10").arg((seconds + GRACE_SECONDS).to_string()).arg(&program);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
@@ -124,9 +123,9 @@ fn one(name: &str, seconds: u64) -> Result<Outcome> {
         command.arg(format!("-dict={}", dictionary.display()));
     }
     command.arg(&corpus).arg(&seeds).current_dir(workspace_root()).stdin(Stdio::null());
-    // Leaks of what lives as long as the program are none.
+    // Memory that lives as long as the program is not a leak.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    // Files that targets write and read again need no disk.
+    // Files that targets write and read need no disk.
     if Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }
@@ -144,14 +143,14 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Inputs that were run, from the statistics at the end, else from the latest line of progress.
+/// Number of executed inputs, from the statistics at the end, else from the latest progress line.
 fn executions(log: &str) -> Option<u64> {
     let end = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let progress = || log.lines().rev().find_map(|line| line.strip_prefix('#')?.split_whitespace().next());
     end.map(str::trim).or_else(progress)?.parse().ok()
 }
 
-/// The line of a log that says why it ended.
+/// The line of a log with the reason of the end.
 fn reason(log: &str, seconds: u64, command: &str) -> String {
     let marks = ["panicked at", "ERROR: AddressSanitizer", "ERROR: libFuzzer", "SUMMARY:"];
     let found = marks.iter().find_map(|mark| log.lines().position(|line| line.contains(mark)));

@@ -1,7 +1,7 @@
-//! `cargo xtask gen-capture`: captures of any size, the same bytes for the same arguments.
+//! `cargo xtask gen-capture`: synthetic captures of any size, with the same bytes for the same arguments.
 //!
-//! Nothing big needs to lie in the repository for a benchmark, and two people who compare figures
-//! have the same input. The traffic is made up but of the right kind: see [`traffic`].
+//! The repository needs no large files for benchmarks, and everyone who compares figures has the same input. The
+//! traffic is synthetic but realistic: see [`traffic`].
 
 pub(crate) mod frame;
 pub(crate) mod random;
@@ -34,16 +34,16 @@ pub(crate) struct Generate {
     /// Path MTU: payload of a full packet
     #[arg(long, default_value_t = 4096)]
     pub(crate) mtu: u32,
-    /// Frames in a hundred that are not RoCE
+    /// Frames per hundred that are not RoCE
     #[arg(long, default_value_t = 0)]
     pub(crate) other: u32,
     /// Stretch factor of the capture's duration, relative to 400 Gb/s
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) slower: u64,
-    /// Other seeds give other packets
+    /// Seed of the packets
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Output file; compressed when it ends in .gz, `-` for standard output
+    /// Output file; compressed if it ends in .gz, `-` for standard output
     pub(crate) out: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Generate {
 pub(crate) struct Snap(pub(crate) u32);
 
 impl Snap {
-    /// Everything: the snap length that libpcap uses for that.
+    /// Complete frames: the snap length that libpcap uses for these.
     pub(crate) const FULL: Self = Self(262_144);
 }
 
@@ -70,8 +70,7 @@ impl FromStr for Snap {
 
 /// Writes the capture.
 ///
-/// # Errors
-/// Fails if arguments make no sense or the output cannot be written.
+/// # Errors Fails if arguments are invalid or the output cannot be written.
 pub(crate) fn generate(wanted: &Generate) -> Result<()> {
     if wanted.flows == 0 || wanted.flows > traffic::MAX_FLOWS {
         bail!("--flows {}: possible are 1 to {}", wanted.flows, traffic::MAX_FLOWS);
@@ -96,7 +95,7 @@ pub(crate) fn generate(wanted: &Generate) -> Result<()> {
     }
 }
 
-/// Classic pcap with times in nanoseconds.
+/// Classic pcap with nanosecond timestamps.
 const MAGIC_NANOS: u32 = 0xA1B2_3C4D;
 const LINKTYPE_ETHERNET: u32 = 1;
 
@@ -155,7 +154,7 @@ mod tests {
         let first = capture(2000, Snap(96), 7, 10);
         assert_eq!(first, capture(2000, Snap(96), 7, 10));
         assert_ne!(first, capture(2000, Snap(96), 8, 10));
-        // A longer capture goes on where a shorter one ends.
+        // A longer capture continues a shorter one.
         assert_eq!(first, capture(3000, Snap(96), 7, 10)[..first.len()]);
     }
 

@@ -25,8 +25,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Set up, build, run, test and check rocescope. Start it as any user: steps that need root
-/// use sudo, and report it
+/// Set up, build, run, test and check rocescope. Start it as any user: steps that need root use sudo, and print that
+/// they do
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -38,7 +38,7 @@ struct Cli {
 enum Task {
     /// Install missing tools for building and testing
     Setup {
-        /// Also ClickHouse's engine for the tests of `fleet` (560 MB), which CI always has
+        /// Also ClickHouse's engine for the tests of `fleet` (560 MB), which is always installed in CI
         #[arg(long)]
         clickhouse: bool,
     },
@@ -59,28 +59,29 @@ enum Task {
         /// Run the tests in a virtual machine instead: the live path on an older kernel, and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
-        /// Test the packages instead: packed twice, linted, and in a virtual machine with systemd installed, run, upgraded, purged
+        /// Test the packages instead: built twice, linted, and in a virtual machine with systemd installed, run,
+        /// upgraded, purged
         #[arg(long)]
         packages: bool,
     },
     /// Test with Soft-RoCE devices in a virtual machine against perftest, rdma, tc and tshark
     Vm {
-        /// Run the tests whose names contain one of these alone
+        /// Run only the tests whose names contain one of these
         names: Vec<String>,
         /// Build program and tests without optimisation: a minute instead of ten, for work on one test
         #[arg(long)]
         debug: bool,
-        /// The guest's kernel: `backports` (Debian's newer one) or a version that Ubuntu has, as 5.15. Runs the tests that depend on it:
-        /// the programs load and count, and follow queue pairs
+        /// The guest's kernel: `backports` (Debian's newer one) or a version that Ubuntu has, as 5.15. Runs the tests
+        /// that depend on it: the programs load and count, and follow queue pairs
         #[arg(long, value_parser = vm::Kernel::parse, default_value = "distribution")]
         kernel: vm::Kernel,
     },
-    /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb without Rust.
-    /// Takes an hour or more, and root for namespaces
+    /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb
+    /// without Rust. Takes an hour or more, and needs root for namespaces
     Fresh(fresh::Wanted),
-    /// Measure performance, compared with other programs and with what is wanted
+    /// Measure performance, compared with other programs and with its limits
     Bench {
-        /// The measurement; without one the kernel programs and replay
+        /// The measurement; by default the kernel programs and replay
         #[command(subcommand)]
         measurement: Option<bench::Bench>,
     },
@@ -88,13 +89,13 @@ enum Task {
     Mutate(mutate::Wanted),
     /// Run the fuzz targets one after the other, from seeds of the test data: the nightly run. Fails on a finding
     Fuzz(fuzz::Wanted),
-    /// Run Miri on the common crate and ThreadSanitizer on replay: nightly, too
+    /// Run Miri on the common crate and ThreadSanitizer on replay; part of the nightly run
     Sanitize,
     /// Write a capture of synthetic RoCE traffic, reproducible from its arguments
     GenCapture(gen_capture::Generate),
-    /// Check that every link of the documentation leads to something, without the network
+    /// Check that every link of the documentation has a target, without network access
     Docs {
-        /// Build the site, too, with mdBook (installed where it is missing)
+        /// Also build the site with mdBook (installed if missing)
         #[arg(long)]
         site: bool,
     },
@@ -105,7 +106,7 @@ enum Task {
 fn main() -> ExitCode {
     match work(&Cli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
-        // Not `main() -> Result`: that prints a backtrace for what is a message to the user.
+        // Not `main() -> Result`, which would print a backtrace with a message for the user.
         Err(error) => {
             run::say(&format!("error: {error:#}"));
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
-//! `cargo xtask mutate`: rocescope on mutated input, for as long as one likes.
+//! `cargo xtask mutate`: runs rocescope on mutated input for a given time.
 //!
-//! The mutants are made in the tests' package, whose tests run two minutes of them; this builds it and the program, with
-//! checked arithmetic, and runs them.
+//! The mutants are created in the tests' package, whose tests run them for two minutes; this builds it and the
+//! program, with checked arithmetic, and runs them.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ pub(crate) struct Wanted {
     /// Minutes for which new mutants are made
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Decides the mutants; another seed makes others
+    /// Seed of the mutants
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Repeat the mutant with this number alone
+    /// Repeat only the mutant with this number
     #[arg(long)]
     only: Option<u64>,
-    /// Folder in which the input of mutants that fail is kept [default: target/mutants]
+    /// Folder for the input of failing mutants [default: target/mutants]
     #[arg(long)]
     keep: Option<PathBuf>,
     /// Run this rocescope instead of building one
@@ -30,10 +30,9 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// Builds, runs and prints what failed.
+/// Builds, runs and prints the failures.
 ///
-/// # Errors
-/// When something cannot be built or run, or a mutant failed.
+/// # Errors If something cannot be built or run, or a mutant failed.
 pub(crate) fn mutate(wanted: &Wanted) -> Result<()> {
     const CHECKED: [&str; 3] = ["build", "--profile", "checked"];
     step("building rocescope and the mutants", || {

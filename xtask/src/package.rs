@@ -1,5 +1,5 @@
-//! `cargo xtask package`: archives, .deb and .rpm of the static programs, with manual pages, completions, units, licences,
-//! an SBOM and checksums. The same commit gives the same bytes.
+//! `cargo xtask package`: archives, .deb and .rpm of the static programs, with manual pages, completions, units,
+//! licences, an SBOM and checksums. The same commit gives the same bytes.
 
 mod archive;
 mod dependencies;
@@ -19,28 +19,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Maintainer that the packages name.
+/// Maintainer named in the packages.
 const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github.com>";
 
-/// Properties that all packages of a run share.
+/// Properties common to all packages of a run.
 pub(crate) struct Release {
     /// Version of the program.
     version: String,
-    /// Time of every file, in Unix seconds: that of the commit.
+    /// Timestamp of every file, in Unix seconds: that of the commit.
     epoch: u64,
 }
 
 impl Release {
-    /// The version of the workspace, at the time of its commit.
+    /// The version of the workspace, with the time of its commit.
     fn of_this_tree() -> Result<Self> {
         Ok(Self { version: env!("CARGO_PKG_VERSION").to_owned(), epoch: epoch()? })
     }
 }
 
-/// Builds the programs, then packs them.
+/// Builds the programs, then the packages.
 ///
-/// # Errors
-/// Of the build, or a tool that is missing or fails.
+/// # Errors Errors of the build, or a tool that is missing or fails.
 pub(crate) fn package(wanted: &Dist) -> Result<()> {
     let programs = dist::programs(wanted)?;
     let native = programs.iter().find(|(target, _)| target.is_native()).map(|(_, program)| program);
@@ -65,7 +64,7 @@ pub(crate) fn package(wanted: &Dist) -> Result<()> {
     Ok(())
 }
 
-/// A folder with nothing in it.
+/// An empty folder.
 fn empty(folder: PathBuf) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -74,10 +73,9 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The .deb of the program that `ROCESCOPE_BIN` names, else of the static one, which is built; for this machine.
+/// The .deb for this machine, of the program named by `ROCESCOPE_BIN`, else of the static one, which is built.
 ///
-/// # Errors
-/// Of the build, or dpkg-deb is missing or fails.
+/// # Errors Errors of the build, or dpkg-deb is missing or fails.
 pub(crate) fn native_deb() -> Result<PathBuf> {
     setup::package_tools()?;
     let program = tested_program()?;
@@ -94,16 +92,16 @@ pub(crate) fn native_deb() -> Result<PathBuf> {
     )
 }
 
-/// The program that `ROCESCOPE_BIN` names, else the static one.
+/// The program named by `ROCESCOPE_BIN`, else the static one.
 fn tested_program() -> Result<PathBuf> {
     env::var_os("ROCESCOPE_BIN").map_or_else(dist::native_program, |program| Ok(PathBuf::from(program)))
 }
 
-/// Packs twice, which must give the same bytes; asks the tools of both distributions what they think of the packages; and has
-/// a guest with systemd install, run, upgrade and purge one. Of the program that `ROCESCOPE_BIN` names, else of the static one.
+/// Builds the packages twice, which must give the same bytes; checks them with the tools of both distributions; and
+/// lets a guest with systemd install, run, upgrade and purge one. Uses the program named by `ROCESCOPE_BIN`, else the
+/// static one.
 ///
-/// # Errors
-/// Names what is wrong, or what is missing for the test.
+/// # Errors Names the faults, or missing prerequisites.
 pub(crate) fn test() -> Result<()> {
     setup::package_tools()?;
     let program = tested_program()?;
@@ -137,7 +135,7 @@ pub(crate) fn test() -> Result<()> {
     vm::packages::test(&deb, &upgrade)
 }
 
-/// Parts that the packages for a target are made of.
+/// The parts of the packages for a target.
 fn parts<'a>(
     release: &Release,
     target: Target,
@@ -149,7 +147,7 @@ fn parts<'a>(
     Ok(tree::Parts { program, native, licences: dependencies::licences(&found)?, sbom })
 }
 
-/// Everything for one target; gives the files that it made.
+/// Builds everything for one target; returns the files.
 fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     let work = to.join(".work").join(target.triple());
     let parts = parts(release, target, program, native)?;
@@ -195,7 +193,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// Writes what the program writes, as far as packages have it.
+    /// A stand-in with the program's output that packages contain.
     const PROGRAM: &str = "#!/bin/sh
 case $1 in
 manual) mkdir -p \"$2\"; echo .TH rocescope 1 > \"$2/rocescope.1\" ;;
@@ -225,7 +223,7 @@ esac
         fs::write(&program, PROGRAM).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let first = packed(&program, &folder.join("a"));
-        // Archives have times of a second.
+        // Timestamps in archives have a resolution of one second.
         std::thread::sleep(std::time::Duration::from_millis(1100));
         let second = packed(&program, &folder.join("b"));
         let listed = output_of(

@@ -1,7 +1,7 @@
-//! The program under test and the programs that test it, from one build.
+//! The program under test and the test programs, from one build.
 //!
-//! The features of a dependency follow from the packages that one run of cargo builds. All that is built in one profile
-//! therefore comes from runs for the same packages: each other choice would compile most dependencies again.
+//! The features of a dependency depend on the packages that a run of cargo builds. Everything built in one profile
+//! therefore comes from runs for the same packages: any other selection would recompile most dependencies.
 
 use crate::build::with_ebpf;
 use crate::ebpf_toolchain::EbpfToolchain;
@@ -10,26 +10,26 @@ use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The profile of all that tests run on: optimised, and arithmetic is checked.
+/// The profile for running tests: optimised, with checked arithmetic.
 pub(crate) const CHECKED: &str = "checked";
-/// The profile of what a developer waits for: built in a minute, and slow.
+/// The profile for development: built in a minute, and slow.
 pub(crate) const DEBUG: &str = "dev";
-/// The package of the tests that need root, a program and the kernel.
+/// The package of the integration tests, which need root, a program and the kernel.
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
 const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", INTEGRATION, "xtask"];
 const LIBRARY: &str = "rocescope/live,rocescope/test-clock,rocescope/tls";
 const TESTS: &str = "rocescope-tests/live";
 
-/// Which features what is built has.
+/// Features of a build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Features {
     All,
-    /// Those of unit tests: with its feature `live`, what the integration tests share would need the whole library
-    /// once more, unoptimised.
+    /// Those of unit tests: with its feature `live`, the helpers of the integration tests would need the whole
+    /// library again, unoptimised.
     Units,
 }
 
-/// Adds the packages, and their features where the kernel programs can be built, to a command of cargo.
+/// Adds the packages to a cargo command, with features for the kernel programs if these can be built.
 pub(crate) fn select<'a>(
     command: &'a mut Command,
     features: Features,
@@ -45,18 +45,18 @@ pub(crate) fn select<'a>(
     command
 }
 
-/// A program that tests.
+/// A test program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TestProgram {
     pub(crate) package: String,
-    /// Name of the file below `tests/`, or of the crate whose unit tests these are.
+    /// Name of the file below `tests/`, or of the crate for unit tests.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     /// The package's folder, in which cargo would start it.
     pub(crate) folder: PathBuf,
 }
 
-/// All that was built.
+/// Result of a build.
 pub(crate) struct Programs {
     /// Program rocescope itself.
     pub(crate) rocescope: PathBuf,
@@ -64,7 +64,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds rocescope and the test programs that `selection`, arguments of cargo, names, in this profile. Without
+    /// Builds rocescope and the test programs of `selection`, which are cargo arguments, in this profile. Without
     /// `toolchain` the tests of the kernel programs are left out.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Programs {
         Ok(Self { rocescope, tests })
     }
 
-    /// The integration test of this name.
+    /// The integration test with this name.
     ///
     /// # Errors
     /// There is none.
@@ -90,8 +90,8 @@ impl Programs {
     }
 }
 
-/// Builds the unit tests, in the development profile: to optimise a crate once more for its own tests takes longer than they
-/// take unoptimised.
+/// Builds the unit tests in the development profile, since optimising a crate again for its tests takes longer than
+/// running them unoptimised.
 ///
 /// # Errors
 /// The command that failed.
@@ -99,7 +99,7 @@ pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram
     Ok(build(Features::Units, toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
 }
 
-/// Builds what `selection` names: rocescope, where that is needed, and tests.
+/// Builds `selection`: rocescope, if needed, and tests.
 fn build<'a>(
     features: Features,
     toolchain: Option<&EbpfToolchain>,
@@ -118,7 +118,7 @@ fn build<'a>(
     Ok(built(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The programs that cargo's messages name.
+/// The programs named in cargo's messages.
 fn built(messages: &str) -> (Option<PathBuf>, Vec<TestProgram>) {
     let (mut rocescope, mut tests) = (None, Vec::new());
     for line in messages.lines() {
@@ -132,13 +132,13 @@ fn built(messages: &str) -> (Option<PathBuf>, Vec<TestProgram>) {
     (rocescope, tests)
 }
 
-/// The program that a message of cargo is about, and whether it tests.
+/// The program in a message of cargo, and true if it is a test.
 fn program(message: &str) -> Option<(TestProgram, bool)> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let path = PathBuf::from(message["executable"].as_str()?);
     let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
     let name = message["target"]["name"].as_str()?.to_owned();
-    // The id ends with `#name@version`, or with `/name#version` when the folder has the package's name.
+    // The id ends in `#name@version`, or in `/name#version` if the folder has the package's name.
     let id = message["package_id"].as_str()?;
     let (place, end) = id.rsplit_once('#')?;
     let package = end.split_once('@').map_or_else(|| place.rsplit('/').next(), |(name, _)| Some(name))?;

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// The nightly that is known to work: rustc 1.97 with LLVM 22, the LLVM that bpf-linker expects.
+/// The tested nightly: rustc 1.97 with LLVM 22, the version that bpf-linker expects.
 pub(crate) const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 /// Both recipes compile and link with this major version of LLVM.
 pub(crate) const LLVM_MAJOR: u32 = 22;
 /// Name under which Debian's compiler is linked into rustup.
 pub(crate) const DEBIAN_TOOLCHAIN: &str = "rocescope-ebpf";
-/// Debian's compiler with the source of `core`, and the LLVM it was built with.
+/// Debian's compiler with the source of `core`, and the LLVM with which it was built.
 pub(crate) const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "llvm-22-dev"];
 
 /// A way to get a compiler and a linker for the kernel programs.
@@ -21,7 +21,7 @@ pub(crate) enum Recipe {
 }
 
 impl Recipe {
-    /// The recipe that a toolchain of this name comes from.
+    /// The recipe that provides a toolchain with this name.
     pub(crate) fn of(toolchain: &str) -> Self {
         if toolchain == DEBIAN_TOOLCHAIN { Self::Debian } else { Self::Rustup }
     }
@@ -41,9 +41,9 @@ impl fmt::Display for Recipe {
 pub(crate) struct Facts {
     /// `ROCESCOPE_RECIPE`: only this recipe.
     pub(crate) forced: Option<String>,
-    /// rustup can be run.
+    /// rustup is available.
     pub(crate) rustup: bool,
-    /// apt-get can be run.
+    /// apt-get is available.
     pub(crate) apt: bool,
 }
 
@@ -83,9 +83,8 @@ pub(crate) fn llvm_major(verbose_version: &str) -> Option<u32> {
     version.trim().split('.').next()?.parse().ok()
 }
 
-/// Toolchain names in the output of `rustup toolchain list`, best candidate first: a nightly needs
-/// no switch to build `core`. Debian's compiler is not among them: its LLVM is the system's, which
-/// the linker of this recipe does not find.
+/// Toolchain names in the output of `rustup toolchain list`, best candidate first: a nightly needs no switch to build
+/// `core`. Debian's compiler is excluded: it uses the system's LLVM, which the linker of this recipe does not find.
 pub(crate) fn candidates(toolchain_list: &str) -> Vec<String> {
     let mut names: Vec<String> = toolchain_list
         .lines()

@@ -1,4 +1,4 @@
-//! Running other programs, and saying so.
+//! Runs other programs and prints progress.
 
 use crate::ebpf_toolchain::find_on_path;
 use anyhow::{Context as _, Result, bail};
@@ -15,7 +15,7 @@ pub(crate) fn say(message: &str) {
     eprintln!("xtask: {message}");
 }
 
-/// Runs one named step and prints how long it took and how it ended.
+/// Runs a named step and prints its duration and result.
 ///
 /// # Errors
 /// Those of `work`.
@@ -30,8 +30,7 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 
 /// Runs a command to its end.
 ///
-/// # Errors
-/// Names the command when it cannot be started or ends with anything but 0.
+/// # Errors Names the command if it cannot be started or its exit status is not 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
@@ -41,19 +40,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Standard output of a command that succeeded; nothing when it cannot be run or failed.
+/// Standard output of a successful command; `None` if it cannot be run or failed.
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// The cargo that runs this task, in the root of the workspace, with nothing to read.
+/// The cargo that runs this task, in the root of the workspace, with empty standard input.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root()).stdin(Stdio::null());
@@ -72,25 +71,24 @@ pub(crate) fn target_dir() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
-/// True when the program can be found. System folders count: on Debian a user's `PATH` lacks them,
-/// while sudo has them.
+/// True if the program is found. System folders are searched as well: on Debian they are missing from a user's
+/// `PATH`, but sudo has them.
 pub(crate) fn has_program(program: &str) -> bool {
     find_on_path(program).is_some()
         || ["/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).is_file())
 }
 
-/// True when a continuous-integration run asked that nothing be skipped.
+/// True in continuous integration, where nothing must be skipped.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// True when this process is root.
+/// True if this process is root.
 pub(crate) fn is_root() -> bool {
     output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
 }
 
-/// The prefix of a command that needs root: nothing for root, otherwise `sudo`; `None` when
-/// neither is to be had.
+/// The prefix of a command that needs root: empty for root, otherwise `sudo`; `None` if neither is available.
 pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
     if is_root() {
         Some(&[])
@@ -103,8 +101,7 @@ pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
 
 /// A command run as root.
 ///
-/// # Errors
-/// `purpose` completes the sentence when this is neither root nor a machine with sudo.
+/// # Errors `purpose` completes the sentence if this is neither root nor a machine with sudo.
 pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<Command> {
     match root_prefix() {
         Some([]) => Ok(Command::new(program)),
@@ -118,8 +115,7 @@ pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<
     }
 }
 
-/// Runs a command to its end and shows each line of its standard output to `watch` as well as to
-/// the caller of this task.
+/// Runs a command to its end and passes each line of its standard output to `watch` as well as to standard output.
 ///
 /// # Errors
 /// Those of [`run`], and standard output that cannot be read or written.
@@ -145,8 +141,7 @@ pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) ->
 
 /// Runs a command to its end with standard output and standard error in one file.
 ///
-/// # Errors
-/// Those of [`run`], and a file that cannot be made.
+/// # Errors Those of [`run`], and a file that cannot be created.
 pub(crate) fn into_file(command: &mut Command, path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     let shown = show(command);
@@ -159,10 +154,10 @@ pub(crate) fn into_file(command: &mut Command, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints a file, and gives what is in it.
+/// Prints a file, and returns its content.
 pub(crate) fn print(path: &Path) -> String {
     let output = fs::read(path).unwrap_or_default();
-    // Standard output that nobody reads any more is no reason to stop testing.
+    // A closed standard output is no reason to stop testing.
     let _ = io::stdout().write_all(&output).and_then(|()| io::stdout().flush());
     String::from_utf8_lossy(&output).into_owned()
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask sanitize`: Miri on the common crate, and ThreadSanitizer on replay. Sanitizers as a night runs them,
-//! beside `fuzz`.
+//! `cargo xtask sanitize`: Miri on the common crate, and ThreadSanitizer on replay, as in the nightly run, beside
+//! `fuzz`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,14 @@ use crate::recipe::PINNED_NIGHTLY;
 use crate::run::{run, step, target_dir, workspace_root};
 use crate::setup::{in_toolchain, with_component};
 
-/// ThreadSanitizer takes a standard library built with it, which takes a target that is named.
+/// ThreadSanitizer needs an instrumented standard library, which requires an explicit target.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Frames of the captures that are made: enough that files are read by two threads in turn.
+/// Frames of the generated captures: enough for reading files alternately in two threads.
 const FRAMES: u64 = 200_000;
 
 /// Runs both.
 ///
-/// # Errors
-/// The nightly or a component cannot be had, something does not build, or one of them has a finding.
+/// # Errors The nightly or a component is not available, something does not build, or one of them has a finding.
 pub(crate) fn sanitize() -> Result<()> {
     for component in ["rust-src", "miri"] {
         with_component(PINNED_NIGHTLY, component)?;
@@ -50,7 +49,7 @@ fn build() -> Result<PathBuf> {
     Ok(folder.join(TARGET).join("debug/rocescope"))
 }
 
-/// Replays what the tests have, one file and two taps at a time, and captures that make all threads work.
+/// Replays the test data, one file and two taps at a time, and captures that use all threads.
 fn replays(program: &Path, folder: &Path) -> Result<()> {
     let data = workspace_root().join("tests/data");
     let entries = fs::read_dir(&data).with_context(|| format!("cannot list {}", data.display()))?;
@@ -69,7 +68,7 @@ fn replays(program: &Path, folder: &Path) -> Result<()> {
             replay(program, &[capture, &other])?;
         }
     }
-    // Whole frames are read in turn; many flows are reported by two threads; gzip is decompressed ahead.
+    // Complete frames are read alternately; many flows are reported by two threads; gzip is decompressed ahead.
     for (name, snap, flows) in
         [("whole.pcap", Snap::FULL, 64), ("many.pcap", Snap(96), 2_000), ("many.pcap.gz", Snap(96), 64)]
     {

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: installs what building and testing need and the machine lacks.
+//! `cargo xtask setup`: installs missing tools for building and testing.
 
 mod debian;
 mod packages;
@@ -22,7 +22,7 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env:
 /// Builds and runs fuzz targets.
 const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", args: &[], env: &[] };
 
-/// Makes a site of Markdown pages. Its server and its watching for changes are left out.
+/// Builds a site from Markdown pages, without its server and file watching.
 const BOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
@@ -30,7 +30,7 @@ const BOOK: Tool = Tool {
     env: &[],
 };
 
-/// The whole set-up: what building needs, what testing needs, then what the checks need.
+/// Complete set-up: tools for building, for testing, and for the checks.
 ///
 /// # Errors
 /// The failed installation, with the remedy.
@@ -42,10 +42,9 @@ pub(crate) fn setup(click_house: bool) -> Result<()> {
     deny().map(drop)
 }
 
-/// The command of cargo-deny, installed when it is missing.
+/// The command of cargo-deny, installed if missing.
 ///
-/// # Errors
-/// It cannot be built.
+/// # Errors Fails if it cannot be built.
 pub(crate) fn deny() -> Result<Command> {
     let own = output_of(cargo().args(["deny", "--version"])).is_some();
     let mut command = cargo();
@@ -57,10 +56,9 @@ pub(crate) fn deny() -> Result<Command> {
     Ok(command)
 }
 
-/// The command of cargo-fuzz with the pinned nightly, both installed when they are missing.
+/// The command of cargo-fuzz with the pinned nightly, both installed if missing.
 ///
-/// # Errors
-/// It cannot be built, or there is no such nightly.
+/// # Errors Fails if it cannot be built, or the nightly does not exist.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
     with_component(PINNED_NIGHTLY, "rust-src")?;
     let folder = FUZZ.install(cargo())?;
@@ -69,18 +67,16 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
     Ok(command)
 }
 
-/// mdBook, built when it is missing.
+/// mdBook, built if missing.
 ///
-/// # Errors
-/// It cannot be built.
+/// # Errors Fails if it cannot be built.
 pub(crate) fn mdbook() -> Result<Command> {
     Ok(Command::new(BOOK.install(cargo())?.join(BOOK.name)))
 }
 
-/// Makes sure that a toolchain is there with a component.
+/// Ensures that a toolchain with a component is installed.
 ///
-/// # Errors
-/// There is no rustup, or it cannot install it.
+/// # Errors Fails without rustup, or if it cannot install the component.
 pub(crate) fn with_component(toolchain: &str, component: &str) -> Result<()> {
     if !has_program("rustup") {
         bail!("it needs {toolchain} with {component}, which rustup installs: install rustup");
@@ -88,14 +84,14 @@ pub(crate) fn with_component(toolchain: &str, component: &str) -> Result<()> {
     rustup::ensure_component(toolchain, component)
 }
 
-/// `PATH` with a folder before all others: cargo looks for its subcommands there.
+/// `PATH` with a folder before all others, where cargo then finds its subcommands.
 fn with_folder(folder: &Path) -> Result<OsString> {
     let path = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
     let all = std::iter::once(folder.to_owned()).chain(path);
     env::join_paths(all).with_context(|| format!("PATH cannot name {}", folder.display()))
 }
 
-/// Programs that the integration tests call.
+/// Installs programs used by the integration tests.
 ///
 /// # Errors
 /// Names the packages that are missing and could not be installed.
@@ -103,28 +99,26 @@ pub(crate) fn test_tools() -> Result<()> {
     packages::ensure_test_tools()
 }
 
-/// The folder with the packages that integration tests use and that are not installed.
+/// The folder with packages that integration tests use without installation.
 ///
-/// # Errors
-/// Names the package that cannot be had.
+/// # Errors Names the package that is not available.
 pub(crate) fn test_packages() -> Result<PathBuf> {
     let dir = cache()?.join("packages");
     packages::unpack_for_tests(&dir)?;
     Ok(dir)
 }
 
-/// Programs for the tests of `fleet` and `export`, in the folder of the packages: DuckDB, an OTLP collector, and ClickHouse under CI and for
-/// who asks for it.
+/// Installs programs for the tests of `fleet` and `export` in the folder of the packages: DuckDB, an OTLP collector,
+/// and ClickHouse in CI and on request.
 ///
-/// # Errors
-/// Names the package that cannot be had.
+/// # Errors Names the package that is not available.
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
     python::ensure(packages, python::COLLECTOR)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 
-/// Programs that the test in a virtual machine calls.
+/// Installs programs used by the tests in a virtual machine.
 ///
 /// # Errors
 /// Names the packages that are missing and could not be installed.
@@ -132,7 +126,7 @@ pub(crate) fn vm_tools() -> Result<()> {
     packages::ensure_vm_tools()
 }
 
-/// Programs that make and judge packages.
+/// Installs programs that build and check packages.
 ///
 /// # Errors
 /// Names the packages that are missing and could not be installed.
@@ -140,7 +134,7 @@ pub(crate) fn package_tools() -> Result<()> {
     packages::ensure_package_tools()
 }
 
-/// Programs that make a bare root.
+/// Installs programs that create a bare root.
 ///
 /// # Errors
 /// Names the packages that are missing and could not be installed.
@@ -148,10 +142,9 @@ pub(crate) fn fresh_tools() -> Result<()> {
     packages::ensure_fresh_tools()
 }
 
-/// A compiler and a linker for the kernel programs, installed when there are none.
+/// A compiler and a linker for the kernel programs, installed if missing.
 ///
-/// # Errors
-/// Every recipe that was tried, and why it failed.
+/// # Errors Lists every recipe that was tried, with the reason of its failure.
 pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
     if !["cc", "gcc", "clang"].into_iter().any(has_program) {
         bail!("no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
@@ -195,7 +188,7 @@ fn install(recipe: Recipe) -> Result<EbpfToolchain> {
     Ok(toolchain)
 }
 
-/// The recorded choice, when it still works and is of the recipe asked for.
+/// The recorded choice, if it still works and belongs to the requested recipe.
 fn recorded(forced: Option<&str>) -> Option<EbpfToolchain> {
     let toolchain = EbpfToolchain::from_record()?;
     if forced.is_some_and(|recipe| recipe != Recipe::of(&toolchain.toolchain).to_string()) {
@@ -214,14 +207,14 @@ fn render(choice: &EbpfToolchain) -> String {
     format!("toolchain={}\nlinker_dir={}\n", choice.toolchain, choice.linker_dir.display())
 }
 
-/// Our folder below the user's cache, made when missing.
+/// The cache folder, created if missing.
 fn cache() -> Result<PathBuf> {
     let dir = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory to install into")?;
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     Ok(dir)
 }
 
-/// True when compiler and linker are there and the compiler can build `core`.
+/// Ok if compiler and linker exist and the compiler can build `core`.
 fn check(choice: &EbpfToolchain) -> Result<()> {
     check_compiler(&choice.toolchain)?;
     let linker = choice.linker();
@@ -231,7 +224,7 @@ fn check(choice: &EbpfToolchain) -> Result<()> {
     Ok(())
 }
 
-/// True when a compiler is there, has our LLVM and the source of `core`.
+/// Ok if the compiler exists and has the required LLVM and the source of `core`.
 fn check_compiler(toolchain: &str) -> Result<()> {
     let version = output_of(rustc(toolchain).arg("-vV"))
         .with_context(|| format!("the toolchain {toolchain} is not installed"))?;
@@ -248,7 +241,7 @@ fn check_compiler(toolchain: &str) -> Result<()> {
     Ok(())
 }
 
-/// True when the source of `core` lies where this compiler looks for it.
+/// True if the source of `core` is where this compiler searches for it.
 pub(crate) fn has_core_source(rustc: &mut Command) -> bool {
     output_of(rustc.args(["--print", "sysroot"]))
         .is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").exists())

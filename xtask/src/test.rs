@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is, also those that need root and eBPF.
+//! `cargo xtask test`: all tests, including those that need root and eBPF.
 
 mod lanes;
 
@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs, thread};
 
-/// Test programs that run at the same time. More would not end sooner on two processors, and would take their time
-/// from those that wait for an answer.
+/// Number of test programs that run at the same time. More would not be faster on two CPUs, and would delay tests
+/// that wait for responses.
 const LANES: usize = 2;
 
-/// Tests that take longest: they start first, so that the others fill the second lane.
+/// The longest tests, which start first, so that the others fill the second lane.
 const LONG: [&str; 8] = [
     "mutation",
     "rocescope",
@@ -30,11 +30,11 @@ const LONG: [&str; 8] = [
     "kernel_loss",
 ];
 
-/// Tests that saturate the machine, measure time or read what is loaded in the whole system: nothing runs beside them.
+/// Tests that saturate the machine, measure time or inspect loaded programs system-wide: nothing runs beside them.
 const ALONE: [&str; 7] =
     ["load", "races", "seqlock", "live_timing", "live_findings", "replay_scale", "verifier"];
 
-/// Environment variables for the tests that sudo must pass on.
+/// Environment variables that sudo must pass to the tests.
 const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
 
 /// Environment variable with the folder of unpacked packages.
@@ -48,12 +48,12 @@ const ARM_PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
 struct Tally {
     failed: Vec<String>,
     skipped: Vec<String>,
-    /// Tests that passed at the second try.
+    /// Tests that passed at the second attempt.
     second: Vec<String>,
 }
 
 impl Tally {
-    /// Runs one set of tests. A failure is kept for the end, so that one run shows all of them.
+    /// Runs one set of tests. Failures are collected, so that one run shows all of them.
     fn tests(&mut self, name: &str, command: &mut Command) {
         let result = step(name, || run_watched(command, |line| self.skipped.extend(skip_line(line))));
         if let Err(error) = result {
@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// Notes how a test program ended.
+    /// Records the result of a test program.
     fn ended(&mut self, name: &str, output: &str, result: Result<()>) {
         self.skipped.extend(output.lines().filter_map(skip_line));
         if let Err(error) = result {
@@ -93,13 +93,12 @@ impl Tally {
 
 /// Sets up and runs every test.
 ///
-/// # Errors
-/// Names the sets of tests that failed. With `CI=true` also when something cannot be set up, which
-/// else skips the tests that need it.
+/// # Errors Names the sets of tests that failed. With `CI=true` also fails if something cannot be set up; otherwise
+/// the tests that need it are skipped.
 pub(crate) fn test() -> Result<()> {
     let mut tally = Tally::default();
     if let Err(error) = setup::test_tools() {
-        // Under CI the tests that miss a tool fail by themselves.
+        // In CI, tests without their tools fail by themselves.
         tally.skip("tests that call other programs", &format!("{error:#}"));
     }
     let packages = match setup::test_packages() {
@@ -130,10 +129,10 @@ pub(crate) fn test() -> Result<()> {
     }
 }
 
-/// Builds all that is tested, and gives it with the place of the program for aarch64.
+/// Builds everything to be tested, and returns it with the path of the program for aarch64.
 ///
-/// Optimised and other builds lie in folders of their own below `target`, so that cargo lets neither wait for the other.
-/// A compiler uses one processor for much of its time: side by side they end sooner than one after the other.
+/// Optimised and other builds use separate folders below `target`, so that neither waits for cargo's lock of the
+/// other. A compiler uses a single CPU for much of its time, so two builds in parallel end sooner than in sequence.
 fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Programs>, Option<PathBuf>) {
     thread::scope(|scope| {
         let optimised = scope.spawn(|| {
@@ -153,8 +152,7 @@ fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Progr
 }
 
 /// Builds the program for aarch64, as `cargo xtask dist` does but for optimisation and without a cross compiler, and
-/// gives its place for the integration tests. Runs the common crate's tests as an ARM host would, under QEMU's user
-/// emulation.
+/// gives its place for the integration tests. Runs the common crate's tests for ARM under QEMU's user emulation.
 fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> {
     const TARGET: &str = "aarch64-unknown-linux-musl";
     const NAME: &str = "the common crate's tests on aarch64";
@@ -194,8 +192,8 @@ fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> 
     }
 }
 
-/// Runs the tests that were built: unit tests as this user, integration tests as root, since they make network
-/// namespaces and load programs into the kernel. `places` are environment variables with what else they use, where it is there.
+/// Runs the built tests: unit tests as this user, integration tests as root, since they create network namespaces and
+/// load kernel programs. `places` are environment variables with paths of further prerequisites, as far as available.
 fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)]) -> Result<()> {
     let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
     let place = |(name, path): &(&str, Option<PathBuf>)| {
@@ -233,7 +231,7 @@ fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)
             }
         });
     }
-    // They send traffic and wait for answers: on a machine that was busy, kernel and program may miss a deadline.
+    // They send traffic and wait for responses: on a busy machine, kernel and program may miss a deadline.
     for (program, names) in again {
         say(&format!("{}: a second try of {}", program.name, names.join(" ")));
         lanes::run(vec![job(program, &names, prefix, &environment)], 1, &logs, |name, output, result| {
@@ -246,7 +244,7 @@ fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)
     Ok(())
 }
 
-/// The tests that a test program lists as failed at the end of its output. None where the program itself failed.
+/// The tests listed as failed at the end of a test program's output. Empty if the program itself failed.
 fn failed_names(output: &str) -> Vec<String> {
     let lists = output.lines().rev().take_while(|line| line.trim() != "failures:");
     let indented = lists.filter_map(|line| line.strip_prefix("    ")).filter(|name| !name.contains(' '));
@@ -257,8 +255,8 @@ fn failed_names(output: &str) -> Vec<String> {
     }
 }
 
-/// The command for one test program, or for these of its tests alone, in the folder in which cargo would start it. sudo
-/// passes no environment on.
+/// The command for a test program, or for some of its tests, in the folder in which cargo would start it. sudo passes
+/// no environment.
 fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(String, String)]) -> LaneProgram {
     let prefix = if test.package == INTEGRATION { root } else { &[] };
     let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
@@ -268,7 +266,7 @@ fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(Strin
         command.arg("--exact").args(only);
     }
     command.current_dir(&test.folder).stdin(Stdio::null());
-    // Test programs of two packages may have one name.
+    // Test programs of two packages may have the same name.
     let name = if test.name.replace('_', "-") == test.package {
         format!("{} unit tests", test.name)
     } else if test.package == INTEGRATION {
@@ -279,7 +277,7 @@ fn job(test: &TestProgram, only: &[String], root: &[&str], environment: &[(Strin
     LaneProgram { name, command }
 }
 
-/// The line when it is one with which a test says what it did not do.
+/// The line, if it is the message of a skipped test.
 fn skip_line(line: &str) -> Option<String> {
     let line = line.trim();
     let rest = line.strip_prefix("SKIP")?;

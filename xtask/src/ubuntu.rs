@@ -1,4 +1,4 @@
-//! Ubuntu's archive: what a machine with another distribution needs to take packages from it.
+//! Ubuntu's archive, for use on a machine with another distribution.
 
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Address of Ubuntu's packages.
 pub(crate) const ARCHIVE: &str = "http://archive.ubuntu.com/ubuntu";
-/// The key that signs all releases since 18.04, from the package `ubuntu-keyring`: "Ubuntu Archive Automatic Signing Key (2018)",
-/// F6ECB3762474EDA9D21B7022871920D1991BC93C. Debian has no package with it.
+/// The key that signs all releases since 18.04, from the package `ubuntu-keyring`: "Ubuntu Archive Automatic Signing
+/// Key (2018)", F6ECB3762474EDA9D21B7022871920D1991BC93C. Debian has no package that contains it.
 const KEY: &[u8] = include_bytes!("ubuntu-archive.gpg");
 
-/// Writes the key into a folder, for apt and debootstrap, and gives its place.
+/// Writes the key into a folder, for apt and debootstrap, and returns its path.
 ///
-/// # Errors
-/// The folder cannot be written.
+/// # Errors Fails if the folder cannot be written.
 pub(crate) fn keyring(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let place = folder.join("ubuntu-archive.gpg");

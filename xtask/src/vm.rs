@@ -1,9 +1,9 @@
-//! A virtual machine with Debian 12's kernel 6.1, for what this machine's own kernel cannot show.
+//! A virtual machine with Debian 12's kernel 6.1, for tests that this machine's kernel cannot run.
 //!
-//! `cargo xtask vm`: Soft-RoCE devices, so that the program is compared with real traffic and with the kernel's and other
-//! tools' figures. `cargo xtask vm NAME` runs those of its tests whose names contain NAME. `cargo xtask test --vm`: all of
-//! them, and the live path on an older kernel, which has no TCX, so that TC programs attach as filters, and is stricter with
-//! programs. QEMU emulates the processor: no KVM is needed.
+//! `cargo xtask vm`: Soft-RoCE devices, on which the program is compared with real traffic and with figures of the
+//! kernel and of other tools. `cargo xtask vm NAME` runs those of its tests whose names contain NAME. `cargo xtask
+//! test --vm`: all of them, and the live path on an older kernel, which has no TCX, so that TC programs attach as
+//! filters, and is stricter with programs. QEMU emulates the processor: no KVM is needed.
 
 mod apt;
 mod cpio;
@@ -27,16 +27,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// The tests on an older kernel, and their arguments in the guest. Those that only hold there are
-/// ignored elsewhere.
+/// The tests on an older kernel, and their arguments in the guest. Tests for older kernels only are ignored
+/// elsewhere.
 const OLDER_KERNEL: [(&str, &str); 6] = [
     ("old_kernel", "--ignored"),
     ("verifier", ""),
-    // Its tagger attaches as kernels from 6.6 allow; `old_kernel` makes such tags with interfaces.
+    // Its tagger attaches as only kernels from 6.6 on allow; `old_kernel` creates such tags with interfaces.
     ("vlan_metadata", "--skip a_tag_beside --skip without_a_tag"),
     ("live_veth", ""),
-    // Filters outlive a kill on such kernels; `old_kernel` looks at what becomes of them. The other tests left
-    // out here give the same on each kernel, and load programs for it: slow under emulation.
+    // Filters outlive a kill on such kernels, which `old_kernel` covers. The other tests left out here give the same
+    // result on any kernel, and load programs for that, which is slow under emulation.
     (
         "live_cli",
         "--skip every_end_leaves_nothing_attached --skip unknown --skip bad_usage --skip the_remedy_is_named --skip jsonl \
@@ -47,8 +47,8 @@ const OLDER_KERNEL: [(&str, &str); 6] = [
 ];
 /// The tests with Soft-RoCE devices in the guest.
 const SOFT_ROCE: [(&str, &str); 2] = [("soft_roce", "--ignored"), ("soft_roce_posts", "--ignored")];
-/// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts, and stop;
-/// the lives, faults and posts of queue pairs. Those that are only for older kernels come first.
+/// Tests that run on another kernel, `cargo xtask vm --kernel 5.15`: the programs load, count what a replay counts,
+/// and stop; lifecycle, faults and posts of queue pairs. Those that are only for older kernels come first.
 const BY_KERNEL: [(&str, &str); 6] = [
     ("old_kernel", "--ignored"),
     ("verifier", ""),
@@ -57,20 +57,20 @@ const BY_KERNEL: [(&str, &str); 6] = [
     ("soft_roce", "--ignored queue_pairs faults"),
     ("soft_roce_posts", "--ignored"),
 ];
-/// The test on this machine that compares their results with tshark afterwards: tshark would take
-/// minutes in the guest.
+/// The test on this machine that compares their results with tshark afterwards, since tshark would take minutes in
+/// the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
-/// A test of the package `rocescope`: with it cargo builds the package's program.
+/// A test of the package `rocescope`, which makes cargo build the package's program.
 const PROGRAMS_TEST: &str = "words";
 /// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
-/// Time limit of the guest in seconds. It takes about ten minutes, more on a busy machine.
+/// Timeout of the guest in seconds. It takes about ten minutes, more on a busy machine.
 const LIMIT: &str = "1800";
-/// Beginning of the guest's last line, see `init.sh`.
+/// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Everything that runs in guests. There are two at the same time, each of which keeps one processor busy: the tests of one
-/// look at what is loaded in the whole system, and run one after the other.
+/// Runs all tests in guests. Two run at the same time, each of which keeps one CPU busy. Tests within a guest inspect
+/// the whole system, so they run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
@@ -87,8 +87,8 @@ pub(crate) fn test() -> Result<()> {
     })
 }
 
-/// The tests with Soft-RoCE devices alone: those whose names contain one of `names`, or all; on another kernel than the
-/// distribution's those of [`BY_KERNEL`]. `debug`: of the program and the tests without optimisation.
+/// Runs only the tests with Soft-RoCE devices: those whose names contain one of `names`, or all; on a kernel other
+/// than the distribution's those of [`BY_KERNEL`]. `debug`: program and tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
@@ -99,7 +99,7 @@ pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel) -> Result<()> {
     }
     let prepared = Prepared::new(profile, kernel, &BY_KERNEL)?;
     let first = usize::from(!debian::is_older(&prepared.parts.release));
-    // Names take the place of those above.
+    // Test names replace the default arguments.
     let of_names = |(name, arguments): (&'static str, &'static str)| {
         let option = if arguments.starts_with("--ignored") { "--ignored" } else { "" };
         (name, if names.is_empty() { arguments } else { option })
@@ -108,12 +108,12 @@ pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel) -> Result<()> {
     prepared.guest("by-kernel", &tests, names)?.run(&prepared, false)
 }
 
-/// Runs the tests with Soft-RoCE that `names` select in a guest, and compares what they leave with tshark.
+/// Runs the tests with Soft-RoCE that `names` select in a guest, and compares their results with tshark.
 fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
     let guest = prepared.guest("soft-roce", &SOFT_ROCE, names)?;
     guest.run(prepared, false)?;
     if !names.is_empty() {
-        // The comparison below takes the results of all.
+        // The comparison below needs the results of all tests.
         return Ok(());
     }
     step("holding what was counted in the guest against tshark", || {
@@ -123,22 +123,22 @@ fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
     })
 }
 
-/// Parts that guests are made of.
+/// Parts common to all guests.
 struct Prepared {
     parts: Parts,
     programs: Programs,
 }
 
 impl Prepared {
-    /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they are from the build that `cargo xtask test` makes: this costs
-    /// nothing after it. Their C library is the guest's too: it is made of the same distribution's packages.
+    /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they come from the build of `cargo xtask test`, and cost
+    /// nothing after it. Their C library is that of the guest, which consists of packages of the same distribution.
     fn new(profile: &str, kernel: &Kernel, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("the guest is an x86_64 machine: run this on one");
         }
         setup::vm_tools()?;
         let toolchain = setup::ebpf_toolchain()?;
-        // Downloads outlive a clean tree.
+        // Downloads are kept when the build tree is cleaned.
         let cache =
             cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
         let parts = debian::parts(&cache.join("vm"), kernel, &userland::RDMA)?;
@@ -166,7 +166,7 @@ impl Prepared {
     }
 }
 
-/// A virtual machine, and what it runs.
+/// A virtual machine and its tests.
 struct Guest {
     name: &'static str,
     /// Its folder on this machine.
@@ -181,7 +181,7 @@ impl Guest {
         self.dir.join("share")
     }
 
-    /// Boots it and runs its tests on the program. `beside`: its output is printed at its end, in one piece.
+    /// Boots it and runs its tests. `beside`: its output is printed as a whole at its end.
     fn run(&self, prepared: &Prepared, beside: bool) -> Result<()> {
         let parts = &prepared.parts;
         let program = stripped(&prepared.programs.rocescope, &self.dir);
@@ -198,7 +198,7 @@ impl Guest {
         let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let file = fs::File::create(&image).with_context(|| format!("cannot create {}", image.display()))?;
         let mut archive = Archive::new(BufWriter::new(file));
-        // The folders of the distribution first: what follows lies in them.
+        // The folders of the distribution first, since the rest is placed in them.
         archive.copy_all("", &parts.userland)?;
         archive.program("/init", include_bytes!("vm/init.sh"))?;
         archive.device("/dev/console", 5, 1)?;
@@ -213,7 +213,7 @@ impl Guest {
             list.push(format!("{name} {arguments}\n"));
         }
         archive.program("/tests/list", list.concat().as_bytes())?;
-        // Tests look for captures where the repository was when they were built.
+        // Tests look for captures at the path of the repository at build time.
         let data = workspace_root().join("tests/data");
         archive.copy_all(&data.to_string_lossy(), &data)?;
         archive.finish()?;
@@ -221,8 +221,8 @@ impl Guest {
     }
 }
 
-/// A copy of a program without what only a debugger reads, below `dir`: the guest is slow at loading
-/// it. Without `strip`, the program itself.
+/// A copy of a program without debug information below `dir`, since the guest loads programs slowly. Without `strip`,
+/// the program itself.
 fn stripped(program: &Path, dir: &Path) -> PathBuf {
     let copy = dir.join(program.file_name().unwrap_or_default());
     let mut strip = Command::new("strip");
@@ -230,8 +230,8 @@ fn stripped(program: &Path, dir: &Path) -> PathBuf {
     if done.is_some() { copy } else { program.to_path_buf() }
 }
 
-/// Runs the guest to its end and passes its result on. Guest and host share the folder `share`. Its output goes to `log`
-/// first, where there is one.
+/// Runs the guest to its end and returns its result. Guest and host share the folder `share`. Its output goes to
+/// `log` first, if given.
 fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Result<()> {
     let mut result = None;
     let mut command = Command::new("timeout");
@@ -270,7 +270,7 @@ fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Res
     }
 }
 
-/// True when the guest's last line says that all went well; `None` when it is cut off.
+/// True if the guest's last line reports success; `None` if the line is truncated.
 fn result_of(line: &str) -> Option<bool> {
     match line.trim().rsplit_once("failed=")?.1 {
         "0" => Some(true),

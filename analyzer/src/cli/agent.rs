@@ -21,7 +21,8 @@ pub(super) fn agent(args: AgentArgs) -> Result<()> {
     run(args, Some((path, file)))
 }
 
-/// The command line behind the options of the file. `None` where clap has said what is wrong, or printed its help.
+/// Parses the arguments with the options of the file before those of the command line. `None` if clap has printed an
+/// error or the help.
 fn with_file(file: &toml::Table, path: &Path) -> Result<Option<AgentArgs>> {
     let words = line(file, path).map_err(|error| anyhow::anyhow!(error))?;
     let mut own = std::env::args_os();
@@ -41,7 +42,7 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let recorder = recording.map(record::start).transpose()?;
     let config = file.as_ref().map(|(path, _)| parent(path));
     let reload = file.map(|(path, table)| reload(path, table)).transpose()?;
-    // Of systemd; a list, where the unit has several.
+    // systemd sets it; a unit with several runtime directories gets a list, of which the first counts.
     let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
     let runtime = runtime.and_then(|list| list.split(':').next().map(PathBuf::from));
     let runtime = runtime.filter(|folder| folder.is_absolute());
@@ -49,7 +50,7 @@ fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     export::serve(args.export, AgentParts { recorder, host, job, folder, config, reload, runtime })
 }
 
-/// Reads the file again on SIGHUP.
+/// Prepares reading the file again on SIGHUP.
 fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).context("cannot catch SIGHUP")?;
@@ -70,14 +71,14 @@ fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
             _ => format!("; restart the agent to apply {}", waiting.join(", ")),
         };
         say(&format!("{} is read again{rest}", path.display()));
-        // Options that wait for a restart are named once.
+        // Keep the new table, so that each option that needs a restart is reported only once.
         table = config.agent;
         Some(Reloaded { limits: config.findings, flight: args.export.flight.settings() })
     };
     Ok(Reload { flag, read: Box::new(read) })
 }
 
-/// Names of options that differ and that a running agent cannot change.
+/// Names of changed options that take effect only after a restart of the agent.
 fn changed(before: &toml::Table, now: &toml::Table) -> Vec<String> {
     let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
     let differ = names.filter(|name| before.get(*name) != now.get(*name));

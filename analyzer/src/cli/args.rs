@@ -83,7 +83,8 @@ pub struct Args {
         hide_short_help = true
     )]
     pub color: Color,
-    /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs (docs/security.md)
+    /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs
+    /// (docs/security.md)
     #[arg(long, global = true, display_order = 901, hide_short_help = true)]
     pub no_sandbox: bool,
 }
@@ -115,7 +116,7 @@ impl Args {
     }
 }
 
-/// The error that a capture in place of a command deserves.
+/// Replaces clap's error for a command line that begins with a capture file instead of a command.
 fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
     let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let name = file.strip_suffix(".gz").unwrap_or(file);
@@ -134,17 +135,19 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Metrics of live interfaces for Prometheus and OpenTelemetry
     ///
-    /// Serve metrics of live interfaces to Prometheus, write them to a file, or push them to an OpenTelemetry collector.
+    /// Serve metrics of live interfaces to Prometheus, write them to a file, or push them to an OpenTelemetry
+    /// collector.
     Export(ExportArgs),
     /// Metrics, recording and flight recorder in one process
     ///
-    /// What runs on a host all the time: with one set of kernel programs and one configuration file.
+    /// Meant to run on a host permanently, with one set of kernel programs and one configuration file.
     Agent(Box<AgentArgs>),
     /// Record live interfaces, or captures, to Parquet files
     Record(RecordArgs),
     /// Show generated RoCE traffic in network namespaces of its own
     ///
-    /// Sends RoCE traffic with problems to find through network namespaces of its own, and shows it live: no NIC is needed.
+    /// Sends RoCE traffic with problems to find through network namespaces of its own, and shows it live: no NIC is
+    /// needed.
     Demo(DemoArgs),
     /// Benchmark the overhead per packet; no interface is touched
     Bench(BenchArgs),
@@ -154,9 +157,10 @@ pub enum Verb {
     ///
     /// Lists metrics and findings that improved or regressed.
     Diff(DiffArgs),
-    /// Ask about recordings of many hosts: what is slow, lossy, late
+    /// Query recordings of many hosts: what is slow, lossy, late
     ///
-    /// Questions about the recordings of many hosts: what is slow, lossy, uneven, late. They run on DuckDB or ClickHouse.
+    /// Questions about the recordings of many hosts: what is slow, lossy, uneven, late. They run on DuckDB or
+    /// ClickHouse.
     Fleet(FleetArgs),
     /// Explain a finding: meaning, rule, thresholds, remedy
     ///
@@ -202,12 +206,12 @@ pub struct DemoArgs {
     /// Options of attaching the kernel programs.
     #[command(flatten)]
     pub attach: AttachArgs,
-    /// Options of the view.
+    /// Options of the output.
     #[command(flatten)]
     pub view: ViewArgs,
 }
 
-/// The interfaces are its own, so that side effects of XDP concern nobody.
+/// XDP attaches to the demonstration's own interfaces, so its side effects harm nothing.
 const DEMO_HOOK: &str = "Ingress hook: xdp, tc, or auto, which is xdp on the interfaces of the demonstration";
 
 const DEMO_EPISODES: &str = "\
@@ -276,12 +280,12 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Analysis")]
     #[arg(long, value_name = "SPEED", value_parser = parse_speed_of_link)]
     pub link_speed: Option<u64>,
-    /// Options of the view.
+    /// Options of the output.
     #[command(flatten)]
     pub view: ViewArgs,
 }
 
-/// Options of all commands that show traffic.
+/// Options of the output, for all commands that show traffic.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ViewArgs {
     /// Output [default: tui in a terminal, else text]
@@ -318,7 +322,7 @@ pub struct ViewArgs {
     #[arg(help_heading = "Terminal view")]
     #[arg(long)]
     pub no_mouse: bool,
-    /// Options that all commands with flows share.
+    /// Options shared by all commands that count flows.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -328,7 +332,7 @@ Examples:
   rocescope diff before.pcap after.pcap
   rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved with --output json)";
 
-/// Options of `diff`.
+/// Arguments of `diff`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = DIFF_EXAMPLES)]
 pub struct DiffArgs {
@@ -346,7 +350,7 @@ pub struct DiffArgs {
     pub config: Option<PathBuf>,
 }
 
-/// `--output` of commands that print one page.
+/// `--output` of commands that print a single page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PageOutput {
     /// Text.
@@ -404,13 +408,13 @@ pub enum Output {
 }
 
 impl Output {
-    /// Whether samples are needed while the run goes on, not at its end alone.
+    /// True if samples are needed during the run, not only at its end.
     #[must_use]
     pub const fn follows(self) -> bool {
         matches!(self, Self::Tui | Self::Jsonl | Self::Html)
     }
 
-    /// Whether single events are needed.
+    /// True if the output needs single events.
     #[must_use]
     pub const fn needs_events(self) -> bool {
         matches!(self, Self::Tui | Self::Trace)

@@ -11,16 +11,15 @@ use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
 
 /// Measures and prints the result, as JSON or as a table.
 ///
-/// # Errors
-/// Fails if this host or these privileges do not allow it.
+/// # Errors If the kernel refuses the programs, or privileges are missing.
 pub(super) fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));
     preflight(&facts, Needs::default())?;
-    // Only counts for kernels that charge maps to this limit; loading fails where it matters.
+    // Needed only on kernels that charge BPF maps to RLIMIT_MEMLOCK; if it fails there, loading reports the error.
     let _ = raise_memlock();
     let effort = Effort::default();
-    // It takes half a minute, in which there is nothing to see.
+    // The measurement takes half a minute without output.
     output::say(&format!(
         "measuring {} rounds without an interface; Ctrl-C stops and prints the results so far",
         effort.rounds
@@ -36,7 +35,7 @@ pub(super) fn run(json: bool) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let written = if json { document.json(&mut out) } else { document.text(&mut out) };
     match written.and_then(|()| out.flush()) {
-        // A reader that went away has seen enough.
+        // A closed pipe, as with `| head`, is no failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write the result"),
     }

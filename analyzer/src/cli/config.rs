@@ -35,7 +35,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Live {
-    /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
+    /// Maximum queries per second for the NIC's own contexts of queue pairs; 0 disables them.
     pub qp_queries: u32,
 }
 
@@ -73,7 +73,7 @@ impl Config {
         let Some(path) = user_file() else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
-            // The home of another user, as after su without a login, has no file for this one.
+            // The home directory of another user, as after su without a login, is not readable and provides no file.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 Ok(Self::default())
             }
@@ -86,7 +86,7 @@ impl Config {
     /// # Errors
     /// An unknown name or invalid value, with its line.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
-        // Not the error's own text: it quotes the line, of a file that the user may not be allowed to read (sudo).
+        // Not the error's own text: it quotes the line, and under sudo the user may have no right to read that file.
         let config = toml::from_str(text).map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count());
@@ -109,7 +109,7 @@ impl Config {
     }
 }
 
-/// The first number that cannot be a threshold, with its name.
+/// The first value that is not valid as a threshold, with its name.
 fn senseless(name: &str, value: &toml::Value) -> Option<(String, String)> {
     match value {
         toml::Value::Table(table) => {
@@ -129,7 +129,7 @@ fn user_file() -> Option<PathBuf> {
     Some(config.join("rocescope/config.toml"))
 }
 
-/// Adds a table of the file.
+/// Appends a table of the file.
 fn section(text: &mut String, head: &str, settings: &mut dyn Iterator<Item = (&str, String, &str)>) {
     let _ = writeln!(text, "\n[{head}]");
     for (name, default, meaning) in settings {
@@ -140,21 +140,21 @@ fn section(text: &mut String, head: &str, settings: &mut dyn Iterator<Item = (&s
     }
 }
 
-/// Columns of the file.
+/// Line width of the file, in columns.
 const WIDTH: usize = 100;
 
-/// Adds `[agent]`: the options of the command by their long names, section by section.
+/// Appends `[agent]`: the options of the command by their long names, in the sections of its help.
 fn agent_options(text: &mut String) {
     text.push_str("\n[agent]\n");
     let command = super::command();
     let all = command.find_subcommand("agent").into_iter().flat_map(clap::Command::get_arguments);
     let mut options: Vec<&clap::Arg> = all.collect();
     let heads: Vec<_> = options.iter().map(|option| option.get_help_heading()).collect();
-    // A section once, where its first option is.
+    // Each section appears once, at the position of its first option.
     options.sort_by_key(|option| heads.iter().position(|head| *head == option.get_help_heading()));
     let mut section = None;
     for option in options {
-        // Of the command line alone.
+        // `--config` is valid on the command line only.
         let Some(long) = option.get_long().filter(|long| *long != "config") else { continue };
         if section != option.get_help_heading() {
             section = option.get_help_heading();
@@ -176,14 +176,15 @@ fn agent_options(text: &mut String) {
                     option.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name);
                 let is_list = matches!(option.get_action(), clap::ArgAction::Append);
                 let (open, close) = if is_list { ("[\"", "\", ...]") } else { ("\"", "\"") };
-                // With a space: what has no default is an example of how to write it.
+                // The space after `#` marks an example: this option has no default.
                 writeln!(text, "# {name} = {open}{value}{close}")
             }
         };
     }
 }
 
-/// A file for `rocescope agent`: its options, and all that it uses of the others, at their defaults, commented out.
+/// A configuration file for `rocescope agent`: its options and the other settings that it uses, all at their defaults
+/// and commented out.
 #[must_use]
 pub fn agent_template() -> String {
     let mut text = String::from(
@@ -197,7 +198,7 @@ pub fn agent_template() -> String {
     text
 }
 
-/// A file with all settings at their defaults, each with its meaning and reason, commented out.
+/// A configuration file with all settings at their defaults, commented out, each with its meaning and reason.
 #[must_use]
 pub fn template() -> String {
     let mut text = String::from(
@@ -222,7 +223,7 @@ pub fn template() -> String {
     text
 }
 
-/// Adds `[findings.FAMILY]`.
+/// Appends `[findings.FAMILY]`.
 fn thresholds(text: &mut String) {
     let mut table = "";
     for LimitMeta { table: own, field, default, meaning, reason } in findings::limits() {
@@ -258,7 +259,7 @@ mod tests {
         assert!(set.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")).count() > 5);
         let all = Config::parse(&set, path).unwrap();
         assert_eq!((all.findings, all.live), (Limits::default(), Live::default()));
-        // Keys are written out: what they mean is the same, though the file says it.
+        // The file writes keys out in full, so the parsed key tables are compared, not the text.
         let keys = Keys::new(&all.tui.keys).unwrap();
         for binding in KEYMAP {
             assert_eq!(keys.of(binding), binding.keys, "{}", binding.name);
@@ -282,7 +283,7 @@ mod tests {
         let all = Config::parse(&set, path).unwrap();
         assert_eq!((all.findings, all.live), (Limits::default(), Live::default()));
         assert!(all.agent.len() > 10 && all.agent.contains_key("interval"), "{:?}", all.agent);
-        // What the file calls defaults are the defaults.
+        // Every default that the file states must be the default of the command line.
         let agent = |words: Vec<String>| {
             let start = ["rocescope", "agent"].map(str::to_owned);
             match Args::read(start.into_iter().chain(words).map(Into::into)).unwrap().verb {
@@ -291,7 +292,7 @@ mod tests {
             }
         };
         let (mut table, mut needed) = (all.agent, Vec::new());
-        // Refused without the option that it belongs to.
+        // clap refuses this option without the one that it requires.
         needed.extend(table.remove("sample_posts_limit"));
         assert_eq!(needed.len(), 1);
         let words = crate::cli::args::agent::line(&table, path).unwrap();
@@ -362,7 +363,7 @@ mod tests {
             let error = format!("{:#}", Config::parse(text, Path::new("my.toml")).unwrap_err());
             assert!(error.contains(word) && error.contains("my.toml"), "{error}");
         }
-        // A line of a file that is none of ours is not shown.
+        // Errors must not quote lines of a file that is not a configuration file.
         for other in ["root:$6$secret:19000:0:99999:7:::\n", "password = secret\n", "[tui]\nscreen secret"] {
             let error = format!("{:#}", Config::parse(other, Path::new("my.toml")).unwrap_err());
             assert!(!error.contains("secret"), "{error}");

@@ -8,10 +8,10 @@ use crate::host::kernel::Capability;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 
-/// What was given up, for the notes of a view.
+/// Rights that could not be given up, as notes for the view.
 pub(super) type Notes = Vec<String>;
 
-/// Before the first byte of a capture is read.
+/// Call it before the first byte of a capture is read.
 pub(super) fn replay(args: &ReplayArgs, tui: bool) -> Notes {
     let named = args.tap.iter().flat_map(|tap| &tap.files);
     let files: Vec<PathBuf> =
@@ -33,7 +33,7 @@ pub(super) fn replay(args: &ReplayArgs, tui: bool) -> Notes {
     }
 }
 
-/// Before the first byte of two files is read.
+/// Call it before the first byte of either file is read.
 pub(super) fn files(files: &[PathBuf]) {
     #[cfg(target_os = "linux")]
     enter(&Plan::of_files(files.iter().cloned(), Vec::new()));
@@ -41,7 +41,7 @@ pub(super) fn files(files: &[PathBuf]) {
     let _ = files;
 }
 
-/// After programs were attached; their thread has a sandbox of its own, which did `source`.
+/// Call it after the programs were attached. The thread of the source has its own sandbox, whose state is `source`.
 #[cfg(feature = "live")]
 pub(super) fn live(tui: bool, source: &sandbox::State) -> Notes {
     let mut notes = enter(&Plan::of_files(Vec::new(), exports(tui)));
@@ -49,14 +49,15 @@ pub(super) fn live(tui: bool, source: &sandbox::State) -> Notes {
     notes
 }
 
-/// After sockets were bound and programs attached. `folders`: where files and sockets are made anew or removed;
-/// `tree`: folders are made below them, as a recording does.
+/// Call it after sockets were bound and programs attached. In `folders`, files and sockets are replaced or removed;
+/// below `tree`, folders are created as well, as a recording does.
 #[cfg(feature = "live")]
 pub(super) fn export(reads: impl IntoIterator<Item = PathBuf>, folders: Vec<PathBuf>, tree: bool) {
     enter(&Plan { accept: true, tree, ..Plan::of_files(reads, folders) });
 }
 
-/// Before the first byte of captures is read, or after programs were attached, by a command that records into `folder`.
+/// Call it before the first byte of a capture is read, or after the programs were attached. The command records into
+/// `folder`.
 pub(super) fn record(files: &[PathBuf], folder: PathBuf) {
     #[cfg(target_os = "linux")]
     enter(&Plan { tree: true, ..Plan::of_files(files.iter().cloned(), vec![folder]) });
@@ -64,13 +65,13 @@ pub(super) fn record(files: &[PathBuf], folder: PathBuf) {
     let _ = (files, folder);
 }
 
-/// `doctor`, which reads everything that the user may read: it starts nothing and connects to nobody.
+/// For `doctor`: it reads everything that the user may read, starts no program and makes no connection.
 #[cfg(target_os = "linux")]
 pub(super) fn doctor() {
     enter(&Plan { all_rights: true, ..Plan::default() });
 }
 
-/// What a sandbox would lack on this host, tried by a thread that ends; `None` when that cannot be tried.
+/// Sandbox features that this host lacks, tried by a thread that then ends; `None` if the trial is not possible.
 #[cfg(target_os = "linux")]
 pub(super) fn missing() -> Option<Vec<String>> {
     std::thread::scope(|scope| {
@@ -85,7 +86,7 @@ fn exports(tui: bool) -> Vec<PathBuf> {
     if tui { std::env::current_dir().into_iter().collect() } else { Vec::new() }
 }
 
-/// Enters, and says what this kernel does not allow.
+/// Enters the sandbox. Returns a note for each feature that this kernel lacks.
 #[cfg(target_os = "linux")]
 fn enter(plan: &Plan) -> Notes {
     let state = sandbox::enter(plan);

@@ -1,4 +1,4 @@
-//! `diff`: two captures or saved reports.
+//! `diff`: compares two captures, recordings or saved reports.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -34,7 +34,7 @@ pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     }
 }
 
-/// The report in a file, or of a capture or a recording.
+/// The report in a file, or one computed from a capture or recording.
 fn report(path: &Path, options: &Options) -> Result<Value> {
     if recording::is_recording(path) {
         let (host, from, to) = (None, None, None);
@@ -48,7 +48,7 @@ fn report(path: &Path, options: &Options) -> Result<Value> {
     if starts_like_json(path)? { saved(path) } else { replayed(path, options) }
 }
 
-/// True for a report: it begins with a brace, a capture with a magic number.
+/// Distinguishes a report, which begins with a brace, from a capture, which begins with a magic number.
 fn starts_like_json(path: &Path) -> Result<bool> {
     let mut head = Vec::new();
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -56,7 +56,7 @@ fn starts_like_json(path: &Path) -> Result<bool> {
     Ok(head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{'))
 }
 
-/// A saved report; of several in one file (`jsonl`) the last, which is cumulative like all of them.
+/// Reads a saved report. Of several in one file (`jsonl`) it takes the last, since reports are cumulative.
 fn saved(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut last = None;

@@ -23,16 +23,16 @@ use crate::util::style::Paint;
 /// Exit status when a check is critical.
 const CRITICAL: u8 = 3;
 
-/// Runs the command; its result is the exit status: 0, or 3 when a check is critical.
+/// Runs the command and returns the exit status: 0, or 3 if a check is critical.
 pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     confine::doctor();
-    // Before anything is read: an error in a name is reported at once.
+    // First, so that an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
         .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
         .collect::<Result<_>>()?;
     let (mut heard, mut unread) = (Vec::new(), Unread::new());
     if let Some(name) = &args.netns {
-        // Permanent: everything below is about that namespace, and on this thread.
+        // The thread stays in this namespace: everything below concerns it.
         NetNs::open(name)?.enter()?;
     }
     if args.clean {
@@ -77,17 +77,17 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     Ok(ExitCode::from(status(&page)))
 }
 
-/// The exit status that a page makes.
+/// The exit status for a page.
 fn status(page: &Page) -> u8 {
     if page.is_critical() { CRITICAL } else { 0 }
 }
 
-/// The LLDP frames of the switches within `limit`, by interface; `unread` gets the reasons for missing ones.
+/// Listens up to `limit` for LLDP frames of the switches, by interface; `unread` gets the reasons for missing ones.
 fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Result<Vec<(String, Neighbour)>> {
     let interrupt = Interrupt::catch()?;
     let mut sockets = Vec::new();
     let mut refused = false;
-    // LLDP is between ports: an interface on top of another one receives no frames of its own.
+    // LLDP runs between ports: an interface stacked on another one receives no frames of its own.
     let has_port =
         |i: &&InterfaceFacts| i.kind == "physical" || (!i.devices.is_empty() && i.below.is_empty());
     for interface in host.interfaces.iter().filter(|i| i.up).filter(has_port) {
@@ -103,7 +103,7 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
     }
     let names: Vec<&str> = sockets.iter().map(LldpSocket::name).collect();
     if names.is_empty() {
-        // A refused interface has reported its reason.
+        // The reason for a refused interface has been recorded already.
         if !refused {
             output::say("--lldp: no physical interface is up to listen on");
         }
@@ -134,7 +134,7 @@ fn clean() -> Result<()> {
     let mut removed = 0;
     for interface in interface::list()? {
         let cannot = || format!("cannot clean {}", interface.name);
-        // A clsact with filters of ours alone was added by the run that left them.
+        // A clsact qdisc with only rocescope's filters was created by the killed run.
         let clsact_is_ours = filters::are_all_ours(interface.index).with_context(cannot)?;
         let count = filters::remove_stale_filters(interface.index).with_context(cannot)?;
         if count > 0 {
@@ -151,11 +151,11 @@ fn clean() -> Result<()> {
     Ok(())
 }
 
-/// A sender of LLDP: its address as sysfs writes it, and its last frame.
+/// An LLDP sender: its MAC address in sysfs notation, and its last frame.
 type Speaker = (String, Neighbour);
 
-/// All senders of LLDP in a capture, in the order of their last frames. Of frames of one address the last with DCBX
-/// settings counts.
+/// All LLDP senders in a capture, in the order of their last frames. Of each sender the last frame with DCBX settings
+/// is taken, else its last frame.
 fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     let mut reader = Reader::open(file)?;
     let mut found: Vec<Speaker> = Vec::new();
@@ -173,8 +173,8 @@ fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     Ok(found)
 }
 
-/// The switch among them: the last with DCBX settings, else the last. `own` is the address of the interface, whose own
-/// frames are in a capture, too. Also a notice where the choice is ambiguous or there is none.
+/// The switch among the senders: the last one with DCBX settings, else the last. `own` is the interface's MAC
+/// address; its own frames are in the capture as well. Also returns a notice if the choice is ambiguous or empty.
 fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, Option<String>) {
     let silent = speakers.is_empty();
     speakers.retain(|(address, _)| Some(address.as_str()) != own);
@@ -225,9 +225,9 @@ mod tests {
         const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
         for (change, expected) in [
             ("", 0),
-            // A warning: lanes are missing, and the others suffice.
+            // A warning: the link has fewer lanes than possible, but enough bandwidth.
             ("sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/current_link_width = 8", 0),
-            // Critical: global pause beside PFC.
+            // Critical: global pause is on beside PFC.
             ("answers/pause/enp59s0np0 = off on on", 3),
         ] {
             let host = Recorded::unpack(&format!("{MLX5}\n[]\n{change}"));

@@ -1,4 +1,4 @@
-//! `explain`: the text about findings.
+//! `explain`: prints the explanation of findings.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -8,8 +8,7 @@ use crate::findings::{Entry, entries, similar};
 use crate::util::style::{Paint, Role};
 use crate::util::wrap::hanging;
 
-/// Prints the explanation of a finding or of all of a family, or the list of findings; its result is the exit
-/// status.
+/// Prints the explanation of one finding or of a family, or the list of all findings. Returns the exit status.
 pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     let text = match id.map(wanted) {
         None => list(paint),
@@ -34,7 +33,7 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     }
 }
 
-/// The finding of this id, or those of this family.
+/// The finding with this id, or those of the family.
 fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
 }
@@ -42,7 +41,7 @@ fn wanted(id: &str) -> Vec<&'static Entry> {
 fn list(paint: Paint) -> String {
     let widest = entries().map(|entry| entry.id.len()).max().unwrap_or(0);
     let mut text = String::new();
-    // Families by name, and in each of them as reports order findings.
+    // By family name, and within a family in the order of reports.
     let family = |entry: &Entry| entry.id.split('.').next().unwrap_or_default();
     let mut all: Vec<&Entry> = entries().collect();
     all.sort_by_key(|entry| (family(entry), entry.rank));

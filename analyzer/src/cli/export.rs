@@ -1,4 +1,5 @@
-//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and OpenTelemetry.
+//! `export`: the live source behind an HTTP server, a file or a collector, with metrics for Prometheus and
+//! OpenTelemetry.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -48,41 +49,41 @@ pub(super) fn export(args: ExportArgs) -> Result<()> {
     serve(args, AgentParts::default())
 }
 
-/// What `agent` does beside the metrics.
+/// Parts of `agent` that run beside the metrics.
 #[derive(Default)]
 pub(super) struct AgentParts {
-    /// Records every reading.
+    /// Records every sample.
     pub(super) recorder: Option<Recorder>,
-    /// Name and job of the host, as the user calls them.
+    /// User-given name and job of the host.
     pub(super) host: Option<String>,
     pub(super) job: Option<String>,
-    /// The folder that it writes to.
+    /// The folder of the recording.
     pub(super) folder: Option<PathBuf>,
-    /// The folder of the configuration, whose file may be replaced.
+    /// The folder of the configuration file, which may be replaced there.
     pub(super) config: Option<PathBuf>,
     /// Reads the configuration again.
     pub(super) reload: Option<Reload>,
-    /// The folder for the socket of views, where no socket is named.
+    /// The folder for the views' socket if `--listen` names none.
     pub(super) runtime: Option<PathBuf>,
 }
 
-/// Reads the configuration again, when its flag is set.
+/// Reads the configuration again when its flag is set.
 pub(super) struct Reload {
     /// Set by SIGHUP.
     pub(super) flag: Arc<AtomicBool>,
-    /// Reads it; what is new, where it can be read.
+    /// Reads the file; `None` if it is invalid, and the old settings stay.
     pub(super) read: Box<dyn FnMut() -> Option<Reloaded>>,
 }
 
-/// What changes while the agent runs.
+/// Settings that change while the agent runs.
 pub(super) struct Reloaded {
-    /// Thresholds.
+    /// Thresholds of the findings.
     pub(super) limits: Limits,
-    /// The flight recorder.
+    /// Settings of the flight recorder.
     pub(super) flight: Option<flight::Settings>,
 }
 
-/// Watches, publishes and does what is to be done beside, until the source ends or a signal asks for the end.
+/// Runs the source, publishes metrics and drives the parts of `agent`, until the source ends or a signal arrives.
 pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
     let interrupt = Interrupt::catch()?;
@@ -94,9 +95,9 @@ pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
         super::flight::announce(settings);
     }
     let requests = Requests::default();
-    // Before anything is attached: an address in use has nothing to undo.
+    // First, so that an address in use is reported before anything has to be detached.
     let Sockets { listeners, mut folders, web } = Sockets::open(&args, beside.runtime.as_deref())?;
-    // Before privileges go: their threads need some of them, and have sandboxes of their own.
+    // These threads need privileges that are about to be dropped, and have sandboxes of their own.
     let push = args.otlp.as_deref().map(Push::start).transpose()?;
     let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
@@ -107,11 +108,11 @@ pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     let running = live::start(config)?;
     let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
-    // No other socket can be made afterwards.
+    // The sandbox allows no further sockets.
     let systemd = Systemd::of_env();
     let reads = beside.config.iter().cloned().chain(web.iter().flat_map(Web::reads));
     confine::export(reads, folders, beside.folder.is_some());
-    // Scrapes wait in the queue of the socket until now: the thread that answers them begins without privileges.
+    // Scrapes have queued in the socket until now: the thread that answers them starts without privileges.
     let server = Server::start(listeners, &board, web).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
@@ -150,17 +151,17 @@ pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     ended
 }
 
-/// Where clients ask for dumps.
+/// Handler of clients' dump requests.
 fn dump(requests: &Requests) -> Dump {
     Dump { wanted_ns: Arc::clone(&requests.socket_ns), time: |text| parse_duration(text).ok() }
 }
 
-/// Whether views can attach: through unix sockets.
+/// True if views can attach, which needs a unix socket.
 fn takes_views(listeners: &[Listener]) -> bool {
     listeners.iter().any(|listener| matches!(listener, Listener::Unix(..)))
 }
 
-/// The folders of the files and sockets that are replaced, or removed at the end.
+/// Folders of the files and sockets that are replaced, or removed at the end.
 fn folders(textfile: Option<&Path>, addresses: &[Listen]) -> Vec<PathBuf> {
     let sockets = addresses.iter().filter_map(|listen| match listen {
         Listen::Unix(path) => Some(path.as_path()),
@@ -177,20 +178,20 @@ pub(super) fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// The one line of a file; `None` where there is none.
+/// The content of a one-line file; `None` if it cannot be read.
 fn read(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What is pushed to a collector.
+/// The push to an OpenTelemetry collector.
 struct Push {
     encoder: Encoder,
     pusher: Pusher,
 }
 
 impl Push {
-    /// Sends to the URL of `--otlp`, or where the environment says.
+    /// Sends to the URL of `--otlp`, or to the one in the environment.
     fn start(url: &str) -> Result<Self> {
         let env = |name: &str| std::env::var(name).ok();
         let host = Host { name: system::host_name(), id: read("/etc/machine-id") };
@@ -219,10 +220,10 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// What answers scrapes.
+/// Sockets that answer scrapes and views.
 struct Sockets {
     listeners: Vec<Listener>,
-    /// The folders of the files and sockets that are replaced, or removed at the end.
+    /// Folders of the files and sockets that are replaced, or removed at the end.
     folders: Vec<PathBuf>,
     web: Option<Web>,
 }
@@ -238,7 +239,8 @@ impl Sockets {
     }
 }
 
-/// Where to listen beside the sockets that are passed. `runtime`: the folder for a socket of views, where there is none.
+/// Addresses to bind, beside the sockets that systemd passed. `runtime` is the folder of the views' socket if none is
+/// named.
 fn addresses(args: &ExportArgs, passed: &[Listener], runtime: Option<&Path>) -> Result<Vec<Listen>> {
     let mut all = args.listen.clone();
     if all.is_empty() && passed.is_empty() && args.textfile.is_none() && args.otlp.is_none() {
@@ -251,7 +253,7 @@ fn addresses(args: &ExportArgs, passed: &[Listener], runtime: Option<&Path>) -> 
     Ok(all)
 }
 
-/// The sockets that are passed, and those to make.
+/// The passed sockets, and those bound to `addresses`.
 fn listeners(passed: Vec<Listener>, addresses: &[Listen], web: Option<&Web>) -> Result<Vec<Listener>> {
     let mut all = passed;
     for address in addresses {
@@ -280,7 +282,7 @@ fn listeners(passed: Vec<Listener>, addresses: &[Listen], web: Option<&Web>) -> 
     Ok(all)
 }
 
-/// An error of the system in words.
+/// An I/O error as text, with the usual remedy.
 fn reason(cause: &io::Error) -> String {
     let words = match cause.kind() {
         ErrorKind::AddrInUse => "another process listens on it",
@@ -292,7 +294,7 @@ fn reason(cause: &io::Error) -> String {
     words.to_owned()
 }
 
-/// Makes metrics of samples and puts them where they are read.
+/// Turns samples into metrics and publishes them.
 struct Publisher {
     exporter: Exporter,
     report: report::Options,
@@ -303,7 +305,7 @@ struct Publisher {
     requests: Requests,
     systemd: Systemd,
     process: Process,
-    /// The file could not be written the last time.
+    /// The last attempt to write the file failed; avoids repeated messages.
     failing: bool,
 }
 
@@ -316,7 +318,7 @@ impl Publisher {
             if interrupt.is_set() && !stopping {
                 stopping = true;
                 self.systemd.stopping();
-                // A source that is gone has ended, as the next update shows.
+                // If this fails, the source has ended, and the next update reports it.
                 let _ = feed.commands.send(Command::Stop);
             }
             self.reload();
@@ -327,7 +329,8 @@ impl Publisher {
                     self.take(&sample, is_due);
                     self.board.views().sample(sample);
                     if is_due {
-                        // Readings come a little late: without a margin every other interval would be longer by one.
+                        // Samples arrive slightly late: without this margin, some intervals would last one sample
+                        // longer.
                         next = Some(now + interval.saturating_sub(LOOK));
                     }
                 }
@@ -350,7 +353,7 @@ impl Publisher {
         }
     }
 
-    /// Seals the recording, and sends what waits.
+    /// Seals the recording and sends queued data.
     fn finish(self) {
         if let Some(recorder) = self.beside.recorder {
             record::finish(recorder);
@@ -360,7 +363,7 @@ impl Publisher {
         }
     }
 
-    /// Reads the configuration again where that was asked for.
+    /// Reads the configuration again if requested.
     fn reload(&mut self) {
         let Some(reload) = &mut self.beside.reload else { return };
         if !reload.flag.swap(false, Ordering::Relaxed) {
@@ -374,7 +377,7 @@ impl Publisher {
         }
     }
 
-    /// Records and publishes a reading.
+    /// Records a sample, and publishes it if due.
     fn take(&mut self, sample: &Sample, is_due: bool) {
         self.systemd.works();
         if !is_due && self.beside.recorder.is_none() {
@@ -414,15 +417,16 @@ impl Publisher {
     }
 }
 
-/// A file for node_exporter's textfile collector. Removed at the end: the collector would report its last values for ever.
+/// A file for node_exporter's textfile collector. Removed at the end, since the collector would report its last
+/// values forever.
 struct Textfile(PathBuf);
 
 impl Textfile {
-    /// Replaces the file, so that no reader sees a part of it. The temporary name does not end in `.prom`, which the
-    /// collector reads.
+    /// Replaces the file atomically, so that no reader sees a partial one. The temporary name does not end in
+    /// `.prom`, which the collector would read.
     fn write(&self, text: &str) -> Result<()> {
         let aside = self.aside();
-        // Of a process with the same number that was killed; a link there must not be followed.
+        // A killed process with the same PID may have left it; a symbolic link there must not be followed.
         remove(&aside);
         let replaced = create(&aside, text).and_then(|()| std::fs::rename(&aside, &self.0));
         replaced.map_err(|error| {
@@ -444,7 +448,7 @@ impl Drop for Textfile {
     }
 }
 
-/// A new file that the collector, which runs as another user, can read.
+/// Creates a file that the collector, which runs as another user, can read.
 fn create(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).open(path)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
@@ -452,17 +456,17 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn remove(path: &Path) {
-    // What is not there needs no removal.
+    // A missing file needs no removal.
     let _ = std::fs::remove_file(path);
 }
 
-/// Processor time of this process.
+/// CPU time of this process, in seconds.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Memory of this process; `None` where /proc is not readable.
+/// Resident memory of this process; `None` if /proc is not readable.
 fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;

@@ -29,7 +29,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
             let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
             let dialect = match &engine {
                 Ok(Engine::Program(_, dialect)) => *dialect,
-                // SQL that is printed alone is for the program that was named.
+                // Printed SQL is written in the dialect of the named engine.
                 _ => args.engine.as_deref().map_or(Dialect::DuckDb, dialect_of),
             };
             (engine, found.declare(args.question, &chosen, dialect))
@@ -56,7 +56,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     }
 }
 
-/// The server, if the sources are one.
+/// The server, if the only source is a URL.
 fn server(sources: &[String]) -> Result<Option<Server>> {
     let url = sources.iter().find(|source| Server::is_url(source));
     let server = url.map(|url| url.parse().map_err(|error: String| anyhow!("{url}: {error}"))).transpose()?;

@@ -18,8 +18,8 @@ use crate::report;
 use crate::source::feed::{self, Feed, SourceEnd};
 use crate::util::notice::say;
 
-/// The thread that writes dumps. It reads all of the host for doctor's page, writes where it is asked to and starts the
-/// user's program: it begins before privileges are given up and keeps them. It reads no byte from the network.
+/// The thread that writes dumps. It reads the whole host for doctor's page, writes to the dump folder and starts the
+/// user's program, so it starts before privileges are dropped and keeps them. It reads no data from the network.
 pub(super) struct Dumps {
     settings: Settings,
     sender: SyncSender<Dump>,
@@ -43,7 +43,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Puts a recorder between a source and its view, with the privileges of the caller; `origin` is what the rows of dumps say. SIGUSR1 makes it write a dump.
+    /// Inserts a recorder between source and view, with the privileges of the caller. `origin` is written to the rows
+    /// of dumps. SIGUSR1 triggers a dump.
     pub(super) fn start(
         dumps: Dumps,
         source: Feed,
@@ -58,16 +59,16 @@ impl Flight {
         Ok((view, Self { threads: [passing, writing] }))
     }
 
-    /// Waits until the last dump is written; the view's end of the feed is gone by now.
+    /// Waits until the last dump is written. Call it after the view has closed its end of the feed.
     pub(super) fn finish(self) {
         for thread in self.threads {
-            // A panic there was reported on standard error.
+            // A panic in the thread was reported on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// Says what the recorder does.
+/// Prints the recorder's settings.
 pub(super) fn announce(settings: &Settings) {
     let on = settings.on.to_string();
     let on = if on.is_empty() { "on request".to_owned() } else { format!("on {on}, and on request") };

@@ -1,11 +1,11 @@
-//! The two forms of the help: `-h` fits a screen of 80 columns and 24 lines and has the common options, `--help` has all of them in
-//! sections, with examples.
+//! The two forms of help: `-h` lists common options and fits a terminal of 80 columns and 24 lines; `--help` lists
+//! all options in sections, with examples.
 
 use clap::{Command, CommandFactory as _};
 
 use super::Args;
 
-/// Options that `-h` lists, of commands that have more than a screen of them. Arguments without a name are always listed.
+/// Options in `-h` of commands whose options exceed one screen. Positional arguments are always listed.
 const COMMON: &[(&str, &[&str])] = &[
     ("live", &["interface", "attach", "output", "out", "duration", "filter"]),
     ("replay", &["from", "to", "output", "out", "filter"]),
@@ -15,7 +15,7 @@ const COMMON: &[(&str, &[&str])] = &[
     ("demo", &["output", "out", "duration", "screen"]),
 ];
 
-/// The command line with the options of `-h` chosen.
+/// The command line, with the options of `-h` selected.
 #[must_use]
 pub fn command() -> Command {
     COMMON.iter().fold(Args::command(), |all, (name, common)| {
@@ -32,7 +32,7 @@ pub fn command() -> Command {
 mod tests {
     use super::*;
 
-    /// A terminal: columns, and lines beside the one of the prompt.
+    /// Columns and lines of a terminal, less the line of the prompt.
     const SCREEN: (usize, usize) = (80, 23);
 
     fn each(mut check: impl FnMut(&str, &mut Command)) {

@@ -1,4 +1,4 @@
-//! `live` and `demo`: the kernel side behind the same views as a replay.
+//! `live` and `demo`: a live source with the same views as a replay.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +29,8 @@ use crate::util::style::Color;
 use crate::util::system;
 use crate::util::time::nanos;
 
-/// Default idle timeout of flows: far longer than any pause between training steps, and short enough for the flow table
-/// not to fill up.
+/// Default idle timeout of flows: much longer than any pause between training steps, and short enough that the flow
+/// table does not fill up.
 pub(super) const IDLE: Duration = Duration::from_secs(600);
 /// Kernel log levels of aya: 4 is debug.
 const LOG_DEBUG: u8 = 4;
@@ -54,7 +54,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let mut config = source(args.source, netns, &args.view, &views)?;
     let settings = args.flight.settings();
     if settings.is_some() {
-        // The recorder needs them, whatever the view does.
+        // The flight recorder needs samples and events, whatever the output needs.
         (config.samples, config.events_to_view) = (true, true);
     }
     let mut running = live::start(config)?;
@@ -76,7 +76,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     shown
 }
 
-/// Shows what a running agent counts.
+/// Shows the traffic that a running agent counts.
 fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     let interrupt = interrupt(view)?;
     let mut views = views(view, None)?;
@@ -91,7 +91,7 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
         events: output.needs_events(),
         duration: view.common.duration,
     })?;
-    // Before the first byte of a sample is read.
+    // Call before the first byte of a sample is read.
     let sandbox = sandbox::State::default();
     let notes = confine::live(views.tui.is_some(), &sandbox);
     let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
@@ -104,17 +104,17 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     show(Running { feed, thread, hooks, interfaces, sandbox }, view, views, notes, interrupt, color)
 }
 
-/// The name of this host, for who watches several.
+/// The host name, for users who watch several hosts.
 fn host_name() -> Option<String> {
     system::host_name().map(|name| plain(&name))
 }
 
-/// The namespace of the interfaces, opened before anything else.
+/// Opens the network namespace of the interfaces, before anything else is opened.
 pub(super) fn netns(args: &SourceArgs) -> Result<Option<NetNs>> {
     args.netns.as_deref().map(live::netns).transpose()
 }
 
-/// The configuration of the source that the options describe.
+/// Configuration of the source from the options.
 pub(super) fn source(
     args: SourceArgs,
     netns: Option<NetNs>,
@@ -151,7 +151,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
     }
     let watched = chosen(&args.view) == Output::Tui;
     let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
-    // All episodes once, in the time of the scenario: on a busy machine that takes longer by the clock.
+    // All episodes once, measured in scenario time: a busy machine needs longer in clock time.
     let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
     let limit = config.duration.or(once);
     let running = live::start(config)?;
@@ -170,9 +170,9 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     if player.is_finished() {
-                        // The last frames may still be on the links.
+                        // The last frames may still be in transit.
                         std::thread::sleep(SETTLE);
-                        // The source may have ended by itself.
+                        // If this fails, the source has ended already.
                         let _ = commands.send(Command::Stop);
                         return;
                     }
@@ -220,7 +220,7 @@ fn config(attach: &AttachArgs, view: &ViewArgs) -> Result<Config> {
     })
 }
 
-/// The kernel programs record bins of at most 1 ms; longer ones are sums of them.
+/// Kernel programs record bins of at most 1 ms; longer bins are sums of these.
 fn bin_ns(bin: Duration) -> Result<u64> {
     let bin_ns = u64::try_from(bin.as_nanos()).unwrap_or(u64::MAX);
     if bin_ns > LONGEST_NS && !bin_ns.is_multiple_of(LONGEST_NS) {
@@ -229,12 +229,12 @@ fn bin_ns(bin: Duration) -> Result<u64> {
     Ok(bin_ns)
 }
 
-/// Signals are caught for reports; the terminal view watches them itself.
+/// Catches signals for reports; the terminal view handles them itself.
 fn interrupt(view: &ViewArgs) -> Result<Option<Interrupt>> {
     if chosen(view) == Output::Tui { Ok(None) } else { Interrupt::catch().map(Some) }
 }
 
-/// Shows the source until its end or an interrupt, and waits until everything is detached.
+/// Shows the source until it ends or an interrupt arrives, then waits until everything is detached.
 fn show(
     running: Running,
     view: &ViewArgs,

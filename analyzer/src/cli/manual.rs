@@ -1,4 +1,4 @@
-//! Manual pages and completions of shells, from the definition of the command line.
+//! Manual pages and shell completions, generated from the definition of the command line.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use clap_complete::Shell;
 
 use super::{help, output};
 
-/// Prints the completions of a shell.
+/// Prints the completions for a shell.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// If standard output cannot be written.
 pub(super) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
     output::page(&String::from_utf8_lossy(&text))
 }
 
-/// Writes a page for the program and for each command into a folder.
+/// Writes a manual page for the program and for each command into a folder.
 ///
 /// # Errors
-/// When a page cannot be written.
+/// If a page cannot be written.
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let command = help::command();

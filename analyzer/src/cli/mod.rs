@@ -61,7 +61,8 @@ use crate::util::notice::lines;
 use crate::util::style::{Color, Paint};
 use crate::util::time::nanos;
 
-/// Runs the command; its result is the exit status: 0 done, 1 failed, 2 bad usage, and of doctor 3.
+/// Runs the command and returns the exit status: 0 success, 1 failure, 2 invalid usage, 3 a critical check of
+/// `doctor`.
 #[must_use]
 pub fn main() -> ExitCode {
     let mut line: Vec<OsString> = std::env::args_os().collect();
@@ -128,7 +129,7 @@ pub fn main() -> ExitCode {
 
 /// Help and version go to standard output, errors to standard error.
 fn usage(error: &clap::Error) -> ExitCode {
-    // A reader that went away is no failure.
+    // A closed pipe is no failure.
     let rendered = error.render().to_string();
     let _ = if error.use_stderr() && rendered.lines().any(|line| plain(line) != line) {
         writeln!(std::io::stderr(), "{}", lines(&rendered))
@@ -142,7 +143,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The output: of the command line, else by whether standard output is a terminal.
+/// The output format: `--output`, else by whether standard output is a terminal.
 fn chosen(view: &ViewArgs) -> Output {
     let terminal = view.out.is_none() && std::io::stdout().is_terminal();
     view.output.unwrap_or(if terminal { Output::Tui } else { Output::Text })
@@ -150,18 +151,19 @@ fn chosen(view: &ViewArgs) -> Output {
 
 /// Options of the views, from command line and configuration file.
 struct Views {
-    /// Of the report.
+    /// Options of the report.
     report: report::Options,
-    /// Of the terminal view, if that is the output; without those of the report.
+    /// Options of the terminal view, if that is the output. Report options are not repeated in it.
     tui: Option<tui::Options>,
-    /// Where reports go.
+    /// Destination of reports.
     sink: Sink,
-    /// Queries a second for contexts of queue pairs, of the configuration file.
+    /// Maximum queries per second for contexts of queue pairs, from the configuration file.
     #[cfg(feature = "live")]
     qp_queries: u32,
 }
 
-/// Reads the configuration file. Call it before anything is started or attached, so that an error in the file has nothing to undo.
+/// Reads the configuration file. Call it before anything is started or attached, so that an error in the file leaves
+/// nothing to undo.
 fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
     let config = Config::load(view.common.config.as_deref())?;
     let tui = match chosen(view) {
@@ -176,7 +178,7 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
         ..analysis::Options::default()
     };
     let report = report::Options { analysis, limits: config.findings };
-    // Before anything begins, and while privileges are those of the user.
+    // Before anything starts, and with the privileges of the user.
     let sink = match (&view.out, &tui) {
         (Some(_), Some(_)) => {
             bail!("--out needs an --output other than tui, such as html: the terminal view has no report")
@@ -193,7 +195,7 @@ fn views(view: &ViewArgs, speed: Option<f64>) -> Result<Views> {
     })
 }
 
-/// Options of the terminal UI: command line before configuration file before environment.
+/// Options of the terminal view: the command line wins over the configuration file, which wins over the environment.
 fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<tui::Options> {
     let options = tui::Options::from_env()
         .with_settings(&config.tui)
@@ -209,7 +211,7 @@ fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<t
     })
 }
 
-/// The format of a report that is printed.
+/// The format of a printed report.
 fn format(output: Output, color: Color) -> Format {
     match output {
         Output::Tui | Output::Text => Format::Text(color),
@@ -221,13 +223,13 @@ fn format(output: Output, color: Color) -> Format {
     }
 }
 
-/// A recording that is played, and how fast.
+/// A recording to play, and its speed.
 struct Replaying {
     feed: Feed,
     speed: f64,
 }
 
-/// Plays a recording. The terminal view opens a dump at its trigger, and goes on from there at the speed of the data.
+/// Plays a recording. The terminal view opens a dump at its trigger and continues from there at data speed.
 fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: bool) -> Result<Replaying> {
     if args.view.common.filter.is_some() {
         bail!("--filter needs packets, which a recording does not have; --view-filter shows matching rows");
@@ -238,7 +240,7 @@ fn play(path: PathBuf, args: ReplayArgs, speed: f64, emit: Emit, is_watched: boo
     let speed = if trigger_ns.is_some() { 1.0 } else { speed };
     let feed = recording::start(recording::Options { path, host, from, to, speed, emit })?;
     if let Some(at_ns) = trigger_ns {
-        // A source that is gone has ended, as the first update shows.
+        // If this fails, the source has ended, and the first update reports it.
         let _ = feed.commands.send(Command::Seek(at_ns));
     }
     Ok(Replaying { feed, speed })
@@ -248,7 +250,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let output = chosen(&args.view);
     let interval = args.view.interval;
     let stream = args.files.iter().any(|file| file.as_os_str() == "-");
-    // Files are read to their end at once: who gets a capture wants all of it, and can play it then.
+    // A capture is read completely and fast by default; the view can play it afterwards.
     let speed = args.speed.map_or(f64::INFINITY, |speed| speed.0);
     let emit = match output {
         Output::Tui => Emit::Watch(interval),
@@ -256,7 +258,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         _ => Emit::AtEnd,
     };
     let Views { report, tui, sink, .. } = views(&args.view, (!stream).then_some(speed))?;
-    // The terminal view watches the signals itself: it has a terminal to put back in order.
+    // The terminal view handles signals itself, since it has to restore the terminal.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let notes = confine::replay(&args, tui.is_some());
     if let [path] = args.files.as_slice()
@@ -272,7 +274,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };
     }
-    // Lines of jsonl come all the time.
+    // Lines of jsonl appear all the time and need no progress line.
     let is_long = matches!(output, Output::Text | Output::Json | Output::Html | Output::Trace | Output::Csv);
     let inputs: Vec<PathBuf> =
         args.files.iter().chain(args.tap.iter().flat_map(|tap| &tap.files)).cloned().collect();
@@ -299,7 +301,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     let feed = if tui.is_some() {
         background::behind(|| replay::start(options))?
     } else {
-        // What grows with the flows is as large from some thousands of them on.
+        // From some thousands of flows on, the allocations that grow with their number are at least this large.
         memory::give_back(1 << 20);
         replay::start(options)?
     };

@@ -38,7 +38,7 @@ pub enum Format {
     Csv,
 }
 
-/// Where a report goes.
+/// Destination of a report.
 #[derive(Debug)]
 pub struct Sink {
     file: Option<(PathBuf, File)>,
@@ -51,23 +51,22 @@ impl Sink {
         Self { file: None }
     }
 
-    /// A file, which is emptied.
+    /// A file, truncated.
     ///
-    /// # Errors
-    /// Fails if it cannot be created.
+    /// # Errors If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("--out: cannot create {}", path.display()))?;
         Ok(Self { file: Some((path.to_owned(), file)) })
     }
 
-    /// Its name in messages.
+    /// The destination's name in messages.
     fn name(&self) -> String {
         self.file
             .as_ref()
             .map_or_else(|| "standard output".to_owned(), |(path, _)| path.display().to_string())
     }
 
-    /// Buffered: standard output by itself would write every line of a long report alone.
+    /// Buffered: standard output alone flushes after every line.
     fn writer(&self) -> Box<dyn Write + '_> {
         const BUFFER: usize = 1 << 16;
         match &self.file {
@@ -76,7 +75,7 @@ impl Sink {
         }
     }
 
-    /// Colours of text, and its width: a file is read anywhere.
+    /// Colours and width of text. A file gets a fixed width, since its reader's terminal is unknown.
     fn paint(&self, color: Color) -> (Paint, usize) {
         match self.file {
             None => (Paint::of_stdout(color), width()),
@@ -85,7 +84,7 @@ impl Sink {
     }
 }
 
-/// What some formats need of the time before the end.
+/// Data from before the end of the run that some formats need.
 #[derive(Default)]
 struct Followed {
     history: History,
@@ -93,7 +92,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// The report of the last sample in a format. HTML and traces take from the sample what the report does not have.
+    /// Writes the report of the last sample. HTML and traces also use data of the sample that the report lacks.
     fn write(
         mut self,
         format: Format,
@@ -129,20 +128,20 @@ impl Followed {
     }
 }
 
-/// Set by SIGINT and SIGTERM.
+/// A flag that SIGINT and SIGTERM set.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches SIGINT and SIGTERM from now on. The first asks for an orderly end, a second one
-    /// ends the process at once.
+    /// Catches SIGINT and SIGTERM from now on. The first signal requests an orderly end, the second terminates the
+    /// process at once.
     ///
-    /// # Errors
-    /// Fails if the system refuses.
+    /// # Errors If the signal handlers cannot be installed.
     pub fn catch() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order the second signal finds the flag set, the first does not.
+            // The shutdown handler comes first: at the first signal it finds the flag unset, at the second it finds
+            // it set.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
                 .context("cannot catch signals")?;
@@ -159,14 +158,13 @@ impl Interrupt {
 
 /// Longest time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
-/// An end that takes longer than this after a signal is explained: a large report takes seconds.
+/// After a signal, an end that takes longer than this is explained: writing a large report takes seconds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Writes the reports of `feed` to `sink` in `format`, and its notices to standard error.
-/// Returns at its end, after an interrupt, or when the reader of the output is gone.
+/// Writes the reports of `feed` to `sink` in `format`, and its notices to standard error. Returns at the end of the
+/// feed, after an interrupt, or when the reader of the output has closed it.
 ///
-/// # Errors
-/// The source's, and a failure to write the output.
+/// # Errors An error of the source, or a failure to write the output.
 pub fn print(
     feed: &Feed,
     format: Format,
@@ -176,7 +174,7 @@ pub fn print(
 ) -> Result<()> {
     let (done, watched) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        // Without a thread the end is not explained.
+        // If the thread cannot be started, a slow end is not explained.
         let watch = move || explain_slow_end(interrupt, &watched);
         let _watching = std::thread::Builder::new().spawn_scoped(scope, watch);
         let printed = print_all(feed, format, sink, options, interrupt);
@@ -185,13 +183,13 @@ pub fn print(
     })
 }
 
-/// Says what goes on where the end that a signal asked for takes its time. Returns when `watched` is closed.
+/// After an interrupt, reports what delays the end. Returns when `watched` is closed.
 fn explain_slow_end(interrupt: &Interrupt, watched: &Receiver<()>) {
     let mut wait = LOOK;
     while watched.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
         if interrupt.is_set() && wait == PATIENCE {
             say("stopping: the report is made and written; a second signal ends at once, without it");
-            // Until the end.
+            // Blocks until the end.
             let _ = watched.recv();
         } else if interrupt.is_set() {
             wait = PATIENCE;
@@ -213,7 +211,7 @@ fn print_all(
     let ended = loop {
         if interrupt.is_set() && !stopping {
             stopping = true;
-            // A source that is gone has ended, as the next update shows.
+            // If this fails, the source has ended, and the next update reports it.
             let _ = feed.commands.send(Command::Stop);
         }
         match feed.updates.recv_timeout(LOOK) {
@@ -236,7 +234,7 @@ fn print_all(
             Ok(Update::Events(events)) if format == Format::Trace => followed.events.extend(&events),
             Ok(Update::Notice(notice)) => say(&notice),
             Ok(Update::Ended(result)) => break result,
-            // A report has counters, no log.
+            // Reports contain counters, not events.
             Ok(Update::Events(_) | Update::Restarted) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 break Err(anyhow!("bug: source thread ended unexpectedly"));
@@ -252,7 +250,7 @@ fn print_all(
     ended
 }
 
-/// Options that name a link which there is not.
+/// Warns about options that name an unknown link.
 fn say_unknown_names(sample: &Sample, options: &report::Options) {
     for (option, names) in [
         ("--group", options.analysis.groups.iter().flatten().collect::<Vec<_>>()),
@@ -265,7 +263,7 @@ fn say_unknown_names(sample: &Sample, options: &report::Options) {
     }
 }
 
-/// False when the reader is gone, which is no failure.
+/// False if the reader has closed the output, which is no failure.
 fn written(sink: &Sink, result: io::Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
@@ -274,10 +272,10 @@ fn written(sink: &Sink, result: io::Result<()>) -> Result<bool> {
     }
 }
 
-/// Columns of a page.
+/// Default page width, in columns.
 const PAGE: usize = 120;
 
-/// Columns of the terminal, or of a page where there is none.
+/// Width of the terminal, or the default page width without a terminal.
 #[must_use]
 pub fn width() -> usize {
     if !io::stdout().is_terminal() {
@@ -286,10 +284,9 @@ pub fn width() -> usize {
     crossterm::terminal::size().map_or(PAGE, |(columns, _)| usize::from(columns))
 }
 
-/// A text to standard output. A reader that goes away is no failure.
+/// Prints a text to standard output. A closed pipe is no failure.
 ///
-/// # Errors
-/// Fails if it cannot be written.
+/// # Errors If it cannot be written.
 pub fn page(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

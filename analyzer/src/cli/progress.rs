@@ -1,4 +1,4 @@
-//! How far a long replay is, on a terminal: share, rate and time left.
+//! Progress of a long replay on a terminal: share read, rate and time left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::util::{notice, units};
 
-/// Work that takes less is not worth a line.
+/// Shorter work shows no progress line.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two lines.
+/// Interval between two updates.
 const OFTEN: Duration = Duration::from_millis(500);
 
 /// Shows progress until it is dropped.
@@ -23,7 +23,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of reading these files, on standard error. `None` where that is no terminal, or a size is unknown.
+    /// Progress of reading these files, on standard error. `None` if that is no terminal or a size is unknown.
     pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;
@@ -54,13 +54,13 @@ impl Drop for Progress {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It holds nothing.
+            // The thread returns no result.
             let _ = thread.join();
         }
     }
 }
 
-/// Notes how far this process has read each of the files. One that is closed again keeps its last position.
+/// Reads this process's position in each file. A closed file keeps its last position.
 fn positions(paths: &[PathBuf], read: &mut BTreeMap<PathBuf, u64>) {
     for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         let Some(path) = fs::read_link(entry.path()).ok().filter(|path| paths.contains(path)) else {

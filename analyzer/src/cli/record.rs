@@ -1,4 +1,4 @@
-//! `record`: live interfaces or captures, to Parquet files.
+//! `record`: writes live interfaces or captures to Parquet files.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let view = args.view();
     let views = views(&view, None)?;
     let settings = settings(&args)?;
-    // Before anything is attached: a folder that cannot be written has nothing to undo.
+    // First, so that an unwritable folder is reported before anything has to be detached.
     let dir = settings.dir.clone();
     let recorder = start(settings)?;
     let config = super::live::source(args.source, netns, &view, &views)?;
@@ -74,7 +74,7 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
     Err(anyhow!("{}; captures can be recorded with --read FILE", super::NO_KERNEL_SIDE))
 }
 
-/// What rows say of their origin: of this host where it `is_live`.
+/// Origin columns of the rows; of this host if `is_live`.
 pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
     let host = host.map(str::to_owned).or_else(system::host_name).unwrap_or_else(|| "host".to_owned());
     let slurm = || Some(format!("slurm job {}", std::env::var("SLURM_JOB_ID").ok()?));
@@ -133,13 +133,13 @@ pub(super) fn start(settings: Settings) -> Result<Recorder> {
     Ok(recorder)
 }
 
-/// Runs until the source ends or a signal asks for the end.
+/// Records until the source ends or a signal arrives.
 fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
     let mut stopping = false;
     let ended = loop {
         if interrupt.is_set() && !stopping {
             stopping = true;
-            // A source that is gone has ended, as the next update shows.
+            // If this fails, the source has ended, and the next update reports it.
             let _ = feed.commands.send(Command::Stop);
         }
         match feed.updates.recv_timeout(LOOK) {
@@ -160,7 +160,7 @@ fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt
     ended
 }
 
-/// Seals a recording, and reports what it has.
+/// Seals a recording and reports its content.
 pub(super) fn finish(recorder: Recorder) {
     let (total, notices) = recorder.finish();
     for notice in &notices {

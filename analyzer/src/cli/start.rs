@@ -1,4 +1,4 @@
-//! `rocescope` without arguments: what this host has, what can be seen, which commands make sense.
+//! `rocescope` without arguments: devices of this host, their visibility, and useful commands.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -12,10 +12,11 @@ use crate::host::queries::Kernel;
 use crate::host::read::HostRoot;
 use crate::util::layout::{plain, wrap};
 
-/// Names in a list before the rest is counted.
+/// Names listed before the rest is only counted.
 const NAMES: usize = 6;
 
-/// Prints the page. True when the user asks for the terminal view, which is offered where it would show something.
+/// Prints the page. Returns true if the user accepts the offer of the terminal view, which is made if it would show
+/// something.
 pub(super) fn start() -> Result<bool> {
     let facts = doctor::collect(&HostRoot::here()?, &Kernel);
     let visible = visibility::of_host(&facts);
@@ -31,7 +32,8 @@ pub(super) fn start() -> Result<bool> {
     Ok(read > 0 && answer.trim().is_empty())
 }
 
-/// True where `live` without options shows something, with the privileges of this process: it takes interfaces of RDMA devices.
+/// True if `live` without options would show traffic, with the privileges of this process: it watches interfaces of
+/// RDMA devices.
 fn is_ready(entry: &Visibility, facts: &HostFacts) -> bool {
     let sudo = entry.command.as_ref().is_some_and(|command| command.starts_with("sudo "));
     entry.availability == Availability::Yes
@@ -94,7 +96,7 @@ fn page(facts: &HostFacts, visible: &[Visibility], columns: usize) -> String {
     out
 }
 
-/// Three commands, the most useful first.
+/// Three commands, most useful first.
 fn commands(facts: &HostFacts, visible: &[Visibility]) -> [(String, &'static str); 3] {
     let sudo = if facts.kernel.missing_capabilities.as_deref().is_some_and(|missing| !missing.is_empty()) {
         "sudo "
@@ -122,7 +124,7 @@ fn commands(facts: &HostFacts, visible: &[Visibility]) -> [(String, &'static str
     [first, second, replay]
 }
 
-/// Some names, and the number of the others.
+/// The first names, and the number of the rest.
 fn list(names: &[&str]) -> String {
     if names.is_empty() {
         return "none".to_owned();

@@ -1,22 +1,22 @@
-//! State of a service for systemd: sd_notify. Without systemd nothing happens.
+//! Service state for systemd (sd_notify). Without systemd, nothing is sent.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// The socket of systemd, and when it wants to hear that the service works.
+/// The notification socket of systemd, and the interval of watchdog messages.
 #[derive(Debug, Default)]
 pub(super) struct Systemd {
     socket: Option<UnixDatagram>,
-    /// Half the time of its watchdog.
+    /// Half the watchdog timeout.
     every: Option<Duration>,
     last: Option<Instant>,
     ready: bool,
 }
 
 impl Systemd {
-    /// That of the environment.
+    /// Socket and timeout from the environment.
     pub(super) fn of_env() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let name = name.as_bytes();
@@ -24,7 +24,7 @@ impl Systemd {
                 Some(name) => SocketAddr::from_abstract_name(name),
                 None => SocketAddr::from_pathname(std::path::Path::new(std::ffi::OsStr::from_bytes(name))),
             };
-            // Connected, so that it is reached when this process may not look into its folder any more.
+            // Connected now, since the sandbox may later deny access to the socket's folder.
             let socket = UnixDatagram::unbound().ok()?;
             socket.connect_addr(&address.ok()?).ok()?;
             Some(socket)
@@ -37,12 +37,12 @@ impl Systemd {
 
     fn send(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            // Nobody who listens is no failure of the service.
+            // A missing listener is no failure of the service.
             let _ = socket.send(state.as_bytes());
         }
     }
 
-    /// A reading was taken: the first one makes the service ready, each feeds the watchdog.
+    /// Call after each sample: the first marks the service ready, each resets the watchdog.
     pub(super) fn works(&mut self) {
         if !self.ready {
             self.ready = true;
@@ -55,14 +55,14 @@ impl Systemd {
         }
     }
 
-    /// The configuration is read again; [`Systemd::works`] ends it.
+    /// Reports that the configuration is being read again; [`Systemd::works`] ends this state.
     pub(super) fn reloading(&mut self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1_000));
         self.ready = false;
     }
 
-    /// The end begins.
+    /// Reports that the service is stopping.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1");
     }

@@ -1,4 +1,4 @@
-//! Values of options: their text, checked.
+//! Parsers of option values.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -114,7 +114,7 @@ pub(super) fn parse_tap(text: &str) -> Result<TapFiles, String> {
     Ok(TapFiles { name: name.into(), files })
 }
 
-/// Always an error: interfaces are named with `-i`.
+/// Always returns an error: interfaces are named with `-i`.
 pub(super) fn parse_misplaced(text: &str) -> Result<String, String> {
     Err(format!("interfaces are named with -i: use -i {text}"))
 }

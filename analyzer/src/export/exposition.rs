@@ -1,6 +1,6 @@
 //! The exposition: Prometheus' text format 0.0.4, and OpenMetrics 1.0.
 //!
-//! Lines of samples are the same in both; names and order of the comments above them differ.
+//! Sample lines are the same in both formats; names and order of the comment lines above them differ.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Both formats of these metrics.
+    /// Renders these metrics in both formats.
     #[must_use]
     pub fn of(families: &[Series]) -> Self {
         let mut whole = Self::default();
@@ -57,7 +57,7 @@ impl Exposition {
         }
     }
 
-    /// A family without a series does not appear.
+    /// Appends a family; one without a series is left out.
     fn add(&mut self, series: &Series) {
         let metric = series.metric;
         if series.points.is_empty() {
@@ -68,7 +68,7 @@ impl Exposition {
         let help = metric.help.replace('\\', "\\\\");
         let kind = match metric.kind {
             MetricKind::Counter => "counter",
-            // The old format has no such type.
+            // Prometheus' text format has no type `info`.
             MetricKind::Gauge | MetricKind::Info => "gauge",
             MetricKind::Histogram => "histogram",
         };
@@ -89,9 +89,9 @@ impl Exposition {
 pub enum Value {
     /// Something counted.
     Count(u64),
-    /// A measure.
+    /// A gauge value.
     Number(f64),
-    /// A distribution.
+    /// A histogram.
     Histogram {
         /// Upper bounds in seconds, ascending, each with the number of values up to it; the open bucket last.
         buckets: Vec<(f64, u64)>,
@@ -115,7 +115,7 @@ impl From<f64> for Value {
 /// One series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Names and values of its labels, without those that are empty.
+    /// Names and values of the labels, without empty ones.
     pub labels: Vec<(&'static str, String)>,
     /// Its value.
     pub value: Value,
@@ -125,7 +125,7 @@ pub struct Point {
 #[derive(Clone, Debug)]
 pub struct Series {
     metric: &'static Metric,
-    /// By their labels as they are written, so that none is there twice.
+    /// Keyed by the formatted labels, so that none occurs twice.
     points: BTreeMap<String, Point>,
 }
 
@@ -141,7 +141,7 @@ pub fn families(reading: &Reading<'_>) -> Vec<Series> {
 }
 
 impl Series {
-    /// None yet.
+    /// A family without series.
     #[must_use]
     pub fn new(metric: &'static Metric) -> Self {
         Self { metric, points: BTreeMap::new() }
@@ -153,20 +153,20 @@ impl Series {
         self.metric
     }
 
-    /// The series, each with a text of its labels that no other one has.
+    /// The series, each with its formatted labels as a unique key.
     pub fn points(&self) -> impl Iterator<Item = (&str, &Point)> {
         self.points.iter().map(|(key, point)| (key.as_str(), point))
     }
 
-    /// Adds a series with these values of the metric's labels, in their order. An empty one is left out, which means the
-    /// same. Of two series with the same labels the first stays.
+    /// Adds a series with these label values, in the order of the metric's labels. An empty label is left out, which
+    /// Prometheus treats the same. Of two series with the same labels the first stays.
     pub fn push(&mut self, values: &[&str], value: impl Into<Value>) {
         let value = value.into();
         if matches!(value, Value::Number(number) if !number.is_finite()) {
             return;
         }
         let known = self.metric.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
-        // Names come from packets, processes and files.
+        // Label values come from packets, processes and files, so they are escaped.
         let labels: Vec<_> = known.map(|(name, value)| (*name, plain(value))).collect();
         let mut written = String::new();
         for (name, value) in &labels {
@@ -177,7 +177,7 @@ impl Series {
         self.points.entry(written).or_insert(Point { labels, value });
     }
 
-    /// The same where the value is known: an unknown one is absent, never 0.
+    /// Like [`push`](Self::push), but without a series if the value is unknown, never 0.
     pub fn known(&mut self, values: &[&str], value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.push(values, value);

@@ -1,60 +1,60 @@
-//! HTTP/1.1 as a scrape needs it: one request, one answer, then the end of the connection. Pure.
+//! A minimal HTTP/1.1 server protocol for scrapes: one request and one response per connection. Pure.
 
 use std::sync::Arc;
 
 use super::exposition::{Exposition, Format};
 
-/// Longest head of a request in bytes.
+/// Maximum length of a request head, in bytes.
 pub const MOST_HEAD: usize = 8 * 1024;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// HEAD: the answer has no body.
+    /// HEAD: the response has no body.
     pub head_only: bool,
-    /// POST: something is to be done.
+    /// POST: requests an action.
     pub post: bool,
     /// Path without query.
     pub path: String,
-    /// The query, without its question mark; empty for none.
+    /// The query, without its question mark; empty if there is none.
     pub query: String,
-    /// Format of the exposition that its `Accept` prefers.
+    /// Format of the exposition, negotiated from `Accept`.
     pub format: Format,
-    /// Value of its `Authorization`.
+    /// Value of `Authorization`.
     pub authorization: Option<String>,
 }
 
 impl Request {
-    /// Whether a view wants to be attached.
+    /// True if a view asks to attach.
     #[must_use]
     pub fn is_for_samples(&self) -> bool {
         !self.post && !self.head_only && self.path == SAMPLES
     }
 }
 
-/// Where views are attached.
+/// Path at which views attach.
 pub const SAMPLES: &str = "/samples";
 
-/// Status line and headers before the samples, which have no length.
+/// Status line and headers of the sample stream, which has no length.
 pub const SAMPLES_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.rocescope.samples\r\n\
                                 Cache-Control: no-store\r\nConnection: close\r\n\r\n";
 
-/// A refusal.
+/// A rejected request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No HTTP.
+    /// Not HTTP.
     BadRequest,
     /// The head did not arrive in time.
     Timeout,
-    /// Any method but GET and HEAD.
+    /// A method other than GET, HEAD and POST.
     Method,
     /// A head longer than [`MOST_HEAD`].
     TooLong,
-    /// Another major version of HTTP.
+    /// An unsupported major version of HTTP.
     Version,
 }
 
-/// Where the head of a request ends: behind its empty line. `None` while it has not arrived.
+/// Length of the request head, including its empty line. `None` while it has not arrived completely.
 #[must_use]
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let mut line_start = 0;
@@ -68,10 +68,9 @@ pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads a whole head.
+/// Parses a complete request head.
 ///
-/// # Errors
-/// When it is none, or asks for what there is not.
+/// # Errors If it is malformed or not supported.
 pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
     let text = std::str::from_utf8(head).map_err(|_| Refusal::BadRequest)?;
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
@@ -91,7 +90,7 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
         "POST" => (false, true),
         _ => return Err(Refusal::Method),
     };
-    // A proxy's form has the scheme and the host before the path.
+    // The absolute form, which proxies send, has scheme and host before the path.
     let path = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
         None => target,
@@ -117,7 +116,7 @@ pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
     Ok(Request { head_only, post, path, query, format: negotiated(&accepted.join(",")), authorization })
 }
 
-/// The format that a client prefers by the values of its `Accept`; text where it does not ask for OpenMetrics.
+/// The format preferred by an `Accept` header; the text format unless OpenMetrics is preferred.
 #[must_use]
 pub fn negotiated(accept: &str) -> Format {
     let (mut open_metrics, mut text): (f64, f64) = (0.0, 0.0);
@@ -133,7 +132,7 @@ pub fn negotiated(accept: &str) -> Format {
             }
         }
         match (kind.as_str(), version.as_deref()) {
-            // 0.0.1 is the draft, of which Prometheus takes 1.0 as well.
+            // Clients that accept the draft 0.0.1, such as Prometheus, accept 1.0 as well.
             ("application/openmetrics-text", None | Some("1.0.0" | "0.0.1")) => {
                 open_metrics = open_metrics.max(weight);
             }
@@ -144,18 +143,18 @@ pub fn negotiated(accept: &str) -> Format {
     if open_metrics > 0.0 && open_metrics >= text { Format::OpenMetrics } else { Format::Text }
 }
 
-/// What became of a request for a dump.
+/// Result of a dump request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It is written.
+    /// The dump is being written.
     Yes,
     /// No flight recorder runs.
     NoRecorder,
-    /// The query is no time.
+    /// The query is not a valid time.
     NoTime,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     status: &'static str,
@@ -181,7 +180,7 @@ impl Answer {
         Self { status, content_type, body: Body::Fixed(body), head_only: false }
     }
 
-    /// The answer to a request; `latest` is the latest exposition, `None` before the first.
+    /// The response to a request. `latest` is the latest exposition, `None` before the first.
     #[must_use]
     pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>) -> Self {
         const NOT_READY: &str = "not ready: the first reading is not done\n";
@@ -214,7 +213,7 @@ impl Answer {
         Self { head_only: request.head_only, ..answer }
     }
 
-    /// The answer to `POST /dump`.
+    /// The response to `POST /dump`.
     #[must_use]
     pub fn dump(asked: Asked) -> Self {
         match asked {
@@ -230,13 +229,13 @@ impl Answer {
         }
     }
 
-    /// The answer to who has given no password, or a wrong one.
+    /// The response (401) to missing or wrong credentials.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::fixed("401 Unauthorized", PLAIN, "a user name and a password of --web-config are needed\n")
     }
 
-    /// The answer to a view that cannot be attached now.
+    /// The response to a view for which there is no free slot.
     #[must_use]
     pub fn no_place() -> Self {
         const TEXT: &str = "8 views are attached, or the agent has just begun: end one, or try again\n";
@@ -343,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_client_chooses_the_format() {
-        // Prometheus 2.42 and 3, curl, browsers.
+        // As sent by Prometheus 2.42 and 3, curl and browsers.
         for (accept, open) in [
             (
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",

@@ -1,8 +1,9 @@
-//! Counters over flows that go on when the flows are gone, and the choice of the few that get series of their own.
+//! Counters over flows that keep their values after flows have left, and the choice of the few flows and peers that
+//! get series of their own.
 //!
-//! A report has a flow's loss, NAKs and latency while the flow is in the table. A counter for Prometheus must not decrease, so
-//! each reading adds what is new of each flow to its link, its peer and its queue pair. A figure that a later packet corrects
-//! downwards (a loss that proves to be reordering) stays as it was.
+//! A report has a flow's loss, NAKs and latency while the flow is in the flow table. A Prometheus counter must not
+//! decrease, so each sample adds the increase of each flow to its link, its peer and its queue pair. A loss count that
+//! a later packet corrects downwards (it proves to be reordering) is not reduced.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +19,21 @@ use crate::sample::{Address, Direction, Sample};
 use crate::util::map::{Map, Set};
 use crate::util::shared::Shared;
 
-/// Time for which a peer keeps its series after it was last among those with the most bytes.
+/// Time for which a peer keeps its series after it was last among those with the most bytes, in nanoseconds.
 const PEER_STAYS_NS: u64 = 600_000_000_000;
-/// The same of a queue pair.
+/// The same for a queue pair.
 const QP_STAYS_NS: u64 = 300_000_000_000;
 
-/// Names of events by device with series of their own.
+/// Maximum number of (device, event name) pairs with series of their own.
 const EVENTS: usize = 64;
 const OTHER_EVENT: &str = "other";
 
-/// What is counted of a flow.
+/// A count of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Packets of every kind.
+    /// Packets of all kinds.
     Packets,
-    /// Length of their frames.
+    /// Sum of the frame lengths.
     Bytes,
     /// Packets lost upstream of the link.
     Lost,
@@ -58,10 +59,10 @@ pub enum Count {
     Reserved,
 }
 
-/// How many there are.
+/// Number of counts.
 const COUNTS: usize = Count::Reserved as usize + 1;
 
-/// Names of the NAKs, as the report has them.
+/// NAK codes by their names in the report.
 pub const NAKS: [(&str, Count); 7] = [
     ("rnr_nak", Count::Rnr),
     ("psn_sequence_error", Count::PsnSequenceError),
@@ -72,12 +73,12 @@ pub const NAKS: [(&str, Count); 7] = [
     ("reserved", Count::Reserved),
 ];
 
-/// Counts; `None` where not known.
+/// All counts of a flow or of a sum; `None` where unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts([Option<u64>; COUNTS]);
 
 impl Counts {
-    /// One of them.
+    /// The value of one count.
     #[must_use]
     pub fn get(&self, count: Count) -> Option<u64> {
         self.0.get(count as usize).copied().flatten()
@@ -113,10 +114,10 @@ impl Counts {
         }
     }
 
-    /// What of `now` is new since these counts, which rise to it.
+    /// Returns the increase from these counts to `now`, and raises them to it.
     fn rise(&mut self, now: &Self) -> Self {
         if now.get(Count::Packets) < self.get(Count::Packets) {
-            // Another flow of the same name.
+            // A decrease means that another flow has the same key.
             *self = Self::default();
         }
         let mut new = Self::default();
@@ -153,7 +154,7 @@ impl FlowId {
         Self { link: (link.clone(), *direction), src: *src, dst: *dst, dest_qp: *dest_qp }
     }
 
-    /// The host at the other end; `None` where the direction is not known.
+    /// The remote host; `None` if the direction is unknown.
     #[must_use]
     pub fn peer(&self) -> Option<Address> {
         match self.link.1? {
@@ -163,12 +164,12 @@ impl FlowId {
     }
 }
 
-/// What was counted of a flow so far.
+/// Counts of a flow up to now.
 #[derive(Debug, Default)]
 struct FlowTotals {
     counts: Counts,
     times: [Histogram; CLASSES],
-    /// Seen in the latest reading.
+    /// In the latest report.
     present: bool,
 }
 
@@ -177,13 +178,13 @@ struct FlowTotals {
 pub struct Distribution([u64; BUCKETS]);
 
 impl Distribution {
-    /// Samples by bucket of [`latency`](rocescope_common::account::latency).
+    /// Samples per bucket of [`latency`](rocescope_common::account::latency).
     #[must_use]
     pub fn buckets(&self) -> &[u64; BUCKETS] {
         &self.0
     }
 
-    /// Adds what `now` has more than `before`.
+    /// Adds the increase from `before` to `now`.
     fn add(&mut self, before: &Histogram, now: &Histogram) {
         let (mut old, mut new) = ([0; BUCKETS], [0; BUCKETS]);
         now.add_to(&mut new);
@@ -203,7 +204,7 @@ pub struct Qp {
     pub counts: Counts,
     /// CE-marked packets.
     pub ce_marked: u64,
-    /// Process that owns it.
+    /// PID of the owning process.
     pub pid: Option<u32>,
     /// Command name of the process.
     pub comm: Option<Box<str>>,
@@ -215,7 +216,7 @@ pub struct Qp {
     pub peer_qp: Option<u32>,
 }
 
-/// Counters over flows.
+/// Counters over all flows, present and past.
 #[derive(Debug)]
 pub struct Ledger {
     flows: Map<FlowId, FlowTotals>,
@@ -223,24 +224,24 @@ pub struct Ledger {
     pub links: BTreeMap<LinkId, Counts>,
     /// Request-to-ACK and response latency by link and class of the request.
     pub times: BTreeMap<(LinkId, Option<usize>), Distribution>,
-    /// Events of queue pairs and ports by device and name.
+    /// Events of queue pairs and ports, by device and event name.
     pub qp_events: BTreeMap<(String, String), u64>,
     /// Events counted so far.
     events_seen: u64,
-    /// Sums by link and peer, of the peers chosen.
+    /// Sums by link and peer, for the chosen peers.
     pub peers: BTreeMap<(LinkId, Address), Counts>,
-    /// Sums by link of all other peers.
+    /// Sums by link over all other peers.
     pub others: BTreeMap<LinkId, Counts>,
-    /// Queue pairs chosen.
+    /// Chosen queue pairs.
     pub qps: BTreeMap<FlowId, Qp>,
     peer_choice: Sticky<PeerId>,
     qp_choice: Sticky<FlowId>,
-    /// Bytes by link at the latest reading.
+    /// Bytes by link at the latest sample.
     link_bytes: BTreeMap<LinkId, u64>,
 }
 
 impl Ledger {
-    /// Nothing counted yet.
+    /// An empty ledger.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -258,13 +259,13 @@ impl Ledger {
         }
     }
 
-    /// Peers that were summed, and queue pairs that were left out, because others had the series.
+    /// Number of peers that were summed and of queue pairs that were left out, since others had the series.
     #[must_use]
     pub fn dropped(&self) -> [(&'static str, u64); 2] {
         [("rocescope_peer", self.peer_choice.dropped), ("rocescope_qp", self.qp_choice.dropped)]
     }
 
-    /// Takes in a reading.
+    /// Adds a sample and its report.
     pub fn take(&mut self, sample: &Sample, report: &Report) {
         let flows: Vec<(FlowId, &Flow)> =
             report.facts.flows.iter().map(|flow| (FlowId::of(flow), flow)).collect();
@@ -304,7 +305,7 @@ impl Ledger {
         self.events(&sample.devices.lives);
     }
 
-    /// Counts the events that came since the reading before: a list has the latest, and how many are no longer in it.
+    /// Counts events since the previous sample. The list holds the latest events, and the number that has left it.
     fn events(&mut self, lives: &Lives) {
         let seen = self.events_seen;
         let all = (lives.events_left_out..).zip(lives.events.iter());
@@ -318,7 +319,8 @@ impl Ledger {
         self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
     }
 
-    /// Chooses who has series: peers by the bytes of their flows, queue pairs by losses and retransmissions, then bytes.
+    /// Chooses the peers and queue pairs with series: peers by bytes, queue pairs by losses and retransmissions, then
+    /// bytes.
     fn choose(&mut self, flows: &[(FlowId, &Flow)], now_ns: u64) {
         let mut bytes: BTreeMap<PeerId, u64> = BTreeMap::new();
         for (id, flow) in flows {
@@ -345,7 +347,8 @@ impl Ledger {
         }
     }
 
-    /// Bytes of a link in no flow of a reading (retired between two readings, or the table was full) are of unknown peers.
+    /// Attributes bytes of a link that belong to no flow of this report (retired between two samples, or the table
+    /// was full) to unknown peers.
     fn rest(&mut self, report: &Report, by_flow: &BTreeMap<LinkId, u64>) {
         for link in report.facts.links.iter().filter(|link| link.direction.is_some()) {
             let id: LinkId = (link.name.as_str().into(), link.direction);
@@ -378,14 +381,14 @@ impl Qp {
     }
 }
 
-/// A bounded choice that lasts: a series that comes and goes costs the database more than one that stays.
+/// A bounded choice with hysteresis: series that come and go cost the database more than series that stay.
 #[derive(Debug)]
 struct Sticky<K> {
     most: usize,
     stays_ns: u64,
-    /// When each was last among the first.
+    /// When each key was last among the first.
     chosen: Map<K, u64>,
-    /// Those without room in the latest reading.
+    /// Keys without room at the latest sample.
     waiting: Set<K>,
     dropped: u64,
 }
@@ -399,7 +402,7 @@ impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
         self.chosen.contains_key(key)
     }
 
-    /// Chooses among `ranked`, the first of which deserve it most.
+    /// Chooses among `ranked`, which is in descending order of preference.
     fn choose(&mut self, ranked: impl Iterator<Item = K>, now_ns: u64) {
         let ranked: Vec<K> = ranked.collect();
         let first = ranked.get(..self.most.min(ranked.len())).unwrap_or_default();
@@ -425,7 +428,7 @@ impl<K: Clone + Eq + std::hash::Hash> Sticky<K> {
     }
 }
 
-/// Names of directions, empty where not known.
+/// Name of the direction; empty if unknown.
 #[must_use]
 pub fn direction(link: &LinkId) -> &'static str {
     link.1.map_or("", direction_name)
@@ -448,12 +451,12 @@ mod tests {
         let mut sticky = Sticky::new(2, 10 * SECOND);
         sticky.choose(["a", "b", "c"].into_iter(), 0);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
-        // `c` is first now, but `a` and `b` stay for a while.
+        // `c` ranks first now, but `a` and `b` keep their places for a while.
         sticky.choose(["c", "a", "b"].into_iter(), 10 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "b"].into(), 1));
         sticky.choose(["c", "a", "b"].into_iter(), 11 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 2));
-        // Those that are gone keep their place as long.
+        // Keys that disappear keep their places equally long.
         sticky.choose(["d"].into_iter(), 12 * SECOND);
         assert_eq!((chosen(&sticky), sticky.dropped), (["a", "c"].into(), 3));
         sticky.choose(["d"].into_iter(), 30 * SECOND);
@@ -471,11 +474,11 @@ mod tests {
         let mut known = Counts::default();
         assert_eq!(known.rise(&counts(10, None)), counts(10, None));
         assert_eq!(known.rise(&counts(12, Some(5))), counts(2, Some(5)));
-        // Three of the losses were reordering; unknown in between changes nothing.
+        // Three of the losses were reordering; an unknown value in between changes nothing.
         assert_eq!(known.rise(&counts(13, Some(2))), counts(1, Some(0)));
         assert_eq!(known.rise(&counts(14, None)), counts(1, None));
         assert_eq!(known.rise(&counts(15, Some(6))), counts(1, Some(1)));
-        // A new flow of the same name.
+        // A new flow with the same key.
         assert_eq!(known.rise(&counts(3, Some(1))), counts(3, Some(1)));
         let mut sum = counts(1, None);
         sum.add(&counts(2, Some(4)));
@@ -493,7 +496,7 @@ mod tests {
         let mut sum = Distribution([0; BUCKETS]);
         sum.add(&Histogram::default(), &histogram(3, 0));
         sum.add(&histogram(3, 0), &histogram(4, 1));
-        // Of another flow in the same place.
+        // From another flow with the same key.
         sum.add(&histogram(4, 1), &histogram(2, 0));
         assert_eq!((sum.0[0], sum.0[BUCKETS - 1]), (6, 1));
     }

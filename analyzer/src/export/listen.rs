@@ -1,4 +1,4 @@
-//! The sockets that `export` listens on.
+//! Sockets that `export` listens on.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use rustix::io::FdFlags;
 
-/// Where metrics are served unless the user says otherwise: this host alone can reach it.
+/// Default address, which only this host can reach.
 pub const DEFAULT: &str = "127.0.0.1:14791";
 
 /// An address to listen on.
@@ -51,11 +51,11 @@ impl FromStr for Listen {
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
-    /// A unix socket, and its file where this process made it.
+    /// A unix socket, with its file if this process created it.
     Unix(UnixListener, Option<SocketFile>),
 }
 
-/// The file of a unix socket, which goes when this is dropped, unless another process has put its own there.
+/// The file of a unix socket, removed on drop unless another process has replaced it by its own.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -65,7 +65,7 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if file_id(&self.path).is_ok_and(|id| id == self.id) {
-            // Nobody is left to hear of a failure; the next start takes a stale socket over.
+            // There is nobody left to report a failure to; the next start replaces a stale socket.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -77,10 +77,9 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl Listener {
-    /// Listens on an address. A unix socket that nobody listens on any more is replaced.
+    /// Listens on an address. A stale unix socket is replaced.
     ///
-    /// # Errors
-    /// The address is in use, or the system refuses.
+    /// # Errors If the address is in use or cannot be bound.
     pub fn bind(address: &Listen) -> io::Result<Self> {
         match address {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address)?)),
@@ -88,14 +87,14 @@ impl Listener {
                 remove_stale(path)?;
                 let listener = UnixListener::bind(path)?;
                 let file = SocketFile { id: file_id(path)?, path: path.clone() };
-                // Owner and group: figures of a host are not for every user of it.
+                // Owner and group only: a host's figures are not meant for all of its users.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
                 Ok(Self::Unix(listener, Some(file)))
             }
         }
     }
 
-    /// Sockets that systemd passed to this process (sd_listen_fds).
+    /// Sockets passed by systemd (sd_listen_fds).
     #[must_use]
     pub fn from_systemd() -> Vec<Self> {
         const FIRST: RawFd = 3;
@@ -106,24 +105,24 @@ impl Listener {
         (FIRST..FIRST + count).filter_map(Self::passed).collect()
     }
 
-    /// A socket that was passed; `None` where the number is no descriptor.
+    /// A passed socket; `None` if the number is not an open file descriptor.
     fn passed(number: RawFd) -> Option<Self> {
-        // SAFETY: only asks whether the descriptor is open.
+        // SAFETY: only queries whether the descriptor is open.
         if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
             return None;
         }
-        // SAFETY: it is open, and by systemd's protocol this process owns it; nothing else takes it.
+        // SAFETY: the descriptor is open, and by systemd's protocol this process owns it exclusively.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let _ = rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC);
         let tcp = TcpListener::from(socket);
-        // A unix socket has no such address.
+        // A unix socket has no IP address.
         if tcp.local_addr().is_ok() {
             return Some(Self::Tcp(tcp));
         }
         Some(Self::Unix(UnixListener::from(OwnedFd::from(tcp)), None))
     }
 
-    /// The address in words; `encrypted`: where TCP is.
+    /// The address as text; `encrypted` if TCP connections use TLS.
     #[must_use]
     pub fn address(&self, encrypted: bool) -> String {
         match self {
@@ -140,14 +139,14 @@ impl Listener {
         }
     }
 
-    /// Whether other hosts can reach it.
+    /// True if other hosts can reach it.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Tcp(listener) if listener.local_addr().is_ok_and(|address| !address.ip().is_loopback()))
     }
 }
 
-/// Removes the socket of a process that was killed.
+/// Removes the socket file of a killed process.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(data) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !data.file_type().is_socket() {
@@ -190,7 +189,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let second = Listener::bind(&listen).unwrap();
-        // Another process has taken the place: its file stays.
+        // Another process has replaced the file, which must stay.
         std::fs::remove_file(&path).unwrap();
         let other = UnixListener::bind(&path).unwrap();
         drop(second);

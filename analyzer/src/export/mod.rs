@@ -1,5 +1,5 @@
-//! Metrics for Prometheus and OpenTelemetry: one table of metrics, their values from samples and reports, the exposition,
-//! the server, and what is pushed.
+//! Metrics for Prometheus and OpenTelemetry: one table of metrics, their values from samples and reports, the
+//! exposition, the server, and what is pushed.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`web`] | passwords and TLS |
 //! | [`otlp`] | the same metrics, and findings as log records, pushed to a collector |
 //!
-//! Nothing is decided here: findings and ratios are those of the report.
+//! No conclusions are drawn here: findings and ratios are those of the report.
 
 #[cfg(test)]
 mod document;
@@ -35,17 +35,17 @@ use crate::sample::Sample;
 pub use exposition::{Exposition, Series};
 use ledger::Ledger;
 
-/// Peers with series of their own.
+/// Default number of peers with series of their own.
 pub const PEERS: usize = 32;
-/// Most queue pairs that may have series of their own.
+/// Maximum number of queue pairs with series of their own.
 pub const MOST_QPS: usize = 64;
 
-/// What the user chose about the series.
+/// Options of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Peers (pairs of a link and an address) with series of their own; the rest is summed.
+    /// Number of peers (pairs of a link and an address) with series of their own; the rest is summed.
     pub peers: usize,
-    /// Queue pairs with series of their own; 0 for none.
+    /// Number of queue pairs with series of their own; 0 for none.
     pub qps: usize,
 }
 
@@ -55,50 +55,50 @@ impl Default for Options {
     }
 }
 
-/// What the process knows of itself.
+/// State of rocescope's own process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
     /// Release of the running kernel.
     pub kernel: Option<String>,
     /// Start of the process, Unix time in nanoseconds.
     pub started_ns: u64,
-    /// Processor time used, in seconds.
+    /// CPU time used, in seconds.
     pub cpu_seconds: Option<f64>,
-    /// Memory in use, in bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: Option<u64>,
-    /// What the kernel programs take.
+    /// Resources of the kernel programs.
     pub bpf: Usage,
-    /// What became of the requests to the collector, by signal; empty without OTLP.
+    /// Outcome of the requests to the collector, by signal; empty without OTLP.
     pub otlp: Vec<(&'static str, otlp::queue::Tally)>,
 }
 
-/// Turns samples into expositions. Samples come in the order of time.
+/// Turns samples into expositions. Samples must arrive in order of time.
 #[derive(Debug)]
 pub struct Exporter {
     ledger: Ledger,
 }
 
-/// All that a metric may be read from.
+/// Everything that the `read` functions of metrics have access to.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
     /// The counters.
     pub sample: &'a Sample,
     /// The report of the sample.
     pub report: &'a Report,
-    /// Counters over flows, those that are gone included.
+    /// Counters over flows, including retired ones.
     pub ledger: &'a Ledger,
-    /// The process itself.
+    /// rocescope's own process.
     pub process: &'a Process,
 }
 
 impl Exporter {
-    /// Nothing counted yet.
+    /// An exporter without samples.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { ledger: Ledger::new(options) }
     }
 
-    /// All series of everything counted up to `sample`; `report` is its report.
+    /// All series up to `sample`; `report` is the report of that sample.
     #[must_use]
     pub fn take(&mut self, sample: &Sample, report: &Report, process: &Process) -> Vec<Series> {
         self.ledger.take(sample, report);

@@ -1,4 +1,4 @@
-//! Values of the [`registry`](super::registry): what a sample and its report say, as series.
+//! Values of the [`registry`](super::registry): series read from a sample and its report.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
 
-/// Upper bounds of the buckets of latency, as powers of two of a nanosecond: 2 µs to 1.07 s.
+/// Upper bounds of the latency buckets, as powers of two of a nanosecond: 2 µs to 1.07 s.
 const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
-/// Owners of queue pairs with series of their own.
+/// Maximum number of owners of queue pairs with series of their own.
 const OWNERS: usize = 32;
-/// Classes of requests, as the report names them.
+/// Classes of requests, in the words of the report.
 const CLASSES: [&str; 3] = ["write_send", "read", "atomic"];
 const REST: &str = "other";
 
@@ -25,7 +25,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Unix time in seconds; whole milliseconds, which a floating-point number has exactly enough digits for.
+/// Unix time in seconds, rounded to milliseconds, which a floating-point number represents exactly enough.
 fn unix_seconds(ns: u64) -> f64 {
     (ns / 1_000_000) as f64 / 1e3
 }
@@ -64,7 +64,7 @@ pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series) {
     }
 }
 
-/// A counter that several sources of a port have is that of the first.
+/// If several sources of a port have the same counter, the first one counts.
 pub(super) fn device(reading: &Reading<'_>, series: &mut Series, counter: &str) {
     for device in &reading.report.facts.devices {
         series.known(&[&device.name, &port(device)], device.counters.get(counter).copied());
@@ -165,7 +165,7 @@ pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series) {
             |link: &&crate::sample::LinkSample| link.name == burst.link && link.direction == burst.direction;
         let speed = reading.sample.links.iter().find(same).and_then(|link| link.speed_mbps);
         let peak = speed.filter(|mbps| *mbps > 0).map(|mbps| {
-            // Mb/s are bits in a microsecond.
+            // 1 Mb/s is one bit per microsecond.
             let room_bytes = mbps as f64 * burst.bin_ns as f64 / 8e3;
             burst.peak_bytes as f64 / room_bytes
         });
@@ -184,7 +184,7 @@ pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
         }
         buckets.push((f64::INFINITY, counts.iter().sum()));
         let middle = |bucket: usize| match bounds(bucket) {
-            // The open bucket has no middle.
+            // The unbounded bucket has no middle.
             (low, u64::MAX) => low,
             (low, high) => u64::midpoint(low, high),
         };
@@ -275,7 +275,7 @@ pub(super) fn qp_events(reading: &Reading<'_>, series: &mut Series) {
 pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
     for finding in reading.report.findings.iter().filter(|finding| finding.active) {
         let link = finding.place.link.as_deref().unwrap_or_default();
-        // A port is evidence as `mlx5_0/1`.
+        // Evidence names a port `mlx5_0/1`.
         let place = finding.evidence["device"].as_str().unwrap_or_default();
         let (device, port) = place.rsplit_once('/').unwrap_or((place, ""));
         let direction = name(finding.place.direction);

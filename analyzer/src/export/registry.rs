@@ -1,4 +1,4 @@
-//! The table of metrics. Exposition, HELP lines and docs/exporter.md are made from it.
+//! The table of metrics, from which the exposition, HELP lines and docs/exporter.md are generated.
 
 use super::exposition::Series;
 use super::ledger::Count;
@@ -9,7 +9,7 @@ use super::{Reading, read};
 pub enum MetricKind {
     /// Never decreases while the process runs.
     Counter,
-    /// A present value.
+    /// Current value.
     Gauge,
     /// Facts as labels; the value is 1.
     Info,
@@ -24,20 +24,20 @@ pub struct Metric {
     pub name: &'static str,
     /// Type.
     pub kind: MetricKind,
-    /// Unit, which the name ends with; `None` where it has none.
+    /// Unit, with which the name ends; `None` without one.
     pub unit: Option<&'static str>,
     /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// Field of the report or source that it is read from.
+    /// Field of the report, or source, with the same figure.
     pub source: &'static str,
     /// Meaning, and when it is absent.
     pub help: &'static str,
-    /// Reads its series.
+    /// Adds the metric's series.
     pub read: fn(&Reading<'_>, &mut Series),
 }
 
 impl Metric {
-    /// The name of its samples, with the suffix of the type.
+    /// The name of its samples, with the suffix of its type.
     #[must_use]
     pub fn sample_name(&self) -> String {
         let suffix = match self.kind {
@@ -49,18 +49,18 @@ impl Metric {
     }
 }
 
-/// Labels of metrics of a device's port.
+/// Labels of the metrics of a device port.
 const PORT: &[&str] = &["device", "port"];
-/// Labels of metrics of a link.
+/// Labels of the metrics of a link.
 const LINK: &[&str] = &["link", "direction"];
-/// Labels of metrics of pauses.
+/// Labels of the metrics of pauses.
 const PAUSE: &[&str] = &["device", "port", "direction", "priority"];
-/// Labels of metrics of a peer.
+/// Labels of the metrics of a peer.
 const PEER: &[&str] = &["link", "direction", "peer"];
-/// Labels of metrics of a queue pair.
+/// Labels of the metrics of a queue pair.
 const QP: &[&str] = &["link", "direction", "peer", "device", "lqpn", "rqpn", "pid", "comm", "pod"];
 
-/// A counter.
+/// Declares a counter.
 macro_rules! counter {
     ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
         Metric {
@@ -75,14 +75,14 @@ macro_rules! counter {
     };
 }
 
-/// A gauge.
+/// Declares a gauge.
 macro_rules! gauge {
     ($name:literal, $unit:expr, $labels:expr, $source:literal, $help:literal, $read:expr) => {
         Metric { kind: MetricKind::Gauge, ..counter!($name, $unit, $labels, $source, $help, $read) }
     };
 }
 
-/// A counter of a port, and its name in `devices[].counters`.
+/// Declares a counter of a port, with its name in `devices[].counters`.
 macro_rules! device {
     ($name:literal, $unit:expr, $counter:literal, $help:literal) => {
         Metric {
@@ -132,7 +132,7 @@ pub const REGISTRY: &[Metric] = &[
         help: "RDMA device port: its network interface, driver, firmware, PCI address, NUMA node and speed in Mb/s at the start.",
         read: read::device_info,
     },
-    // Ports of devices, as the NIC counts.
+    // Ports of devices, as counted by the NIC.
     device!("tx_packets", PACKETS, "tx_packets", "RoCE packets sent, as the NIC counts them."),
     device!("rx_packets", PACKETS, "rx_packets", "RoCE packets received, as the NIC counts them."),
     device!("tx_bytes", BYTES, "tx_bytes", "Bytes of RoCE packets sent, as the NIC counts them."),
@@ -152,7 +152,7 @@ pub const REGISTRY: &[Metric] = &[
         "implied_psn_errors",
         None,
         "implied_psn_errors",
-        "Gaps that the requester concluded from responses."
+        "PSN gaps that the requester inferred from responses."
     ),
     device!("duplicate_requests", None, "duplicate_requests", "Requests received that had arrived before."),
     device!("local_ack_timeouts", None, "local_ack_timeouts", "Transport timeouts: no ACK arrived in time."),
@@ -187,7 +187,7 @@ pub const REGISTRY: &[Metric] = &[
     device!("slow_restarts", None, "slow_restarts", "Slow restarts after a loss."),
     device!("rx_discards", None, "rx_discards", "RoCE packets received and discarded."),
     device!("icrc_errors", None, "icrc_errors", "Packets received with a wrong invariant CRC."),
-    device!("port_discards", None, "port_discards", "Frames received that the port had no room for."),
+    device!("port_discards", None, "port_discards", "Frames discarded on receipt: no buffer space."),
     device!("tx_discards", None, "tx_discards", "Frames discarded on sending."),
     device!(
         "fec_uncorrectable",
@@ -246,7 +246,7 @@ pub const REGISTRY: &[Metric] = &[
         "RoCE packets seen by rocescope over those counted by the NIC. Absent: not known, or nothing was counted.",
         read::coverage
     ),
-    // Links, packet by packet.
+    // Links, counted from packets.
     counter!(
         "link_packets",
         PACKETS,
@@ -332,7 +332,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["link", "direction", "reason"],
         "totals.skipped (by link)",
-        "Frames that are no RoCE, by reason, of those that occurred.",
+        "Frames other than RoCE, by reason; reasons that did not occur are absent.",
         read::link_skipped
     ),
     gauge!(
@@ -386,7 +386,7 @@ pub const REGISTRY: &[Metric] = &[
         "Flows that left the flow table because they were idle.",
         read::retired
     ),
-    // Peers and queue pairs: bounded.
+    // Peers and queue pairs: a bounded number.
     counter!(
         "peer_bytes",
         BYTES,
@@ -490,7 +490,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["where"],
         "totals.lost",
-        "Packets and events that rocescope did not count in full, by place. Absent: not known.",
+        "Packets and events that rocescope did not count completely, by place. Absent: not known.",
         read::lost
     ),
     counter!(
@@ -498,7 +498,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["family"],
         "process",
-        "Peers and queue pairs without a series of their own, each counted when it began to wait for one.",
+        "Peers and queue pairs without a series of their own because of the limit, each counted again whenever it begins to lack one.",
         read::dropped
     ),
     counter!(
@@ -506,7 +506,7 @@ pub const REGISTRY: &[Metric] = &[
         None,
         &["signal", "result"],
         "process",
-        "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error that sending again does not cure). Absent: no --otlp.",
+        "Requests to the OTLP collector: sent (accepted), retried (each time), dropped (the queue was full), refused (an error after which there is no retry). Absent: no --otlp.",
         read::otlp_requests
     ),
     counter!(
@@ -530,7 +530,7 @@ pub const REGISTRY: &[Metric] = &[
         SECONDS,
         &[],
         "window.last_ns",
-        "Unix time of the reading that these metrics are made of.",
+        "Unix time of the sample from which these metrics are computed.",
         read::reading_time
     ),
     counter!(
@@ -538,7 +538,7 @@ pub const REGISTRY: &[Metric] = &[
         SECONDS,
         &[],
         "process",
-        "Processor time used by rocescope in user space.",
+        "CPU time used by rocescope in user space.",
         read::cpu
     ),
     gauge!(

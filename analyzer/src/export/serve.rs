@@ -1,4 +1,4 @@
-//! The thread that answers scrapes: whatever clients do, the thread that counts never waits for it.
+//! The thread that answers scrapes: the thread that counts never waits for clients.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,30 +17,31 @@ use super::views::Views;
 use super::web::{Guard, Web};
 use crate::util::time::nanos;
 
-/// Connections at a time; further ones are closed at once.
+/// Maximum number of simultaneous connections; further ones are closed at once.
 const MOST_CONNECTIONS: usize = 64;
-/// Time for a request to arrive.
+/// Timeout for receiving a request head.
 const HEAD_TIME: Duration = Duration::from_secs(3);
-/// Time for an answer to be taken.
+/// Timeout for sending a response.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// Time in which the client closes its side.
+/// Time for the client to close its side.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
-/// Bytes beyond the head that are read and thrown away, so that the client reads the answer and no reset.
+/// Maximum number of bytes after the head that are read and discarded. Closing with unread data would send a reset,
+/// and the client could lose the response.
 const MOST_REST: usize = 256 * 1024;
-/// Pause after a connection could not be accepted: no descriptors are left.
+/// Pause after accept fails, since no file descriptors are free.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where clients on unix sockets ask for a dump.
+/// Receives dump requests from clients on unix sockets.
 #[derive(Clone, Debug)]
 pub struct Dump {
-    /// Time before the request that the dump is to have, in nanoseconds; `u64::MAX` for all that there is, 0 for no request.
+    /// Requested time before the request, in nanoseconds; `u64::MAX` for everything held, 0 for no request.
     pub wanted_ns: Arc<AtomicU64>,
-    /// Reads a time such as 5m.
+    /// Parses a duration such as 5m.
     pub time: fn(&str) -> Option<Duration>,
 }
 
 impl Dump {
-    /// Asks for one with `last=TIME`, or with all that there is where the query is empty.
+    /// Requests a dump of `last=TIME`, or of everything held if the query is empty.
     fn ask(&self, query: &str) -> Asked {
         let wanted_ns = match query.strip_prefix("last=") {
             Some(time) => (self.time)(time).map(nanos),
@@ -52,23 +53,23 @@ impl Dump {
     }
 }
 
-/// The latest exposition, for the server to answer with, and what clients may ask for.
+/// State shared with the server: the latest exposition, the attached views, and dump requests.
 #[derive(Debug, Default)]
 pub struct Board {
     latest: Mutex<Option<Arc<Exposition>>>,
-    /// Where clients ask for dumps; `None` where no flight recorder runs.
+    /// Receiver of dump requests; `None` without a flight recorder.
     dump: Option<Dump>,
     views: Views,
 }
 
 impl Board {
-    /// A board whose clients on unix sockets can ask for a dump.
+    /// A board; with `dump`, clients on unix sockets can request a dump.
     #[must_use]
     pub fn new(dump: Option<Dump>) -> Self {
         Self { dump, ..Self::default() }
     }
 
-    /// The views that are attached through unix sockets.
+    /// The views attached through unix sockets.
     #[must_use]
     pub const fn views(&self) -> &Views {
         &self.views
@@ -78,23 +79,23 @@ impl Board {
         self.dump.as_ref().map_or(Asked::NoRecorder, |dump| dump.ask(query))
     }
 
-    /// Replaces it.
+    /// Replaces the exposition.
     pub fn publish(&self, exposition: Exposition) {
         let exposition = Some(Arc::new(exposition));
         let before =
             std::mem::replace(&mut *self.latest.lock().unwrap_or_else(PoisonError::into_inner), exposition);
-        // Freed without the lock.
+        // Freed after the lock is released.
         drop(before);
     }
 
-    /// The latest one; `None` before the first.
+    /// The latest exposition; `None` before the first.
     #[must_use]
     pub fn latest(&self) -> Option<Arc<Exposition>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A running server. It ends, and unix sockets are removed, when this is dropped.
+/// A running server. Dropping it stops it and removes its unix sockets.
 #[derive(Debug)]
 pub struct Server {
     stop: Arc<Notify>,
@@ -103,11 +104,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers on `listeners` from now on. `web`: what connections through TCP have to pass; the files of unix sockets have
-    /// rights of their own.
+    /// Answers on `listeners` from now on. `web` guards TCP connections; access to unix sockets is controlled by file
+    /// permissions.
     ///
-    /// # Errors
-    /// The system refuses a thread or a descriptor.
+    /// # Errors If a thread or a file descriptor cannot be created.
     pub fn start(listeners: Vec<Listener>, board: &Arc<Board>, web: Option<Web>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let open = Arc::new(AtomicUsize::new(0));
@@ -160,17 +160,17 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported on standard error.
+            // A panic in the thread was reported on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// A connection among [`MOST_CONNECTIONS`].
+/// A slot among [`MOST_CONNECTIONS`].
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    /// `None` when all are taken.
+    /// Takes a slot; `None` if all are taken.
     fn of(open: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(open));
         (open.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(place)
@@ -183,12 +183,12 @@ impl Drop for Place {
     }
 }
 
-/// How a client has come.
+/// Transport of a client.
 #[derive(Clone, Debug)]
 enum Client {
-    /// Through a unix socket: it may change something.
+    /// Through a unix socket: requests with an effect are allowed.
     Local,
-    /// Through TCP: it has to pass this, where there is one.
+    /// Through TCP: the guard must admit it, if there is one.
     Remote(Option<Arc<Guard>>),
 }
 
@@ -197,7 +197,7 @@ impl Client {
         matches!(self, Self::Local)
     }
 
-    /// Whether it may have the answer. Who asks only whether the process lives needs no password, as probes of Kubernetes have none.
+    /// True if the client may have the response. Health checks need no password, since Kubernetes probes send none.
     async fn may(&self, request: &Request) -> bool {
         let Self::Remote(Some(guard)) = self else { return true };
         let Some(users) = guard.users.as_ref().filter(|_| request.path != "/healthz") else { return true };
@@ -205,7 +205,7 @@ impl Client {
     }
 }
 
-/// Takes a connection over.
+/// Serves an accepted connection.
 async fn take<S>(accepted: io::Result<S>, client: Client, board: &Arc<Board>, open: &Arc<AtomicUsize>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -215,12 +215,12 @@ where
     let board = Arc::clone(board);
     tokio::spawn(async move {
         let _place = place;
-        // A client that goes away is no failure.
+        // A client that disconnects is no failure.
         let _ = encrypted(stream, client, &board).await;
     });
 }
 
-/// A conversation, encrypted where that is asked for.
+/// Serves a connection, over TLS if configured.
 #[cfg(feature = "tls")]
 async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
@@ -230,14 +230,14 @@ async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
     let Client::Remote(Some(guard)) = &client else { return converse(stream, &client, board).await };
     let Some(encryption) = &guard.encryption else { return converse(stream, &client, board).await };
     let stream = timeout(HEAD_TIME, encryption.accept(stream)).await??;
-    // As with a certificate that is not signed, the client gets no reason.
+    // As with an untrusted certificate, the client gets no reason.
     if !encryption.admits(stream.get_ref().1) {
         return Ok(());
     }
     converse(stream, &client, board).await
 }
 
-/// A conversation: this build has no TLS.
+/// Serves a connection; this build has no TLS.
 #[cfg(not(feature = "tls"))]
 async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
@@ -247,7 +247,7 @@ async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
     converse(stream, &client, board).await
 }
 
-/// One request and its answer.
+/// Reads one request and sends its response.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     client: &Client,
@@ -256,7 +256,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     let request = match timeout(HEAD_TIME, request(&mut stream)).await {
         Ok(request) => match request? {
             Some(request) => request,
-            // Nothing was asked.
+            // The client closed without a request.
             None => return Ok(()),
         },
         Err(_) => Err(Refusal::Timeout),
@@ -285,7 +285,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     answer_with(stream, &answer).await
 }
 
-/// Sends an answer and ends the conversation.
+/// Sends a response and closes the connection.
 async fn answer_with<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, answer: &Answer) -> io::Result<()> {
     let send = async {
         stream.write_all(answer.head().as_bytes()).await?;
@@ -297,7 +297,7 @@ async fn answer_with<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, answer: &
     Ok(())
 }
 
-/// Reads the head of a request; `None` when the client closes before it has sent anything.
+/// Reads a request head; `None` if the client closes without having sent anything.
 async fn request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Result<Request, Refusal>>> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -316,7 +316,7 @@ async fn request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Resu
     }
 }
 
-/// Reads what the client still sends.
+/// Reads and discards what the client still sends.
 async fn rest<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
     let mut buffer = [0; 4096];
     let mut left = MOST_REST;

@@ -8,7 +8,7 @@ use crate::export::listen::Listen;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server on a port of its own.
+/// Starts a server on a free port.
 fn started(board: &Arc<Board>) -> (Server, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -22,10 +22,10 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Status and body of the answer to these bytes; an empty status where the connection is closed without one.
+/// Status and body of the response to these bytes; an empty status if the connection is closed without a response.
 fn asked(address: SocketAddr, bytes: &[u8]) -> (String, String) {
     let mut stream = connect(address);
-    // A server that refuses may close before it has read everything.
+    // A server that refuses the request may close before it has read everything.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -149,7 +149,7 @@ fn random_requests_do_no_harm() {
         b"\xff",
         b":",
     ];
-    // xorshift: the same requests in each run.
+    // xorshift with a fixed seed, so that each run sends the same requests.
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let mut next = || {
         state ^= state << 13;
@@ -171,27 +171,27 @@ fn random_requests_do_no_harm() {
 fn slow_and_many_clients_are_bounded() {
     let (_server, address) = started(&Arc::default());
     let start = Instant::now();
-    // More than there is room for: half of them send a part of a request, the others nothing.
+    // More connections than allowed: half of them send a part of a request, the others nothing.
     let mut slow: Vec<TcpStream> = (0..3 * MOST_CONNECTIONS).map(|_| connect(address)).collect();
     for stream in slow.iter_mut().step_by(2) {
-        // It may have been closed already.
+        // The server may have closed it already.
         let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
     }
-    // Their time passes, and others are served.
+    // After their timeout other clients are served.
     while get(address, "/healthz").0 != "200" {
         assert!(start.elapsed() < PATIENCE, "not served while {} are slow", slow.len());
         std::thread::sleep(Duration::from_millis(50));
     }
     for mut stream in slow {
         let mut answer = String::new();
-        // Closed, or 408: none waits for ever.
+        // Closed, or 408: no connection stays open forever.
         let _ = stream.read_to_string(&mut answer);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
     assert!(start.elapsed() < PATIENCE);
 }
 
-/// A server that asks for a password, by a file in a folder of its own.
+/// A server with a web configuration file in a temporary folder.
 fn guarded(text: &str) -> (Server, SocketAddr, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.yml");
@@ -210,7 +210,7 @@ fn a_password_is_asked_for_where_one_is_set() {
     let (_server, address, _folder) = guarded(&format!("basic_auth_users: {{alice: {hash}}}"));
     let metrics =
         |header: &str| asked(address, format!("GET /metrics HTTP/1.1\r\n{header}\r\n").as_bytes()).0;
-    // alice:a secret; alice:wrong.
+    // The credentials are alice:a secret, then alice:wrong.
     assert_eq!(metrics("authorization: Basic YWxpY2U6YSBzZWNyZXQ=\r\n"), "200");
     assert_eq!(metrics("Authorization: Basic YWxpY2U6d3Jvbmc=\r\n"), "401");
     assert_eq!(metrics(""), "401");
@@ -240,7 +240,7 @@ mod tls {
         format!("{}/../tests/data/export/tls/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
-    /// The status of an answer; `shown`: the client's certificate. Empty where the server refuses.
+    /// The status of a response; `shown` is the client's certificate. Empty if the server refuses the connection.
     fn asks(address: SocketAddr, version: &'static SupportedProtocolVersion, shown: Option<&str>) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(file("authority.pem")).unwrap()).unwrap();

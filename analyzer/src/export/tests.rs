@@ -1,4 +1,4 @@
-//! The exporter over samples: what is there, what is absent, and what never decreases.
+//! Tests of the exporter on samples: present and absent series, and counters that must not decrease.
 
 #![expect(clippy::float_cmp, reason = "counts and sums of them are exact")]
 
@@ -58,12 +58,12 @@ fn names_of_the_registry_are_in_order() {
     }
 }
 
-/// Metrics, OTLP (which is made from the same table) and columns of recordings that have one source in the report have one
-/// name: the words of the column are among those of the metric, without units.
+/// A figure of the report that is exported as a metric, over OTLP (generated from the same table) and as a column of
+/// recordings has one name: the words of the column are among those of the metric, apart from units.
 #[test]
 fn metrics_and_columns_of_one_figure_have_one_name() {
     const UNITS: [&str; 4] = ["ns", "seconds", "packets", "bytes"];
-    /// Metric or `*`, column, and why they differ.
+    /// Metric or `*`, column, and the reason for the difference.
     const EXCEPTIONS: [(&str, &str, &str); 5] = [
         ("rocescope_link_nak_packets", "nak_other", "the metric has the code as a label"),
         ("rocescope_qp_events", "end_reason", "the latest event of one queue pair"),
@@ -110,7 +110,7 @@ fn figures_are_those_of_the_report() {
         assert_eq!((at("packets"), at("bytes")), (link.packets as f64, link.bytes as f64));
         let ratio = at("ce_marked_packets") / at("ecn_capable_packets");
         assert_eq!((!ratio.is_nan()).then_some(ratio), link.ce_ratio, "{labels}");
-        // All bytes belong to a peer, those without a flow to `other`.
+        // All bytes are attributed to a peer, those without a flow to `other`.
         let of_link = |name: &&String| {
             name.starts_with(&format!("rocescope_peer_bytes_total{}", labels.trim_end_matches('}')))
         };
@@ -137,7 +137,7 @@ fn figures_are_those_of_the_report() {
 
 #[test]
 fn unknown_is_absent() {
-    // Nothing but a capture without a direction: no loss, latency, device, event.
+    // A capture without a direction: no loss, latency, device or event.
     let mut bare =
         sample(vec![link("a", None)], vec![(key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 5, 500))]);
     bare.kind = crate::sample::SourceKind::Replay;
@@ -184,7 +184,7 @@ fn counters_never_decrease_when_flows_retire() {
     samples[1].flows[0].stats.rare.naks[0] = 3;
     let mut gone = samples[1].clone();
     retire(&mut gone);
-    // The same names again, then more that retires between two readings.
+    // The same flow keys again, with more packets, retired between two samples.
     let mut anew = gone.clone();
     anew.flows = two_ways(4).flows;
     let mut last = anew.clone();
@@ -227,7 +227,7 @@ fn series_are_bounded_and_the_rest_is_summed() {
     let mut exporter = Exporter::new(Options { peers: 8, qps: 3 });
     let points = exposed(&mut exporter, &many);
     let count = |name: &str| points.keys().filter(|series| series.starts_with(name)).count();
-    // Eight, and the rest of both directions.
+    // Eight peers, and `other` in both directions.
     assert_eq!(count("rocescope_peer_bytes_total"), 10);
     assert_eq!(count("rocescope_qp_bytes_total"), 3);
     assert!(
@@ -305,7 +305,7 @@ fn event(name: &str) -> QpEvent {
     QpEvent { device: "mlx5_0".into(), lqpn: Some(17), event: name.to_owned(), ..QpEvent::default() }
 }
 
-/// A program and a map, while the kernel measures.
+/// One program and one map, with run-time statistics.
 fn usage() -> Usage {
     let mut usage = Usage::default();
     usage.add("prog_type:\t6\nmemlock:\t8192\nprog_id:\t1\nrun_time_ns:\t1500000\n");
@@ -325,10 +325,10 @@ fn events_count_once_and_their_names_are_bounded() {
     };
     let points = at(vec![event("QP_FATAL"), event("modify to RTR")], 0);
     assert_eq!((of(&points, "QP_FATAL"), of(&points, "modify to RTR")), (Some(1.0), Some(1.0)));
-    // The first has left the list, one came.
+    // The first event has left the list, and a new one was added.
     let points = at(vec![event("modify to RTR"), event("QP_FATAL")], 1);
     assert_eq!((of(&points, "QP_FATAL"), of(&points, "modify to RTR")), (Some(2.0), Some(1.0)));
-    // More left the list than were seen: what is in it is new.
+    // More events left the list than were counted: all events in it are new.
     let many = (0..100).map(|at| event(&format!("modify to {at}"))).collect();
     let points = at(many, 10);
     assert_eq!(points.keys().filter(|name| name.starts_with("rocescope_qp_events_total")).count(), 65);
@@ -432,21 +432,22 @@ pub(super) fn full() -> (Sample, Process) {
     (sample, process)
 }
 
-/// The published examples, which other programs' parsers read in the integration tests, have a series of every metric.
+/// The published examples, which parsers of other programs read in the integration tests, contain a series of every
+/// metric.
 #[test]
 fn every_metric_occurs_in_the_examples() {
     let (sample, process) = full();
     let options =
         crate::analysis::Options { imbalance_all_links: true, ..crate::analysis::Options::default() };
     let mut report = Report::build(&sample, &options.into());
-    // What follows from bins and from readings over time.
+    // Series that need bins or several samples.
     let other = crate::report::schema::full::full();
     (report.facts.bursts, report.facts.coverage) = (other.facts.bursts, other.facts.coverage);
     let mut exporter = Exporter::new(Options { peers: 2, qps: 2 });
     let exposition = Exposition::of(&exporter.take(&sample, &report, &process));
     for (format, name) in [(Format::Text, "every.prom"), (Format::OpenMetrics, "every.openmetrics")] {
         let text = exposition.text(format);
-        // The version changes with each release.
+        // The version changes with each release, so it is replaced.
         let stable = text.replace(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), "version=\"0\"");
         document::check(&format!("../tests/data/export/{name}"), &stable);
     }

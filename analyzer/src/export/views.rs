@@ -1,8 +1,8 @@
-//! Views that are attached to a running agent (`GET /samples` on a unix socket): each gets readings and events as fast as it takes
-//! them, and the thread that counts waits for none.
+//! Views attached to a running agent (`GET /samples` on a unix socket). Each gets samples and events at its own pace,
+//! and the thread that counts never waits for a view.
 //!
-//! Of readings a view gets the latest, which has all counts. Events wait in a ring of bounded length. What a view was too slow for
-//! is counted and reported to it.
+//! A view gets only the latest sample, which is cumulative. Events wait in a bounded ring. Events that a slow view
+//! missed are counted and reported to it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,18 +18,18 @@ use tokio::time::timeout;
 use crate::sample::stream::{DUMP, Frame, Hello};
 use crate::sample::{EventSample, Sample};
 
-/// Views at a time.
+/// Maximum number of attached views.
 pub const MOST: usize = 8;
-/// Messages that wait for a view.
+/// Messages queued for a view.
 const DEPTH: usize = 256;
-/// Events in a message: with [`DEPTH`] 65,536 events, some 15 MB, while a view does not read.
+/// Events per message: with [`DEPTH`], 65,536 events, some 15 MB, for a view that does not read.
 const EVENTS: usize = 256;
-/// Time in which a view takes a frame; one that is stopped for longer is let go.
+/// Write timeout of a frame, after which a stalled view is detached.
 const WRITE_TIME: Duration = Duration::from_secs(30);
-/// Time in which views take the last reading.
+/// Time at the end for views to take the last sample.
 const END_TIME: Duration = Duration::from_secs(2);
 
-/// A reading, packed once for all views by the first that takes it.
+/// A sample, encoded once for all views by the first one that takes it.
 #[derive(Debug)]
 struct Reading {
     number: u64,
@@ -44,32 +44,32 @@ impl Reading {
     }
 }
 
-/// What the views are to have.
+/// State that views follow.
 #[derive(Clone, Debug, Default)]
 struct State {
     reading: Option<Arc<Reading>>,
     ended: Option<End>,
 }
 
-/// The agent ends, with this error.
+/// The agent has ended, with this error if any.
 #[derive(Clone, Debug)]
 struct End(Option<String>);
 
-/// What is sent once.
+/// Messages that each view gets once.
 #[derive(Clone, Debug)]
 enum Message {
-    /// Events, and how many there were before them.
+    /// Events, and the number of events before them.
     Events(u64, Arc<Vec<EventSample>>),
     Notice(String),
 }
 
-/// The views of a process.
+/// The attached views of a process.
 #[derive(Debug)]
 pub struct Views {
     hello: OnceLock<Hello>,
     state: watch::Sender<State>,
     messages: broadcast::Sender<Message>,
-    /// Readings and events so far.
+    /// Number of samples and events so far.
     counts: Mutex<(u64, u64)>,
     open: AtomicUsize,
     gone: Notify,
@@ -90,7 +90,7 @@ impl Default for Views {
     }
 }
 
-/// A view among [`MOST`].
+/// A slot among [`MOST`].
 #[derive(Debug)]
 pub struct Place<'a>(&'a Views);
 
@@ -102,53 +102,54 @@ impl Drop for Place<'_> {
 }
 
 impl Views {
-    /// Views are welcome from now on.
+    /// Lets views attach from now on.
     pub fn open(&self, hello: Hello) {
-        // A process says one thing of itself.
+        // Set only once per process.
         let _ = self.hello.set(hello);
     }
 
-    /// Offers a reading to those that are attached.
+    /// Publishes a sample to the attached views.
     pub fn sample(&self, sample: Box<Sample>) {
         if self.state.receiver_count() == 0 {
-            // Nobody is left to hold it for.
+            // Without a view the sample is not kept.
             self.state.send_if_modified(|state| state.reading.take().is_some());
             return;
         }
-        // Held until it is offered: a view that comes meanwhile counts from before it or from behind it.
+        // Held until the sample is published, so that a view that attaches meanwhile counts from before it or after
+        // it.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.0 += 1;
         let reading = Reading { number: counts.0, sample: sample.into(), bytes: OnceLock::new() };
         self.state.send_modify(|state| state.reading = Some(Arc::new(reading)));
     }
 
-    /// Passes events on.
+    /// Publishes events.
     pub fn events(&self, events: &[EventSample]) {
         if self.messages.receiver_count() == 0 {
             return;
         }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         for part in events.chunks(EVENTS) {
-            // A view that has just gone misses nothing.
+            // A view that has just detached misses nothing.
             let _ = self.messages.send(Message::Events(counts.1, Arc::new(part.to_vec())));
             counts.1 += part.len() as u64;
         }
     }
 
-    /// Passes a sentence on.
+    /// Publishes a notice.
     pub fn notice(&self, notice: &str) {
         if self.messages.receiver_count() > 0 {
             let _ = self.messages.send(Message::Notice(notice.to_owned()));
         }
     }
 
-    /// Says that the agent ends, with this error.
+    /// Reports the end of the agent, with its error.
     pub fn end(&self, error: Option<String>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.state.send_modify(|state| state.ended = Some(End(error)));
     }
 
-    /// Waits until views have taken what there is, where the end was said.
+    /// Waits until views have taken the last messages, after [`end`](Self::end).
     pub(super) async fn left(&self) {
         let all = async {
             loop {
@@ -164,7 +165,8 @@ impl Views {
         }
     }
 
-    /// A place for one more, and the line that it gets first; `None` where all are taken, or before the programs are attached.
+    /// A slot for one more view, and the line that it gets first; `None` if all are taken, or before the programs are
+    /// attached.
     pub(super) fn place(&self) -> Option<(Place<'_>, String)> {
         let hello = self.hello.get()?;
         let place = Place(self);
@@ -174,20 +176,20 @@ impl Views {
         is_free.then_some((place, line))
     }
 
-    /// What a view follows from now on, and what it has had: nothing, but from now on.
+    /// The subscriptions of a new view, and its starting positions: from now on.
     fn join<W>(&self, to: W) -> (watch::Receiver<State>, broadcast::Receiver<Message>, View<W>) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state.subscribe();
-        // A reading that another view follows is its first.
+        // A sample already published for another view is the first one for this view.
         state.mark_changed();
         let reading = state.borrow().reading.as_ref().map_or(counts.0, |reading| reading.number - 1);
         (state, self.messages.subscribe(), View { to, reading, event: counts.1 })
     }
 
-    /// Sends to a view until it is gone or the agent ends. `dump` asks for a dump of the flight recorder; false where none runs.
+    /// Sends to a view until it disconnects or the agent ends. `dump` requests a dump of the flight recorder; it
+    /// returns false without one.
     ///
-    /// # Errors
-    /// The view is gone, or does not read.
+    /// # Errors If the view has disconnected or does not read.
     pub(super) async fn attach<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -215,7 +217,7 @@ impl Views {
                 }
                 message = messages.recv() => match message {
                     Ok(message) => view.message(message).await?,
-                    // The next one says how many were left out.
+                    // The next message carries the number of missed events.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Ok(()),
                 },
@@ -232,7 +234,7 @@ impl Views {
     }
 }
 
-/// The answer to a view that asks for a dump.
+/// The response to a view's dump request.
 const fn answer(asked: bool) -> &'static str {
     if asked {
         "a dump is written, --post after this"
@@ -241,12 +243,12 @@ const fn answer(asked: bool) -> &'static str {
     }
 }
 
-/// What one view has had.
+/// Positions of one view.
 struct View<W> {
     to: W,
-    /// Number of its latest reading.
+    /// Number of the latest sample sent.
     reading: u64,
-    /// Events until its latest message.
+    /// Number of events up to the latest message.
     event: u64,
 }
 
@@ -292,7 +294,7 @@ impl<W: AsyncWrite + Unpin> View<W> {
         }
     }
 
-    /// Everything that waits.
+    /// Sends all queued messages.
     async fn rest(&mut self, messages: &mut broadcast::Receiver<Message>) -> io::Result<()> {
         loop {
             match messages.try_recv() {

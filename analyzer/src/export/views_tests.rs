@@ -73,7 +73,7 @@ fn until(what: &str, mut is_done: impl FnMut() -> bool) {
     }
 }
 
-/// A client that asks and reads nothing yet.
+/// A client that has sent its request and reads nothing yet.
 fn asking(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -117,7 +117,7 @@ fn a_view_has_the_report_of_the_agent() {
     assert!(matches!(next(&feed), Update::Notice(text) if text.contains("a dump is written")));
     assert_eq!(wanted_ns.load(Ordering::Relaxed), u64::MAX);
 
-    // The last reading comes, whatever the interval of the view.
+    // The last sample arrives, whatever the interval of the view.
     board.views().sample(Box::new(live(2_000)));
     board.views().end(None);
     drop(server);
@@ -141,7 +141,7 @@ fn a_view_that_does_not_read_holds_nobody_up_and_hears_what_it_missed() {
     board.views().open(Hello::of(1, &[]));
     let mut stream = asking(&socket);
     until("the view", || board.views().state.receiver_count() == 1);
-    // More than the socket and the ring hold.
+    // More than the socket buffer and the ring hold.
     let begin = Instant::now();
     let (readings, events) = (200, 400 * EVENTS as u64);
     let some: Vec<EventSample> = (0..EVENTS as u64).map(event).collect();
@@ -226,7 +226,7 @@ fn a_full_flow_table_fits_a_frame() {
     let flow = sample.flows[0].clone();
     sample.flows = (0..1_000).map(|slot| crate::sample::FlowSample { slot, ..flow.clone() }).collect();
     let bytes = Frame::Sample(Arc::new(sample)).bytes().unwrap().len();
-    // 65,536 flows, a quarter of a million flowlets of at most 32 bytes, and room.
+    // 65,536 flows, a quarter of a million flowlets of at most 32 bytes, and a margin.
     assert!(66 * bytes + (8 << 20) < MOST_FRAME / 2, "{bytes} bytes for 1,000 flows");
     assert_eq!(layout().len(), 16);
 }

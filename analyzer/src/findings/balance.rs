@@ -1,4 +1,4 @@
-//! Load balancing: over links, and over the 5-tuples that fabrics hash.
+//! Load balancing: over parallel links, and over the 5-tuples that switches hash for ECMP.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ const ENTROPY_LOW: Entry = Entry {
                  warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
                  also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
                  source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
-                 with the least of its flows left.",
+                 with the lowest ratio of effective flows by 5-tuple to those by queue pair.",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -79,11 +79,11 @@ const OTHER_HASH: &str = "Enable hashing on the BTH destination QP, or adaptive 
 /// Step for uneven links.
 const HASHING: &str =
     "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
-/// What to do first where few 5-tuples are known to be the reason.
+/// First step if too few 5-tuples are known to be the cause.
 const ENTROPY_FIRST: &str = "See entropy.low first. ";
 
 limits! {
-    /// Thresholds about entropy.
+    /// Thresholds of entropy.
     pub struct EntropyLimits = "entropy";
     min_flows: f64 = 4.0,
         "minimum effective flows by queue pair",
@@ -97,7 +97,7 @@ limits! {
 }
 
 limits! {
-    /// Thresholds about links.
+    /// Thresholds of link balance.
     pub struct LinksLimits = "links";
     max_over_mean: f64 = 1.5,
         "minimum load of the busiest link over the mean",
@@ -132,10 +132,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Hosts that have a finding each. Where more are alike, the cause is no host's own.
+/// Maximum number of hosts with a finding each. If more hosts show the same, no single host is the cause.
 const HOSTS_EACH: usize = 8;
 
-/// Queue pairs of one host that share source ports, or of many hosts.
+/// Queue pairs of one host, or of many hosts, that share source ports.
 fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.entropy;
     let low: Vec<Low<'_>> = input
@@ -183,7 +183,7 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// One finding of all: `flows` has the busiest flow of each host.
+/// One finding for all hosts: `flows` contains the busiest flow of each.
 fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
     let share = |one: &&Low<'_>| one.tuples / one.pairs;
     let Some(worst) = low.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
@@ -206,9 +206,9 @@ fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &m
 /// A host whose queue pairs share source ports.
 struct Low<'a> {
     spread: &'a QpSpread,
-    /// Effective flows by queue pair.
+    /// Effective flows, counted by queue pair.
     pairs: f64,
-    /// Effective flows by 5-tuple.
+    /// Effective flows, counted by 5-tuple.
     tuples: f64,
 }
 
@@ -227,7 +227,7 @@ impl Low<'_> {
     }
 }
 
-/// The flows of data of each host, of each queue pair the one with most bytes, the largest first.
+/// The data flows of each host, largest first: of each queue pair the flow with the most bytes.
 fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
     let mut by_pair: BTreeMap<(Address, Address, u32), &Flow> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0) {
@@ -246,7 +246,7 @@ fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
     hosts
 }
 
-/// ECMP over the number of uplinks that the user named.
+/// ECMP over the number of uplinks given with `--ecmp`.
 fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(ecmp) = &input.facts.ecmp else { return };
     for set in &ecmp.sets {
@@ -254,7 +254,7 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
             |name: &str| set.cases.iter().find(|case| case.case == name).map(|case| case.max_over_mean_p50);
         let limit = input.limits.entropy.ecmp;
         let Some(now) = p50("as_seen").filter(|now| *now >= limit) else { continue };
-        // What would help, the least effort first.
+        // Remedies, least effort first.
         let better = ["port_per_qp", "qps_2", "qps_4", "qps_8"]
             .into_iter()
             .find(|name| p50(name).is_some_and(|p| p < limit));
@@ -281,14 +281,14 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Links or rails of which one carries more than its share, in one direction or in both.
+/// Links or rails of which one carries more than its share, in one or both directions.
 struct Uneven {
     names: Vec<String>,
     busiest: String,
     direction: Option<Direction>,
     ratio: f64,
     diagnosis: String,
-    /// Part of the title behind the diagnosis, and before the direction.
+    /// Part of the title between the diagnosis and the direction.
     more: String,
     episodes: Vec<Episode>,
     raise: Raise,
@@ -307,8 +307,8 @@ impl Uneven {
         self
     }
 
-    /// Adds it to the others. One link that is the busiest in both directions is one trouble: the direction in which it is
-    /// more so has the figures, over the time of both.
+    /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
+    /// has the figures of the direction with more imbalance, and the time of both.
     fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
         let is_other_way = |known: &Self| {
             let ways = known.direction.zip(self.direction);
@@ -376,7 +376,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// A group that is uneven over the whole run: packets, bytes and name of each member.
+/// A group that is uneven over the whole run, from packets, bytes and name of each member.
 fn whole(
     input: &Input<'_>,
     group: &[(u64, u64, &str)],
@@ -401,12 +401,12 @@ fn whole(
     Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
 }
 
-/// A direction of captured cables that is uneven where both together are not.
+/// A captured link that is uneven in one direction although the sum of both directions is even.
 fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
     let limits = &input.limits.links;
     let all: u64 = group.ways.iter().flatten().flat_map(|way| &way.bytes).sum();
     let uneven = group.ways.iter().flatten().filter(|way| {
-        // ACKs alone are no load.
+        // A direction with only ACKs carries no load.
         let bytes: u64 = way.bytes.iter().sum();
         way.packets >= limits.min_packets && bytes as f64 >= limits.one_way * all as f64
     });
@@ -433,24 +433,25 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
     Some(uneven)
 }
 
-/// The time of a figure that is of the whole run.
+/// Episodes of a figure that covers the whole run.
 fn whole_run(input: &Input<'_>, peak: f64) -> Vec<Episode> {
     let window = &input.facts.window;
     let times = window.first_ns.zip(window.last_ns);
     times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(peak) }).into_iter().collect()
 }
 
-/// Parts of the run that are looked at, at most, each later than the one before.
+/// Maximum number of parts of the run that are evaluated, each later than the previous one.
 const MOST_PARTS: usize = 64;
 
-/// A part of the run in which a group was uneven that is even all in all: the longest, or once that is over, a later one.
+/// A part of the run in which a group was uneven although it is even over the whole run: the longest part, or a later
+/// one after the longest has ended.
 fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
     let limits = &input.limits.links;
     let part = |after_ns| {
         let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean, after_ns)?;
         let counts = part.windows >= limits.stretch_windows
             && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
-            // Packets are not counted by window; those of a group are of about one length.
+            // Packets are not counted per window; the packets of a group have similar lengths.
             && packets as f64 * part.bytes_ratio >= limits.min_packets as f64;
         counts.then_some(part)
     };

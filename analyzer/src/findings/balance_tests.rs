@@ -1,4 +1,4 @@
-//! Traffic that is spread badly, and traffic that nearly is.
+//! Tests with unevenly spread traffic, and with traffic just below the thresholds.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::{Direction, Sample};
 
-/// Queue pairs of one host, each with its source port.
+/// Queue pairs of one host, each with the given source port.
 fn pairs(ports: &[u16]) -> Sample {
     let flows = (0..).zip(ports).map(|(qp, port)| {
         (fixtures::key(0, "10.0.0.1", "10.0.0.2", 100 + qp), fixtures::stats(*port, 1000, 4_000_000))
@@ -58,13 +58,13 @@ fn many_hosts_that_share_ports_are_one_finding() {
 
 #[test]
 fn nearly_too_few_ports_are_enough() {
-    // Ten ports for sixteen queue pairs: collisions as chance makes them.
+    // Ten ports for sixteen queue pairs: collisions as expected from chance.
     let ports: Vec<u16> = (0..16).map(|i| 50_000 + i % 10).collect();
     assert_eq!(severity(&pairs(&ports), "entropy.low"), None);
-    // Three queue pairs are not enough to be spread anyhow.
+    // Three queue pairs are too few to be spread.
     assert_eq!(severity(&pairs(&[50_000; 3]), "entropy.low"), None);
     assert_eq!(severity(&pairs(&[50_000; 4]), "entropy.low"), Some(Severity::Warning));
-    // Fifteen idle ones beside one that works are one.
+    // Fifteen idle queue pairs beside a busy one count as one.
     let mut one = pairs(&[50_000; 16]);
     for flow in &mut one.flows[1..] {
         flow.stats.bytes = 100;
@@ -113,7 +113,7 @@ fn links_and_rails() {
     assert_eq!(seen(&[3_000_000, 3_000_000, 3_000_000], &rails), 0);
 }
 
-/// Two links that carry in each of 234 windows of 128 ms what a function says, in bytes per millisecond.
+/// Two links whose load in each of 234 windows of 128 ms is given by `carried`, in bytes per millisecond.
 fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     let mut sample = links(&[1000 * packets, 1000 * packets]);
     let link = |at: usize| {
@@ -143,7 +143,7 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     sample
 }
 
-/// Both directions of interfaces, with the bytes of each: those received, then those sent.
+/// Interfaces with both directions: bytes received, then bytes sent.
 fn both_ways(bytes: [&[u64]; 2]) -> Vec<Finding> {
     let ways = [Direction::Ingress, Direction::Egress];
     let count = bytes[0].len();
@@ -190,7 +190,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     assert_eq!(windows, (Some(30), Some(234)));
     assert_eq!(finding.evidence["since_ns"].as_u64().map(|at| at / 1_000_000_000), Some(1_763_000_012));
     let warm_up = |window: u64| if window.is_multiple_of(3) { [1000, 1000] } else { [400, 1600] };
-    // What comes again is reported when it does.
+    // Recurring imbalance is reported while it lasts.
     let again = |window: u64| {
         if (20..60).contains(&window) || (150..180).contains(&window) { [400, 1600] } else { [1000, 1000] }
     };

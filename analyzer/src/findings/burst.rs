@@ -93,18 +93,18 @@ limits! {
         "The others send credits and small messages";
     incast_compared: f64 = 0.02,
         "minimum packets in bins with few senders, over those with many, to compare with",
-        "What trickles in after a round is no traffic without incast";
+        "A few packets after a round of incast do not represent traffic without incast";
     incast_deviations: f64 = 3.0,
         "standard deviations by which gaps are fewer in bins with few senders",
-        "Less is chance, and of so few gaps that chance may leave out all, one there says that no queue is needed for them";
+        "A smaller difference may be chance; where chance may leave no gap at all in those bins, a single gap there shows that gaps need no full queue";
     incast_run: f64 = 2.0,
         "minimum mean of the PSNs missing at a gap, where nothing compares",
-        "Bit errors hit single packets; a full queue turns away what comes until it has drained";
+        "Bit errors hit single packets; a full queue drops all arriving packets until it has drained";
 }
 
-/// Effects of queues that fill.
+/// Effects of growing queues.
 const CONGESTION: [&str; 3] = ["ecn.congestion", "cnp.without_ce", "cnp.storm"];
-/// Effects of queues that overflow.
+/// Effects of growing and overflowing queues.
 const ALL: [&str; 8] = [
     "ecn.congestion",
     "cnp.without_ce",
@@ -116,7 +116,7 @@ const ALL: [&str; 8] = [
     "retry.timeouts",
 ];
 
-/// Of the hosts that send these bytes of data to one receiver, those that send now and then, but hardly anything.
+/// Given the data bytes of each sender to one receiver, the number of senders that contribute hardly anything.
 fn light_senders(limits: &Limits, data_bytes: &[u64]) -> usize {
     let most = data_bytes.iter().max().copied().unwrap_or(0);
     data_bytes
@@ -131,18 +131,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>
     let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic, &flows)).collect();
     let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    // One per receiver would bury the rest: the worst few stand for them.
+    // A finding per receiver would hide the rest, so only the worst few are raised.
     for (_, raise) in all.into_iter().take(4) {
         raise.into(found);
     }
 }
 
-/// Flows with payload, by what they go to: there may be as many receivers as flows.
+/// Flows with payload, by receiver: there may be as many receivers as flows.
 struct Receivers<'a> {
     flows: Map<(&'a str, Address), Vec<&'a Flow>>,
-    /// NAK episodes and packets, by link.
+    /// NAK episodes and packets per link.
     links: Map<&'a str, (u64, u64)>,
-    /// Bytes of data of each sender, by link number and receiver.
+    /// Data bytes of each sender, by link number and receiver.
     senders: Map<(u16, Host), Vec<u64>>,
 }
 
@@ -162,12 +162,12 @@ impl<'a> Receivers<'a> {
     }
 }
 
-/// Evidence of a full queue.
+/// Evidence of an overflowing queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loss {
     /// PSN gaps in the bins with many senders.
     Gaps { ratio: f64, count: u64 },
-    /// NAK episodes of all flows to the receiver: the queue is downstream.
+    /// NAK episodes over all flows to the receiver: the queue is downstream of the tap.
     Downstream { ratio: f64, count: u64 },
 }
 
@@ -204,7 +204,7 @@ fn ratio(part: u64, of: u64) -> f64 {
     part as f64 / of.max(1) as f64
 }
 
-/// Hosts with something counted in one of their flows.
+/// Number of hosts with a non-zero count in one of their flows.
 fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -> u64 {
     flows.filter(|flow| of(flow) > 0).map(|flow| flow.src).collect::<BTreeSet<_>>().len() as u64
 }
@@ -213,8 +213,8 @@ fn naks(flow: &Flow) -> u64 {
     flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
 }
 
-/// Loss where the queue towards a receiver is full; `flows` are those to it at this tap, `on_link` are the NAK episodes and the
-/// packets of all flows there.
+/// Loss where the queue towards a receiver overflows. `flows` are those to the receiver at this tap; `on_link` are
+/// the NAK episodes and the packets of all flows there.
 fn lossy(
     limits: &Limits,
     target: &Target,
@@ -229,17 +229,17 @@ fn lossy(
         let sequence = |flow: &Flow| flow.psn.map_or((0, 0), |psn| (psn.gaps, psn.missing));
         let (count, missing) =
             own().map(sequence).fold((0, 0), |(gaps, missing), (g, m)| (gaps + g, missing + m));
-        // Bytes in a nanosecond, in both cases.
+        // Bytes per nanosecond, in both cases.
         let peak = ratio(target.peak_bytes, traffic.bin_ns);
-        // Whatever there is to compare with, a queue that overflows has its port send without a pause.
+        // Independent of any comparison: the port of an overflowing queue sends without a pause.
         let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
         let many_hosts = || {
             missing as f64 >= limits.incast_run * count as f64
                 && hosts(own(), |flow| flow.loss.get().map_or(0, |loss| loss.lost)) >= limits.incast_senders
         };
-        // Gaps in bins with few senders, were they as frequent there.
+        // Expected number of gaps if bins with few senders had the same gap ratio.
         let expected = gaps * few.packets as f64;
-        // A run of losses makes as many gaps as flows take turns there.
+        // One run of losses causes as many gaps as flows alternate in it.
         let factor = limits.incast_factor * (missing as f64 / count.max(1) as f64).max(1.0);
         let more = if !compare {
             many_hosts()
@@ -265,7 +265,7 @@ fn lossy(
     full.then_some(Loss::Downstream { ratio: loss, count })
 }
 
-/// The same pattern to the same receiver on links that share the load.
+/// The same pattern towards the same receiver on links that share the load.
 fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) -> Vec<Bins> {
     let limits = &input.limits.burst;
     let link = |number: u16| input.sample.links.get(usize::from(number));
@@ -283,12 +283,13 @@ fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) ->
     bins.filter(|bins| bins.many.bins >= limits.incast_bins).collect()
 }
 
-/// True when a parallel link has the pattern without the signal: what converges on the receiver is no reason then, and the link is.
+/// True if a parallel link has the pattern without the signal: then the link is the cause, not the convergence on the
+/// receiver.
 fn one_link_alone(limits: &Limits, peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool {
     peers.iter().any(|bins| here >= limits.incast_factor * of(bins))
 }
 
-/// The incast to a receiver, and how bad it is.
+/// The incast towards a receiver, with its severity.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn incast<'a>(
     input: &Input<'a>,
@@ -314,7 +315,7 @@ fn incast<'a>(
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let ce = ratio(bins.many.ce, bins.many.packets);
     let peers = peers(input, target, traffic, least);
-    // Too little to compare with says nothing for or against a queue that fills.
+    // Too little data for a comparison is evidence neither for nor against a growing queue.
     let marked = ce > limits.incast_ce_ratio
         && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
         && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));

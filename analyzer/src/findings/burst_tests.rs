@@ -1,4 +1,4 @@
-//! Which overlap of senders is an incast.
+//! Tests of which overlaps of senders count as incast.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::metrics::traffic::Collector;
 use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::sample::Sample;
 
-/// Packets of 4 KB from several hosts to 10.0.0.9, in runs of one host after the other.
+/// Packets of 4 KB from several hosts to 10.0.0.9, in runs, one host after the other.
 struct Queue {
     senders: u8,
     /// Packets of a run: 100 take 0.33 ms at 10 Gb/s.
     run: u64,
     ce_every: u64,
     gap_every: u64,
-    /// PSNs missing at a gap.
+    /// Missing PSNs per gap.
     missing: u64,
-    /// After each round of runs.
+    /// Pause after each round of runs.
     pause_ns: u64,
 }
 
@@ -75,7 +75,7 @@ impl Queue {
     }
 }
 
-/// The incast where what is missing is retransmitted later, and so lost.
+/// The incast finding if missing packets are retransmitted later, which proves them lost.
 fn lossy(sample: &Sample) -> Option<Finding> {
     let mut sample = sample.clone();
     let mut loss = Loss::default();
@@ -107,7 +107,7 @@ fn runs_of_a_fifo_overlap_though_no_bin_of_time_holds_three_senders() {
 
 #[test]
 fn a_silence_empties_the_queue() {
-    // Each host sends in its own time: its run, then a pause longer than the silence.
+    // The hosts send at different times: a run, then a pause longer than the silence that ends a bin.
     let mut one = Queue { ce_every: 20, pause_ns: 300_000, ..RUNS };
     one.senders = 1;
     let mut sample = one.sample();
@@ -127,20 +127,20 @@ fn a_full_queue_loses_runs_of_several_senders_at_line_rate() {
     assert!(finding.owns.contains(&"loss.before_tap") && finding.owns.contains(&"retry.timeouts"));
     assert_eq!(lossy(&Queue { missing: 1, ..drops }.sample()), None, "single packets: bit errors");
     assert_eq!(lossy(&Queue { gap_every: 1_501, ..drops }.sample()), None, "one in a thousand");
-    // One host of four loses: its own link.
+    // Only one of four hosts loses packets: its own link is the cause.
     let mut one = drops.sample();
     for flow in one.flows.iter_mut().skip(1) {
         (flow.stats.psn.gaps, flow.stats.psn.missing) = (0, 0);
     }
     assert_eq!(lossy(&one), None);
-    // Bursts of 100 packets with pauses, so that gaps are at less than the peak rate.
+    // Runs of 30 packets with pauses, so that gaps occur below the peak rate.
     let mut slow = Queue { pause_ns: 190_000, run: 30, ..drops }.sample();
     let traffic = Arc::get_mut(slow.metrics.traffic.as_mut().unwrap()).unwrap();
     traffic.targets[0].peak_bytes = 1_250_000;
     assert!(lossy(&slow).is_none(), "at two thirds of the line rate");
 }
 
-/// Loss that a tap upstream of the queue sees as NAK episodes, in flows that wait so long for their ACKs.
+/// Loss downstream of the tap, seen as NAK episodes, in flows with this wait for their ACKs.
 fn upstream(episodes: u64, wait_ns: u64) -> Sample {
     let mut sample = RUNS.sample();
     let at = Episodes { count: episodes, first_ns: START, last_ns: START + 1, ..Episodes::default() };

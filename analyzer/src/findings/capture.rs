@@ -1,4 +1,4 @@
-//! Captures and networks that show packets twice.
+//! Packets captured twice, by mirrors or network duplication.
 
 use super::span::Span;
 use super::title::{short, title};
@@ -8,7 +8,7 @@ use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::util::units::{self, plural};
 
-/// Mean time to a copy from which on two taps are likelier than one mirror.
+/// Mean delay of duplicates above which two taps are more likely than one mirror.
 const MIRROR_NS: u64 = 1_000_000;
 
 /// This family.
@@ -103,12 +103,12 @@ fn by_capture(
         .place(Place::link(input, &link.name, link.direction));
     let separate = "If this file is of two taps merged, give the two files separately: rocescope then measures loss and delay between them.";
     let mirror = "If it is of one mirror port, mirror one direction of each port only.";
-    // A mirror copies a packet where it passes; from one tap to the next it takes the delay of the path.
+    // A mirror duplicates a packet almost at once; between two taps there is the delay of the path.
     let steps = if delay_ns >= MIRROR_NS { [separate, mirror] } else { [mirror, separate] };
     for step in steps {
         raise = raise.step(step, ByHand::Varies);
     }
-    // Where some are nearly as late as is recognised, others are later.
+    // If some duplicates arrive near the end of the detection window, others arrive after it.
     let late = |window_ns: u64| (window_ns / 5 * 4..=window_ns).contains(&found_on.delay_max_ns);
     if late(WINDOW_NS) || late(LATE_NS) {
         raise = raise.caveat(format!(
@@ -152,7 +152,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         .into(found);
 }
 
-/// Packets that passed twice though neither sender nor capture repeats.
+/// Packets seen twice although neither the sender nor the capture repeated them.
 fn mirrored(flow: &Flow) -> u64 {
     let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored).sum();
     all.saturating_sub(flow.copies().requests + flow.copies().responses)
@@ -169,7 +169,7 @@ mod tests {
     use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use crate::sample::Sample;
 
-    /// Two flows of `packets`, of which so many are copies of the capture, and the network made so many.
+    /// Two flows of `packets`, with `copies` duplicates from the capture and `by_network` from the network.
     fn seen(packets: u64, copies: u64, by_network: u64) -> Sample {
         let flow = |packets| stats(50_000, packets, 1_000 * packets);
         let flows = vec![
@@ -214,7 +214,7 @@ mod tests {
         let facts = Facts::of(&sample, &Options::default());
         assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.ect0), (1_000, 1_000), "as captured");
         assert_eq!((facts.flows[0].ecn_data.ect0, facts.flows[0].followed_packets()), (510, 510));
-        // One direction is copied, the other not: 510 KB and 1,000 KB.
+        // One direction is duplicated, the other is not: 510 KB and 1,000 KB.
         let share = facts.entropy.top_share.unwrap();
         assert!((share - 1_000.0 / 1_510.0).abs() < 1e-9, "{share}");
     }

@@ -1,43 +1,43 @@
-//! The text about findings: the meaning of each, its rule, what to do.
+//! Texts about findings: meaning, rule and remedy of each kind.
 
 use std::fmt::Write as _;
 
 use super::{Entry, FAMILIES, Family, LimitMeta};
 use crate::util::nearest::nearest;
 
-/// Every kind of finding, by family.
+/// All kinds of findings, by family.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     FAMILIES.iter().flat_map(|family| family.entries)
 }
 
-/// The id or family that was meant by one that is unknown; an id may be written whole, by its family, or without it.
+/// The known id or family closest to an unknown one, which may be written as family and name, or as either alone.
 #[must_use]
 pub fn similar(id: &str) -> Option<&'static str> {
     let parts = |id: &'static str| id.split_once('.').unwrap_or((id, id));
     let ids = entries().map(|entry| entry.id);
-    // A family before one of its findings.
+    // A family is preferred to one of its findings.
     nearest(id, ids.flat_map(|one| [(one, one), (parts(one).1, one), (parts(one).0, parts(one).0)]))
 }
 
-/// The kind of finding with this id.
+/// The kind of finding with this id; `None` if unknown.
 #[must_use]
 pub fn entry(id: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.id == id)
 }
 
-/// The family that a kind of finding is of.
+/// The family of a kind of finding.
 pub(super) fn family(id: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.entries.iter().any(|entry| entry.id == id))
 }
 
-/// The name of a figure in the evidence of a finding, in words.
+/// The label of an evidence value, in words.
 #[must_use]
 pub fn evidence_label(id: &str, name: &'static str) -> &'static str {
     let own = family(id).map_or(&[][..], |family| family.evidence);
     own.iter().chain(super::labels::COMMON).find(|known| known.name == name).map_or(name, |known| known.label)
 }
 
-/// Every threshold, by family.
+/// All thresholds, by family.
 pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
     FAMILIES.iter().flat_map(limits_of)
 }
@@ -47,7 +47,7 @@ fn limits_of(family: &'static Family) -> impl Iterator<Item = &'static LimitMeta
 }
 
 impl LimitMeta {
-    /// Name in the configuration file, within `[findings]`: `tool.lost_ratio`.
+    /// Name in the configuration file, within `[findings]`, such as `tool.lost_ratio`.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}.{}", self.table, self.field)
@@ -59,7 +59,7 @@ impl LimitMeta {
 }
 
 impl Entry {
-    /// The entry as `rocescope explain` prints it, with its thresholds.
+    /// The entry with its thresholds, as `rocescope explain` prints it.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.about();
@@ -71,13 +71,13 @@ impl Entry {
         text
     }
 
-    /// The same about InfiniBand, without what only Ethernet has.
+    /// The same for InfiniBand, without sentences that only apply to Ethernet.
     #[must_use]
     pub fn text_on_infiniband(&self) -> String {
         super::infiniband::adapted(&self.text())
     }
 
-    /// The thresholds that its computation names.
+    /// The thresholds named in `computed`.
     pub(super) fn limits(&self) -> impl Iterator<Item = &'static LimitMeta> {
         limits().filter(|limit| names(self.computed, &limit.name()))
     }
@@ -97,7 +97,7 @@ impl Entry {
     }
 }
 
-/// Whether `text` has `name` as a word of its own.
+/// True if `text` contains `name` as a whole word.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
     text.match_indices(name).any(|(at, _)| {
@@ -129,7 +129,7 @@ pub fn markdown() -> String {
     text
 }
 
-/// The tables of a family's thresholds, with a star for their fields: `loss.*`.
+/// Tables of a family's thresholds, each with the pattern of its fields, such as `loss.*`.
 fn tables(family: &Family) -> Vec<String> {
     family.limits.iter().filter_map(|table| Some(format!("`{}.*`", table.first()?.table))).collect()
 }
@@ -151,8 +151,8 @@ of its own are taken as evenly spread between the marks that are kept every 10 s
 
 const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
-data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those that cost the same in the order of cause and
-effect. A finding that names a cause as bad and as current as itself stands behind it. A finding that another owns (`owner`) counts with that one and follows it. Cause and effect: ";
+data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
+effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it. Cause and effect: ";
 
 #[cfg(test)]
 mod tests {

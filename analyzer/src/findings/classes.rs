@@ -1,6 +1,6 @@
-//! Traffic classes: DSCPs of data and of CNPs.
+//! Traffic classes: DSCPs of data packets and of CNPs.
 //!
-//! Taps along one path see the same packets: they raise one finding, at the tap with most of them.
+//! Taps on the same path see the same packets: they raise one finding, at the tap with the most packets.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ fn is_data(flow: &Flow) -> bool {
     flow.payload_bytes > 0 && flow.roce_version == Some(2)
 }
 
-/// Flows that change their DSCP.
+/// Flows whose DSCP changes.
 fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;
     let acks = |flow: &Flow| flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total() + flow.cnp_packets;
-    // A flow that carries answers or CNPs too has every right to several DSCPs, and a packet that a switch trims takes another one.
+    // Flows with responses or CNPs legitimately use several DSCPs, and a switch that trims a packet changes its DSCP.
     let all = input.facts.flows.iter().filter(|flow| {
         is_data(flow)
             && flow.mixed.contains("dscp")
@@ -49,18 +49,18 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Two hosts on a link.
+/// Link, source and destination of a flow.
 fn way(flow: &Flow) -> (&str, Address, Address) {
     (flow.link.as_str(), flow.src, flow.dst)
 }
 
-/// Data between two hosts in several classes, and flows that change theirs.
+/// Data between two hosts in several traffic classes, and flows whose class changes.
 pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     changing(input, found);
     let limits = &input.limits.qos;
     let data = input.facts.flows.iter().filter(|flow| is_data(flow));
     let mut data: Vec<&Flow> = data.filter(|flow| flow.dscp.is_some()).collect();
-    // One list for all pairs: a list for each takes several times the memory.
+    // One sorted list for all pairs: a list per pair takes several times the memory.
     data.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut seen = Vec::new();
     for flows in data.chunk_by(|a, b| way(a) == way(b)) {
@@ -99,7 +99,7 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// DSCP by kind of packet and link; where that was not collected, by flow.
+/// DSCPs by packet kind and link; by flow if they were not collected by kind.
 #[expect(clippy::too_many_lines, reason = "two findings from one walk over the links")]
 pub(super) fn by_link(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.qos;

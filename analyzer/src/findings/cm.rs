@@ -1,4 +1,4 @@
-//! Connections that were rejected, or whose requests nobody answered.
+//! Connections that were rejected, or whose requests were not answered.
 
 use rocescope_common::wire::cm;
 
@@ -54,15 +54,15 @@ limits! {
         "The CM timeout of Linux is 4.3 s: the second request should have been answered as well";
 }
 
-/// Set-ups of one kind that failed.
+/// Failed set-ups of one kind.
 struct Failed<'a> {
     between: &'a Between,
     row: &'a Row,
     from: Address,
     to: Address,
-    /// Set-ups of the same hosts and service that were accepted.
+    /// Accepted set-ups between the same hosts for the same service.
     accepted: u64,
-    /// Some of them later.
+    /// Some set-ups were accepted after the failure.
     recovered: bool,
 }
 
@@ -108,11 +108,11 @@ fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     let waited_ns = input.facts.window.last_ns.map_or(0, |end_ns| end_ns.saturating_sub(failed.row.first_ns));
     let long = waited_ns >= limits.wait_s.saturating_mul(1_000_000_000);
     let flows = &input.facts.flows;
-    // The reply may have passed elsewhere.
+    // The reply may take a path that is not captured.
     let hears = flows.iter().any(|flow| flow.dst == failed.from);
     let connected = |flow: &Flow| {
         let answers = (flow.src, flow.dst) == (failed.to, failed.from);
-        // Of a service that takes datagrams only.
+        // The service takes datagrams only (SIDR).
         let asks =
             failed.between.kind == SetupKind::Resolution && (flow.src, flow.dst) == (failed.from, failed.to);
         (answers || asks) && flow.dest_qp != 1 && flow.first_ns >= failed.row.first_ns
@@ -150,7 +150,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     };
     let named = service.as_ref().map(|service| format!(", {service}")).unwrap_or_default();
     let hosts = pair(from, to);
-    // Shorter where there would be no room for hosts and service.
+    // A shorter diagnosis if hosts and service would not fit.
     let fits = diagnoses.iter().find(|text| title::fits(text, [&hosts, &named]));
     let chosen = fits.or(diagnoses.last()).cloned().unwrap_or_default();
     let parts = [hosts, named, more(others.len() as u64, "kind")];
@@ -196,17 +196,17 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
     raise.into(found);
 }
 
-/// How titles name a kind of request.
+/// Words for a kind of request.
 struct Words {
-    /// What is asked for, in lower case.
+    /// Requested object, in lower case.
     what: &'static str,
-    /// The same at the beginning of a title.
+    /// The same at the start of a title.
     title: &'static str,
-    /// The request at the beginning of a title.
+    /// The request at the start of a title.
     request: &'static str,
-    /// Its message.
+    /// The request message.
     asks: &'static str,
-    /// The message that refuses it.
+    /// The message that rejects it.
     refuses: &'static str,
 }
 
@@ -231,7 +231,7 @@ impl Words {
     }
 }
 
-/// Why, in words.
+/// The reason for a rejection, in words.
 fn reason(outcome: Outcome) -> String {
     match outcome {
         Outcome::Rejected { reason: INVALID_SERVICE_ID, by_requester: false }
@@ -247,7 +247,7 @@ fn reason(outcome: Outcome) -> String {
     }
 }
 
-/// The port, where the service ID is one of the RDMA connection manager.
+/// The port number, if the service ID is one of the RDMA connection manager.
 fn service(id: Option<u64>) -> Option<String> {
     let id = id?;
     Some(
@@ -261,7 +261,7 @@ const INVALID_SERVICE_ID: u16 = 8;
 const STALE: u16 = 10;
 const INVALID_GID: u16 = 12;
 const REFUSED: u16 = 28;
-/// Of a SIDR_REP.
+/// Status of a SIDR_REP.
 const UNSUPPORTED_SERVICE: u8 = 1;
 const REFUSED_SERVICE: u8 = 2;
 
@@ -335,7 +335,7 @@ mod tests {
         Outcome::Rejected { reason, by_requester: false }
     }
 
-    /// Between hosts of which another answers the first, unless `deaf`.
+    /// The finding for set-ups between hosts; the reverse direction has traffic unless `deaf`.
     fn judged(rows: Vec<(Between, Row)>, deaf: bool) -> Option<Finding> {
         let mut datagrams = stats(50_000, 6, 1_800);
         (datagrams.transport, datagrams.psn) = (3, PsnTrack::default());
@@ -415,7 +415,7 @@ mod tests {
         }
         let silent = judged(vec![(of(Outcome::Unanswered), row(1, 5))], false).unwrap();
         assert!(silent.title.starts_with("No answer to a SIDR_REQ sent 5 times"), "{}", silent.title);
-        // A connection to the same service that was accepted says nothing of datagrams.
+        // An accepted connection to the same service is no evidence about datagrams.
         let accepted = Row { last_ns: START + SECOND, ..row(2, 1) };
         let both = vec![(between(Outcome::Accepted), accepted), (unresolved(2), row(1, 1))];
         assert_eq!(judged(both, false).unwrap().severity, Severity::Warning);

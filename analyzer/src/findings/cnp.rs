@@ -76,7 +76,7 @@ limits! {
         "DCQCN marks a packet in a hundred and more where it asks for CNPs";
 }
 
-/// Hosts that throttle others with more CNPs than there are marks.
+/// Hosts that send more CNPs than they receive CE marks.
 fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
@@ -128,7 +128,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// CNPs from one host to another, and the data that they answer.
+/// CNPs from one host to another, and the data flows that they refer to.
 #[derive(Default)]
 struct Pair<'a> {
     cnps: u64,
@@ -158,9 +158,9 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         {
             continue;
         }
-        // CNPs are seldom; this is no loop over all pairs.
+        // CNPs are rare, so this is not a loop over all pairs of flows.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
-        // Another tap, nearer the receiver, may see the marks.
+        // A tap nearer the receiver may see the marks.
         let elsewhere = |flow: &Flow| name(flow) == name(data) && flow.ecn_data.ce > 0;
         let unmarked =
             data.ecn_data.capable() >= input.limits.cnp.without_ce_packets && !flows.iter().any(elsewhere);
@@ -170,7 +170,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
     suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnps_once()));
-    // Several taps may see the same CNPs: the one with most of them is reported.
+    // If several taps see the same CNPs, the one with the most is reported.
     let mut reported = Set::default();
     suspects.retain(|(cnps, _)| reported.insert(name(cnps)));
     let Some((most, data)) = suspects.first() else { return };
@@ -187,7 +187,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
             suspects.iter().map(|(_, data)| data.ecn_data.capable()).sum::<u64>(),
         )
         .evidence("ce_packets", 0)
-        // Where answers travel in the same flow, this is later than its last CNP.
+        // In a flow that also carries ACKs, this is later than its last CNP.
         .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
         .episodes(episodes(&timed(&carriers, Signal::Cnp, Flow::cnps_once)))
         .flows(suspects.iter().map(|(_, data)| *data))

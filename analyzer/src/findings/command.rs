@@ -1,10 +1,10 @@
-//! The exact commands of steps, for the interface or the host that a finding is about.
+//! Exact commands of steps, for the interface or host of a finding.
 
 use super::Input;
 use crate::analysis::{Flow, InputKind};
 use crate::sample::{Address, Direction};
 
-/// One command, and the host that it is for where that is not this one.
+/// One command, and its host if that is not this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) line: String,
@@ -17,12 +17,13 @@ impl Command {
         Self { line, host: None }
     }
 
-    /// Whether a line has the name of an interface to be filled in.
+    /// True if a line contains a placeholder for an interface.
     pub(super) fn is_open(line: &str) -> bool {
         line.split([' ', '/']).any(|word| word == PLACEHOLDER)
     }
 
-    /// What to know before it is run elsewhere; `explained`: the placeholder is known. A step that names the host says it already.
+    /// A note on running it on another host, unless the step already names the host. `explained`: the placeholder has
+    /// been explained.
     pub(super) fn note(&self, step: &str, explained: bool) -> Option<String> {
         let host = self.host?;
         let open = Self::is_open(&self.line) && !explained;
@@ -40,25 +41,25 @@ impl Command {
     }
 }
 
-/// Why a step has no command.
+/// Reason why a step has no command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByHand {
-    /// It is done on a switch.
+    /// It concerns a switch.
     Switch,
-    /// It is a setting or the log of the job.
+    /// It concerns a setting or the log of the job.
     Job,
     /// It needs a capture at another place.
     Elsewhere,
-    /// It is about cables, modules or other hardware.
+    /// It concerns cables, modules or other hardware.
     Hardware,
-    /// It compares what the report says.
+    /// It compares figures of the report.
     Reading,
     /// It depends on how rocescope or the capture was started.
     Varies,
 }
 
 impl ByHand {
-    /// All of them.
+    /// All reasons.
     pub(super) const ALL: [Self; 6] =
         [Self::Switch, Self::Job, Self::Elsewhere, Self::Hardware, Self::Reading, Self::Varies];
 
@@ -75,7 +76,7 @@ impl ByHand {
     }
 }
 
-/// How a step is done: by a command, where the interface or the host that it is for is known, or by hand.
+/// Means of carrying out a step: a command, if the interface or host is known, else by hand.
 pub(super) struct Means(pub(super) Option<Command>);
 
 impl From<Option<Command>> for Means {
@@ -90,14 +91,14 @@ impl From<ByHand> for Means {
     }
 }
 
-/// Stands for an interface whose name is not known.
+/// Placeholder for an unknown interface.
 const PLACEHOLDER: &str = "DEV";
 
-/// Commands about the interface of a host.
+/// Commands for an interface of a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Commands<'a> {
     at: At<'a>,
-    /// Priority of the packets in question, where it is known.
+    /// Priority of the packets in question, if known.
     priority: Option<u8>,
 }
 
@@ -110,7 +111,7 @@ enum At<'a> {
 }
 
 impl<'a> Commands<'a> {
-    /// About the interface of this host that a link is of; none in a replay, whose links are files.
+    /// For the interface of this host to which a link belongs; none in a replay, whose links are files.
     pub(super) fn on(input: &Input<'_>, link: &'a str) -> Self {
         let live = input.facts.source.kind != InputKind::Replay;
         let plain = |name: &str| {
@@ -119,7 +120,7 @@ impl<'a> Commands<'a> {
         Self { at: if live && plain(link) { At::Here(link) } else { At::Nowhere }, priority: None }
     }
 
-    /// About an end of a flow: this host where the flow comes in or goes out there, else that host, by its address.
+    /// For an end of a flow: this host, if the flow enters or leaves it there, else that host, named by its address.
     pub(super) fn at(input: &Input<'_>, flow: &'a Flow, host: Address) -> Self {
         let own = match flow.direction {
             Some(Direction::Ingress) => Some(flow.dst),
@@ -135,13 +136,13 @@ impl<'a> Commands<'a> {
         Self { at, priority }
     }
 
-    /// About a host of which no flow is known.
+    /// For a host without a known flow.
     pub(super) const fn of_host(host: Address) -> Self {
         let at = if host.ip().is_some() { At::Host(host) } else { At::Nowhere };
         Self { at, priority: None }
     }
 
-    /// About this host where it is one that packets are captured on, else about `host`, one of those that a flow is between.
+    /// For this host if packets are captured on it, else for `host`, one of the ends of the flow.
     pub(super) fn near(input: &Input<'_>, flow: &'a Flow, host: Address) -> Self {
         match Self::on(input, &flow.link) {
             Self { at: here @ At::Here(_), .. } => Self { at: here, priority: priority(flow) },
@@ -154,19 +155,19 @@ impl<'a> Commands<'a> {
         Self { priority: priority.or(self.priority), ..self }
     }
 
-    /// Drops, discards and pauses that the NIC counts.
+    /// Shows the NIC's counters of drops, discards and pauses.
     pub(super) fn nic_counters(self) -> Option<Command> {
-        // The pauses of a priority are among its own counters.
+        // Pauses of a priority have counters of their own.
         let pauses = self.priority.map_or_else(|| "pause".to_owned(), |priority| format!("prio{priority}_"));
         self.with(|dev| format!("ethtool -S {dev} | grep -iE 'discard|drop|buf|{pauses}|err'"))
     }
 
-    /// Trust mode, priorities, PFC and buffers.
+    /// Shows trust mode, priorities, PFC and buffers.
     pub(super) fn qos(self) -> Option<Command> {
         self.with(|dev| format!("mlnx_qos -i {dev}"))
     }
 
-    /// PFC by priority; of one that is known, whether it is on.
+    /// Shows PFC by priority; where the priority is known, whether PFC is on for it.
     pub(super) fn pfc(self) -> Option<Command> {
         self.with(|dev| match self.priority {
             Some(priority) => format!("dcb pfc show dev {dev} prio-pfc | grep -o '{priority}:[a-z]*'"),
@@ -174,83 +175,83 @@ impl<'a> Commands<'a> {
         })
     }
 
-    /// Whether the NIC sends CNPs and obeys them, by priority (mlx5).
+    /// Shows for each priority whether the NIC sends CNPs and reacts to them (mlx5).
     pub(super) fn ecn(self) -> Option<Command> {
         let own = self.priority.map_or_else(|| "*".to_owned(), |priority| priority.to_string());
         self.with(|dev| format!("grep . /sys/class/net/{dev}/ecn/roce_[nr]p/enable/{own}"))
     }
 
-    /// What the kernel says of NICs, PCIe, GPUs and memory.
+    /// Shows kernel messages about NICs, PCIe, GPUs and memory.
     pub(super) fn kernel_log(self) -> Option<Command> {
         self.with(|_| "dmesg -T | grep -iE 'xid|mlx5|bnxt|irdma|aer|oom'".to_owned())
     }
 
-    /// Clocks, throttling and errors of the GPUs.
+    /// Shows clocks, throttling and errors of the GPUs.
     pub(super) fn gpus(self) -> Option<Command> {
         self.with(|_| "nvidia-smi -q -d PERFORMANCE,CLOCK,ECC".to_owned())
     }
 
-    /// The busiest threads with their CPU.
+    /// Shows the busiest threads with their CPU.
     pub(super) fn threads(self) -> Option<Command> {
         self.with(|_| "ps -eLo pid,tid,psr,pcpu,comm --sort=-pcpu | head -20".to_owned())
     }
 
-    /// The settings of NCCL that processes were started with.
+    /// Shows the NCCL settings in the environment of processes.
     pub(super) fn nccl_settings(self) -> Option<Command> {
         self.with(|_| r"grep -haz ^NCCL_ /proc/*/environ | tr '\0' '\n'".to_owned())
     }
 
-    /// Filters that may drop RoCE.
+    /// Shows filters that may drop RoCE.
     pub(super) fn filters(self) -> Option<Command> {
         self.with(|_| "nft list ruleset | grep -nE '4791|drop|reject'".to_owned())
     }
 
-    /// Driver and firmware of the interface.
+    /// Shows driver and firmware of the interface.
     pub(super) fn versions(self) -> Option<Command> {
         self.with(|dev| format!("ethtool -i {dev}"))
     }
 
-    /// Path MTU and GIDs of the RDMA devices.
+    /// Shows path MTU and GIDs of the RDMA devices.
     pub(super) fn rdma_ports(self) -> Option<Command> {
         self.with(|_| "ibv_devinfo -v | grep -E 'hca_id|port:|active_mtu|GID'".to_owned())
     }
 
-    /// Speed and state of the link.
+    /// Shows speed and state of the link.
     pub(super) fn link(self) -> Option<Command> {
         self.with(|dev| format!("ethtool {dev}"))
     }
 
-    /// Power and temperature of the transceiver.
+    /// Shows power and temperature of the transceiver.
     pub(super) fn module(self) -> Option<Command> {
         self.with(|dev| format!("ethtool -m {dev}"))
     }
 
-    /// MTU of the interface.
+    /// Shows the MTU of the interface.
     pub(super) fn mtu(self) -> Option<Command> {
         self.with(|dev| format!("ip link show dev {dev}"))
     }
 
-    /// PCIe speed and width, relaxed ordering and what else `rocescope doctor` checks.
+    /// Shows PCIe speed and width, relaxed ordering and the other checks of `rocescope doctor`.
     pub(super) fn doctor(self) -> Option<Command> {
         self.with(|_| "rocescope doctor".to_owned())
     }
 
-    /// Counters of the RDMA devices.
+    /// Shows counters of the RDMA devices.
     pub(super) fn rdma_counters(self) -> Option<Command> {
         self.with(|_| "rdma statistic show".to_owned())
     }
 
-    /// Listeners and connections of the RDMA connection manager, with their process.
+    /// Shows listeners and connections of the RDMA connection manager, with their processes.
     pub(super) fn listeners(self) -> Option<Command> {
         self.with(|_| "rdma resource show cm_id".to_owned())
     }
 
-    /// Queue pairs with their state and process.
+    /// Shows queue pairs with their state and process.
     pub(super) fn queue_pairs(self) -> Option<Command> {
         self.with(|_| "rdma resource show qp".to_owned())
     }
 
-    /// Queue pairs of this number with their state and process.
+    /// Shows queue pairs with this number, their state and process.
     pub(super) fn queue_pairs_of(self, lqpn: Option<u32>) -> Option<Command> {
         match lqpn {
             Some(lqpn) => self.with(|_| format!("rdma resource show qp lqpn {lqpn}")),
@@ -258,18 +259,18 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// One queue pair with its state and process.
+    /// Shows one queue pair with its state and process.
     pub(super) fn queue_pair(self, device: &str, port: Option<u32>, lqpn: u32) -> Option<Command> {
         let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         let link = port.filter(|_| is_plain(device)).map(|port| format!(" link {device}/{port}"))?;
         self.with(|_| format!("rdma resource show qp{link} lqpn {lqpn}"))
     }
 
-    /// Whether an address answers through the interface.
+    /// Tests whether an address is reachable through the interface.
     pub(super) fn ping(self, address: Address) -> Option<Command> {
         let address = address.ip()?;
         match self.at {
-            // The address of a port will do for its name.
+            // `ping -I` accepts the address of a port as well as its name.
             At::Host(host) => self.with(|_| format!("ping -c 3 -I {host} {address}")),
             _ => self.with(|dev| format!("ping -c 3 -I {dev} {address}")),
         }
@@ -284,12 +285,12 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// The priority of a flow's packets: of its tag, else the one that a DSCP has by default.
+/// Priority of a flow's packets: from the tag, else the default mapping of the DSCP.
 pub(super) fn priority(flow: &Flow) -> Option<u8> {
     flow.pcp.or(flow.dscp.map(|dscp| dscp >> 3))
 }
 
-/// `priority 3 (DSCP 26)`, as far as both are known; else `the priority of RoCE`.
+/// `priority 3 (DSCP 26)` as far as known; else `the priority of RoCE`.
 pub(super) fn class_of(flow: &Flow) -> String {
     match (priority(flow), flow.dscp) {
         (Some(priority), Some(dscp)) => format!("priority {priority} (DSCP {dscp})"),
@@ -305,7 +306,7 @@ mod tests {
     use crate::analysis::{Facts, Options};
     use crate::findings::Limits;
 
-    /// The commands for both ends of one flow.
+    /// The commands for both ends of a flow.
     fn at_both_ends(live: bool, link_direction: Option<Direction>) -> [Option<Command>; 2] {
         let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), stats(50_000, 10, 1_000))];
         let mut sample = sample(vec![link("eth0", link_direction)], flows);

@@ -13,7 +13,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// An entry for checks of doctor, raised with the severity that doctor gives them.
+/// Declares an entry for checks of doctor, raised with the severity that doctor assigns.
 macro_rules! entry {
     ($name:ident, $id:literal, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
         const $name: Entry = Entry {
@@ -98,7 +98,7 @@ entry!(
     "kernel.* and filters.*"
 );
 
-/// Which kind a check of doctor belongs to.
+/// The kind of finding for a check of doctor.
 fn kind(check: &str) -> &'static Entry {
     match check.split('.').next().unwrap_or_default() {
         "ecn" | "cnp" => &ECN,
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(trust.advice, "mlnx_qos -i eth0 --trust dscp");
     }
 
-    /// A check that is added to doctor has to be put somewhere on purpose.
+    /// A new check of doctor must be assigned to a kind explicitly.
     #[cfg(target_os = "linux")]
     #[test]
     fn every_check_of_doctor_has_a_kind() {

@@ -119,14 +119,14 @@ fn commands<'a>(input: &Input<'_>, port: &'a PortSample) -> Commands<'a> {
     Commands::on(input, port.interface.as_deref().unwrap_or(""))
 }
 
-/// Those of the named counters that are not 0, and their sum.
+/// The named counters that are not 0, and their sum.
 fn sum(port: &PortSample, names: &[&'static str]) -> (u64, Vec<(&'static str, u64)>) {
     let of = |name: &&'static str| port.value(name).map(|(value, _)| (*name, value)).filter(|(_, n)| *n > 0);
     let all: Vec<_> = names.iter().filter_map(of).collect();
     (all.iter().map(|(_, n)| n).sum(), all)
 }
 
-/// The finding with these counters as evidence, the first of them in the title.
+/// The finding with these counters as evidence, and the first of them in the title.
 fn raise(
     input: &Input<'_>,
     entry: &'static Entry,
@@ -175,7 +175,7 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     }
     let severity = if gave_up { Severity::Critical } else { Severity::Warning };
     let here = commands(input, port);
-    // An adaptive network reorders, and receivers answer that as they answer loss.
+    // A network with adaptive routing reorders packets, and receivers react to that as to loss.
     let is_sequence = |(name, _): &(&str, u64)| matches!(*name, "out_of_sequence" | "psn_error_naks");
     let is_timeout = |(name, _): &(&str, u64)| matches!(*name, "local_ack_timeouts" | "retries_exceeded");
     let either = counters.iter().any(is_sequence) && !counters.iter().any(is_timeout);

@@ -7,7 +7,7 @@ use crate::entity::lives::Lives;
 use crate::findings::tests::{found, severity};
 use crate::sample::Sample;
 
-/// A sample with a device that counted this in ten seconds.
+/// A sample with a device whose counters rose by this much in ten seconds.
 fn counted(values: &[(&str, u64)]) -> Sample {
     let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let port = PortSample {

@@ -141,7 +141,7 @@ struct Marked<'a> {
     capable: u64,
 }
 
-/// The flows of a link that are congested together in one episode, those with most marks first.
+/// The flows of a link that are congested together in one episode, most marks first.
 struct Congested<'a> {
     flows: Vec<Marked<'a>>,
     ce: u64,
@@ -178,7 +178,7 @@ fn congested<'a>(input: &Input<'a>, number: usize, by_link: &ByLink<'a>) -> Opti
     latest(&spans, run(all.iter().copied()), judge)
 }
 
-/// The diagnosis of congestion, and what stands behind it where there is room.
+/// The diagnosis of congestion, and additions for which the title may have room.
 fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [String; 2]) {
     let Congested { flows, ce, capable, .. } = congested;
     let percent = units::ratio(Some(share(*ce, *capable)));
@@ -198,8 +198,8 @@ fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [
     }
 }
 
-/// Share of the PSN gaps in some flows behind which the next packet is CE-marked, and whether that says that the queue which
-/// marks is the one that drops: most of them, and far more often than any packet is marked.
+/// Share of the PSN gaps of some flows after which the next packet is CE-marked; and whether this shows that the
+/// marking queue is the dropping one: it is most gaps, and the share is far above the CE ratio.
 pub(super) fn gaps_at_marks<'a>(
     limits: &Limits,
     flows: impl Iterator<Item = &'a Flow>,
@@ -220,7 +220,8 @@ pub(super) fn gaps_at_marks<'a>(
     (ratio, gaps >= limits.drop_gaps && most)
 }
 
-/// Time bins of a link: share of those with data that have CE marks, and the highest CE ratio of one.
+/// From the time bins of a link: share of bins with CE marks among those with data, and the highest CE ratio of a
+/// bin.
 fn over_time(link: &Link) -> (Option<f64>, Option<f64>) {
     let Some(over_time) = &link.ecn_over_time else { return (None, None) };
     let bins = || over_time.capable.iter().zip(&over_time.ce).filter(|(all, _)| **all > 0);
@@ -236,7 +237,7 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
     let ratio = share(congested.ce, congested.capable);
     let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
     let (marked_time, peak) = over_time(link);
-    // Both are upper bounds, to the width of a bin.
+    // Both are upper bounds, accurate to a bin.
     let by_flows = flows().filter_map(last_mark).max();
     let by_link =
         link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
@@ -278,25 +279,25 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
         .into(found);
 }
 
-/// What congestion accounts for; with drops, if those come where packets are marked.
+/// Findings that congestion explains. With drops, it also explains loss where packets are marked.
 const OWNED: [&str; 2] = ["cnp.without_ce", "cnp.storm"];
 /// See [`OWNED`].
 const OWNED_WITH_DROPS: [&str; 6] =
     ["cnp.without_ce", "cnp.storm", "loss.before_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
 
-/// When the last time bin ends in which something was counted, Unix nanoseconds.
+/// End of the last time bin with a count, Unix nanoseconds.
 fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {
     let last = counts.iter().rposition(|count| *count > 0)? as u64;
     Some(start_ns.saturating_add(bin_ns.saturating_mul(last + 1)))
 }
 
-/// The latest time at which a flow can have had its last mark; `None` when it has none, or no history.
+/// Latest possible time of a flow's last mark; `None` without marks or without history.
 fn last_mark(flow: &Flow) -> Option<u64> {
     let over_time = flow.ce_over_time.as_ref()?;
     Some(end_of_last(over_time.start_ns, over_time.bin_ns, &over_time.ce)?.min(flow.last_ns))
 }
 
-/// How long marks came in a flow, in nanoseconds: by its history, or else by its length.
+/// Duration of marking in a flow, in nanoseconds: from its history, else the duration of the flow.
 fn marked_for(flow: &Flow) -> u64 {
     let Some(over_time) = &flow.ce_over_time else {
         return flow.last_ns.saturating_sub(flow.first_ns);
@@ -307,7 +308,7 @@ fn marked_for(flow: &Flow) -> u64 {
     (bins * over_time.bin_ns).min(flow.last_ns.saturating_sub(flow.first_ns))
 }
 
-/// What a receiver gets and sends.
+/// CE-marked packets that a receiver gets, and CNPs that it sends.
 #[derive(Default)]
 struct Receiver<'a> {
     ce: u64,
@@ -317,7 +318,7 @@ struct Receiver<'a> {
     flows: Vec<&'a Flow>,
 }
 
-/// Receivers of CE-marked packets that answer none with a CNP, those with most marks first.
+/// Receivers of CE-marked packets that send no CNP, most marks first.
 fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
@@ -347,7 +348,7 @@ fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
 fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let present: u64 = input.facts.flows.iter().map(|flow| flow.cnp_packets).sum();
     if input.facts.totals.cnp_packets > present {
-        // Flows that have retired carried some: whose is not known any more.
+        // Retired flows carried some CNPs, and their receivers are no longer known.
         return;
     }
     let silent = without_cnps(input);
@@ -387,7 +388,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 fn not_capable(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.ecn;
-    // What carries data; a flow of acknowledgements has no data packets to count.
+    // Flows with data; ACK flows have no data packets.
     let flows = input.facts.flows.iter().filter(|flow| flow.dest_qp != GSI_QP);
     let mut flows = once(flows, |flow| flow.ecn_data.not_ect + flow.ecn_data.capable());
     let all = flows.iter().map(|(_, packets)| packets).sum();
@@ -430,7 +431,7 @@ mod tests {
     use crate::analysis::{CeOverTime, Options};
     use crate::findings::tests::{found, found_on};
 
-    /// To the width of a time bin, and never later than the flow.
+    /// Accurate to a time bin, and never later than the flow.
     #[test]
     fn congestion_was_seen_last_in_the_last_bin_with_a_mark() {
         let mut facts = Facts::of(&everything(), &Options::default());
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(seen(vec![0; 6], 60), Some(START + 60 * SECOND), "no history of marks: its flows' end");
     }
 
-    /// The marks of one queue fall on all queue pairs of a job.
+    /// The marks of one queue are spread over all queue pairs of a job.
     #[test]
     fn many_flows_with_few_marks_each_are_congested_together() {
         let with = |marks: &[u64]| {

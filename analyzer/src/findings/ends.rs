@@ -1,4 +1,4 @@
-//! Where a finding was seen, and between which ends.
+//! Place of a finding, and the ends of the affected connection.
 
 use std::net::IpAddr;
 
@@ -7,9 +7,9 @@ use crate::analysis::{DeviceQp, Flow, Link, Loss, QpEvent};
 use crate::sample::Direction;
 
 impl Place {
-    /// A link, with the tap that it is part of and the switch port at its other end where LLDP names one.
+    /// A link with its tap, and with the switch port at its other end if LLDP reports it.
     pub(super) fn link(input: &Input<'_>, name: &str, direction: Option<Direction>) -> Self {
-        // Links of a capture file are named after it; the interface follows a colon.
+        // A link of a capture file is named after the file, with the interface after a colon.
         let tap = if direction.is_some() { name } else { name.split(':').next().unwrap_or_default() };
         let mut own = input.facts.links.iter().filter(|link| link.name == name);
         let heard = |link: &Link| {
@@ -30,7 +30,7 @@ impl Place {
         Self::link(input, &flow.link, flow.direction)
     }
 
-    /// The link of flows; of flows at several links none, and the flows name theirs.
+    /// The common link of the flows; none if they are on several links, since the flows name these.
     pub(super) fn of_all<'a>(input: &Input<'_>, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
         let mut flows = flows.into_iter();
         let Some(first) = flows.next() else { return Self::default() };
@@ -38,14 +38,14 @@ impl Place {
         if flows.all(is_same) { Self::of(input, first) } else { Self::default() }
     }
 
-    /// Upstream or downstream of the tap, or between two.
+    /// Sets the position: upstream or downstream of the tap, or between two taps.
     pub(super) fn hop(self, hop: impl Into<String>) -> Self {
         Self { hop: Some(hop.into()), ..self }
     }
 }
 
-/// The sending and the receiving end of flows with requests: requester and responder. What differs between the flows is `None`: of
-/// several hosts none is the one.
+/// Requester and responder of request flows: the sending and the receiving end. Properties that differ between the
+/// flows are `None`.
 pub(super) fn of_data<'a>(
     input: &Input<'_>,
     flows: impl IntoIterator<Item = &'a Flow>,
@@ -62,7 +62,7 @@ pub(super) fn of_data<'a>(
     (sender, receiver)
 }
 
-/// Requester and responder of flows with acknowledgements, NAKs or READ responses: whom they are sent to, and who sends them.
+/// Requester and responder of flows with ACKs, NAKs or READ responses: their destination and their source.
 pub(super) fn of_answers<'a>(
     input: &Input<'_>,
     flows: impl IntoIterator<Item = &'a Flow>,
@@ -71,8 +71,8 @@ pub(super) fn of_answers<'a>(
     (requester, responder)
 }
 
-/// The flows of requests, each once, that flows of answers refuse or ask for again: these are what is in trouble. Where the pair of a
-/// flow of answers is not known, or its requests pass elsewhere, itself.
+/// The request flows, each once, that these answer flows reject or NAK: the flows at fault. An answer flow stands for
+/// itself if its pair is unknown or its requests take another path.
 pub(super) fn asked<'a>(input: &Input<'a>, answers: impl IntoIterator<Item = &'a Flow>) -> Vec<&'a Flow> {
     let mut all: Vec<&Flow> = Vec::new();
     for flow in answers {
@@ -85,8 +85,8 @@ pub(super) fn asked<'a>(input: &Input<'a>, answers: impl IntoIterator<Item = &'a
     all
 }
 
-/// Requester and responder of flows that lost packets. Responses go to the requester: a flow with both requests and READ
-/// responses counts for those that lost more.
+/// Requester and responder of flows that lost packets. Responses go to the requester: a flow with both requests and
+/// READ responses counts as the kind that lost more.
 pub(super) fn of_lost<'a>(
     input: &Input<'_>,
     flows: impl Iterator<Item = &'a Flow> + Clone,
@@ -111,7 +111,7 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
     let back = flow.peer_qp.into_iter().flat_map(|peer| facts.to_qp(flow.dst, flow.src, peer));
     let forth = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
     let both = forth.map(|other| (true, other)).chain(back.map(|other| (false, other)));
-    // A process is known of the end on this host: the receiver of what comes in, the sender of what goes out.
+    // The process is known for the end on this host: the receiver of ingress flows, the sender of egress flows.
     for (forth, other) in both.filter(|(_, other)| other.pid.is_some()) {
         let sends = (other.direction == Some(Direction::Egress)) == forth;
         let end = if sends { &mut sender } else { &mut receiver };
@@ -124,7 +124,7 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
     (sender, receiver)
 }
 
-/// Both ends of a queue pair on the control path, as an event names them and the list of queue pairs adds to it.
+/// Both ends of a queue pair on the control path, from an event and the list of queue pairs.
 pub(super) fn of_event(event: &QpEvent, qp: Option<&DeviceQp>) -> (Option<End>, Option<End>) {
     let own = event.src.map(|addr| End {
         addr: addr.into(),
@@ -136,7 +136,7 @@ pub(super) fn of_event(event: &QpEvent, qp: Option<&DeviceQp>) -> (Option<End>, 
     (own, peer(event.dst, qp.and_then(|qp| qp.rqpn)))
 }
 
-/// The same of a queue pair that is listed.
+/// Both ends of a listed queue pair.
 pub(super) fn of_qp(qp: &DeviceQp) -> (Option<End>, Option<End>) {
     let own = qp.control.src.map(|addr| End {
         addr: addr.into(),
@@ -148,17 +148,17 @@ pub(super) fn of_qp(qp: &DeviceQp) -> (Option<End>, Option<End>) {
     (own, peer(qp.control.dst, qp.rqpn))
 }
 
-/// The end that this host knows no process of.
+/// The remote end, whose process is not known on this host.
 fn peer(addr: Option<IpAddr>, qpn: Option<u32>) -> Option<End> {
     addr.map(|addr| End { addr: addr.into(), qpn, pid: None, comm: None, pod: None })
 }
 
-/// A process in words: `train.py (4711)`.
+/// A process as text, such as `train.py (4711)`.
 pub(super) fn process(comm: Option<&str>, pid: Option<u32>) -> Option<String> {
     Some(format!("{} ({})", comm?, pid?))
 }
 
-/// What is the same of both; `None` of two hosts.
+/// The properties that both share; `None` for two hosts.
 fn common(end: End, other: &End) -> Option<End> {
     (end.addr == other.addr).then(|| End {
         addr: end.addr,
@@ -169,7 +169,7 @@ fn common(end: End, other: &End) -> Option<End> {
     })
 }
 
-/// An end in words: `10.0.0.1 QP 17 (train.py, PID 4711)`.
+/// An end as text, such as `10.0.0.1 QP 17 (train.py, PID 4711)`.
 impl std::fmt::Display for End {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}", self.addr)?;

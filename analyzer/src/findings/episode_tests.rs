@@ -1,4 +1,4 @@
-//! Episodes of findings: their begin and end, their figures, their ends, and who owns what.
+//! Tests of episodes: begin and end, figures, ends of the connection, and ownership.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::metrics::loss::spells::{FlowSpells, Mark, Signal, Spell};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
 
-/// A spell between two times in seconds, in a flow of a thousand packets a second.
+/// A spell from and to a time in seconds, in a flow of 1,000 packets per second.
 pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64) -> Spell {
     let (first_ns, last_ns) = (START + seconds.start * SECOND, START + seconds.end * SECOND);
     let (at_first, at_last) = (1_000 * seconds.start, 1_000 * seconds.end);
     Spell { first_ns, last_ns, count, at_first, at_last }
 }
 
-/// Requests from 10.0.0.1 to QP 17 on 10.0.0.2, a thousand a second, and their answers to QP 18.
+/// Requests from 10.0.0.1 to QP 17 on 10.0.0.2 at 1,000 per second, and their ACKs to QP 18.
 pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
     let mut data = stats(50_000, 1_000 * seconds, 1_000_000 * seconds);
     let mut acks = stats(50_001, 100 * seconds, 6_200 * seconds);
@@ -43,7 +43,7 @@ pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: Fl
     sample
 }
 
-/// So many packets lost in each of some spells.
+/// A sample with the given lost packets in each spell.
 fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
     let lost = spells.iter().map(|spell| spell.count).sum();
     let last_ns = spells.last().unwrap().last_ns;
@@ -91,7 +91,7 @@ fn signals_within_an_instant_are_compared_with_a_second() {
 #[test]
 fn a_flow_without_loss_counts_with_its_packets_in_the_episode() {
     let mut sample = lossy(40, &[spell(12..18, 47)]);
-    // The same hosts, half as many packets, in the first 20 s alone.
+    // The same hosts with half as many packets, in the first 20 s only.
     let mut data = stats(50_002, 10_000, 10_000_000);
     data.last_ns = START + 20 * SECOND;
     let mut flow = sample.flows[0].clone();
@@ -107,7 +107,7 @@ fn the_same_loss_has_the_same_ratio_a_minute_later() {
     let late = by_id(&lossy(72, &[spell(2..8, 47)]), "loss.before_tap").unwrap();
     assert_eq!((&soon.title, &soon.evidence), (&late.title, &late.evidence));
     assert_eq!(soon.evidence["packets"], 6_047);
-    // What fills a gap of this tap passes it for the first time.
+    // A packet that fills a gap of this tap passes it for the first time.
     assert_eq!(soon.impact.retransmissions, Some(0));
     assert!(soon.active && !late.active);
     let end_ns = Some(START + 72 * SECOND);
@@ -130,7 +130,7 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
     assert_eq!(finding.first_seen_ns, Some(START + 2 * SECOND));
     assert_eq!(finding.last_seen_ns, Some(START + 49 * SECOND));
     assert!(finding.active);
-    // Two lost packets later are no episode of it.
+    // Two packets lost later are no episode of it.
     let few = [spell(2..8, 47), spell(41..49, 2)];
     let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
@@ -144,7 +144,7 @@ fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
     assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &81_015.into()));
 }
 
-/// RNR NAKs, the sequence-error NAKs that follow them, and what is retransmitted for them.
+/// RNR NAKs, the sequence-error NAKs that follow them, and the resulting retransmissions.
 fn slow_receiver() -> Sample {
     let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
     let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];

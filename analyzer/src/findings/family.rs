@@ -1,4 +1,4 @@
-//! How a family of findings is declared: its entries, thresholds, labels of evidence and check.
+//! Declaration of a family of findings: entries, thresholds, evidence labels and check.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub struct Family {
     pub entries: &'static [Entry],
     /// Its thresholds, by table of the configuration file.
     pub limits: &'static [&'static [LimitMeta]],
-    /// Labels and units of its evidence, where the name does not say them.
+    /// Labels and units of its evidence, if the name does not imply them.
     pub evidence: &'static [Label],
-    /// Raises what there is to raise.
+    /// Adds its findings.
     pub check: fn(&Input<'_>, &mut Vec<Finding>),
 }
 
@@ -33,17 +33,17 @@ pub struct Entry {
     pub id: &'static str,
     /// Its kind, for the STATE column and the badges of the header.
     pub problem: Problem,
-    /// Place in the order of findings of one severity: causes have lower numbers than their effects. Unique.
+    /// Position in the order of findings of the same severity: causes have lower numbers than their effects. Unique.
     pub rank: u16,
-    /// Ids of findings that can cause it, where they name the same hosts at the same time.
+    /// Ids of findings that can cause it, if they name the same hosts at the same time.
     pub causes: &'static [&'static str],
-    /// It concerns the very queue pairs that it names, and causes nothing in others between the same hosts.
+    /// It concerns only the queue pairs that it names, and causes no findings in others between the same hosts.
     pub of_queue_pairs: bool,
-    /// Why it has no episodes; `None` where it has.
+    /// Reason why it has no episodes; `None` if it has.
     pub lasting: Option<Lasting>,
-    /// What a source has to collect for it.
+    /// Data that a source must collect for it.
     pub needs: &'static [Need],
-    /// The evidence that says how bad it is; `None` when nothing does that is independent of the length of the run.
+    /// The evidence value that measures severity; `None` if no value is independent of the length of the run.
     pub measure: Option<Measure>,
     /// The diagnosis in a few words, at most 80 characters.
     pub title: &'static str,
@@ -51,14 +51,14 @@ pub struct Entry {
     pub meaning: &'static str,
     /// The figures and the rule by which it is raised, with the severities it can have.
     pub computed: &'static str,
-    /// What to do about it, with the names of real settings.
+    /// Remedy, with the names of real settings.
     pub advice: &'static str,
-    /// When it may be wrong, or what it does not see.
+    /// Cases in which it may be wrong, and what it does not cover.
     pub caveat: &'static str,
 }
 
 impl Entry {
-    /// What an entry of this kind need not state.
+    /// Defaults of optional fields of an entry of this kind.
     #[must_use]
     pub const fn of(problem: Problem) -> Self {
         Self {
@@ -79,12 +79,12 @@ impl Entry {
     }
 }
 
-/// Why a kind of finding has no episodes: it does not end with the last packet that shows it.
+/// Reason why a kind of finding has no episodes: it does not end with the last packet that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
     /// It holds until someone changes it.
     Setting,
-    /// The NIC reports its state, and not since when.
+    /// The NIC reports its state without a time.
     State,
 }
 
@@ -110,58 +110,58 @@ pub struct LimitMeta {
     pub default: &'static str,
     /// Unit and meaning.
     pub meaning: &'static str,
-    /// Why this value, and where it comes from.
+    /// Reason for this value, and its origin.
     pub reason: &'static str,
 }
 
-/// Label and unit of one measurement of the evidence.
+/// Label and unit of an evidence value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Its name in the report.
     pub name: &'static str,
-    /// Its name on screens, in words.
+    /// Name on screens, in words.
     pub label: &'static str,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
 }
 
-/// The label and unit of a measurement.
+/// Declares label and unit of an evidence value.
 pub(super) const fn label(name: &'static str, label: &'static str, unit: Unit) -> Label {
     Label { name, label, unit }
 }
 
-/// Which way a measure is better.
+/// Direction in which a measure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The more the better.
+    /// Higher is better.
     More,
-    /// The less the better.
+    /// Lower is better.
     Less,
 }
 
-/// The measurement of the evidence that says how bad a finding is.
+/// The evidence value that measures the severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// Its name in the evidence.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
 }
 
 impl Measure {
-    /// A ratio, the less the better.
+    /// A ratio, of which lower is better.
     #[must_use]
     pub const fn ratio(name: &'static str) -> Self {
         Self { name, unit: Unit::Ratio, better: Better::Less }
     }
 }
 
-/// What a source has to collect for a finding.
+/// Data that a source must collect for a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Order and exact time of packets, for bursts and steps.
+    /// Order and exact times of packets, for bursts and steps.
     Traffic,
     /// The same, for pairs of queue pairs.
     Pairs,
@@ -171,19 +171,19 @@ pub enum Need {
     Loss,
     /// The same, or the kernel's control path of queue pairs.
     Deaths,
-    /// Every packet of several taps: live runs keep none.
+    /// Every packet of several taps: live runs store none.
     Taps,
-    /// Whole frames: live runs read headers.
+    /// Complete frames: live runs read headers.
     Frames,
-    /// Every sequence without a break. Live, queue pairs that lose packets and are not timed (no pair known, too many of them), or
-    /// were not for a while, have no loss figures, nor have READ responses.
+    /// Every sequence without interruption. In live runs, READ responses have no loss figures, nor have queue pairs
+    /// with losses that are not timed all the time (no pair known, or too many of them).
     Sequences,
-    /// The speed of the links, without which the quanta of pause frames are no time.
+    /// Link speeds, needed to convert the quanta of pause frames to time.
     PauseTimes,
 }
 
 impl Need {
-    /// Its name in the report (`not_evaluated[].needs`).
+    /// Name in the report (`not_evaluated[].needs`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -195,7 +195,7 @@ impl Need {
         }
     }
 
-    /// Whether the source of this sample does not collect it.
+    /// True if the source of this sample does not collect it.
     pub(super) fn is_missing(self, sample: &Sample, flows: &[Flow]) -> bool {
         let metrics = &sample.metrics;
         match self {
@@ -221,7 +221,7 @@ impl Need {
     }
 }
 
-/// Declares the thresholds of one table of the configuration file: each with its type, default, meaning and reason, once.
+/// Declares the thresholds of a table of the configuration file, each once with type, default, meaning and reason.
 macro_rules! limits {
     (
         $(#[$doc:meta])*
@@ -237,7 +237,7 @@ macro_rules! limits {
         }
 
         impl $limits {
-            /// What there is to say about each.
+            /// Declarations of the thresholds.
             pub(super) const META: &'static [super::LimitMeta] = &[
                 $(super::LimitMeta {
                     table: $table,
@@ -257,7 +257,7 @@ macro_rules! limits {
     };
 }
 
-/// Declares all families with their tables of thresholds.
+/// Declares all families with their threshold tables.
 macro_rules! families {
     ($($family:ident [$($table:ident: $limits:ty),*],)+) => {
         /// All families, in the order in which they are checked.

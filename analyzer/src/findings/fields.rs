@@ -1,4 +1,4 @@
-//! A finding as labelled lines of text: the same words on the screen and in the report.
+//! A finding as labelled lines of text, worded identically on the screen and in the report.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,31 +11,31 @@ use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
 use crate::util::units::{self, plural};
 
-/// Flows named in a finding.
+/// Maximum number of flows named in a line.
 const FLOWS: usize = 3;
-/// Evidence that is too low where `lower_bound` is true.
+/// Evidence values that are lower bounds if `lower_bound` is true.
 const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
-/// Between items of a line.
+/// Separator between items of a line.
 const NEXT: &str = " · ";
-/// Between the two taps of a hop.
+/// Separator between the two taps of a hop.
 const HOP: &str = " → ";
 
-/// The same, where it is not known which is nearer the sender.
+/// The same, if it is unknown which tap is nearer the sender.
 const UNORDERED: &str = " ↔ ";
 
-/// The end of the data that findings are of.
+/// The end of the data from which findings were computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataEnd {
-    /// Time of the last frame, Unix ns; `None`: not known.
+    /// Time of the last frame, Unix ns; `None`: unknown.
     pub ns: Option<u64>,
-    /// It is the end of a capture: nothing is active now.
+    /// The end of a capture: nothing is active now.
     pub recorded: bool,
-    /// The data is so short that a second says nothing: times have milliseconds.
+    /// The data is so short that times need milliseconds.
     pub short: bool,
 }
 
 impl DataEnd {
-    /// The clock in UTC, with the day where that is another one than that of the end.
+    /// Time of day in UTC, with the date if it is not that of the end.
     #[must_use]
     pub fn clock(self, ns: u64) -> String {
         if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
@@ -43,7 +43,7 @@ impl DataEnd {
 }
 
 impl Finding {
-    /// Place, time, ends, flows, cost and evidence, each with its label; what is unknown has no line.
+    /// Place, time, ends, flows, impact and evidence, each with its label; unknown values have no line.
     #[must_use]
     pub fn fields(&self, end: DataEnd) -> Vec<(&'static str, String)> {
         let all = [
@@ -57,8 +57,8 @@ impl Finding {
         all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
     }
 
-    /// Beginning and end: "since 05:41:57 UTC, for 13.0 s", "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several episodes
-    /// those of the latest, as the figures are. `None` when neither is known, as of settings.
+    /// Begin and end: "since 05:41:57 UTC, for 13.0 s", or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several
+    /// episodes the latest, to which the figures belong. `None` if neither is known, as for settings.
     #[must_use]
     pub fn when(&self, end: DataEnd) -> Option<String> {
         let ended = self.has_ended(end.ns);
@@ -92,7 +92,7 @@ impl Finding {
         })
     }
 
-    /// The measurements of the evidence, each with its label and its value with a unit; the one that says how bad it is first.
+    /// The evidence, each value with its label and unit; the measure of severity comes first.
     #[must_use]
     pub fn measurements(&self) -> Vec<(String, String)> {
         let measure = entry(self.id).and_then(|entry| entry.measure).map_or("", |measure| measure.name);
@@ -112,7 +112,7 @@ impl Finding {
         words.map(|(label, value)| (plain(&label), plain(&value))).collect()
     }
 
-    /// True where it was not seen in the last seconds of data that end at `end_ns`.
+    /// True if it was not seen in the last seconds of data that end at `end_ns`.
     #[must_use]
     pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
         !self.active || self.over_since(end_ns).is_some()
@@ -136,7 +136,7 @@ fn place(finding: &Finding) -> Option<String> {
     listed([hop, at, switch], NEXT)
 }
 
-/// The links of the flows of a finding that is at no single one; `None` where there is one, or where they are many.
+/// The links of the flows of a finding that spans several; `None` for a single link, or for too many.
 fn links_of_flows(finding: &Finding) -> Option<String> {
     let mut links: Vec<String> = Vec::new();
     for flow in &finding.flows {
@@ -161,7 +161,7 @@ fn who(finding: &Finding) -> Option<String> {
     listed([requester, responder], HOP)
 }
 
-/// How many hosts are at the other end of one that the flows have in common.
+/// Number of hosts at the other end, if the flows share one end.
 fn several(finding: &Finding, end: &End, role: &str) -> Option<String> {
     let other = |(src, dst, _): &(Address, Address, u32)| if *src == end.addr { *dst } else { *src };
     let hosts: BTreeSet<Address> = finding.named.iter().map(other).collect();
@@ -182,7 +182,7 @@ fn name_of(end: &End) -> String {
     text
 }
 
-/// The first flows of a finding, and the number of the others. Hosts and link are named where they change.
+/// The first flows of a finding, and the number of the others. Hosts and link are named when they change.
 fn flows(finding: &Finding) -> Option<String> {
     let mut before = (None, finding.place.link.as_ref().map(|link| (link.as_str(), finding.place.direction)));
     let one = |flow: &crate::analysis::FlowId| {
@@ -208,7 +208,7 @@ fn flows(finding: &Finding) -> Option<String> {
 fn impact(finding: &Finding) -> Option<String> {
     let impact = &finding.impact;
     let at_least = if is_lower_bound(finding) { "at least " } else { "" };
-    // The title has the figure of the worst of them.
+    // The title has the figure of the worst pair.
     let packets = match finding.evidence["host_pairs"].as_u64() {
         Some(pairs) if pairs > 1 && !finding.evidence["worst_ratio"].is_null() => {
             format!("the packets of {pairs} host pairs")
@@ -225,7 +225,7 @@ fn impact(finding: &Finding) -> Option<String> {
     listed(parts, NEXT)
 }
 
-/// What the job felt of the waiting, where its steps are known.
+/// Effect of the waiting time on the job, if its steps are known.
 fn felt(finding: &Finding) -> Option<String> {
     let ns = finding.evidence["felt_ns"].as_u64()?;
     Some(match finding.evidence["felt_steps"].as_u64()? {
@@ -234,12 +234,12 @@ fn felt(finding: &Finding) -> Option<String> {
     })
 }
 
-/// Whether its losses are a lower bound.
+/// True if its losses are a lower bound.
 fn is_lower_bound(finding: &Finding) -> bool {
     finding.evidence["lower_bound"] == true
 }
 
-/// The measurements with their units, the one that says how bad it is first; the flows have their own line.
+/// The evidence with units, measure of severity first; flows have a line of their own.
 fn evidence(finding: &Finding) -> Option<String> {
     let in_words =
         |(label, value): (String, String)| Some(format!("{label} {value}").trim_start().to_owned());
@@ -250,7 +250,7 @@ fn of_list(evidence: &Evidence) -> usize {
     evidence.value.as_array().map_or(0, Vec::len)
 }
 
-/// Links with their bytes: `h0 5.98 MB, h1 853 kB`.
+/// Links with their bytes, such as `h0 5.98 MB, h1 853 kB`.
 fn by_link(links: &Evidence, bytes: &Evidence) -> String {
     let all = links.value.as_array().into_iter().flatten().zip(bytes.value.as_array().into_iter().flatten());
     let one = |(link, bytes): (&Value, &Value)| {
@@ -260,7 +260,7 @@ fn by_link(links: &Evidence, bytes: &Evidence) -> String {
     all.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// False for what is unknown, has no short text, or repeats another line.
+/// False for a value that is unknown, has no short text, or repeats another line.
 fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     let is_short = match &evidence.value {
         Value::Null | Value::Object(_) => false,
@@ -268,12 +268,12 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        // Said in their own line, and of the figures that are.
+        // Shown in a line of their own, or together with the figures that they qualify.
         "flows" | "lower_bound" | "or_reordering" => true,
         "flows_unjudged" | "stalls" | "network_wait_ns" => evidence.value == 0,
-        // The title says the one, a caveat the other.
+        // The title has `kind`, a caveat has `certain`.
         "kind" | "certain" => finding.id == "step.straggler",
-        // Named with their bytes.
+        // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.
         "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
@@ -282,7 +282,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     is_short && !repeats
 }
 
-/// The parts that are known, joined; `None` when there is none.
+/// The known parts, joined; `None` if there is none.
 fn listed(parts: impl IntoIterator<Item = Option<String>>, between: &str) -> Option<String> {
     let known: Vec<String> = parts.into_iter().flatten().collect();
     (!known.is_empty()).then(|| known.join(between))

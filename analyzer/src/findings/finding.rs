@@ -1,4 +1,4 @@
-//! A finding: an episode of something wrong, what proves it, who is concerned and what to do.
+//! A finding: an episode of a problem, with evidence, affected ends and remedy.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -16,7 +16,7 @@ use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
 use crate::util::units;
 
-/// Something that is wrong, or may be: an episode with a beginning and an end.
+/// A confirmed or possible problem: an episode with a begin and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
@@ -26,30 +26,31 @@ pub struct Finding {
     pub severity: Severity,
     /// Diagnosis with the figure that proves it, at most 80 characters.
     pub title: String,
-    /// Its measurements, twice: `evidence` by name, `evidence_values` in order with label and unit.
+    /// Evidence, written to the report twice: `evidence` by name, `evidence_values` in order with label and unit.
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "EvidenceFields"))]
     pub evidence: EvidenceList,
-    /// Flows concerned, the most affected first, at most 16.
+    /// Affected flows, the most affected first, at most 16.
     pub flows: Vec<FlowId>,
-    /// All flows concerned.
+    /// All affected flows.
     #[serde(skip)]
     pub named: FlowSet,
-    /// What to do, in one paragraph.
+    /// Remedy in one paragraph.
     pub advice: String,
     /// Upper bound of the time at which it was last seen: end of the last loss, NAK, retransmission, marked
     /// time bin or step; else the last packet of the flows concerned. Unit: Unix ns. Null: not known, or it
     /// lasts by its nature (a silence, a setting).
     pub last_seen_ns: Option<u64>,
-    /// Whether it goes on: last seen less than 10 s before the end of the data, or it lasts by its nature.
+    /// True while it persists: last seen less than 10 s before the end of the data, or lasting by its nature.
     pub active: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// Its only episode has the times of its flows, or of the data: those of its signals are not known.
+    /// Its only episode has the times of its flows or of the data, since the times of its signals are unknown.
     #[serde(skip)]
     pub undated: bool,
-    /// Episodes in order of time; 10 s without the condition end an episode. Where only its flows have times, from their first packet
-    /// to their last; where there are none, the time of the data. Empty: it lasts by its nature (a setting).
+    /// Episodes in order of time; 10 s without the condition end an episode. Where only its flows have times, from
+    /// their first packet to their last; where there are none, the time of the data. Empty: it lasts by its nature (a
+    /// setting).
     pub episodes: Vec<Episode>,
     /// Cost of the finding.
     pub impact: Impact,
@@ -70,7 +71,7 @@ pub struct Finding {
     /// Ids of the kinds that it owns where they name no other hosts and show at the same time.
     #[serde(skip)]
     pub owns: &'static [&'static str],
-    /// Ids of findings that this kind may cause, and this one cannot.
+    /// Ids of findings that this kind may cause, but this finding cannot.
     #[serde(skip)]
     pub no_cause_of: &'static [&'static str],
     /// What to do, step by step.
@@ -80,7 +81,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Begin of it, or of its latest episode, Unix ns; `None` where the times of its signals are not known.
+    /// Begin of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
         if self.undated {
@@ -89,7 +90,7 @@ impl Finding {
         self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
     }
 
-    /// What makes it the same one in the next report, in which its figures are others.
+    /// Identifies the same finding in successive reports, whose figures differ.
     #[must_use]
     pub fn key(&self) -> String {
         let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
@@ -97,13 +98,13 @@ impl Finding {
         format!("{} {:?} {requester:?} {responder:?} {}", self.id, self.place, self.evidence["device"])
     }
 
-    /// Whether it is active and stands for itself: what another finding owns counts with that one, which is as severe.
+    /// True if it is active and has no owner: a finding with an owner counts with that one, which is as severe.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.active && self.owner.is_none()
     }
 
-    /// Gives it the time of the data where it names no flows: counters of devices are read at both ends of it.
+    /// Sets the time of the data on a finding without flows: device counters are read at both ends of it.
     pub(super) fn time(&mut self, input: &Input<'_>) {
         let lasts = entry(self.id).is_some_and(|entry| entry.lasting.is_some());
         let window = &input.facts.window;
@@ -116,7 +117,7 @@ impl Finding {
         }
     }
 
-    /// A finding of which nothing is known but these.
+    /// A finding with only these properties.
     #[must_use]
     pub fn new(id: &'static str, severity: Severity, title: String) -> Self {
         Self {
@@ -190,7 +191,7 @@ pub struct Impact {
 }
 
 impl Impact {
-    /// Share of the traffic or of the time that it costs, for comparison: the larger of the two; `None` where neither is known.
+    /// The larger of its shares of traffic and of time, for comparisons; `None` if neither is known.
     #[must_use]
     pub fn share(&self, length_ns: u64) -> Option<f64> {
         let time = self.time_lost_ns.map(|ns| (ns as f64 / length_ns.max(1) as f64).min(1.0));
@@ -238,8 +239,8 @@ pub struct Step {
     pub text: String,
     /// Command that does it on `host`. Null: none, or parts of it are not known.
     pub command: Option<String>,
-    /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the name of its interface,
-    /// which is not known here. Null: this host, or there is no command.
+    /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the
+    /// name of its interface, which is not known here. Null: this host, or there is no command.
     pub host: Option<Address>,
 }
 
@@ -297,7 +298,7 @@ pub struct Evidence {
     pub value: Value,
 }
 
-/// The fields of a finding that its evidence makes.
+/// Report fields generated from the evidence of a finding.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[expect(dead_code, reason = "its fields are those of the schema")]
@@ -310,8 +311,8 @@ struct EvidenceFields {
 }
 
 impl Evidence {
-    /// A measurement of this kind of finding, with the label and the unit that its family or the common list declares; one of another
-    /// version's recording that neither does is a plain number.
+    /// An evidence value with the label and unit declared by its family or the common list. A value from a recording
+    /// of another version that neither declares is a plain number.
     #[must_use]
     pub fn declared(id: &str, name: &str, value: Value) -> Self {
         let own = family(id).map_or(&[][..], |family| family.evidence);
@@ -321,7 +322,7 @@ impl Evidence {
         Self { name: name.to_owned(), label, unit, value }
     }
 
-    /// The value with its unit, for people; a dash when it is not known.
+    /// The value with its unit as text; a dash if unknown.
     #[must_use]
     pub fn text(&self) -> String {
         self.unit.text(&self.value)
@@ -363,12 +364,12 @@ fn signed_duration(ns: &Number) -> String {
     }
 }
 
-/// The evidence of a finding, the most telling first; in the report two fields.
+/// The evidence of a finding, most significant first; two fields in the report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EvidenceList(Vec<Evidence>);
 
 impl EvidenceList {
-    /// Adds a measurement, or replaces the one of this name.
+    /// Adds a value, or replaces the one with this name.
     pub fn insert(&mut self, evidence: Evidence) {
         match self.0.iter_mut().find(|known| known.name == evidence.name) {
             Some(known) => *known = evidence,
@@ -376,13 +377,13 @@ impl EvidenceList {
         }
     }
 
-    /// The measurement of this name.
+    /// The value with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Evidence> {
         self.0.iter().find(|evidence| evidence.name == name)
     }
 
-    /// All of them, in the order in which they were added.
+    /// All values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Evidence> {
         self.0.iter()
     }
@@ -391,7 +392,7 @@ impl EvidenceList {
 impl Index<&str> for EvidenceList {
     type Output = Value;
 
-    /// Null where there is none of this name.
+    /// Null if there is no value with this name.
     fn index(&self, name: &str) -> &Value {
         self.get(name).map_or(&Value::Null, |evidence| &evidence.value)
     }

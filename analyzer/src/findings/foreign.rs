@@ -1,4 +1,4 @@
-//! RoCE of hosts that do not belong to the rest.
+//! RoCE between hosts that do not belong to the others.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ const FOREIGN: Entry = Entry {
     ..Entry::of(Problem::Foreign)
 };
 
-/// Hosts that exchange RoCE.
+/// Hosts that exchange RoCE packets.
 struct Group<'a> {
     hosts: BTreeSet<IpAddr>,
     flows: Vec<&'a Flow>,
@@ -50,16 +50,16 @@ struct Group<'a> {
     packets: u64,
 }
 
-/// What a link shows of foreign hosts.
+/// Foreign traffic on a link.
 struct ForeignTraffic<'a> {
     link: &'a str,
-    /// The group with most bytes.
+    /// The foreign group with the most bytes.
     worst: Group<'a>,
     /// All other groups.
     rest: Vec<Group<'a>>,
     /// Its share of the bytes of the link.
     share: f64,
-    /// Foreign groups among the rest.
+    /// Number of further foreign groups.
     more: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let links = input.facts.links.iter();
     let mut seen: Vec<ForeignTraffic<'_>> =
         links.filter_map(|link| seen(input, &link.name, groups(by_link.on(link).iter().copied()))).collect();
-    // Both directions of a link, and taps of one path, show the same hosts.
+    // Both directions of a link, and taps on one path, show the same hosts.
     seen.sort_by_key(|one| Reverse(one.worst.bytes));
     let mut raised: BTreeSet<&BTreeSet<IpAddr>> = BTreeSet::new();
     for one in &seen {
@@ -103,7 +103,7 @@ fn share(input: &Input<'_>, group: &Group<'_>, all: &[Group<'_>]) -> f64 {
     group.bytes as f64 / bytes.max(group.bytes).max(1) as f64
 }
 
-/// Groups of hosts of one IP version, by the flows between them.
+/// Groups of connected hosts of one IP version, from the flows between them.
 fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
     let mut between: Vec<&Flow> = flows.filter(|flow| hosts(flow).is_some()).collect();
     between.sort_by_key(|flow| hosts(flow));
@@ -131,13 +131,13 @@ fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
     groups.into_values().collect()
 }
 
-/// Between which hosts a flow passes; `None` where that says nothing: management datagrams of others pass on every fabric.
+/// The hosts of a flow; `None` if they are no evidence, since management datagrams of others occur on every fabric.
 fn hosts(flow: &Flow) -> Option<(IpAddr, IpAddr)> {
     let (Address::Ip(src), Address::Ip(dst)) = (flow.src, flow.dst) else { return None };
     (flow.dest_qp > 1 && is_unicast(src) && is_unicast(dst)).then_some((src, dst))
 }
 
-/// The lowest address of a host's group so far; shortens the way to it.
+/// Lowest address of a host's group so far (union-find with path compression).
 fn leader(leaders: &mut Map<IpAddr, IpAddr>, host: IpAddr) -> IpAddr {
     let mut at = host;
     while let Some(next) = leaders.get(&at).copied().filter(|next| *next != at) {
@@ -150,12 +150,12 @@ fn leader(leaders: &mut Map<IpAddr, IpAddr>, host: IpAddr) -> IpAddr {
 fn is_unicast(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(v4) => !v4.is_multicast() && !v4.is_broadcast() && !v4.is_link_local(),
-        // The link-local address of a port is another name of a host that has others.
+        // The link-local address of a port is an alias of a host with other addresses.
         IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unicast_link_local(),
     }
 }
 
-/// What hosts of one address plan have in common: the first octet, of IPv6 what a registry gives to one network.
+/// Common prefix of an address plan: the first octet for IPv4, a registry allocation for IPv6.
 fn plan(addr: IpAddr) -> u128 {
     match addr {
         IpAddr::V4(v4) => u128::from(v4.to_bits() >> 24),
@@ -163,7 +163,7 @@ fn plan(addr: IpAddr) -> u128 {
     }
 }
 
-/// The part that distinguishes hosts of one subnet.
+/// The part of an address that distinguishes hosts of a subnet.
 fn host_part(addr: IpAddr) -> u128 {
     match addr {
         IpAddr::V4(v4) => u128::from(v4.to_bits() & 0xFFFF),
@@ -187,7 +187,7 @@ fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
         && !is_rail
 }
 
-/// The smallest prefix that holds these hosts, where it holds none of the rest; else their addresses.
+/// The smallest prefix that contains these hosts and none of the rest; else their addresses.
 fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
     const MOST: usize = 4;
     let bits = |host: &IpAddr| match host {
@@ -243,7 +243,7 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::findings::{Finding, tests::found};
 
-    /// Each of these pairs of hosts exchanges packets in both directions.
+    /// The finding if each of these host pairs exchanges packets in both directions.
     fn judged(pairs: &[(&str, &str, u64)]) -> Option<Finding> {
         let flows = pairs.iter().flat_map(|&(src, dst, packets)| {
             let flow = || stats(50_000, packets, 1_000 * packets);
@@ -278,7 +278,7 @@ mod tests {
         let pairs = [&JOB[..], &[("192.168.77.8", "192.168.77.9", 4_000)]].concat();
         let flows = (0..2).flat_map(|at| {
             let of = move |&(src, dst, packets): &(&str, &str, u64)| {
-                // The second tap began later.
+                // The second tap starts later.
                 let packets = packets - 100 * u64::from(at);
                 let flow = || stats(50_000, packets, 1_000 * packets);
                 [(key(at, src, dst, 17), flow()), (key(at, dst, src, 18), flow())]
@@ -332,13 +332,13 @@ mod tests {
                 rails.iter().flatten().map(|(src, dst)| (src.as_str(), dst.as_str(), 5_000)).collect();
             judged(&all).is_none()
         };
-        // Eight rails of four hosts, whose numbers go on from rail to rail.
+        // Eight rails of four hosts, numbered consecutively over the rails.
         let rails: Vec<_> =
             (0..8).map(|rail_of| rail(10 + rail_of, &[1, 2, 3, 4].map(|h| h + 4 * rail_of))).collect();
         assert!(is_none(&rails));
-        // One of them has only two hosts that send; they have the numbers of hosts of the others.
+        // One rail has only two sending hosts, with the host numbers of the other rails.
         assert!(is_none(&[rail(10, &[1, 2, 3, 4]), rail(11, &[1, 2, 3, 4]), rail(12, &[3, 4])]));
-        // Two hosts that nobody else knows.
+        // Two hosts whose numbers occur on no other rail.
         assert!(!is_none(&[rail(10, &[1, 2, 3, 4]), rail(11, &[1, 2, 3, 4]), rail(12, &[103, 104])]));
     }
 }

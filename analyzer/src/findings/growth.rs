@@ -1,9 +1,9 @@
-//! Dates of findings that rest on counters of packets whose times are not kept, from one analysis to the next.
+//! Dates findings that rest on packet counters without times, by their growth between analyses.
 
 use super::{Finding, order};
 use crate::analysis::Flow;
 
-/// A finding that rests on such a counter, and the counter of one flow.
+/// A kind of finding that rests on such a counter, and the counter of a flow.
 type Growing = (&'static str, fn(&Flow) -> u64);
 
 const GROWING: [Growing; 5] = [
@@ -14,11 +14,11 @@ const GROWING: [Growing; 5] = [
     ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
 ];
 
-/// A counter over all flows.
+/// A counter, summed over all flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     count: u64,
-    /// Time of the analysis that saw it grow last, Unix time in nanoseconds; `None` before it grew.
+    /// Time of the latest analysis in which it had grown, Unix nanoseconds; `None` before that.
     last_ns: Option<u64>,
 }
 
@@ -27,12 +27,12 @@ struct Counter {
 pub struct Growth([Counter; GROWING.len()]);
 
 impl Growth {
-    /// Dates the findings without episodes of their own of an analysis at `now_ns`, over data that ends at `end_ns`: the analysis that
-    /// saw their counter grow is closer than the end of their flows.
+    /// Dates findings without episodes, of an analysis at `now_ns` over data that ends at `end_ns`: the analysis that
+    /// saw the counter grow is a closer bound than the end of the flows.
     pub fn date(&mut self, findings: &mut [Finding], flows: &[Flow], end_ns: Option<u64>, now_ns: u64) {
         for (counter, (id, of)) in self.0.iter_mut().zip(GROWING) {
             let count = flows.iter().map(of).sum();
-            // A smaller sum is a flow that was retired.
+            // A smaller sum means that a flow was retired.
             if count > counter.count {
                 counter.last_ns = Some(now_ns);
             }

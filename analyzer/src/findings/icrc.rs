@@ -56,7 +56,7 @@ limits! {
         "Corruption does not hit nearly every packet of a flow that goes on";
     always_packets: u64 = 5,
         "minimum packets of such a flow",
-        "A damaged packet may make up a flow that is not there";
+        "A packet with a damaged header may look like a flow of its own";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -83,15 +83,15 @@ fn bad_of(flow: &Flow) -> u64 {
     flow.icrc.get().map_or(0, |icrc| icrc.bad)
 }
 
-/// Whether nearly every packet of a flow is wrong.
+/// True if nearly every packet of a flow has a wrong ICRC.
 fn is_always(flow: &Flow, limits: &Limits) -> bool {
     flow.icrc.get().is_some_and(|icrc| {
         icrc.checked >= limits.always_packets && icrc.bad as f64 >= limits.always * icrc.checked as f64
     })
 }
 
-/// Whether each flow of a link has at least as many packets with a wrong ICRC as episodes in which its receiver missed one: a
-/// receiver drops such a packet, and its NAK is what follows.
+/// True if each flow of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a receiver
+/// drops such a packet and then sends a NAK.
 fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
     let mut flows = input.facts.flows.iter();
     flows.all(|flow| {
@@ -100,7 +100,7 @@ fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
     })
 }
 
-/// When packets with a wrong ICRC passed in these flows.
+/// Times of packets with a wrong ICRC in these flows.
 fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     let times = flows
         .iter()
@@ -122,7 +122,7 @@ fn checked_meanwhile(input: &Input<'_>, link: &Link, damaged: &[&Flow]) -> u64 {
     by_link.on(link).iter().map(of).sum()
 }
 
-/// Some packets of a link are wrong.
+/// Some packets of a link have a wrong ICRC.
 fn corruption(
     input: &Input<'_>,
     link: &Link,
@@ -171,7 +171,7 @@ fn corruption(
         .into(found);
 }
 
-/// All packets of some flows are wrong.
+/// All packets of some flows have a wrong ICRC.
 fn rewritten(
     input: &Input<'_>,
     link: &Link,

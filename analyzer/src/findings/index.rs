@@ -1,14 +1,14 @@
-//! Which findings name a flow: views mark rows by it, so that a badge and the findings cannot contradict one another.
+//! Which findings name a flow: views mark rows by it, so that badges and findings never contradict one another.
 
 use crate::sample::Address;
 use crate::util::map::Map;
 
 use super::{Finding, Severity};
 
-/// A direction of a queue pair, wherever it is seen: source, destination and destination queue pair.
+/// A direction of a queue pair, on whatever link: source, destination and destination queue pair.
 pub(super) type Name = (Address, Address, u32);
 
-/// Flows, without the links that see them.
+/// A set of flows, regardless of link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSet(Box<[Name]>);
 
@@ -22,30 +22,30 @@ impl FromIterator<Name> for FlowSet {
 }
 
 impl FlowSet {
-    /// Whether it holds this flow.
+    /// True if it contains this flow.
     #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         self.0.binary_search(name).is_ok()
     }
 
-    /// All of them, sorted.
+    /// All flows, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Name> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Number of flows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Memory in use beside the value itself, in bytes.
+    /// Memory in use beyond the value itself, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.0.len() * size_of::<Name>()
@@ -59,8 +59,8 @@ pub struct FlowIndex {
 }
 
 impl FlowIndex {
-    /// Of findings in the order of [`order::sort`](super::order::sort): the first that names a flow is its worst. Info
-    /// findings mark no flow.
+    /// For findings in the order of [`order::sort`](super::order::sort), the first one that names a flow is its
+    /// worst. Info findings do not mark flows.
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let mut worst: Map<Name, (usize, u32)> = Map::default();
@@ -72,7 +72,7 @@ impl FlowIndex {
         Self { worst }
     }
 
-    /// The place of the flow's worst finding in the list, and how many findings above info name the flow.
+    /// Index of the flow's worst finding, and the number of findings above info that name the flow.
     #[must_use]
     pub fn worst(&self, src: Address, dst: Address, dest_qp: u32) -> Option<(usize, u32)> {
         self.worst.get(&(src, dst, dest_qp)).copied()

@@ -1,13 +1,14 @@
-//! Findings about InfiniBand: steps that only Ethernet has are replaced, and marks have the name that they have there.
+//! Adapts findings to InfiniBand: replaces steps that only apply to Ethernet, and renames marks.
 
 use super::Finding;
 use super::finding::{Evidence, Step};
 use super::title::title;
 
-/// Words of steps that make no sense on InfiniBand, which has credits instead of pauses and service levels instead of DSCPs.
+/// Words of steps that do not apply to InfiniBand, which has credits instead of pauses and service levels instead of
+/// DSCPs.
 const OF_ETHERNET: [&str; 8] = ["PFC", "DSCP", "NCCL_IB_TC", "802.1p", "VLAN", "4791", "MAC table", "ARP"];
 
-/// What InfiniBand calls otherwise.
+/// Terms that InfiniBand names differently.
 const NAMES: [(&str, &str); 5] = [
     ("CE-marked", "FECN-marked"),
     ("ECN congestion", "FECN congestion"),
@@ -24,7 +25,8 @@ fn is_of_ethernet(text: &str) -> bool {
     OF_ETHERNET.iter().any(|word| text.contains(word))
 }
 
-/// Replaces the steps of Ethernet by one about the counters that InfiniBand has, and leaves out what else only Ethernet has.
+/// Replaces the Ethernet steps by one about the counters of InfiniBand, and removes other texts that only apply to
+/// Ethernet.
 pub(super) fn adapt(found: &mut [Finding]) {
     for finding in found {
         finding.title = title(named(&finding.title), []);
@@ -58,10 +60,10 @@ pub(super) fn adapt(found: &mut [Finding]) {
     }
 }
 
-/// The text of an entry without sentences about what only Ethernet has, and with the names of InfiniBand.
+/// The text of an entry with InfiniBand's terms, without sentences that only apply to Ethernet.
 pub(super) fn adapted(text: &str) -> String {
     let line = |line: &str| {
-        // A label stays with the sentences that are left.
+        // A label stays with the remaining sentences.
         const LABELS: [&str; 3] = ["How it is computed", "What to do", "Caveats"];
         let labelled = line.split_once(": ").filter(|(label, _)| LABELS.contains(label));
         let (label, rest) = labelled.unwrap_or(("", line));

@@ -73,7 +73,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .iter()
         .filter(|flow| ports::is_of(&flow.link, &steps.link) && flow.payload_bytes > 0)
         .collect();
-    // The first to fall silent may be the cause.
+    // The first flow to fall silent may be the cause.
     flows.sort_by_key(|flow| flow.last_ns);
     let here = Commands::on(input, &steps.link);
     let at_first = flows.first().map(|flow| Commands::at(input, flow, flow.src));

@@ -1,9 +1,9 @@
-//! Labels and units of evidence that several families share, or that mean one thing only. A family's own declaration comes first.
+//! Labels and units of evidence values shared by several families. The declaration of a family takes precedence.
 
 use super::family::label;
 use super::{Label, Unit};
 
-/// By name.
+/// Labels, sorted by name.
 pub(super) const COMMON: &[Label] = &[
     label("acks", "acknowledgements", Unit::Count),
     label("bad", "packets with a wrong ICRC", Unit::Count),
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::findings::FAMILIES;
 
-    /// The sources without their tests.
+    /// The source files without tests.
     fn sources() -> Vec<(String, String)> {
         let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings")];
         let mut files = Vec::new();
@@ -156,7 +156,7 @@ mod tests {
         files.into_iter().filter(|path| !is_test(path)).map(read).collect()
     }
 
-    /// The names that `.evidence("…"` has in them.
+    /// The names in calls of `.evidence("…"`.
     fn used() -> Vec<(String, String)> {
         let mut used = Vec::new();
         for (file, code) in sources() {
@@ -178,10 +178,10 @@ mod tests {
         assert!(open.is_empty(), "declare {open:?}");
     }
 
-    /// Names that are no literals have a label where they are made.
+    /// Names that are not literals must have a label where they are created.
     #[test]
     fn no_measurement_gets_its_name_from_data() {
-        // A fork between two literals, and names that are forwarded.
+        // A choice between two literals, and forwarded names.
         let known =
             ["if side == Side::Before { \"lost\" } else { \"asked_again\" }", "name, value)", "raised)"];
         let mut open = Vec::new();
@@ -196,7 +196,7 @@ mod tests {
         assert!(open.is_empty(), "{open:?}");
     }
 
-    /// Constants that are numbers and no thresholds, with what they are.
+    /// Numeric constants that are not thresholds, with their meaning.
     const NO_THRESHOLDS: [(&str, &str); 22] = [
         ("HOSTS_EACH", "how many are listed"),
         ("MOST_PARTS", "how many are looked at"),
@@ -222,7 +222,7 @@ mod tests {
         ("QUIET_NS", "order of findings and words of the screen"),
     ];
 
-    /// What decides is a threshold of the family, with its meaning and its reason.
+    /// A number that decides about a finding must be a threshold of the family, with meaning and reason.
     #[test]
     fn no_threshold_is_outside_the_limits() {
         let is_number = |kind: &str| ["f64", "u64", "u32", "u8", "usize"].contains(&kind);
@@ -240,16 +240,16 @@ mod tests {
                 }
             }
         }
-        // Views pass no limits: the sentence of a healthy verdict notes retransmissions from this share on.
+        // Views pass no limits: the sentence of a healthy verdict mentions retransmissions from this share on.
         assert_eq!(open, ["verdict: NOTED"]);
     }
 
-    /// A step has a command, or says why there is none.
+    /// A step must have a command, or state why there is none.
     #[test]
     fn no_step_is_without_a_command_and_without_a_reason() {
         for (file, code) in sources() {
             for (at, call) in code.match_indices(".step(") {
-                // To the closing bracket; no text of a step has an unmatched one.
+                // Up to the closing bracket; no step text has an unmatched one.
                 let mut depth = 1;
                 let rest = &code[at + call.len()..];
                 let end = rest.find(|c| {

@@ -1,4 +1,4 @@
-//! Lost packets, and on which side of the tap.
+//! Packet loss, upstream or downstream of the tap.
 
 use std::cell::LazyCell;
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// What to look at on whichever side it is.
+/// Remedy for loss on either side.
 macro_rules! lossless {
     () => {
         "A lossless fabric does not lose RoCE to full buffers: check that PFC is on for the priority that RoCE uses at every hop (`dcb pfc show`, mlnx_qos), that hosts and \
@@ -58,24 +58,24 @@ macro_rules! lossless {
     };
 }
 
-/// Where to look for what is lost before a tap.
+/// Remedy for loss upstream of a tap.
 macro_rules! upstream {
     () => {
         "Look between the sender and this tap: the sending host's port, the hops on the way, and this port's own ingress."
     };
 }
 
-/// Steps for loss downstream of it.
+/// Remedy for loss downstream of a tap.
 macro_rules! downstream {
     () => {
         "Look between this tap and the receiver: the hops on the way, and the receiving host's port and NIC."
     };
 }
 
-/// Caveat of NAKs for packets that passed the tap.
+/// Caveat of NAKs for packets seen at the tap.
 const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
 
-/// What losses on both sides of a tap say beyond those of each.
+/// Addition if there is loss on both sides of a tap.
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than for one bad cable.";
 
@@ -170,7 +170,7 @@ limits! {
         "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
 }
 
-/// What went wrong between two hosts.
+/// Loss between two hosts.
 #[derive(Default)]
 struct Pair<'a> {
     flows: Vec<(&'a Flow, u64)>,
@@ -179,23 +179,23 @@ struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
-    /// Episodes of responses downstream of the tap, in the whole run: READs were repeated; of all, and of those after a silence
-    /// of the requester.
+    /// Loss episodes of responses downstream of the tap in the whole run, in which READs were repeated: all, and
+    /// those after a silence of the requester.
     rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,
-    /// Lost PSNs that may have been reordered (`lost_or_reordered`), in the whole run, and all of them.
+    /// In the whole run: lost PSNs that may have been reordered (`lost_or_reordered`), and all lost PSNs.
     doubtful: (u64, u64),
     reliable: bool,
 }
 
 impl<'a> Pair<'a> {
-    /// More is lost than what is counted: before a timeout the last packets in flight are lost, which leaves no gap.
+    /// True if more is lost than counted: loss of the last packets in flight ends in a timeout and leaves no gap.
     const fn at_least(&self) -> bool {
         self.reliable && self.timeouts + self.requesters_timed_out > 0
     }
 
-    /// What its episodes downstream of the tap are.
+    /// Classifies its episodes downstream of the tap.
     fn downstream(&self) -> Downstream {
         let (all, after_silence) = self.rereads;
         let episodes = self.sum.episodes;
@@ -236,8 +236,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What passes a tap, by its name: of services that send lost packets again, and of those that do not. A queue pair
-/// that several of its links see counts once.
+/// Traffic at a tap, by services that retransmit and services that do not. A queue pair seen on several of its links
+/// counts once.
 #[derive(Default)]
 struct Tap {
     reliable: Sum,
@@ -245,7 +245,7 @@ struct Tap {
 }
 
 impl Tap {
-    /// Of flows in the order of their names.
+    /// From flows sorted by name.
     fn of(facts: &Facts, by_name: &[&Flow], side: Side, span: &Span) -> Self {
         let mut tap = Self::default();
         for flows in by_name.chunk_by(|a, b| name(a) == name(b)) {
@@ -267,13 +267,14 @@ impl Tap {
     }
 }
 
-/// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
+/// True if its link shows only a part of its packets, which are sprayed over parallel links; these count as one
+/// place.
 fn is_partial(flow: &Flow) -> bool {
     flow.loss.get().is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
 }
 
-/// The tap that a link is part of. The interfaces of a live run are one place; links of a file are named after it, and
-/// the interface follows a colon.
+/// The tap to which a link belongs. The interfaces of a live run are one place; links of a file are named after the
+/// file, with the interface after a colon.
 fn tap_of(flow: &Flow) -> &str {
     if flow.direction.is_some() || is_partial(flow) {
         ""
@@ -333,7 +334,8 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
     let mut raised: Vec<(&str, Judged<Vec<Bad<'_>>>)> = Vec::new();
     for flows in taps.values() {
         let spans = spans(flows.iter().copied(), &[side.signal()]);
-        // What passes the tap is the same for all of its links. Sorted, a million flows take a twentieth of what a map of them does.
+        // The traffic at the tap is the same for all of its links. Sorting a million flows takes a twentieth of the
+        // time of a map.
         let mut by_name = flows.clone();
         by_name.sort_by_key(|flow| name(flow));
         let known: Vec<(Span, Tap)> =
@@ -366,7 +368,7 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
     }
 }
 
-/// From the first episode to the last of these flows; `None` where there is none.
+/// From the first episode to the last of these flows; `None` without episodes.
 fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
     let losses = flows.iter().flat_map(|flow| flow.losses()).flatten();
     let ends: Vec<(u64, u64)> =
@@ -375,7 +377,7 @@ fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
     Some(Span::whole(first_ns, ends.iter().map(|(_, last)| *last).max()?))
 }
 
-/// The pairs of hosts that lose too much on one side of a link in a span, the worst first; of flows by hosts.
+/// The host pairs with too much loss on one side of a link in a time span, worst first.
 fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<Bad<'a>> {
     let limits = &input.limits.loss;
     let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst)).filter_map(|flows| {
@@ -393,7 +395,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
     };
     let mut bad: Vec<Bad<'_>> = pairs
         .filter(|(_, pair)| enough(pair))
-        // Where senders repeat nothing, a capture of every other packet looks like this.
+        // With senders that do not retransmit, this pattern also arises when a capture has every other packet.
         .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
         .collect();
     let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
@@ -403,20 +405,20 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
     bad
 }
 
-/// Two hosts, and what is lost between them.
+/// Two hosts, and the loss between them.
 type Bad<'a> = ((Address, Address), Pair<'a>);
 
-/// Names the pairs of hosts that lose on one side of a link, the worst first.
+/// Raises a finding for the host pairs with loss on one side of a link, worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.between(*dst, *src).next().is_some();
-    // Where at least as many packets come out of order, each NAK may be for one of them. Where nothing asked for a retransmission, there
-    // is no reason for one: the packets that filled the gaps may be late originals.
+    // If at least as many packets arrive out of order, each NAK may be for one of them. If nothing triggered a
+    // retransmission, the packets that filled the gaps may be originals that arrived out of order.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
-    // The same where at least half of what seems lost may have been late.
+    // The same if at least half of the apparent losses may be reordering.
     let doubtful = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
     let downstream = worst.downstream();
     let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
@@ -424,7 +426,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     for (_, pair) in bad {
         all.add(pair.sum);
     }
-    // A share of few packets says little of one pair, but much of all.
+    // A ratio of few packets is weak evidence for one pair, but strong for all pairs together.
     let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
     let severity = if !worst.reliable || reordering {
         Severity::Info
@@ -473,7 +475,7 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     .impact(impact(span, lossy(), &cost))
     .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
     .episodes(judged.episodes.clone());
-    // An episode downstream is one packet or more.
+    // An episode downstream stands for one or more packets.
     if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.evidence("lower_bound", true);
     }
@@ -531,17 +533,17 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, r
     }
 }
 
-/// What to do about loss on one side of a link.
+/// Steps about loss on one side of a link.
 fn steps(mut raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -> Raise {
     let port = Place::of(input, flow).switch_port.map_or_else(String::new, |port| format!(" ({port})"));
     let far = if side == Side::Before { flow.src } else { flow.dst };
-    // The port of this host is on the side that frames come from, or go to.
+    // The port of this host is on the side where frames arrive, or leave.
     let ours = match flow.direction {
         Some(Direction::Ingress) => side == Side::Before,
         Some(Direction::Egress) => side == Side::After,
         None => false,
     };
-    // What holds for the whole path is asked of the sender, on whichever side the loss is.
+    // Settings of the whole path are read at the sender, on whichever side the loss is.
     let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
     if ours {
         let command = Commands::on(input, link).nic_counters();
@@ -554,7 +556,7 @@ fn steps(mut raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flo
         .step(format!("Check port discards and out-of-sequence counters on {far}."), there.nic_counters())
 }
 
-/// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
+/// The flows of all pairs, most loss first: the worst flow of each pair before the second flow of any pair.
 fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
     let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
     for (_, pair) in bad {

@@ -1,4 +1,4 @@
-//! How much was lost on one side of a tap, in one span of time.
+//! Amount of loss on one side of a tap in a time span.
 
 use super::loss::{Limits, Side};
 use super::not_evaluated::is_not_evaluated;
@@ -6,18 +6,18 @@ use super::span::Span;
 use crate::analysis::{Facts, Flow, Loss};
 use crate::metrics::loss::spells::Signal;
 
-/// Packets, how many more were lost, and how often.
+/// Packets, lost packets and loss episodes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum {
-    /// With those lost before the tap, which should have passed it.
+    /// Packets seen, and those lost upstream, which should have been seen.
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) episodes: u64,
 }
 
 impl Sum {
-    /// Of the requests and responses in a flow in one span. Behind a tap an episode counts as one lost packet: how many it
-    /// was is not seen.
+    /// Sum over the requests and responses of a flow in a time span. Downstream of a tap an episode counts as one
+    /// lost packet, since the number is not visible.
     pub(super) fn of(facts: &Facts, flow: &Flow, side: Side, span: &Span) -> Self {
         if flow.psn.is_none() && flow.psn_responses.is_none() || is_not_evaluated(flow) {
             return Self::default();
@@ -28,12 +28,12 @@ impl Sum {
             Side::Before => {
                 let lost = span.count(flow, Signal::Lost, total(|loss| loss.lost));
                 let episodes = span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes));
-                // These should have passed as well.
+                // Lost packets should have passed as well.
                 Self { packets: packets + lost, lost, episodes }
             }
             Side::After => {
                 let episodes = span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes));
-                // A packet that a switch trimmed asks for its retransmission by itself.
+                // A trimmed packet triggers its own retransmission.
                 let episodes = episodes.saturating_sub(flow.trimmed_packets());
                 Self { packets, lost: episodes, episodes }
             }
@@ -50,7 +50,7 @@ impl Sum {
         self.lost as f64 / self.packets.max(1) as f64
     }
 
-    /// Whether it is more than what clean links show now and then.
+    /// True if it exceeds the occasional loss of clean links.
     pub(super) fn is_enough(&self, limits: &Limits) -> bool {
         self.episodes >= limits.episodes && self.ratio() >= limits.ratio
     }

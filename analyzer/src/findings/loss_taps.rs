@@ -1,4 +1,4 @@
-//! Taps that see the same flow, upstream and downstream of one another.
+//! Taps that see the same flow, upstream or downstream of one another.
 
 use super::loss::{BETWEEN, Side};
 use super::once::{Name, name};
@@ -13,7 +13,7 @@ use crate::sample::Address;
 use crate::util::map::Set;
 use crate::util::units::{self, plural};
 
-/// Flows with another tap upstream or downstream: what is lost between the two is counted there.
+/// Flows with another tap upstream or downstream: loss between the two is counted there.
 pub(super) struct Ends<'a> {
     /// Links and flows with another tap upstream.
     behind: Set<(&'a str, Name)>,
@@ -30,7 +30,7 @@ impl<'a> Ends<'a> {
                 ahead.insert((from.as_str(), name));
                 behind.insert((to.as_str(), name));
             } else if tap.only_at == [0, 0] {
-                // The order is not known: both taps see the same, and one of them is enough.
+                // The order is unknown: both taps see the same, so one of them suffices.
                 let [_, other] = &tap.links;
                 ahead.insert((other.as_str(), name));
                 behind.insert((other.as_str(), name));
@@ -39,7 +39,7 @@ impl<'a> Ends<'a> {
         Self { behind, ahead }
     }
 
-    /// Whether another tap covers this side of the flow.
+    /// True if another tap covers this side of the flow.
     pub(super) fn covers(&self, side: Side, flow: &Flow) -> bool {
         let key = (flow.link.as_str(), name(flow));
         match side {
@@ -49,7 +49,7 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// The flows that lose packets between two taps, as the first of them sees them.
+/// The flows that lose packets between two taps, as seen at the first tap.
 fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
     let at_first = |flow: &&Flow| {
         input.facts.to_qp(flow.src, flow.dst, flow.dest_qp).find(|other| other.link == between.from)
@@ -57,7 +57,7 @@ fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
     between.flows.iter().filter_map(at_first).collect()
 }
 
-/// The first tap sees what the sender retransmits and its silence; the second, when the gaps are repaired.
+/// The first tap sees retransmissions and silences of the sender; the second sees when the gaps are filled.
 fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
     let whole = run(between.flows.iter().copied());
     let cost = |flows: &[&Flow], waits: &[Wait]| {
@@ -69,8 +69,8 @@ fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
     Impact { time_lost_ns: retransmitted.time_lost_ns.max(repaired.time_lost_ns), ..retransmitted }
 }
 
-/// Packets that both taps saw from the first lost one to the last: the same share as of the packets at the first tap, whose clock
-/// the times are of.
+/// Packets that both taps saw between the first and the last lost one, estimated from the packets at the first tap,
+/// whose clock the times use.
 fn in_episode(input: &Input<'_>, between: &Between<'_>) -> u64 {
     let Some((first_ns, last_ns)) = between.seen_ns else { return between.matched };
     let span = Span::episode_of(first_ns, last_ns);
@@ -84,7 +84,7 @@ fn in_episode(input: &Input<'_>, between: &Between<'_>) -> u64 {
 pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
     let mut bad = input.facts.between_taps();
-    // Another path is a matter of the run.
+    // A different path affects the whole run.
     bad.retain(|one| one.vanished >= limits.vanished && one.ratio() < limits.other_way);
     for one in &mut bad {
         one.matched = in_episode(input, one);
@@ -136,7 +136,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a receiver's acknowledgements are captured, and neither they nor a timeout gave a sender reason to retransmit.
+/// True if a receiver's ACKs are captured and neither they nor a timeout triggered a retransmission.
 pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
     let between = |from, to| input.facts.between(from, to);
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
@@ -147,12 +147,12 @@ pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) ->
         && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
 }
 
-/// ` (may be capture loss)` where packets were dropped before rocescope saw them.
+/// ` (may be capture loss)` if packets were dropped before rocescope saw them.
 pub(super) fn own_loss(input: &Input<'_>) -> String {
     if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
 }
 
-/// Adds the caveat that goes with it.
+/// Adds the corresponding caveat.
 pub(super) fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
     match own(&input.facts.totals.lost) {
         0 => raise,

@@ -1,4 +1,4 @@
-//! Which loss is a finding, and what is said of it.
+//! Tests of which loss raises a finding, and of its texts.
 
 use rocescope_common::account::PsnTrack;
 
@@ -11,8 +11,8 @@ use crate::report::{Report, text};
 use crate::sample::{Direction, FlowSample, Sample};
 use crate::util::units;
 
-/// 1,000 requests, of which so many were lost before this link and so many behind it, until a second after the
-/// start; data that goes on to the end.
+/// 1,000 requests, of which some were lost upstream of this link and some downstream, up to a second after the start;
+/// the data continues to the end.
 fn lossy(lost: u64, behind: u64, end_s: u64) -> Sample {
     let mut data = stats(50_000, 1_000, 1_000_000);
     data.last_ns = START + end_s * SECOND;
@@ -59,7 +59,7 @@ fn loss_is_over_ten_seconds_after_the_last_episode() {
     assert_eq!(by_id(&lossy(4, 0, 11), "loss.before_tap"), None, "four episodes are none");
 }
 
-/// The words of the text report, as wide as it gets.
+/// The text report at its maximum width.
 fn page(sample: &Sample) -> String {
     let page = text::text(&Report::build(sample, &Options::default().into()), 160);
     page.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -102,7 +102,7 @@ fn advice_is_whole_in_each_finding() {
     }
 }
 
-/// Some thousand requests between hosts each, of which so many were lost before their link, in as many episodes.
+/// Some thousand requests per host pair, of which this many were lost upstream of the link, in as many episodes.
 fn pairs(lost: &[(u16, u8, u64)]) -> Sample {
     let flows = lost.iter().map(|(link, host, _)| {
         (key(*link, &format!("10.0.0.{host}"), "10.0.0.99", 17), stats(50_000, 1_000, 1_000_000))
@@ -160,7 +160,7 @@ fn hosts_that_lose_alike_are_all_named() {
 
 #[test]
 fn a_few_episodes_among_much_are_no_loss() {
-    // Four in all; five, but no pair has two; the same queue pair seen twice counts once.
+    // Four losses in total; five, but no pair with two; the same queue pair seen twice counts once.
     for nearly in [
         &[(0, 1, 2), (0, 2, 2)][..],
         &[(0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 4, 1), (0, 5, 1)],
@@ -175,7 +175,7 @@ fn a_few_episodes_among_much_are_no_loss() {
     assert_eq!(named(&sample), [] as [String; 0]);
 }
 
-/// What fills the gaps may be late originals: nobody had a reason to retransmit.
+/// The packets that fill the gaps may be originals: nothing triggered a retransmission.
 #[test]
 fn without_a_nak_or_a_timeout_it_may_be_reordering() {
     let mut sample = lossy(9, 0, 1);
@@ -200,7 +200,7 @@ fn where_one_direction_is_seen_it_is_not_known_who_asked() {
     assert_eq!(alone.severity, crate::findings::Severity::Warning);
 }
 
-/// A live run that comes to a queue pair when it has lost packets for long.
+/// A live run that starts to follow a queue pair after it has lost packets for long.
 #[test]
 fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
     let mut sample = lossy(9, 0, 1);
@@ -225,7 +225,7 @@ fn a_sequence_that_broke_before_it_was_followed_is_left_out_and_said_so() {
     let open = |id| report.not_evaluated.iter().any(|one| one.id == id && one.needs == "whole_sequences");
     assert!(open("loss.before_tap") && open("loss.after_tap") && open("retry.storm"));
 
-    // Nothing came again: nothing is unknown of it.
+    // Without retransmissions, nothing about it is unknown.
     sample.flows[2].stats.psn = PsnTrack { seen: 1, ..PsnTrack::default() };
     let finding = by_id(&sample, "loss.before_tap").unwrap();
     assert_eq!(finding.evidence["flows_unjudged"], 0);

@@ -1,4 +1,4 @@
-//! What is wrong, or may be: conclusions from a sample and its facts, with their evidence.
+//! Confirmed and possible problems: conclusions from a sample and its facts, with evidence.
 //!
 //! A module is a [`Family`]: its entries (id, rank, texts, what each needs), its thresholds and its
 //! check, a pure function. `rocescope explain`, docs/findings.md, the template of the configuration
@@ -6,10 +6,10 @@
 //! follow from these declarations: a new finding is an [`Entry`] in one of these files, a new family
 //! a file and its line in the list below.
 //!
-//! A finding is raised when someone should look, not whenever a counter is not zero: a false alarm
-//! at three in the morning costs more trust than ten findings earn.
+//! A finding is raised when someone should act, not whenever a counter is not zero: a false alarm at three in the
+//! morning costs more trust than ten findings earn.
 
-// First, since the others use its macros.
+// First, since the other modules use its macros.
 #[macro_use]
 mod family;
 
@@ -94,10 +94,10 @@ use family::label;
 use raise::Raise;
 pub use verdict::{Health, Verdict};
 
-/// What findings are drawn from.
+/// Input of the checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The raw counters and figures.
+    /// Raw counters and figures.
     pub sample: &'a Sample,
     /// The facts of the same sample.
     pub facts: &'a Facts,
@@ -130,7 +130,7 @@ families! {
     qp_settings [qp_settings: qp_settings::Limits],
     qps [],
     rnr [rnr: rnr::Limits],
-    // Its advice names the findings of the families before it.
+    // Its advice names findings of the families before it.
     retry [retry: retry::Limits],
     settings [
         mtu: settings::MtuLimits,
@@ -140,18 +140,18 @@ families! {
     ],
     step [step: step::Limits],
     timeouts [],
-    // It names findings of the families before it as causes.
+    // Its causes are findings of the families before it.
     nccl [nccl: nccl::Limits],
     tool [tool: tool::Limits],
 }
 
-/// The findings that cannot be come to, since the source does not collect what they rest on.
+/// Kinds of findings that cannot be evaluated, since the source does not collect the data that they need.
 #[must_use]
 pub fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
     not_evaluated::not_evaluated(sample, flows)
 }
 
-/// All findings in the order of [`order::sort`].
+/// All findings, in the order of [`order::sort`].
 #[must_use]
 pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let mut found = Vec::new();

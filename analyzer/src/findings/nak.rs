@@ -1,4 +1,4 @@
-//! Requests that a responder refused for good.
+//! Requests that a responder rejected with a fatal NAK.
 
 use super::once::once;
 use super::span::{Judged, Span, latest, run, timed};
@@ -78,7 +78,7 @@ limits! {
         "Each of them ends a connection";
 }
 
-/// A kind of fatal NAK: its entry and code, a diagnosis, and where it is counted.
+/// A kind of fatal NAK: entry, code, diagnosis, and its counter.
 struct FatalNak {
     entry: &'static Entry,
     code: u8,
@@ -118,7 +118,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     asked_from_afar(input, found);
 }
 
-/// Requests that a responder refused for good.
+/// Requests that a responder rejected with a fatal NAK.
 fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let signal = Signal::OtherNak(kind.code);
     let all: Vec<&Flow> = once(&input.facts.flows, |flow| (kind.count)(&flow.naks_once()))
@@ -222,7 +222,7 @@ fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// The episodes that were judged; none where no NAK's time is known.
+/// The evaluated episodes; none if no NAK has a known time.
 pub(super) fn episodes_of<T>(
     judged: &Judged<T>,
     flows: &[&Flow],
@@ -234,7 +234,7 @@ pub(super) fn episodes_of<T>(
     if known && latest_nak(flows, last).is_some() { judged.episodes.clone() } else { Vec::new() }
 }
 
-/// When the latest NAK in any of these flows came; `None` when that of one is not known.
+/// Time of the latest NAK in any of these flows; `None` if it is unknown for one of them.
 pub(super) fn latest_nak(flows: &[&Flow], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
     let each = flows.iter().map(|flow| flow.last_naks_ns.get().as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()

@@ -1,4 +1,4 @@
-//! Ranks of an NCCL job that the others wait for, as NCCL itself reports (`--nccl-ras`).
+//! Ranks of an NCCL job that the other ranks wait for, as reported by NCCL (`--nccl-ras`).
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ limits! {
         "One answer may be late under load; NCCL gives a process up after 60 s";
 }
 
-/// Findings that explain a rank that stands still, where they are about queue pairs of its process.
+/// Findings that explain a stalled rank if they concern queue pairs of its process.
 const CAUSES: [&str; 8] = [
     "qp.stuck",
     "qp.retrying",
@@ -101,9 +101,9 @@ const CAUSES: [&str; 8] = [
     "rnr.slow_receiver",
     "peer.silent",
 ];
-/// Its queue pair is gone for good: this explains it in full.
+/// Its queue pair has died, which explains the stall completely.
 const OWNER: &str = "qp.died";
-/// Queue pairs named.
+/// Maximum number of queue pairs named.
 const MAX_QPS: usize = 4;
 
 /// A rank with its communicator.
@@ -138,12 +138,12 @@ fn is_lagging(limits: &Limits, now_ns: u64, one: &Communicator, rank: &NcclRank)
     is_running(rank) && rank.behind > 0 && few && for_ns >= limits.lagging_ns.max(1)
 }
 
-/// Text answers do not tell a state that all ranks have in common.
+/// The text format of NCCL omits a state that all ranks share.
 fn is_running(rank: &NcclRank) -> bool {
     matches!(rank.state, None | Some(RankState::Running))
 }
 
-/// What all findings of this family rest on.
+/// Data common to all findings of this family.
 struct Case<'a> {
     input: &'a Input<'a>,
     nccl: &'a Nccl,
@@ -245,7 +245,7 @@ impl Case<'_> {
         self.claim(rank, found);
     }
 
-    /// Who and since when.
+    /// Adds the affected ranks and the begin.
     fn common(
         &self,
         raise: Raise,
@@ -272,14 +272,14 @@ impl Case<'_> {
             Some(interface) => raise.place(Place::link(self.input, interface, None)),
             None => raise,
         };
-        // Between two answers it is taken to go on.
+        // Between two answers the state is assumed to continue.
         let late_ns = self.nccl.interval_ns.saturating_mul(3);
         let is_late =
             self.input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(self.now_ns) > late_ns);
         if is_late { raise } else { raise.lasting() }
     }
 
-    /// The interface of its process's queue pairs, where it is one.
+    /// The interface of its process's queue pairs, if there is exactly one.
     fn interface(&self, rank: &NcclRank) -> Option<&str> {
         let names: BTreeSet<&str> = rank.qps.iter().map(|qp| qp.device.as_str()).collect();
         let name = names.first().filter(|_| names.len() == 1 && rank.qps_left_out == 0)?;
@@ -292,7 +292,7 @@ impl Case<'_> {
         Commands::on(self.input, of.and_then(|one| one.interface.as_deref()).unwrap_or_default())
     }
 
-    /// Names what explains the latest finding: findings about queue pairs of the rank's process on this host.
+    /// Claims as causes the findings about queue pairs of the rank's process on this host, for the latest finding.
     fn claim(&self, rank: &NcclRank, found: &mut [Finding]) {
         let Some(pid) = rank.local_pid else { return };
         let Some((effect, others)) = found.split_last_mut() else { return };
@@ -321,7 +321,7 @@ fn place(rank: &NcclRank) -> String {
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
 }
 
-/// Other processes than the first; ranks of unknown ones count each.
+/// Number of other processes than the first; a rank with an unknown process counts as one.
 fn others(ranks: &[Of<'_>]) -> u64 {
     let known: BTreeSet<_> =
         ranks.iter().filter(|(_, rank)| rank.pid.is_some()).map(|(_, rank)| (rank.host, rank.pid)).collect();
@@ -333,8 +333,8 @@ fn others(ranks: &[Of<'_>]) -> u64 {
     ((known.len() + unknown.len()) as u64).saturating_sub(1)
 }
 
-/// The queue pairs of its process where that is on this host; else those of ranks here that lead to its host, where it
-/// bootstraps over the address of a RoCE port.
+/// The queue pairs of its process if that is on this host; else those of local ranks that lead to its host, if its
+/// bootstrap address is that of a RoCE port.
 fn qps<'a>(one: &'a Communicator, rank: &'a NcclRank) -> Vec<&'a RankQp> {
     if rank.local_pid.is_some() {
         return rank.qps.iter().collect();
@@ -376,7 +376,7 @@ mod tests {
     use crate::source::nccl::server;
     use fixtures::{SECOND, START};
 
-    /// A job in which rank 1, of process 4,711 here, has been behind for this long.
+    /// A job in which rank 1, local process 4711, has been behind for this long.
     fn behind(seconds: u64) -> Sample {
         let mut sample = fixtures::sample(vec![fixtures::link("eth0", None)], Vec::new());
         sample.window = Some((START, START + 400 * SECOND));
@@ -420,7 +420,7 @@ mod tests {
             nccl.communicators[0].ranks[1].state = Some(RankState::Finalize);
         });
         assert_eq!(of(&finalized, LAGGING.id), None);
-        // NCCL has answered nothing for a long time: the job may have ended.
+        // NCCL has not answered for a long time: the job may have ended.
         let mut ended = behind(60);
         ended.window = Some((START, START + 500 * SECOND));
         assert!(!of(&ended, LAGGING.id).unwrap().active);

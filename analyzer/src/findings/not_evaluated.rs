@@ -1,12 +1,13 @@
-//! Findings that a run cannot come to, since what they rest on was not collected.
+//! Findings that a run cannot evaluate, since the data that they need was not collected.
 
 use super::{entries, once};
 use crate::analysis::{Facts, Flow, Psn};
 use crate::findings::NotEvaluated;
 use crate::sample::Sample;
 
-/// Whether something is known to have gone wrong in a flow's sequence, but not what: its counters show gaps or repeats, and there are no
-/// figures of loss. Findings of loss leave such a flow out as a whole: the number of its packets that were lost is unknown.
+/// True if a flow's sequence is known to have problems of unknown kind: its counters show gaps or repeats, but there
+/// are no loss figures. Loss findings leave out such a flow entirely, since the number of its lost packets is
+/// unknown.
 pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     let broken = |psn: Option<Psn>| psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
     let responses = flow.psn_responses.as_ref().is_some_and(|psn| psn.repeats > 0)
@@ -14,12 +15,12 @@ pub(super) fn is_not_evaluated(flow: &Flow) -> bool {
     flow.loss.get().is_none() && broken(flow.psn) || flow.loss_responses.get().is_none() && responses
 }
 
-/// How many such flows there are: what findings of loss leave out.
+/// Number of such flows, which loss findings leave out.
 pub(super) fn flows_not_evaluated(facts: &Facts) -> u64 {
     once::count(facts.flows.iter().filter(|flow| is_not_evaluated(flow)))
 }
 
-/// Their ids in order, and what each needs: the first need that is not met.
+/// Ids in order, each with its first need that is not met.
 pub(super) fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
     let missing = entries().filter_map(|entry| {
         let need = entry.needs.iter().find(|need| need.is_missing(sample, flows))?;

@@ -1,7 +1,7 @@
-//! Packets that several taps see, counted once.
+//! Counts packets seen by several taps once.
 //!
-//! The report has a flow for each link that a queue pair is seen on. What is counted of all of them is counted here, by queue
-//! pair and not by link, so that a second tap on the way changes no number of a finding.
+//! The report has a flow for each link on which a queue pair is seen. Sums over flows are computed here by queue
+//! pair, regardless of link, so that a further tap on the path changes no figure of a finding.
 
 use std::cmp::Reverse;
 
@@ -9,22 +9,22 @@ use super::Input;
 use crate::analysis::Flow;
 use crate::util::map::{Map, Set};
 
-/// A direction of a queue pair, wherever it is seen.
+/// A direction of a queue pair, on whatever link.
 pub(super) use super::index::Name;
 
 pub(super) const fn name(flow: &Flow) -> Name {
     (flow.src, flow.dst, flow.dest_qp)
 }
 
-/// Flows in which something was counted, the most first; one that passes several links is there
-/// once, from the link that saw most of it.
+/// Flows with a non-zero count, highest first; a flow on several links appears once, from the link that saw most of
+/// it.
 pub(super) fn once<'a>(
     flows: impl IntoIterator<Item = &'a Flow>,
     of: impl Fn(&Flow) -> u64,
 ) -> Vec<(&'a Flow, u64)> {
     let flows = flows.into_iter().map(|flow| (flow, of(flow)));
     let mut counted: Vec<(&Flow, u64)> = flows.filter(|(_, n)| *n > 0).collect();
-    // Those of one link are in this order already.
+    // Flows of one link are already in this order.
     counted.sort_by_key(|(flow, _)| name(flow));
     counted.dedup_by(|next, known| {
         let same = name(next.0) == name(known.0);
@@ -37,21 +37,21 @@ pub(super) fn once<'a>(
     counted
 }
 
-/// How many flows these are, whatever the number of links.
+/// Number of distinct flows, regardless of link.
 pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
     flows.into_iter().map(name).collect::<Set<Name>>().len() as u64
 }
 
-/// A tap that shows this much of its own besides is reported by itself.
+/// Minimum share of packets seen by no other tap, from which a tap is reported by itself.
 const OF_ITS_OWN: f64 = 0.1;
 
-/// What a link shows, and how much of it each queue pair has.
+/// Count of a link, and the share of each queue pair in it.
 pub(super) struct LinkShare<T> {
     /// Number of the link.
     pub(super) link: usize,
     pub(super) what: T,
     flows: Map<Name, u64>,
-    /// Other taps that show the same.
+    /// Number of other taps that see the same packets.
     others: u64,
 }
 
@@ -68,7 +68,7 @@ impl<T> LinkShare<T> {
         self.flows.values().sum()
     }
 
-    /// Words for the other taps.
+    /// A phrase for the other taps.
     pub(super) fn others(&self) -> String {
         match self.others {
             0 => String::new(),
@@ -78,7 +78,7 @@ impl<T> LinkShare<T> {
     }
 }
 
-/// What is shown, without what is shown again by taps of the same packets.
+/// The counts of links, without those that repeat the packets of another tap.
 pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Vec<LinkShare<T>> {
     if seen.len() < 2 {
         return seen;

@@ -1,4 +1,4 @@
-//! The end of a finding, and the order of findings.
+//! End of a finding, and the order of findings.
 
 use std::cmp::Reverse;
 
@@ -7,37 +7,38 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::units;
 
-/// A finding has ended when it was not seen for so long before the end of the data, in nanoseconds.
+/// A finding not seen for this long before the end of the data has ended, in nanoseconds.
 pub const OVER_NS: u64 = SPELL_NS;
 
-/// An active finding that was not seen for so long is quiet: it may have ended.
+/// An active finding not seen for this long is quiet, in nanoseconds: it may have ended.
 pub const QUIET_NS: u64 = 3_000_000_000;
 
-/// Least length of an episode that a cost is compared with.
+/// Minimum length of an episode in comparisons of cost, in nanoseconds.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Place of a kind among those of its severity.
+/// Position of a kind among those of the same severity.
 fn rank(id: &str) -> u16 {
     entry(id).map_or(u16::MAX, |entry| entry.rank)
 }
 
 impl Finding {
-    /// When it was over, Unix nanoseconds, in data that ends at `end_ns`; `None` while it may go on, or when that is not known.
+    /// Time at which it ended, Unix nanoseconds, in data that ends at `end_ns`; `None` while active or if unknown.
     #[must_use]
     pub fn over_since(&self, end_ns: Option<u64>) -> Option<u64> {
         let (seen, end) = (self.last_seen_ns?, end_ns?);
         (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
     }
 
-    /// How long an active finding was not seen before the end of data that ends at `end_ns`; `None` below [`QUIET_NS`].
+    /// Time for which an active finding has not been seen, in nanoseconds, in data that ends at `end_ns`; `None`
+    /// below [`QUIET_NS`].
     #[must_use]
     pub fn quiet_ns(&self, end_ns: Option<u64>) -> Option<u64> {
         let quiet = end_ns?.saturating_sub(self.last_seen_ns?);
         (self.active && quiet >= QUIET_NS && self.over_since(end_ns).is_none()).then_some(quiet)
     }
 
-    /// When it ended and how long its latest episode took, in words, `ended 13:05:09 UTC after 8.00 s`: with the day where that
-    /// is another one; `None` while it is active.
+    /// End and duration of its latest episode as text, `ended 13:05:09 UTC after 8.00 s`, with the date if it is
+    /// another day; `None` while active.
     #[must_use]
     pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
         let when = format!("ended {}", self.end_utc(end_ns)?);
@@ -48,7 +49,7 @@ impl Finding {
         })
     }
 
-    /// The same in words, `until 13:05:09 UTC`: with the day where that is another one.
+    /// Its end as text, `until 13:05:09 UTC`, with the date if it is another day.
     #[must_use]
     pub fn until(&self, end_ns: Option<u64>) -> Option<String> {
         Some(format!("until {}", self.end_utc(end_ns)?))
@@ -60,7 +61,7 @@ impl Finding {
     }
 }
 
-/// Place of a finding: group, severity, ended, quiet, share that it costs, rank, id.
+/// Sort key of a finding: group, severity, ended, quiet, cost, rank, id.
 type Key = (u8, Reverse<Severity>, bool, bool, Reverse<u32>, u16, &'static str);
 
 fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
@@ -74,7 +75,8 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     (group, Reverse(finding.severity), over, quiet, Reverse(cost(finding)), rank(finding.id), finding.id)
 }
 
-/// What a finding costs in its latest episode, as the power of two of parts in a million: less than twice as much decides nothing.
+/// Cost of a finding in its latest episode, as a power of two of parts per million: a difference of less than a
+/// factor of two does not decide.
 fn cost(finding: &Finding) -> u32 {
     let length =
         finding.episodes.last().map_or(OVER_NS, |episode| episode.last_ns.saturating_sub(episode.first_ns));
@@ -82,13 +84,14 @@ fn cost(finding: &Finding) -> u32 {
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
-/// Puts findings in the order in which they should be looked at: the worst first; ended ones behind active ones, but before
-/// info; of those that are as bad, what shows now before what is quiet, then by the share of traffic or time that they cost ([`Impact::share`](super::Impact::share)); then
-/// by [`Entry::rank`](super::Entry::rank), causes first. An effect that names a cause as bad as itself is behind it, whatever it costs. A finding that another owns follows its owner.
+/// Sorts findings by priority: most severe first; ended ones after active ones, but before info. Within a severity,
+/// currently visible ones come before quiet ones; then the share of traffic or time decides
+/// ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes first. An effect
+/// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     let keys: Vec<(Key, &'static str)> = findings.iter().map(|one| (key(one, end_ns), one.id)).collect();
     let of_owner = |id: &str| keys.iter().filter(|(_, own)| *own == id).map(|(key, _)| *key).min();
-    // Stable: within a family the order says which is the worst.
+    // Stable: within a family, the check lists the worst first.
     findings.sort_by_cached_key(|finding| {
         let own = key(finding, end_ns);
         match finding.owner.and_then(of_owner) {
@@ -99,11 +102,11 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     causes_first(findings, end_ns);
 }
 
-/// Puts an effect behind the causes that it names, where these are in its own group: as bad, and as current. What an owner
-/// accounts for stays with it.
+/// Moves an effect after the causes that it names, if they are in its group: equally severe and equally current.
+/// Findings with an owner move with it.
 fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
     let group = |one: &Finding| (key(one, end_ns).0, one.severity, one.owner.is_some());
-    // Each move puts one effect behind its last cause; two that name one another stay.
+    // Each move puts one effect after its last cause; two that name one another stay.
     let mut at = 0;
     let mut moves = findings.len();
     while let Some(effect) = findings.get(at) {
@@ -116,7 +119,7 @@ fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
         match behind.filter(|_| moves > 0) {
             Some(behind) => {
                 let mut to = at + 1 + behind;
-                // What the cause owns follows it, and what the effect owns follows the effect.
+                // Findings that the cause owns follow it, and those that the effect owns follow the effect.
                 while findings.get(to + 1).is_some_and(|next| next.owner.is_some()) {
                     to += 1;
                 }
@@ -190,7 +193,7 @@ mod tests {
         sort(&mut all, None);
         let order = ["tool.lost", "icrc.errors", "loss.after_tap", "retry.storm", "step.slower"];
         assert_eq!(all.each_ref().map(|finding| finding.id), order);
-        // Severity and what is over come first all the same.
+        // Severity and end still take precedence.
         all[4].severity = Severity::Critical;
         (all[0].last_seen_ns, all[4].last_seen_ns) = (Some(1), Some(OVER_NS));
         sort(&mut all, Some(OVER_NS + 1));
@@ -209,9 +212,9 @@ mod tests {
         all[4].severity = Severity::Info;
         sort(&mut all, None);
         let ids = all.each_ref().map(|one| one.id);
-        // A cause that is only an info does not hold a warning back.
+        // A cause of severity info does not delay a warning.
         assert_eq!(ids, ["loss.before_tap", "latency.tail", "retry.storm", "rnr.slow_receiver", "qp.died"]);
-        // Two that name one another are in the order of their cost.
+        // Two that name one another are ordered by cost.
         let mut both = ["retry.storm", "rnr.slow_receiver"].map(|id| finding(id, Severity::Warning, None));
         both[0].impact.packets_ratio = Some(0.5);
         (both[0].causes, both[1].causes) = (vec!["rnr.slow_receiver"], vec!["retry.storm"]);
@@ -233,7 +236,7 @@ mod tests {
             with("tool.lost", None, None),
             with("icrc.errors", Some(0.01), None),
             Finding { owner: Some("burst.incast"), ..with("loss.before_tap", Some(0.5), None) },
-            // Of the ten seconds that an episode has at least.
+            // Relative to ten seconds, the minimum length of an episode.
             with("retry.storm", Some(0.02), Some(3_000)),
             with("burst.incast", Some(0.2), None),
             with("loss.after_tap", Some(0.2), Some(1)),

@@ -1,4 +1,4 @@
-//! One of parallel links that is worse than its peers: marks, loss or delay.
+//! One of several parallel links that is worse than its peers: marks, loss or delay.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ const ONE_OF: Entry = Entry {
     ..Entry::of(Problem::Congestion)
 };
 
-/// Caveat of a delay on a link that has more load.
+/// Caveat of a delay on a link with more load.
 const MORE_LOAD: &str = "One direction of this link carries more than its peers: near saturation that alone fills a queue. If the fabric is \
      that busy, spread the load first (links.imbalance).";
 
@@ -100,16 +100,16 @@ limits! {
         "A queue is empty at times, and even one that a window keeps filled varies by a third";
     pairs: usize = 2,
         "minimum host pairs with the signal",
-        "One alone may have a trouble of its own";
+        "A single pair may have a problem of its own";
     flows: usize = 3,
         "minimum flows with the signal",
         "As pairs";
     slow_pairs: usize = 3,
         "minimum host pairs of which latencies are compared",
-        "Of two, one says nothing about the other";
+        "Of two pairs, neither shows which one is unusual";
     flows_alone: usize = 4,
         "minimum flows on the link, and on its peers, where there are fewer host pairs",
-        "Trouble of single flows hits the four on one link and none of four others with a chance of one in seventy";
+        "If four of eight flows have a problem at random, the probability that they are the four on one link is one in seventy";
     agree: f64 = 0.75,
         "minimum share of the flows or host pairs that must agree",
         "What a link does, it does to nearly all that it carries";
@@ -118,7 +118,7 @@ limits! {
         "The median of 20 samples lies within those of a quarter and three quarters";
 }
 
-/// The flows of one pair of hosts, by link.
+/// The flows of one host pair, by link.
 type ByLink<'a> = BTreeMap<&'a str, Vec<&'a Flow>>;
 
 /// One direction of a group of links.
@@ -127,39 +127,39 @@ struct Direction<'a> {
     pairs: BTreeMap<(Address, Address), ByLink<'a>>,
 }
 
-/// What is worse on a link.
+/// The property that is worse on a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Worse {
     /// Ratios on the link and on its peers.
     Marks(f64, f64),
     Loss(f64, f64),
-    /// Median latencies.
+    /// Median latencies on the link and on its peers, in nanoseconds.
     Delay(u64, u64),
 }
 
 struct Found<'a> {
     link: &'a str,
     worse: Worse,
-    /// How many times worse than the peers.
+    /// Factor to the peers.
     times: f64,
     host_pairs: usize,
-    /// Of latencies: the share of its flows that are slower than their peers.
+    /// For latencies: the share of its flows that are slower than their peers.
     slow_share: Option<f64>,
-    /// Of latencies: they are longer by far more than they vary, as those of a queue are not.
+    /// For latencies: the difference is far larger than their variation, which a queue does not cause.
     steady: bool,
-    /// Of latencies that load may explain: that of the direction with more of it, over the mean.
+    /// For latencies that load may explain: load of the busier direction over the mean.
     load: Option<f64>,
-    /// When it showed, where that is known of all of it: the figures are those of the latest of them.
+    /// Episodes, if all times are known; the figures are those of the latest.
     episodes: Option<Vec<Episode>>,
     flows: Vec<&'a Flow>,
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
-        // Without sides both directions of each pair of hosts count together: a pair is compared with itself alone.
+        // Without sides, both directions of a host pair count together: a pair is compared only with itself.
         let sides = sides(input.sample, group);
         let ways: &[Option<bool>] = if sides.is_some() { &[Some(false), Some(true)] } else { &[None] };
-        // Named by hand, the links may be taps along one path.
+        // Links in a `--group` may be taps on one path.
         let one_path = |tap: &TapFlow| tap.links.iter().all(|link| group.links.contains(link));
         if group.direction.is_none() && sides.is_none() && input.facts.taps.iter().any(one_path) {
             continue;
@@ -173,7 +173,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .filter_map(|link| direction.worse(input, link, &directions))
                 .collect::<Vec<_>>()
         });
-        // The link that is worst, and of its signals the one that is clearest: next to a delay of all flows, one of most of them is
+        // The worst link, and its clearest signal: if one link delays all flows, a delay of most flows on another is
         // a queue elsewhere.
         let clearer = |a: &Found<'_>, b: &Found<'_>| {
             let share = a.slow_share.zip(b.slow_share).map_or(Ordering::Equal, |(a, b)| a.total_cmp(&b));
@@ -257,8 +257,9 @@ impl<'a> Direction<'a> {
         });
         marks.or(loss).or_else(|| {
             let slower = self.slower(limits, link)?;
-            // What queues one way holds up the ACKs of the other way's requests, and not those of its own: they wait before
-            // the tap, or leave the link. Where both are held up, load in one of them is not the reason.
+            // A queue in one direction delays the ACKs of the other direction's requests, not those of its own: its
+            // requests wait upstream of the tap or have left the link. If both directions are delayed, load in one of
+            // them is not the cause.
             let loads = self.loads(input, link);
             let (most, least) = loads
                 .iter()
@@ -273,8 +274,8 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// What `judge` finds in the latest span in which any of these signals showed on a link and in which it finds anything.
-    /// `counted`: how often they showed in a flow, of which some may have no time.
+    /// The result of `judge` for the latest time span with a signal on a link for which it has one. `counted` is the
+    /// number of signals in a flow, some of which may lack a time.
     fn in_latest_span(
         &self,
         link: &'a str,
@@ -301,7 +302,7 @@ impl<'a> Direction<'a> {
         Some(Found { episodes, ..judged.what })
     }
 
-    /// Marks or loss far beyond those of the peers.
+    /// Marks or loss far above those of the peers.
     fn more(
         &self,
         limits: &Limits,
@@ -330,7 +331,7 @@ impl<'a> Direction<'a> {
             && flows.len() as f64 >= limits.agree * on_link as f64;
         let several = pairs >= limits.pairs && flows.len() >= limits.flows;
         let enough = own.1.min(others.1) >= limits.packets && (several || alone);
-        // A peer without any counts as one with a single packet: its ratio is not known to be smaller.
+        // A peer without any counts as one with a single packet, since its ratio need not be smaller.
         let times = here / there.max(1.0 / others.1.max(1) as f64);
         flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
         (enough && here >= least && times >= limits.factor).then(|| Found {
@@ -387,7 +388,7 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// Load of a link over the mean in each of its directions.
+    /// Load of a link over the mean, in each of its directions.
     fn loads(&self, input: &Input<'_>, link: &str) -> Vec<f64> {
         let over_mean = |bytes: &[u64], at: usize| {
             let sum: u64 = bytes.iter().sum();
@@ -410,7 +411,7 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// The sentence about a link, one of `count`, and the word for what is worse on it.
+/// The sentence about a link, one of `count`, and the word for the property that is worse.
 fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static str) {
     let ratio = |ratio| units::ratio(Some(ratio));
     match worst.worse {
@@ -482,9 +483,9 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     dated(raise, input, worst, share).into(found);
 }
 
-/// The finding about the congestion of the same link: its marks are these, and it has the hosts that get them.
+/// The congestion finding of the same link: its marks are the same, and it names the receivers.
 fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<&'static str> {
-    // Owners are named by their kind, which stands for the first of it.
+    // Owners are referred to by kind, which stands for the first finding of the kind.
     let congestion = found.iter().find(|one| one.id == CONGESTION.id)?;
     let is_here = congestion.place.link.as_deref() == Some(worst.link)
         && congestion.place.direction == group.direction
@@ -492,7 +493,7 @@ fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option
     (matches!(worst.worse, Worse::Marks(..)) && is_here).then_some(congestion.id)
 }
 
-/// The same with its time, and the ratio since then.
+/// Adds time, and the ratio since then.
 fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>) -> Raise {
     if let Some(episodes) = &worst.episodes {
         return raise
@@ -509,7 +510,7 @@ fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>)
         .episodes(vec![Episode { peak: Some(here), ..episode }])
 }
 
-/// When marks were seen on the link, and the share of its data since the first.
+/// Time of the marks on the link, and their share of its data since the first.
 fn began(input: &Input<'_>, worst: &Found<'_>) -> Option<(Episode, Option<f64>)> {
     let link = input.facts.links.iter().find(|link| link.name == worst.link)?;
     let first_ns =

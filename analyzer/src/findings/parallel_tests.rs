@@ -1,4 +1,4 @@
-//! Which of parallel links is worse than the others, and which is not.
+//! Tests of which parallel links are worse than the others.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::metrics::traffic::Collector;
 use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::sample::Sample;
 
-/// Three pairs of hosts with two queue pairs each on both of two links; what a queue pair on (link, pair) has.
+/// Three host pairs with two queue pairs each on both of two links; `change` sets the counters of each (link, pair).
 fn uplinks(change: impl Fn(u16, u32, &mut crate::sample::Stats, &mut Metrics, &mut u64)) -> Sample {
     let mut pairs = Pairs::default();
     let (mut flows, mut loss, mut times) = (Vec::new(), Loss::default(), Vec::new());
@@ -93,7 +93,7 @@ fn a_slow_link_that_carries_no_more_than_its_peers() {
     assert_eq!(slow([40_000, 190_000], 3, 6_100_000), None, "a busier link has a longer queue");
 }
 
-/// Hosts of their own on each link: a rail each.
+/// Each link has hosts of its own, as rails have.
 #[test]
 fn links_without_common_hosts_are_not_compared() {
     let mut rails = uplinks(|link, _, data, _, _| {
@@ -107,7 +107,7 @@ fn links_without_common_hosts_are_not_compared() {
     assert_eq!(one_of(&rails), None);
 }
 
-/// Two hosts joined by two links: flows agree in place of pairs of hosts.
+/// Two hosts connected by two links: agreement of flows takes the place of agreement of host pairs.
 #[test]
 fn one_pair_of_hosts_with_flows_enough() {
     let between = |change: &dyn Fn(u16, u32, &mut Sample, usize)| {
@@ -131,7 +131,7 @@ fn one_pair_of_hosts_with_flows_enough() {
     assert_eq!(marked(4), None, "two of six flows on the link are fine");
 }
 
-/// Requests of both directions are slow on a link that carries more one way: load is not the reason.
+/// Requests of both directions are slow on a link with more load in one direction: load is not the cause.
 #[test]
 fn a_delay_of_both_directions_is_no_queue_of_one() {
     let slow = |back_ns: u64, bytes: u64, spread_ns: u64| {
@@ -151,7 +151,7 @@ fn a_delay_of_both_directions_is_no_queue_of_one() {
         }
         for flow in &*sample.flows {
             let seen = BinPackets { packets: 1_000, bytes: flow.stats.bytes, ..BinPackets::default() };
-            // Routed once more on the way back, which tells the sides apart.
+            // One more hop on the way back, which distinguishes the sides.
             let number = pairs.number(&flow.key, if flow.slot >= 12 { 62 } else { 63 });
             pairs.packets(number, seen);
         }

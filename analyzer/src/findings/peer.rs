@@ -62,7 +62,7 @@ limits! {
         "NICs acknowledge by themselves, within microseconds; software stacks under load take a few milliseconds";
     longest_timer_ms: u64 = 20_000,
         "maximum time that a reliable sender goes on without any answer, in milliseconds",
-        "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), is over by then: who goes on gets answers by another way";
+        "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), has expired by then: a sender that continues gets answers on another path";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -73,10 +73,10 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// How far before the first PSN seen an answer may be: no window of unacknowledged packets is larger.
+/// Maximum distance of an ACK before the first PSN seen: no window of unacknowledged packets is larger.
 const BACK: u32 = 16_384;
 
-/// Senders that began again and again.
+/// Senders that restarted their sequence repeatedly.
 fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(metrics) = &input.sample.metrics.loss else { return };
     let stuck_for = |flow: &Flow| metrics.flow(flow.slot).requests.map_or(0, |loss| loss.stuck);
@@ -90,7 +90,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     if stuck.is_empty() {
         return;
     }
-    // By who answers whom; what is not known may be an answer to anybody.
+    // By source and destination of the ACKs; without a known queue pair they may be for anyone.
     let mut answers: Map<(Address, Address), Vec<Option<u32>>> = Map::default();
     for flow in &input.facts.flows {
         let dialogue = metrics.dialogue(flow.slot);
@@ -111,7 +111,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     silent.sort_by_key(|(_, stuck)| std::cmp::Reverse(*stuck));
     let Some((worst, stuck)) = silent.first() else { return };
     let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
-    // Where nothing at all passes to those who ask, answers may well come in by another way.
+    // If no packet at all reaches the requester here, the ACKs may take another path.
     let hears = |host: Address| input.facts.flows.iter().any(|flow| flow.dst == host);
     let seen = silent.iter().any(|(flow, _)| hears(flow.src));
     let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
@@ -130,7 +130,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     steps(input, raise, worst).into(found);
 }
 
-/// Where it is, between whom, and what to do.
+/// Adds place, ends and steps.
 fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let at = |host| Commands::at(input, worst, host);
     let (requester, responder) = ends::of_data(input, [worst]);
@@ -162,24 +162,24 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
         )
 }
 
-/// Upper opcode bits of services that acknowledge nothing: UC and UD.
+/// Upper opcode bits of the transports without ACKs: UC and UD.
 const UNANSWERED: [u8; 2] = [1, 3];
 
 /// Hosts on a link, in the direction of the requests.
 type Hosts = (Address, Address);
 
-/// What one host asked another on one link.
+/// Requests from one host to another on one link.
 #[derive(Default)]
 struct Asked<'a> {
     flows: Vec<&'a Flow>,
-    /// They left by an interface whose incoming frames are seen, where answers would come in, and did not go on for so
-    /// long that there must have been some.
+    /// They left through an interface whose ingress is seen, where ACKs would arrive, and lasted long enough that
+    /// there should have been some.
     way_back: bool,
-    /// Long enough ago that an answer would be there.
+    /// They are old enough for an ACK to have arrived.
     waited: bool,
 }
 
-/// Links by which frames leave an interface while some that come in are seen: their names and directions.
+/// Egress links of interfaces whose ingress is also seen: names and directions.
 fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Option<Direction>)> {
     let mut hears: Set<(&str, Option<Direction>)> = Set::default();
     for link in &sample.links {
@@ -188,7 +188,7 @@ fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Opti
         }
     }
     hears.extend(facts.flows.iter().map(|flow| (&*flow.link, flow.direction)));
-    // Captures of a host's interfaces have the direction in the link's name.
+    // Captures of a host's interfaces have the direction in the name of the link.
     let comes_in = |link: &LinkSample| match (link.direction, link.name.strip_suffix(":out")) {
         (Some(Direction::Egress), _) => hears.contains(&(link.name.as_str(), Some(Direction::Ingress))),
         (None, Some(interface)) => hears.contains(&(format!("{interface}:in").as_str(), None)),
@@ -202,12 +202,12 @@ fn with_way_back<'a>(sample: &'a Sample, facts: &'a Facts) -> Set<(&'a str, Opti
         .collect()
 }
 
-/// Senders that asked and got no answer, whether they noticed or not.
+/// Senders whose requests were not answered, whether they retried or not.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let sample = input.sample;
     let (Some(metrics), Some((_, end))) = (&sample.metrics.loss, sample.window) else { return };
-    // What answered may be among what is not known any more, or was not wanted.
+    // ACKs may belong to retired flows, or be excluded by a filter.
     let hidden = |link: &LinkSample| {
         let filtered =
             link.skipped.get(SkipReason::Filtered as usize).is_some_and(|counter| counter.packets > 0);
@@ -231,7 +231,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
             answered.insert((flow.dst, flow.src));
         }
         if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
-            // Live it is not known when a flow first asked.
+            // In live runs the time of a flow's first request is unknown.
             let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
             let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
             pair.waited |= end.saturating_sub(since) >= wait_ns;
@@ -241,7 +241,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
             pair.flows.push(flow);
         }
     }
-    // A mirror of one direction, or one of several paths, shows many that nobody seems to answer.
+    // A mirror of one direction, or of one of several paths, shows many flows without ACKs.
     let mut at: Map<&str, (usize, usize)> = Map::default();
     for (link, hosts) in asked.keys() {
         let (all, open) = at.entry(link).or_default();
@@ -249,7 +249,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         *open += usize::from(!answered.contains(hosts));
     }
     let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * 3 <= *all);
-    // By slot: whether they were retransmitted.
+    // By slot: true if requests were retransmitted.
     let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
         let receives = receives.contains(&(*link, hosts.0));
@@ -257,7 +257,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
         if answered.contains(hosts) || !pair.waited || !visible {
             continue;
         }
-        // Where answers may take another interface, a loss repaired is no sign that there are none.
+        // If ACKs may take another interface, a repaired loss is no sign that they are missing.
         let again = |flow: &&Flow| {
             receives
                 && metrics
@@ -283,15 +283,15 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     steps(input, raise, worst).into(found);
 }
 
-/// Whether an answer's PSN lies in what a flow sent, or before that: a capture that begins in the middle does not show all
-/// that a sender goes back to, and a re-acknowledgement is of what was before.
+/// True if the PSN of an ACK lies in the flow's sequence or shortly before it: a capture that begins in the middle
+/// misses a part of what a sender goes back to, and a repeated ACK refers to earlier packets.
 fn is_of(psn: u32, flow: &Flow) -> bool {
     let own = flow.psn.unwrap_or_default();
     let before = own.first.wrapping_sub(BACK);
     psn.wrapping_sub(before) & MASK24 < own.expected.wrapping_sub(before) & MASK24
 }
 
-/// The report's entries of flows by slot, in its order.
+/// Flows of the report by slot, in the order of the report.
 fn named<'a, T: Copy>(input: &Input<'a>, by_slot: &Map<u32, T>) -> Vec<(&'a Flow, T)> {
     let flows = input.facts.flows.iter();
     flows.filter_map(|flow| Some((flow, *by_slot.get(&flow.slot)?))).collect()
@@ -309,7 +309,7 @@ mod tests {
     const A: &str = "10.0.0.1";
     const B: &str = "10.0.0.2";
 
-    /// A thousand requests from A to B, the first at the start of the second that was captured, beside other flows.
+    /// A thousand requests from A to B, starting with the captured second, beside other flows.
     fn asks(others: &[(&str, &str, Dialogue)]) -> Sample {
         let asked = Dialogue { asked_ns: Some(START), ..Dialogue::default() };
         let mut flows = vec![(key(0, A, B, 17), stats(50_000, 1_000, 1_000_000))];
@@ -352,13 +352,13 @@ mod tests {
         assert_eq!(found(&again), Some(Severity::Warning));
     }
 
-    /// A lone sender: its requests leave by link 1, and link 0 is the other way of the same interface.
+    /// A lone sender: its requests leave on link 1, and link 0 is the ingress of the same interface.
     fn lone(links: [(&str, Option<Direction>); 2], frames_in: u64) -> Sample {
         let mut sample = asks(&[]);
         sample.links = links.map(|(name, direction)| link(name, direction)).into();
         sample.links[0].skipped[SkipReason::Arp as usize] = counter(frames_in, 60 * frames_in);
         sample.flows[0].key.link = 1;
-        // Ten requests in a moment, at the start of the second that was watched.
+        // Ten requests at once, at the start of the observed second.
         sample.flows[0].stats.last_ns = START + 1_000;
         sample
     }
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(found(&busy), None, "it would have stopped long ago without any answer");
     }
 
-    /// A sender that begins again and again, in a capture that begins in the middle.
+    /// A sender that restarts repeatedly, in a capture that begins in the middle.
     fn begins_again(answer: Option<u32>) -> Sample {
         let data = Dialogue::default();
         let mut sample = asks(&[(B, A, Dialogue { answer_psn: answer, ..data })]);

@@ -1,4 +1,4 @@
-//! Pauses: PFC by priority, from devices' counters and from frames in captures.
+//! Pauses: PFC by priority, from device counters and from frames in captures.
 
 use super::command::priority;
 use super::once::once;
@@ -89,7 +89,7 @@ limits! {
 }
 
 const MS: u64 = 1_000_000;
-/// Step for victims.
+/// Step for PFC victims.
 const SOURCE: &str =
     "Find the source of the pauses on the switches; the queue pairs listed here are not at fault.";
 
@@ -273,14 +273,14 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// What stalls cost.
+/// Impact of stalls.
 fn stalled(ns: impl Iterator<Item = u64>) -> Impact {
     Impact { time_lost_ns: Some(ns.sum()), ..Impact::default() }
 }
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
-    // A flow of acknowledgements is silent because its data is.
+    // An ACK flow is silent because its data flow is.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
     let flows = input.facts.flows.iter().filter(has_sequence);
     let mut victims = once(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
@@ -289,7 +289,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let count = plural(victims.len() as u64, "flow");
     let diagnosis = format!("PFC victims: {count} stalled for up to {}", units::duration(*longest));
     let (requester, responder) = ends::of_data(input, victims.iter().map(|(flow, _)| *flow));
-    // As the collector of pauses takes it.
+    // The same rule as in the collector of pauses.
     let priority = priority(worst);
     let here = Commands::on(input, &worst.link).of_priority(priority);
     let links = input.facts.links.iter().filter(|link| link.name == worst.link);
@@ -297,7 +297,8 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
     let share = |ns: u64, of: Option<u64>| of.filter(|of| *of > 0).map(|of| ns as f64 / of as f64);
-    // A transport timer that expires while the priority is paused makes the sender retransmit what waits or has arrived.
+    // A transport timer that expires while the priority is paused makes the sender retransmit packets that are queued
+    // or have arrived.
     let lossless = victims.iter().all(|(flow, _)| flow.loss.get().is_none_or(|loss| loss.lost == 0));
     Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [pair(worst.src, worst.dst)]))
         .place(Place::of(input, worst))

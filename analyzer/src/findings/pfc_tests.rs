@@ -8,7 +8,7 @@ use crate::entity::owners::QpOwner;
 use crate::findings::tests::severity;
 use crate::sample::Sample;
 
-/// A sample with a port that has this pause, and PFC on for priority 3.
+/// A sample with a port with these pauses, and PFC enabled for priority 3.
 fn paused(pause: PauseSample, stalled_ns: Option<u64>) -> Sample {
     let port = PortSample {
         lossless: Some(1 << 3),
@@ -53,7 +53,7 @@ fn frames_alone_tell_how_much_it_can_have_been() {
     assert_eq!(of(None, None), None, "nor is the speed of the link");
 }
 
-/// Of quanta at a speed that is not known there is a least, and no pause without end.
+/// Quanta at an unknown speed have a minimum duration, and show no endless pause.
 #[test]
 fn quanta_alone_tell_how_much_it_was_at_least() {
     let of = |least_share| {
@@ -67,7 +67,7 @@ fn quanta_alone_tell_how_much_it_was_at_least() {
     assert!(storm.title.contains("paused at least 100 % of the time"), "{}", storm.title);
 }
 
-/// Data that waited 40 ms of its second, and the acknowledgements that waited for it; two taps see both.
+/// Data that was stalled for 40 ms of its second, and its ACKs; two taps see both.
 #[test]
 fn victims_are_flows_of_data_with_their_loss() {
     use crate::analysis::fixtures::{key, link, stats};
@@ -98,7 +98,7 @@ fn victims_are_flows_of_data_with_their_loss() {
     assert_eq!((evidence("stalled_ns"), evidence("longest_ratio")), ([40 * MS].into(), 0.04.into()));
     assert_eq!((evidence("priority"), evidence("paused_ns")), (3.into(), (50 * MS).into()));
     assert_eq!((evidence("paused_ratio"), evidence("flows")), (0.05.into(), 1.into()));
-    // Without the link's speed nothing of this is known, and that is said.
+    // Without the link speed none of this is known, and the report names that.
     sample.metrics.control = Some(with(None));
     assert_eq!(victim(&sample), None);
     let report = crate::report::Report::build(&sample, &crate::report::Options::default());

@@ -1,4 +1,4 @@
-//! Requesters that break the rules of packet sequence numbers.
+//! Requesters that violate the rules of packet sequence numbers.
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Name;
@@ -32,7 +32,7 @@ const OVERLAP: Entry = Entry {
               does not execute it: the message is lost although both ends report success, or the queue pair fails.",
     computed: "Requests other than READs whose PSN is within those of the latest READ request of the same flow, behind its first: DMA length over the path MTU of the flow (over 4,096 where it is not known), without requests behind the READ \
                in between. Critical from one on: no retransmission has such a PSN.",
-    advice: "This is a fault of the requester's RDMA implementation: NIC firmware, soft-RoCE driver, or a stack of one's own. Update it, or report it with this capture; compare its path MTU with that of the responder, \
+    advice: "This is a fault of the requester's RDMA implementation: NIC firmware, soft-RoCE driver, or a custom stack. Update it, or report it with this capture; compare its path MTU with that of the responder, \
              which decides how many PSNs a READ takes.",
     caveat: "Two connections that use one queue pair number within the capture, the second from a PSN within the last READ of the first, look the same.",
     ..Entry::of(Problem::Silent)

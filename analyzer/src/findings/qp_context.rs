@@ -1,4 +1,4 @@
-//! Queue pairs that stand still, retry, wait for their receiver or share one path, as the NIC's own contexts show it.
+//! Queue pairs that stall, retry, wait for their receiver or share one path, from the NIC's own contexts.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-/// What all of them rest on, for their caveats.
+/// Common caveat of the contexts.
 const READ: &str = "Contexts are read from time to time (`--qp-queries`), so that what happens between two readings is not seen. \
                     Decoders follow the drivers' public definitions and have not run on hardware.";
 
@@ -131,10 +131,10 @@ limits! {
         "A queue that is empty for a moment at the start of a step is normal";
     bond_qps: u64 = 4,
         "minimum queue pairs on one port of a bond",
-        "The driver deals ports out in turn: four on one port are not explained by the order";
+        "The driver assigns ports in turn: four on one port cannot result from this order";
     plane_qps: u64 = 8,
         "minimum queue pairs with a plane",
-        "With fewer, an uneven count of queue pairs is all there is to see";
+        "With fewer, an unequal number of queue pairs per plane explains an uneven load";
     planes_ratio: f64 = 1.5,
         "minimum load of the busiest plane, as a multiple of the mean",
         "As for links: half more than the mean is beyond what a few long flows make";
@@ -325,7 +325,7 @@ fn with_hosts(diagnosis: String, worst: &DeviceQp, all: &[&DeviceQp], figure: St
     title(diagnosis, [figure, more(all.len() as u64 - 1, "QP"), hosts])
 }
 
-/// Adds what is known of the queue pair that stands for the others.
+/// Adds the known properties of the queue pair that represents the others.
 fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Raise {
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);

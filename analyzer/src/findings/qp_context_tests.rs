@@ -12,7 +12,7 @@ use crate::source::devices::context::ask::tests::{IDLE, Nic, Virtual};
 
 const MS: u64 = 1_000_000;
 
-/// Queue pair 298 and those after it of mlx5_0/1, connected and with a context that `change` changes.
+/// `count` queue pairs of mlx5_0/1 from number 298, connected, with contexts modified by `change`.
 fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&mut PortSample)) -> Sample {
     let numbers = 298..298 + count;
     let life = |lqpn: u32| fixtures::qp_life(lqpn, lqpn + 653);
@@ -44,7 +44,7 @@ fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&m
     sample
 }
 
-/// What this family finds.
+/// The findings of this family.
 fn all(sample: &Sample) -> Vec<Finding> {
     let own = |one: &Finding| FAMILY.entries.iter().any(|entry| entry.id == one.id);
     found(sample, &Options::default()).into_iter().filter(own).collect()
@@ -59,7 +59,7 @@ fn only(sample: &Sample) -> Finding {
 #[test]
 fn healthy_contexts_are_no_finding() {
     assert_eq!(all(&sample(16, |_, _| {}, |_| {})), []);
-    // In flight and moving; a retry that was caught once; a receive queue that was empty twice.
+    // In flight and progressing; a retry seen once; a receive queue found empty twice.
     let busy = |_: u32, qp: &mut ContextSample| {
         (qp.in_flight, qp.stuck_ns, qp.retrying, qp.receives_exhausted) = (Some(64), Some(0), 1, 2);
         qp.context.posted_receives = Some(4);
@@ -201,8 +201,8 @@ fn a_plane_that_carries_more_than_the_others_is_named() {
     assert_eq!(all(&planes(&uneven[..7])), [], "too few queue pairs");
 }
 
-/// What a NIC of eight queue pairs leads to, whose dumps are read, decoded and followed as those of hardware are: all of them idle
-/// at first, then as `of` has them after `ms`.
+/// A virtual NIC with eight queue pairs, whose context dumps are read, decoded and followed like those of hardware:
+/// idle at first, then in the state that `of` gives after `ms`.
 fn of_nic(of: impl Fn(u32, u64) -> Virtual, more: impl Fn(&mut PortSample)) -> Vec<Finding> {
     let nic = Nic::with(8);
     let mut asker = nic.asker(50, "mlx5_ib");
@@ -224,7 +224,7 @@ fn of_nic(of: impl Fn(u32, u64) -> Virtual, more: impl Fn(&mut PortSample)) -> V
 #[test]
 fn dumps_of_a_nic_become_findings() {
     let psn = |ms: u64| 10 + u32::try_from(ms / 10).unwrap();
-    // All of them send, and are acknowledged.
+    // All of them send and receive ACKs.
     let busy = move |ms| Virtual { next: psn(ms), acked: psn(ms), ..IDLE };
     let of_second = move |lqpn, ms, other: Virtual| if lqpn == 2 { other } else { busy(ms) };
     let refusing = |port: &mut PortSample| {

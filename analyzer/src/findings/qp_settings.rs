@@ -1,4 +1,4 @@
-//! Settings of queue pairs, as the kernel's control path shows them.
+//! Settings of queue pairs, from the kernel's control path.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Queue pairs by what `of` says of them.
+/// Queue pairs grouped by a property.
 fn by<'a, K: Ord>(
     qps: &[&'a DeviceQp],
     of: impl Fn(&DeviceQp) -> Option<K>,
@@ -162,7 +162,7 @@ fn path_mtu(
 
 fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
     let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(1_000_000);
-    // A timeout of 0 is none.
+    // A timeout of 0 disables it.
     let set =
         |qp: &DeviceQp| Some((qp.control.timeout_ns.filter(|timeout| *timeout > 0)?, qp.control.retry_cnt?));
     for ((timeout_ns, retry_cnt), qps) in by(qps, set) {
@@ -185,9 +185,9 @@ fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
     }
 }
 
-/// Adds the queue pairs, their processes, their ends and the device's link.
+/// Adds the queue pairs, their processes and ends, and the device's link.
 fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -> Raise {
-    /// Processes that are named.
+    /// Maximum number of processes named.
     const MOST: usize = 4;
     let mut processes: Vec<String> =
         qps.iter().filter_map(|qp| ends::process(qp.comm.as_deref(), qp.pid)).collect();
@@ -217,8 +217,8 @@ mod tests {
     use crate::findings::tests::found;
     use crate::sample::Sample;
 
-    /// Queue pairs with these traffic classes, timeouts and retry counts on a port with PFC on these priorities, DSCP 26
-    /// mapped to 3.
+    /// Queue pairs with these traffic classes, timeouts and retry counts, on a port with PFC on this priority and
+    /// DSCP 26 mapped to priority 3.
     fn sample(qps: &[(u8, u8, u8)], lossless: Option<u8>) -> Sample {
         let life = |(at, (class, timeout, retries)): (u32, &(u8, u8, u8))| {
             let mut life = fixtures::qp_life(17 + at, 29 + at);
@@ -251,7 +251,7 @@ mod tests {
             ),
             (&[in_class], Some(1 << 3), &[]),
             (&[in_class], Some(1 << 4), &["DSCP 26 of 1 QP of mlx5_0 has priority 3: no PFC"]),
-            // No lossless class at all, or none that is known.
+            // No lossless class, or an unknown one.
             (&[outside], Some(0), &[]),
             (&[outside], None, &[]),
         ] {
@@ -270,7 +270,7 @@ mod tests {
         }
         let titles_of = |sample: &Sample| titles(sample, "config.qp_settings");
         assert_eq!(titles_of(&sample), ["Path MTU 1024 of 2 QPs of mlx5_0: the port offers 4096"]);
-        // As large as the port's, or not known.
+        // Equal to that of the port, or unknown.
         for offered in [Some(1_024), None] {
             Arc::make_mut(&mut sample.devices).ports[0].active_mtu = offered;
             assert!(titles_of(&sample).is_empty(), "{offered:?}");

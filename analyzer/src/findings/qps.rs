@@ -1,4 +1,4 @@
-//! Queue pairs that could not be set up, from the kernel's control path.
+//! Queue pairs whose set-up failed, from the kernel's control path.
 
 use super::title::title;
 use super::{ByHand, Commands, Entry, Episode, Family, Input, Place, Problem, Raise, Unit, ends, label};
@@ -60,8 +60,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// True for a verb without which there is no connection. Applications try out what a device can do by creating
-/// queue pairs, so that only a lack of resources counts there.
+/// True for a verb without which there is no connection. Applications probe the capabilities of a device by creating
+/// queue pairs, so for that verb only a lack of resources counts.
 fn matters(verb: &str, errno: i32) -> bool {
     match verb {
         "modify to INIT" | "modify to RTR" | "modify to RTS" => true,
@@ -134,7 +134,7 @@ mod tests {
         for (calls, expected) in [
             (&[("modify to RTR", 110)][..], Some(Severity::Warning)),
             (&[("create", 12)], Some(Severity::Warning)),
-            // A library that tries what a device can do, and one that tidies up.
+            // A library that probes capabilities, and one that cleans up.
             (&[("create", 95), ("create", 22)], None),
             (&[("modify to ERR", 22)], None),
             (&[], None),

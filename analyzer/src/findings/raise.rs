@@ -1,4 +1,4 @@
-//! How a finding is put together.
+//! Builder of findings.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Ste
 use crate::analysis::{Flow, FlowId};
 use crate::util::map::Set;
 
-/// Flows that a finding lists; how many there are is in its evidence as `flows`.
+/// Maximum number of flows listed in a finding; their total is in the evidence as `flows`.
 pub(super) const MAX_FLOWS: usize = 16;
 
 /// A finding under construction.
@@ -18,35 +18,35 @@ pub(super) struct Raise {
     finding: Finding,
     /// Caveat of its kind.
     caveat: &'static str,
-    /// When it was seen last, where that is known better than by its flows.
+    /// Time at which it was last seen, if known better than from its flows.
     seen_ns: Option<u64>,
-    /// First and last packet of its flows.
+    /// Times of the first and the last packet of its flows.
     flows_ns: Option<(u64, u64)>,
-    /// It is about something that is not there, or that is set: no flow's end is the end of it.
+    /// It concerns an absence or a setting, so it does not end with its flows.
     lasting: bool,
 }
 
 impl Raise {
-    /// A finding of this kind. `title` says the case in words, with the figure that matters most.
+    /// Begins a finding of this kind. `title` is the diagnosis with the most important figure.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
         let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
         let (caveat, lasting) = (entry.caveat, entry.lasting.is_some());
         Self { finding, caveat, seen_ns: None, flows_ns: None, lasting }
     }
 
-    /// Says the case in words, where they are known late.
+    /// Sets the title, if it is known only later.
     pub(super) fn titled(mut self, title: String) -> Self {
         self.finding.title = title;
         self
     }
 
-    /// Adds a number, or a list of numbers. `None` becomes null: not known.
+    /// Adds a number, or a list of numbers. `None` becomes null: unknown.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.finding.evidence.insert(Evidence::declared(self.finding.id, name, value.into()));
         self
     }
 
-    /// Adds a measurement of which there is one per member of another list, which gives its name and label.
+    /// Adds one value per member of another list, with names and labels from that list.
     pub(super) fn measured(
         mut self,
         name: String,
@@ -58,7 +58,7 @@ impl Raise {
         self
     }
 
-    /// Adds a step: one action, and the command for it ([`Commands`](super::Commands)), or why there is none.
+    /// Adds a step: one action, with its command ([`Commands`](super::Commands)) or the reason why there is none.
     pub(super) fn step(mut self, text: impl Into<String>, means: impl Into<Means>) -> Self {
         let (mut text, Means(command)) = (text.into(), means.into());
         let explained =
@@ -72,49 +72,49 @@ impl Raise {
         self
     }
 
-    /// Adds a caveat of this case; that of its kind follows them.
+    /// Adds a caveat of this case; the caveat of the kind follows it.
     pub(super) fn caveat(mut self, text: impl Into<String>) -> Self {
         self.finding.caveats.push(text.into());
         self
     }
 
-    /// Says where it was seen.
+    /// Sets the place.
     pub(super) fn place(mut self, place: Place) -> Self {
         self.finding.place = place;
         self
     }
 
-    /// Names the end that sends the requests and the one that answers them.
+    /// Sets requester and responder.
     pub(super) fn ends(mut self, requester: Option<End>, responder: Option<End>) -> Self {
         (self.finding.requester, self.finding.responder) = (requester, responder);
         self
     }
 
-    /// Says what it costs.
+    /// Sets the impact.
     pub(super) fn impact(mut self, impact: Impact) -> Self {
         self.finding.impact = impact;
         self
     }
 
-    /// Names kinds that this one cannot cause, though its kind may.
+    /// Excludes kinds that this finding cannot cause, although its kind may.
     pub(super) fn no_cause_of(mut self, ids: &'static [&'static str]) -> Self {
         self.finding.no_cause_of = ids;
         self
     }
 
-    /// Names the kinds that it accounts for.
+    /// Sets the kinds that it explains.
     pub(super) fn owns(mut self, ids: &'static [&'static str]) -> Self {
         self.finding.owns = ids;
         self
     }
 
-    /// Names the kind that accounts for it, where its family knows.
+    /// Sets the kind that explains it, if its family knows.
     pub(super) fn owner(mut self, id: Option<&'static str>) -> Self {
         self.finding.owner = id;
         self
     }
 
-    /// Says when it showed, in the order of time: first and last time follow from it.
+    /// Sets the episodes, in order of time; first and last time follow from them.
     pub(super) fn episodes(mut self, episodes: Vec<Episode>) -> Self {
         self.finding.first_seen_ns = episodes.first().map(|episode| episode.first_ns);
         self.seen_ns = episodes.last().map(|episode| episode.last_ns).or(self.seen_ns);
@@ -122,13 +122,13 @@ impl Raise {
         self
     }
 
-    /// Says what to do in this very case, in place of what holds for all of its kind.
+    /// Sets the advice of this case, in place of the general one.
     pub(super) fn advice(mut self, advice: &str) -> Self {
         advice.clone_into(&mut self.finding.advice);
         self
     }
 
-    /// Names the flows, those that matter most first. One that several links see is one, named as the first of them has it.
+    /// Sets the flows, most affected first. A flow seen on several links is listed once, under the first of them.
     pub(super) fn flows<'a>(mut self, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
         let mut seen: Set<Name> = Set::default();
         for flow in flows {
@@ -143,30 +143,30 @@ impl Raise {
         self.evidence("flows", count)
     }
 
-    /// Nothing of it can have shown later, Unix nanoseconds; without it, nothing later than the last packet of its
+    /// Sets the latest time at which it can have been seen, Unix nanoseconds; the default is the last packet of its
     /// flows.
     pub(super) fn last_seen(mut self, seen_ns: Option<u64>) -> Self {
         self.seen_ns = seen_ns;
         self
     }
 
-    /// It lasts: a silence does not end with the flows that fell silent.
+    /// Marks it as lasting: a silence does not end with the flows that fell silent.
     pub(super) fn lasting(mut self) -> Self {
         self.lasting = true;
         self
     }
 
-    /// Whether its episodes are known, or it has none by its nature.
+    /// True if its episodes are known, or it has none by its nature.
     fn has_times(&self) -> bool {
         !self.finding.episodes.is_empty()
             || entry(self.finding.id).is_some_and(|entry| entry.lasting.is_some())
     }
 
-    /// Puts it with the others.
+    /// Completes it and adds it to the others.
     pub(super) fn into(mut self, found: &mut Vec<Finding>) {
         let flows_end_ns = self.flows_ns.map(|(_, last_ns)| last_ns);
         self.finding.last_seen_ns = self.seen_ns.or(flows_end_ns).filter(|_| !self.lasting);
-        // What has no times of its own is a figure of its flows, from their first packet to their last.
+        // Without times of its own, it covers the time from the first packet of its flows to the last.
         if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !self.has_times()) {
             let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);
             self.finding.first_seen_ns = Some(first_ns);

@@ -1,4 +1,4 @@
-//! Findings of a recording: read from the JSON of the report that they were in, and judged by nobody again.
+//! Findings of a recording: restored from the JSON of their report, without a new evaluation.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
 use crate::analysis::FlowId;
 use crate::sample::Direction;
 
-/// A finding from its JSON; `None` where it is none, or of a kind that this version does not have.
+/// A finding from its JSON; `None` if invalid, or of a kind unknown to this version.
 #[must_use]
 pub fn read(json: &str) -> Option<Finding> {
     let value: Value = serde_json::from_str(json).ok()?;
@@ -68,7 +68,7 @@ fn ids(value: &Value, name: &str) -> Vec<&'static str> {
     list(value, name).filter_map(|id| Some(entry(id.as_str()?)?.id)).collect()
 }
 
-/// A figure with the label and unit that its family declares.
+/// An evidence value with the label and unit that its family declares.
 fn evidence(id: &str, name: &str, value: Value) -> Evidence {
     Evidence::declared(id, name, value)
 }
@@ -141,12 +141,12 @@ mod tests {
         for finding in &report.findings {
             let json = serde_json::to_string(finding).unwrap();
             let back = read(&json).unwrap();
-            // Labels and units too. The report has evidence in the order of its names.
+            // Labels and units are restored, too. The report has evidence sorted by name.
             assert_eq!(back.evidence.iter().count(), finding.evidence.iter().count());
             for evidence in finding.evidence.iter() {
                 let found = back.evidence.get(&evidence.name).unwrap();
                 assert_eq!((&found.label, found.unit), (&evidence.label, evidence.unit));
-                // The last digit of a ratio may be another.
+                // The last digit of a ratio may differ.
                 match (found.value.as_f64(), evidence.value.as_f64()) {
                     (Some(a), Some(b)) => assert!((a - b).abs() <= 1e-12 * b.abs(), "{}", evidence.name),
                     _ => assert_eq!(found.value, evidence.value),

@@ -1,4 +1,4 @@
-//! Causes and effects: ids of findings that name the same hosts at the same time, where the one can cause the other.
+//! Causes and effects: findings that name the same hosts at the same time, if the one can cause the other.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
 use crate::util::map::Map;
 
-/// Fills in causes and effects of all findings, both ways; `peer`: the queue pair at the other end of a flow, where it is known.
+/// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
 pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     let claimed = claimed(found);
@@ -48,7 +48,7 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
     }
     let owner_of: Map<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
     for (mut owner, effect) in owned {
-        // An effect of what another finding accounts for counts with that one.
+        // An effect of an owned finding counts as an effect of the owner.
         for _ in 0..found.len() {
             let Some(above) = owner_of.get(&owner) else { break };
             owner = *above;
@@ -62,7 +62,7 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
     }
 }
 
-/// Causes and owners that a family names by itself, since it knows more than hosts and times.
+/// Causes and owners set by a family itself, from better evidence than hosts and times.
 struct Claimed {
     caused: Vec<(usize, usize)>,
     owned: Vec<(usize, usize)>,
@@ -77,8 +77,8 @@ fn claimed(found: &[Finding]) -> Claimed {
     }
 }
 
-/// Owners and what they account for: at the same time, between no other hosts. An info accounts for nothing, and what is likely for
-/// nothing that is more severe: a guess neither hides what is certain nor becomes as severe.
+/// Owners and the findings that they explain: at the same time, between no other hosts. An info finding owns nothing,
+/// and a likely cause owns nothing more severe: a guess must neither hide a certain finding nor adopt its severity.
 fn owned(
     found: &[Finding],
     hosts: &[BTreeSet<(Address, Address)>],
@@ -100,7 +100,7 @@ fn owned(
 }
 
 impl Finding {
-    /// Takes over the cost of a finding that this one accounts for. The two overlap: each figure is the larger one.
+    /// Takes over the cost of an owned finding. The two overlap, so the larger figure counts.
     fn bear(&mut self, cost: &Impact, timeouts: Option<Evidence>) {
         let own = &mut self.impact;
         own.retransmissions = own.retransmissions.max(cost.retransmissions);
@@ -120,12 +120,12 @@ fn add(ids: &mut Vec<&'static str>, id: &'static str) {
     }
 }
 
-/// The pairs of hosts that a finding names, the smaller address first; a finding about a device names none.
+/// The host pairs named by a finding, smaller address first; a finding about a device names none.
 fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
     finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
 }
 
-/// The queue pairs that a finding names, each with its host.
+/// The queue pairs named by a finding, each with its host.
 fn queue_pairs(finding: &Finding, peer: impl Fn(&Name) -> Option<u32>) -> BTreeSet<(Address, u32)> {
     let is_of_them =
         |one: &&Finding| entry(one.id).is_some_and(|entry| entry.of_queue_pairs || !entry.causes.is_empty());
@@ -133,7 +133,7 @@ fn queue_pairs(finding: &Finding, peer: impl Fn(&Name) -> Option<u32>) -> BTreeS
     names.flat_map(|name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))]).flatten().collect()
 }
 
-/// Whether two findings showed at the same time, 10 s apart at most, or when one showed is not known.
+/// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
 fn overlap(a: &[Episode], b: &[Episode]) -> bool {
     let near = |a: &Episode, b: &Episode| {
         a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
@@ -169,7 +169,7 @@ mod tests {
             relate(&mut found, |_| None);
             assert_eq!(found[1].causes, causes, "{qp}");
         }
-        // Damaged answers of the same connection: 10.0.0.2 sends them to QP 9 of 10.0.0.1.
+        // Damaged ACKs of the same connection: 10.0.0.2 sends them to QP 9 of 10.0.0.1.
         let mut found = vec![finding("icrc.errors", 9), finding("loss.after_tap", 17)];
         let (from, to) = (Address::from([10, 0, 0, 2]), Address::from([10, 0, 0, 1]));
         found[0].named = [(from, to, 9)].into_iter().collect();

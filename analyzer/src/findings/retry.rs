@@ -14,14 +14,14 @@ use crate::metrics::loss::spells::{SPELL_NS, Signal};
 use crate::sample::Address;
 use crate::util::units::{self, plural};
 
-/// What it is where nothing else says why.
+/// Remedy if no other finding explains it.
 macro_rules! timers {
     () => {
         "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
     };
 }
 
-/// What makes it cheaper, whatever the reason.
+/// Remedy that reduces the cost, whatever the cause.
 macro_rules! selective {
     () => {
         "Selective retransmission, where the NIC has it, retransmits only what is missing."
@@ -71,7 +71,7 @@ const STORM: Entry = Entry {
     ..Entry::of(Problem::Retransmission)
 };
 
-/// What to do first where packets were seen late.
+/// First remedy if packets arrive out of order.
 const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
      on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
 
@@ -100,12 +100,12 @@ fn late(flow: &Flow) -> u64 {
     flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
 }
 
-/// What was sent from one host to another, in one span.
+/// Packets from one host to another, in one time span.
 #[derive(Default)]
 struct Pair<'a> {
     packets: u64,
     again: u64,
-    /// Packets out of order, where a capture nearer the receiver, or the other way, shows them.
+    /// Packets out of order, seen by a capture nearer the receiver or in the other direction.
     late: u64,
     after_rnr: u64,
     timeouts: u64,
@@ -140,17 +140,17 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Findings that own the retransmissions between two hosts: these are no finding of their own then.
+/// Findings that own the retransmissions between two hosts, which are then no finding of their own.
 const OWNERS: [&str; 3] = ["loss.between_taps", "loss.before_tap", "loss.after_tap"];
-/// The same where most of them follow RNR NAKs.
+/// Owner if most of them follow RNR NAKs.
 const SLOW_RECEIVER: &str = "rnr.slow_receiver";
 
-/// Whether a finding is about two hosts, in either direction.
+/// True if a finding concerns two hosts, in either direction.
 fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
     finding.named.iter().any(|(from, to, _)| (*from, *to) == (src, dst) || (*from, *to) == (dst, src))
 }
 
-/// Whether another finding explains what one host retransmits to another.
+/// True if another finding explains the retransmissions from one host to another.
 fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Finding]) -> bool {
     let meanwhile = |one: &Finding| {
         one.episodes.is_empty()
@@ -166,7 +166,7 @@ fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Fi
     })
 }
 
-/// What to do about what one host sends another again, after the findings that there are.
+/// Advice about the retransmissions between two hosts, after the other findings.
 fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
     let why = |id: &&&str| found.iter().any(|one| one.id == **id && is_between(one, hosts));
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
@@ -208,7 +208,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// When a packet of the flow was retransmitted last.
+/// Time of the flow's last retransmission.
 fn last_again(flow: &Flow) -> Option<u64> {
     flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }

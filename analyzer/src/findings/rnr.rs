@@ -75,16 +75,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// A receiver that was not ready, in one span.
+/// A receiver that was not ready, in one time span.
 struct Slow {
     naks: u64,
-    /// Request packets sent to it; `None` where they are not seen.
+    /// Request packets sent to it; `None` if not visible.
     packets: Option<u64>,
     ratio: Option<f64>,
 }
 
 impl Slow {
-    /// `None` where it is below the thresholds.
+    /// `None` if below the thresholds.
     fn of(input: &Input<'_>, host: Address, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
         let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
@@ -95,7 +95,7 @@ impl Slow {
             .collect();
         let packets = (!sent.is_empty()).then(|| sent.iter().sum());
         let ratio = packets.map(|packets: u64| naks as f64 / packets as f64);
-        // A mirror may show NAKs alone: then there is nothing to compare with.
+        // A mirror may show only the NAKs: then there is no ratio.
         let enough = naks >= limits.naks && ratio.is_none_or(|ratio| ratio >= limits.ratio);
         enough.then_some((Self { naks, packets, ratio }, ratio))
     }
@@ -163,7 +163,7 @@ fn raise(
         .into(found);
 }
 
-/// Retransmissions to each host after its RNR NAKs; `None` where some flow to it could not be followed.
+/// Retransmissions to each host after its RNR NAKs; `None` if some flow to it could not be followed.
 fn resent(flows: &[Flow]) -> Map<Address, Option<u64>> {
     let mut resent: Map<Address, Option<u64>> = Map::default();
     for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent)) {

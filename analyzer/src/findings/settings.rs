@@ -114,7 +114,7 @@ const FOREIGN: Entry = Entry {
 };
 
 limits! {
-    /// Thresholds about MTU.
+    /// Thresholds of the MTU.
     pub struct MtuLimits = "mtu";
     small: u32 = 1024,
         "maximum path MTU in bytes that counts as small",
@@ -125,7 +125,7 @@ limits! {
 }
 
 limits! {
-    /// Thresholds about traffic classes.
+    /// Thresholds of traffic classes.
     pub struct QosLimits = "qos";
     share: f64 = 0.1,
         "minimum share of bytes or packets",
@@ -139,7 +139,7 @@ limits! {
 }
 
 limits! {
-    /// Thresholds about RoCEv1.
+    /// Thresholds of RoCEv1.
     pub struct Rocev1Limits = "rocev1";
     share: f64 = 0.01,
         "minimum share of RoCE bytes for a warning",
@@ -147,7 +147,7 @@ limits! {
 }
 
 limits! {
-    /// Thresholds about other traffic.
+    /// Thresholds of other traffic.
     pub struct IsolationLimits = "isolation";
     share: f64 = 0.05,
         "minimum share of a link's bytes",
@@ -231,19 +231,19 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// A range in words, or the number where both are one.
+/// A range as text, or a single number.
 fn from_to(low: u32, high: u32) -> String {
     if low < high { format!("{low} to {high}") } else { low.to_string() }
 }
 
-/// Hosts between which large packets are lost: a small path MTU is what works there.
+/// Hosts between which large packets are lost: there a small path MTU is a workaround.
 fn all_that_works(found: &[Finding]) -> BTreeSet<(Address, Address)> {
     let holes = found.iter().filter(|one| one.id == "path.mtu_black_hole");
     holes.flat_map(|hole| hole.named.iter().map(|(src, dst, _)| (*src, *dst))).collect()
 }
 
-/// The largest path MTU of InfiniBand that fits into the MTU of an interface, with the headers for which RDMA drivers leave room:
-/// 96 bytes (`iboe_get_mtu` of Linux: GRH, UDP, BTH, XRCETH, AtomicETH, ICRC).
+/// The largest InfiniBand path MTU that fits into the MTU of an interface, less the 96 bytes of headers that RDMA
+/// drivers reserve (`iboe_get_mtu` of Linux: GRH, UDP, BTH, XRCETH, AtomicETH, ICRC).
 fn path_mtu_of(interface: u32) -> u32 {
     const HEADERS: u32 = 96;
     [4096, 2048, 1024, 512, 256].into_iter().find(|mtu| mtu + HEADERS <= interface).unwrap_or(0)

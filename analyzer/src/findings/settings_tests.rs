@@ -1,4 +1,4 @@
-//! Settings that are wrong on the wire, and those that nearly are.
+//! Tests of settings that are wrong on the wire, and of settings just within the thresholds.
 
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::SkipReason;
@@ -16,7 +16,7 @@ fn flows(stats: &[Stats]) -> Sample {
     fixtures::sample(vec![fixtures::link("eth0", None)], flows.collect())
 }
 
-/// A flow of bytes with a port of its own.
+/// A flow with this number of bytes and its own source port.
 fn bulk(bytes: u64) -> Stats {
     fixtures::stats(50_000, bytes / 1000, bytes)
 }
@@ -40,7 +40,7 @@ fn a_small_mtu_is_a_warning_on_a_jumbo_port() {
         sample.links[0].mtu = Some(interface);
         severity(&sample, "mtu.small")
     };
-    // 2,048 bytes and their headers take 2,144.
+    // 2,048 bytes and their headers need 2,144.
     assert_eq!(on(2143, 1024), Some(Severity::Info));
     assert_eq!(on(2144, 1024), Some(Severity::Warning));
     assert_eq!(on(9000, 1024), Some(Severity::Warning));
@@ -68,7 +68,7 @@ fn data_without_a_class_is_info_and_no_warning() {
     assert_eq!(severity(&flows(&[dscp(0, 50_000)]), "qos.dscp_unset"), None, "hardly any data");
 }
 
-/// 10.0.0.1 to 10.0.0.2, of which each link of a file sees packets of one sequence: first and expected PSN.
+/// From 10.0.0.1 to 10.0.0.2; each link of a file sees packets of one sequence, from the first to the expected PSN.
 fn taps(links: &[(u32, u32)], dscp: u8, qps: impl Fn(u16) -> u32) -> Sample {
     let flows = (0..).zip(links).map(|(link, (first, expected))| {
         let psn = PsnTrack { seen: 1, slack: 1, first: *first, expected: *expected, ..PsnTrack::default() };
@@ -87,7 +87,7 @@ fn taps_of_the_same_traffic_are_reported_once() {
     };
     let same = unset(&taps(&[(0, 5_000), (0, 5_001), (1, 4_999)], 0, |_| 17));
     assert_eq!(same, ["DSCP 0 on b: 100 % of the data bytes (2 other taps see the same)"]);
-    // Uplinks that share a load.
+    // Uplinks that share the load.
     let other = unset(&taps(&[(0, 5_000), (0, 5_001)], 0, |link| 17 + u32::from(link)));
     assert_eq!(other.len(), 2, "{other:?}");
     let moved = unset(&taps(&[(0, 5_000), (5_000, 9_999)], 0, |_| 17));

@@ -1,48 +1,48 @@
-//! The episodes of a finding: when its signals showed in its flows, and the figures of one episode alone.
+//! Time spans of findings: the times of signals in flows, and the figures of one episode.
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
 use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal, between};
 
-/// Least time that a ratio of an episode is of, in nanoseconds: signals within an instant have no packets between them. A sender has
-/// many round trips in it, and one burst of drops does not look like a lossy link.
+/// Minimum time for a ratio, in nanoseconds: between signals of the same instant there are no packets. It covers many
+/// round trips of a sender, and one burst of drops does not look like a lossy link.
 const LEAST_NS: u64 = 1_000_000_000;
 
-/// A time in which a signal showed in some of several flows without 10 s of silence.
+/// A time span in which a signal occurred in some flows without 10 s of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Its begin, Unix nanoseconds.
+    /// Begin, Unix nanoseconds.
     pub(super) first_ns: u64,
-    /// Its end.
+    /// End, Unix nanoseconds.
     pub(super) last_ns: u64,
-    /// Its figures are those of the whole run: the times of its signals are not known.
+    /// Its figures are those of the whole run, since the times of its signals are unknown.
     whole: bool,
-    /// What showed so long before or after belongs to it: a retransmission follows the loss.
+    /// Signals this long before or after belong to it, in nanoseconds: a retransmission follows the loss.
     near_ns: u64,
 }
 
 impl Span {
-    /// The whole run, with figures of all of it.
+    /// The whole run, with its figures.
     pub(super) const fn whole(first_ns: u64, last_ns: u64) -> Self {
         Self { first_ns, last_ns, whole: true, near_ns: 0 }
     }
 
-    /// A part of the run: figures of the spells that touch it.
+    /// A part of the run, with the figures of the spells that overlap it.
     pub(super) const fn between(first_ns: u64, last_ns: u64) -> Self {
         Self { whole: false, ..Self::whole(first_ns, last_ns) }
     }
 
-    /// An episode: figures of the spells less than 10 s away.
+    /// An episode, with the figures of the spells less than 10 s away.
     pub(super) const fn episode_of(first_ns: u64, last_ns: u64) -> Self {
         Self { near_ns: SPELL_NS - 1, ..Self::between(first_ns, last_ns) }
     }
 
-    /// Whether its figures are those of the whole run.
+    /// True if its figures are those of the whole run.
     pub(super) const fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// How often a signal showed in a flow meanwhile; `total` is known of the whole run.
+    /// Number of signals of a flow in it; `total` is the number in the whole run.
     pub(super) fn count(&self, flow: &Flow, signal: Signal, total: u64) -> u64 {
         if self.whole {
             return total;
@@ -56,7 +56,7 @@ impl Span {
         .sum()
     }
 
-    /// Packets of a flow meanwhile that figures of loss are about; of 1 s at least, as far as there is data.
+    /// Packets of a flow in it that loss figures cover; of at least 1 s, as far as there is data.
     pub(super) fn packets(&self, facts: &Facts, flow: &Flow) -> u64 {
         let all = flow.followed_packets();
         if self.whole {
@@ -68,7 +68,7 @@ impl Span {
         known.before(end).saturating_sub(known.before(begin).max(unfollowed))
     }
 
-    /// The same where loss need not be known; of the whole run every packet.
+    /// The same without regard to loss figures; in the whole run all packets.
     pub(super) fn packets_of(&self, facts: &Facts, flow: &Flow) -> u64 {
         if self.whole { flow.packets } else { self.packets(facts, flow) }
     }
@@ -94,7 +94,7 @@ impl Span {
         known.before(end).saturating_sub(known.before(begin))
     }
 
-    /// The time that its packets are of: a begin, and an end whose packets are included.
+    /// The time covered by its packet counts: a begin, and an inclusive end.
     fn window(&self, facts: &Facts) -> (Edge, Edge) {
         let (mut first_ns, mut last_ns) = (self.first_ns, self.last_ns);
         if last_ns.saturating_sub(first_ns) < LEAST_NS {
@@ -107,22 +107,22 @@ impl Span {
         (Edge::Begin(first_ns), Edge::End(last_ns))
     }
 
-    /// The episode, with the largest value of the finding's measure.
+    /// The episode, with the peak of the finding's measure.
     pub(super) const fn episode(&self, peak: Option<f64>) -> Episode {
         Episode { first_ns: self.first_ns, last_ns: self.last_ns, peak }
     }
 }
 
-/// One end of a time.
+/// One end of a time span.
 #[derive(Clone, Copy)]
 enum Edge {
-    /// Without the packets of that very moment.
+    /// Excludes packets at this time.
     Begin(u64),
-    /// With them.
+    /// Includes packets at this time.
     End(u64),
 }
 
-/// Times at which the count of a flow is known: its first and last packet, the ends of its spells, and marks.
+/// Times at which the packet count of a flow is known: its first and last packet, the ends of its spells, and marks.
 struct CountTimes<'a> {
     facts: &'a Facts,
     flow: &'a Flow,
@@ -131,7 +131,7 @@ struct CountTimes<'a> {
 }
 
 impl CountTimes<'_> {
-    /// The count until a time, taken as evenly spread between two known ones.
+    /// The count up to a time, interpolated between two known ones.
     fn before(&self, edge: Edge) -> u64 {
         let of: fn(&Mark) -> &Vec<u64> =
             if self.capable { |mark| &mark.capable } else { |mark| &mark.packets };
@@ -160,14 +160,14 @@ impl CountTimes<'_> {
     }
 }
 
-/// `n` times `part` over `whole`, rounded; 0 where `whole` is 0.
+/// `n` · `part` / `whole`, rounded; 0 if `whole` is 0.
 pub(super) fn scaled(n: u64, part: u64, whole: u64) -> u64 {
     let whole = u128::from(whole.max(1));
     let scaled = (u128::from(n) * u128::from(part) + whole / 2) / whole;
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The times in which any of these signals showed in any of these flows, the latest first.
+/// The time spans in which any of these signals occurred in any of these flows, latest first.
 pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
     let spells = flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.spells.of(*signal)));
     let mut all: Vec<(u64, u64)> = spells.map(|spell| (spell.first_ns, spell.last_ns)).collect();
@@ -185,8 +185,8 @@ pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Si
     spans
 }
 
-/// From the first to the last of these, which are the latest first: for trouble that is too little by itself each time. `run` where
-/// there is none, since the times of its signals are not known.
+/// One span from the first to the last of these, which are sorted latest first, for problems too small in each span.
+/// `run` if there is none, since the times of the signals are unknown.
 pub(super) fn all_of(spans: &[Span], run: Span) -> Span {
     match (spans.last(), spans.first()) {
         (Some(first), Some(last)) => Span::episode_of(first.first_ns, last.last_ns),
@@ -194,30 +194,30 @@ pub(super) fn all_of(spans: &[Span], run: Span) -> Span {
     }
 }
 
-/// The same of one signal; none where some of what was counted is not known with its time.
+/// The same for one signal; none if some occurrences have no known time.
 pub(super) fn timed(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
     let timed =
         |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
     if flows.iter().all(timed) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
 }
 
-/// The times of spans, the oldest first, as episodes of a finding whose figures are those of the run.
+/// Time spans, oldest first, as episodes of a finding whose figures are those of the run.
 pub(super) fn episodes(spans: &[Span]) -> Vec<Episode> {
     spans.iter().rev().map(|span| span.episode(None)).collect()
 }
 
-/// What is judged of one span after the other.
+/// Result of evaluating successive time spans.
 pub(super) struct Judged<T> {
-    /// The latest that is a finding.
+    /// The latest span that is a finding.
     pub(super) span: Span,
-    /// What was found of it.
+    /// Its result.
     pub(super) what: T,
-    /// All that are, in the order of time.
+    /// All spans that are findings, in order of time.
     pub(super) episodes: Vec<Episode>,
 }
 
-/// The latest span that `judge` makes a finding of, with the peak of its measure; where none is by itself, all of them together
-/// may be ([`all_of`]): trouble that comes back after more than 10 s each time.
+/// The latest span for which `judge` returns a result, with the peak of its measure. If no span suffices alone, all
+/// of them together may ([`all_of`]): problems that recur after more than 10 s.
 pub(super) fn latest<T>(
     spans: &[Span],
     whole: Span,
@@ -237,17 +237,17 @@ pub(super) fn latest<T>(
     Some(Judged { span, what, episodes: vec![span.episode(peak)] })
 }
 
-/// The run that these flows are of: from their first packet to their last.
+/// The run of these flows: from their first packet to their last.
 pub(super) fn run<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Span {
     let ends = flows.into_iter().map(|flow| (flow.first_ns, flow.last_ns));
     let (first_ns, last_ns) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
     Span::whole(first_ns, last_ns)
 }
 
-/// A time that senders lose.
+/// A kind of time lost by senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Until what was lost upstream is repaired.
+    /// Until a loss upstream is repaired.
     RecoveryUpstream,
     /// From the sender's silence before a go-back-N for packets seen at the tap to its last retransmission.
     RecoveryDownstream,
@@ -258,7 +258,7 @@ pub(super) enum Wait {
 }
 
 impl Wait {
-    /// Its sum in a flow in a span, nanoseconds.
+    /// Sum for a flow in a time span, in nanoseconds.
     pub(super) fn of(self, span: &Span, flow: &Flow) -> u64 {
         let (signal, of): (Signal, fn(&Loss) -> u64) = match self {
             Self::RecoveryUpstream => {
@@ -274,17 +274,17 @@ impl Wait {
     }
 }
 
-/// What retransmissions cost in a span.
+/// Parameters for the impact of retransmissions.
 pub(super) struct Cost<'a> {
     /// Share of packets.
     pub(super) ratio: Option<f64>,
-    /// What counts the retransmissions.
+    /// The signal that counts the retransmissions.
     pub(super) signal: Signal,
-    /// Times that senders lose; they overlap, and the longest of a flow counts.
+    /// Kinds of lost time; they overlap, so the largest of a flow counts.
     pub(super) waits: &'a [Wait],
 }
 
-/// What retransmissions in these flows cost in a span.
+/// Impact of the retransmissions in these flows in a time span.
 pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>, cost: &Cost<'_>) -> Impact {
     let &Cost { ratio, signal, waits } = cost;
     let (mut packets, mut bytes, mut waited) = (0, 0, 0);

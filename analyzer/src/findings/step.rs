@@ -118,7 +118,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(steps) = &input.facts.steps else { return };
     let straggler = steps.straggler.as_ref();
     let slow = slow_path(input, steps);
-    // A host that begins late because its data arrives late is not the reason.
+    // A host that starts late because its data arrives late is not the cause.
     let victim = |path: &SlowPath<'_>| {
         straggler
             .is_none_or(|straggler| straggler.kind != "slow_transfer" && straggler.waits_for == path.flow.dst)
@@ -216,15 +216,15 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .into(found);
 }
 
-/// A path within a job on which requests wait far longer for their ACKs than between the other hosts.
+/// A path within a job whose requests wait far longer for their ACKs than those between the other hosts.
 struct SlowPath<'a> {
     flow: &'a Flow,
     latency: Latency,
-    /// Median of the other pairs of hosts.
+    /// Median of the other host pairs, in nanoseconds.
     peers_ns: u64,
 }
 
-/// The slowest path of a job by the latency of its WRITEs and SENDs; `None` where none costs enough.
+/// The slowest path of a job, by the latency of its WRITEs and SENDs; `None` if none costs enough.
 fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
     let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
@@ -292,7 +292,7 @@ impl SlowPath<'_> {
     }
 }
 
-/// Hosts that send data.
+/// Number of hosts that send data.
 fn sender_count(input: &Input<'_>) -> usize {
     let own = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0);
     let mut hosts: Vec<_> = own.map(|flow| flow.src).collect();
@@ -301,7 +301,7 @@ fn sender_count(input: &Input<'_>) -> usize {
     hosts.len()
 }
 
-/// Waits in the flows of a port in a stretch of time that network findings account for, summed over queue pairs.
+/// Waits in the flows of a port during a stretch of steps that network findings explain, summed over queue pairs.
 fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Option<u64> {
     const WAITS: [Wait; 4] = [Wait::Timeout, Wait::Rnr, Wait::RecoveryUpstream, Wait::RecoveryDownstream];
     input.sample.metrics.loss.as_ref()?;
@@ -310,7 +310,7 @@ fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Opt
     Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
 }
 
-/// Whether a straggler is why steps of this time take so much longer: it costs at least half of that, at that time.
+/// True if a straggler explains the growth of the step time: it accounts for at least half of it, at that time.
 fn accounts_for(straggler: &Finding, growth_ns: u64, (first_ns, last_ns): (u64, u64)) -> bool {
     let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
     straggler.id == STRAGGLER.id
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(found_on(&always, "step.straggler").map(|f| f.severity), Some(Severity::Info));
     }
 
-    /// Nobody is blamed by name when only a neighbour is in sight.
+    /// No host is named if only its neighbour is visible.
     #[test]
     fn a_straggler_out_of_sight() {
         let report = with_steps(|steps| {
@@ -455,7 +455,7 @@ mod tests {
         }
     }
 
-    /// One trouble, not two: the steps are longer since the straggler is late.
+    /// One problem, not two: the steps are longer because the straggler is late.
     #[test]
     fn a_straggler_owns_the_growth_that_it_explains() {
         let owner = |behind_ms: u64, from_ns: u64| {
@@ -474,7 +474,8 @@ mod tests {
         assert_eq!(owner(20, 60_000_000_000), None, "at another time");
     }
 
-    /// A ring of three on the link of the steps: medians and 99th percentiles of their latencies in ms.
+    /// A ring of three hosts on the link of the steps, with these medians and 99th percentiles of their latencies in
+    /// ms.
     fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
         let mut facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
             (Some(kind), Some(known)) => known.kind = kind,
@@ -503,7 +504,7 @@ mod tests {
         found_on(&facts, "step.straggler")
     }
 
-    /// The receiver of a slow path begins late: its inbound transfer is named.
+    /// The receiver of a slow path begins late: the finding names its inbound transfer.
     #[test]
     fn a_slow_path_is_named_and_not_the_host_behind_it() {
         let slow = [(1, 2), (4, 20), (1, 2)];

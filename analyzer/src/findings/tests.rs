@@ -1,4 +1,4 @@
-//! What holds for all findings.
+//! Tests that apply to all findings.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub(super) fn found(sample: &Sample, options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// Severity of the finding with this id, if there is one.
+/// Severity of the finding with this id, if raised.
 pub(super) fn severity(sample: &Sample, id: &str) -> Option<Severity> {
     found(sample, &Options::default()).into_iter().find(|f| f.id == id).map(|f| f.severity)
 }
@@ -65,7 +65,7 @@ fn every_kind_has_a_rank_of_its_own() {
     assert!(ranks.iter().all(|rank| *rank < u16::MAX));
 }
 
-/// The documented defaults are those of the code, under the names of the configuration file.
+/// The documented defaults equal those of the code, under the names of the configuration file.
 #[test]
 fn documented_limits_are_the_defaults() {
     let mut tables: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
@@ -83,7 +83,7 @@ fn the_document_is_up_to_date() {
     fixtures::document::check("findings.md", &markdown());
 }
 
-/// A report in which a job of 100 ms steps waits for 10.0.0.3, changed by `change`.
+/// A report with a job of 100 ms steps that waits for 10.0.0.3, modified by `change`.
 pub(super) fn with_steps(change: impl FnOnce(&mut crate::analysis::traffic::Steps)) -> Facts {
     let mut steps =
         crate::analysis::traffic::example_steps(crate::sample::Address::from([10, 0, 0, 3]), None);
@@ -93,13 +93,13 @@ pub(super) fn with_steps(change: impl FnOnce(&mut crate::analysis::traffic::Step
     facts
 }
 
-/// The finding of this id on a report, if it is raised.
+/// The finding with this id for these facts, if raised.
 pub(super) fn found_on(facts: &Facts, id: &str) -> Option<Finding> {
     let (sample, limits) = (crate::analysis::fixtures::everything(), Limits::default());
     check(&Input { sample: &sample, facts, limits: &limits }).into_iter().find(|finding| finding.id == id)
 }
 
-/// Requests for 20 seconds, and refusals in another flow, whose NAKs were told or not.
+/// Requests for 20 seconds, and NAKs in another flow, with or without known times.
 fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use fixtures::{SECOND, START};
@@ -123,7 +123,7 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     found(&sample, &Options::default())
 }
 
-/// Advice names findings only that are there.
+/// Advice names only findings that were raised.
 #[test]
 fn advice_names_only_what_was_found() {
     let advice = |all: &[Finding], id: &str| all.iter().find(|one| one.id == id).unwrap().advice.clone();
@@ -133,7 +133,7 @@ fn advice_names_only_what_was_found() {
     let all = found(&sample, &Options { imbalance_all_links: true, ..Options::default() });
     assert!(!all.iter().any(|one| one.id == "entropy.low"));
     assert!(!advice(&all, "links.imbalance").contains("entropy.low"));
-    // Queue pairs with a source port in common, and one link that carries them all.
+    // Queue pairs that share a source port, and one link that carries them all.
     let stats = fixtures::stats(50_000, 100_000, 100_000_000);
     let key = |qp| fixtures::key(0, "10.0.0.1", "10.0.0.2", qp);
     sample = fixtures::sample(
@@ -161,7 +161,7 @@ fn what_single_packets_say_was_seen_when_the_latest_passed() {
         all.iter().filter(|f| f.severity > Severity::Info).map(|finding| finding.id).collect();
     assert_eq!(order, ["nak.remote_access_error", "rnr.slow_receiver", "retry.storm"]);
     assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(5), Some(3)]);
-    // A NAK that was not told may have been the latest: no later than the flow's last packet.
+    // A NAK without a known time may have been the latest: no later than the last packet of the flow.
     told.rnr.count = 9;
     assert_eq!(seen(&refused(Some(told)), "rnr.slow_receiver"), Some(19));
     assert_eq!(seen(&refused(None), "nak.remote_access_error"), Some(19));

@@ -84,8 +84,8 @@ struct TimedOut<'a> {
     waited_ns: u64,
 }
 
-/// Flows that fall silent in mid-message together with another of the same hosts, and of which no tap sees a retransmission: what
-/// was lost did not reach this tap, and passes it for the first time when the timer has expired.
+/// Flows that fall silent in mid-message together with another flow of the same hosts, without a retransmission at
+/// any tap: the lost packets did not reach this tap, and pass it for the first time after the timeout.
 fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
@@ -109,18 +109,19 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         .collect()
 }
 
-/// Of a flow's requests and responses together.
+/// Sum over a flow's requests and responses.
 fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
     flow.losses().iter().flatten().map(of).sum()
 }
 
-/// Whether the flow is seen at the tap nearest its sender: further on, what is lost or reordered before a tap looks like a pause.
+/// True if the flow is seen at the tap nearest its sender: at later taps, loss or reordering upstream looks like a
+/// pause.
 pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
     !ends.covers(Side::Before, flow)
 }
 
-/// Timeouts of a flow after which its packets turned out to have arrived. Each tap may know: the one at the receiver sees ACKs that
-/// are lost or late behind it, and the one at the sender none of them.
+/// Timeouts of a flow whose packets had arrived. Any tap may show it: the one at the receiver sees ACKs that are lost
+/// or delayed downstream of it, which the one at the sender does not see.
 fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
     let facts = input.facts;
     let same = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
@@ -128,8 +129,8 @@ fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
     most.min(total(flow, |loss| loss.timeouts))
 }
 
-/// The same of flows together; `None` where it is not known: live sees no single ACK, and of those that one tap does not see lost
-/// nothing is known.
+/// The same over several flows; `None` if unknown: live runs do not see single ACKs, and a tap that sees no loss has
+/// no information.
 fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     let ordered = input.facts.taps.iter().filter(|tap| tap.from.is_some());
     let at_two_places: Set<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
@@ -138,15 +139,15 @@ fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
 }
 
-/// What a job felt of silences: its steps that are longer than the median, by as much as some queue pair was silent in them.
+/// Effect of silences on a job: steps longer than the median, counted up to the silence of a queue pair in them.
 #[derive(Clone, Copy)]
 struct Felt {
     ns: u64,
     steps: u64,
 }
 
-/// What the job felt of silences in these flows; `None` where no steps are known for the time and, in captures, the link (clocks of
-/// different links differ).
+/// Effect of the silences in these flows on a job; `None` if no steps are known for the time and, in captures, for
+/// the link (clocks of different links differ).
 fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow>) -> Option<Felt> {
     let steps = input.facts.steps.as_ref()?;
     let one_clock = input.sample.kind != SourceKind::Replay;
@@ -189,7 +190,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         all.extend(&stalled);
         spans(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
     };
-    // By address: each flow is asked for, and with very many flows there are tens of thousands of both.
+    // By address: each flow is looked up, and there can be tens of thousands of both.
     let is_stalled: Set<*const Flow> = stalled.iter().map(|flow| ptr::from_ref(*flow)).collect();
     let judge = |span: &Span| {
         let mut flows: Vec<TimedOut<'_>> = all
@@ -240,7 +241,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
-    // Figures of the run: which of them belong to the episode is not kept.
+    // Figures of the run: the times of single ones are not stored.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
     let acks_lost = known_acks_lost(input, flows().collect());
     let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
@@ -259,7 +260,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
     };
     let here = Commands::near(input, worst.flow, worst.flow.src);
-    // Storms are raised where no loss and no slow receiver explains them; reordering may.
+    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them.
     let reordered =
         found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
@@ -305,7 +306,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Steps of 100 ms, one of 500 ms from the fourth on, and silences of two QPs.
+    /// Steps of 100 ms, the fourth and later ones with 500 ms, and silences of two QPs.
     #[test]
     fn a_job_feels_what_of_the_silence_its_longer_steps_have() {
         let felt = |link: &str, silences: &[(u64, u64)]| {
@@ -369,7 +370,7 @@ mod tests {
         run(9, metrics, requests, FlowSpells::default())
     }
 
-    /// Two QPs of the same hosts that are silent in mid-message, from second `first` and `second` on for 0.3 s each.
+    /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.
     fn stalls(first: u64, second: u64) -> Sample {
         let of = |at: u64| {
             let until = |count| Spell {

@@ -4,12 +4,12 @@ use std::fmt::Display;
 
 use crate::util::layout::tap_name;
 
-/// Characters that a title has at most: it stands alone in a pager message.
+/// Maximum length of a title in characters: it must fit into a pager message.
 pub(super) const MOST: usize = 80;
-/// Characters of a name in a title.
+/// Maximum length of a name in a title, in characters.
 const MOST_NAME: usize = 24;
 
-/// The diagnosis with its figure, and then as many of the parts as there is room for, the most important first.
+/// The diagnosis with its figure, followed by as many of the parts as fit, most important first.
 pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> String {
     let mut title = diagnosis;
     for part in parts {
@@ -20,12 +20,12 @@ pub(super) fn title<const N: usize>(diagnosis: String, parts: [String; N]) -> St
     cut(&title, MOST)
 }
 
-/// Whether there is room for all of these parts behind a diagnosis.
+/// True if all parts fit after the diagnosis.
 pub(super) fn fits<const N: usize>(diagnosis: &str, parts: [&str; N]) -> bool {
     parts.iter().chain([&diagnosis]).map(|part| part.chars().count()).sum::<usize>() <= MOST
 }
 
-/// A name of a link or a tap, without what says that it is a capture file, and cut where it is long.
+/// A name of a link or tap without the suffix of a capture file, shortened if long.
 pub(super) fn short(name: &str) -> String {
     cut(&tap_name(name), MOST_NAME)
 }
@@ -35,7 +35,7 @@ pub(super) fn pair(src: impl Display, dst: impl Display) -> String {
     format!(", {src} → {dst}")
 }
 
-/// The hosts of several pairs: where some lose on the way to one, none of them is the one at fault.
+/// The hosts of several pairs. If several lose packets to one host, no single sender is at fault.
 pub(super) fn hosts<T: Display + PartialEq>(mut pairs: impl Iterator<Item = (T, T)> + Clone) -> String {
     let (all, Some((src, dst))) = (pairs.clone(), pairs.next()) else { return String::new() };
     let others = pairs.clone().count() as u64;

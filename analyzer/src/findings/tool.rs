@@ -34,7 +34,7 @@ limits! {
         "Findings of loss start at one packet in ten thousand: with ten times as many missed by the capture they are unreliable";
 }
 
-/// Packets that rocescope, the capture or the interface dropped, as far as that is known.
+/// Packets dropped by rocescope, the capture or the interface, as far as known.
 pub(super) fn own(lost: &Lost) -> u64 {
     // A file may claim any number.
     let outside = lost.capture_drops.unwrap_or(0).saturating_add(lost.interface_drops.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! The verdict over everything: what the headline of every view says.
+//! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
 use crate::util::units::{self, plural};
@@ -21,14 +21,16 @@ pub enum Health {
 pub struct Verdict<'a> {
     /// Overall state.
     pub health: Health,
-    /// One sentence, without the worst finding's title.
+    /// One sentence, without the title of the worst finding.
     pub sentence: String,
-    /// The most important finding: the first in the order of [`order`](super::order); `None` when there is none above info.
+    /// The most important finding: the first in the order of [`order`](super::order); `None` when there is none above
+    /// info.
     pub worst: Option<&'a Finding>,
 }
 
 impl<'a> Verdict<'a> {
-    /// The verdict over findings in the order of [`order::sort`](super::order::sort); `recorded`: at the end of a capture, not now.
+    /// The verdict over findings in the order of [`order::sort`](super::order::sort). `recorded`: the end of a
+    /// capture, not now.
     #[must_use]
     pub fn of(findings: &'a [Finding], recorded: bool) -> Self {
         let troubles = || findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
@@ -61,11 +63,11 @@ impl<'a> Verdict<'a> {
         Self { health, sentence, worst: troubles().next() }
     }
 
-    /// The same with retransmissions in the sentence where nothing else is wrong and they are more than an odd one: what is below the
-    /// thresholds still costs something.
+    /// Adds retransmissions to the sentence if nothing else is wrong and they are more than isolated: even below the
+    /// thresholds they have a cost.
     #[must_use]
     pub fn noting(self, retransmitted: u64, packets: u64) -> Self {
-        /// Share of packets. A path repairs a loss in ten thousand with a window of a hundred packets at this cost.
+        /// Minimum share of packets. With a window of a hundred packets, a loss of one in ten thousand has this cost.
         const NOTED: f64 = 0.01;
         let ratio = retransmitted as f64 / packets.max(1) as f64;
         if self.health != Health::Healthy || ratio < NOTED {
@@ -75,7 +77,7 @@ impl<'a> Verdict<'a> {
         Self { sentence: self.sentence.replacen("Healthy: ", &but, 1), ..self }
     }
 
-    /// The command to run next, on this host: the first step of the worst finding that has one, else `explain` for it.
+    /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
     #[must_use]
     pub fn next_command(&self) -> Option<String> {
         let worst = self.worst?;

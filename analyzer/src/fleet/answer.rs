@@ -1,4 +1,4 @@
-//! Answers: rows, the sentence about the first of them, and how sure it is.
+//! Answers: rows, a headline about the first of them, and its confidence.
 
 use serde_json::{Value, json};
 
@@ -12,43 +12,44 @@ use crate::util::units;
 pub enum Unit {
     /// Text.
     Text,
-    /// A number of things.
+    /// A count.
     Count,
     /// Bytes.
     Bytes,
-    /// Bytes per second, shown in bits.
+    /// Bytes per second, displayed in bits per second.
     Rate,
-    /// Fraction of 1.
+    /// A fraction of 1.
     Ratio,
     /// A factor.
     Times,
     /// Nanoseconds.
     Duration,
-    /// Distance from the median in robust standard deviations.
+    /// Robust z-score: distance from the median in robust standard deviations.
     Score,
     /// Unix seconds.
     Time,
-    /// Nanoseconds where the row's metric is `latency`, else a fraction of 1.
+    /// Nanoseconds if the row's metric is `latency`, else a fraction of 1.
     OfMetric,
 }
 
-/// How sure an answer is.
+/// Confidence in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// A hint.
     Low,
     /// Likely.
     Medium,
-    /// Hardly anything else explains the figures.
+    /// Other explanations are improbable.
     High,
 }
 
 impl Confidence {
-    /// Share of the pairs, hosts or intervals that agree, their number, and robust z-score, from which confidence is medium and
-    /// high. Four that agree by chance where half of all are bad: one in 16; z 10 is no tail of noise.
+    /// Minimum share of agreeing pairs, hosts or intervals, their minimum number, and the minimum robust z-score, for
+    /// high and medium confidence. If half of all pairs are bad, four agree by chance in one of 16 cases; noise does
+    /// not reach z = 10.
     const FROM: [(Self, f64, f64, f64); 2] = [(Self::High, 0.9, 4.0, 10.0), (Self::Medium, 0.7, 2.0, 5.0)];
 
-    /// From what agrees, and how far it is from the median. What is unknown does not count.
+    /// Confidence from the agreement and the distance from the median. Unknown values are ignored.
     #[must_use]
     pub fn of(share: Option<f64>, count: Option<f64>, z: Option<f64>) -> Self {
         let at_least = |value: Option<f64>, least: f64| value.is_none_or(|value| value >= least);
@@ -58,7 +59,7 @@ impl Confidence {
         reached.map_or(Self::Low, |(confidence, ..)| *confidence)
     }
 
-    /// One less, where another place has the same evidence.
+    /// The next lower confidence, used if another place has the same evidence.
     #[must_use]
     pub const fn less(self) -> Self {
         match self {
@@ -81,23 +82,22 @@ impl Confidence {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// The first row in a sentence, or that nothing stands out.
+    /// A sentence about the first row, or that nothing stands out.
     pub headline: String,
-    /// What was looked at.
+    /// The data that the answer covers.
     pub scope: String,
-    /// The rows, the most important first; of `timeline` in the order of time.
+    /// The rows, most important first; for `timeline` in order of time.
     pub rows: Vec<Row>,
-    /// Rows beyond those that were asked for.
+    /// Number of rows beyond the requested maximum.
     pub left_out: usize,
 }
 
 impl Answer {
-    /// Makes the answer from what an engine gave: a row with counts, then the rows of the question.
+    /// Builds the answer from the rows of an engine: a row with counts, then the rows of the question.
     ///
-    /// # Errors
-    /// There is no data, or a row is not what the SQL asks for.
+    /// # Errors If there is no data, or a row does not match the SQL.
     pub fn of(question: Question, mut rows: Vec<Row>, top: usize) -> Result<Self, String> {
         if rows.is_empty() {
             return Err("the engine gave no result; `--print-sql` prints what it was asked".to_owned());
@@ -135,7 +135,7 @@ impl Answer {
     }
 }
 
-/// Numbers that an engine writes as text become numbers.
+/// Converts numbers that an engine writes as text.
 fn normalise(row: &mut Row, columns: &[Column]) {
     for column in columns.iter().filter(|column| column.unit != Unit::Text) {
         if let Some(value @ Value::String(_)) = row.get_mut(column.name) {
@@ -163,7 +163,7 @@ fn whole(number: f64) -> u64 {
     number.round().max(0.0) as u64
 }
 
-/// Whether the figure is a counter of a device, not of pairs of ports.
+/// True if the figure is a device counter rather than a property of port pairs.
 fn is_of_device(row: &Row) -> bool {
     text(row, "metric").ends_with("(device)")
 }
@@ -173,7 +173,8 @@ fn confidence(question: Question, row: &Row) -> Confidence {
     let share = |part: &str, all: &str| Some(of(part)? / of(all).filter(|all| *all > 0.0)?);
     match question {
         Question::Slow | Question::Loss => {
-            // A device is one; its figure is of many packets.
+            // A device is a single object, but its figure covers many packets, so the number does not count against
+            // it.
             let count = of("bad_pairs").filter(|_| !is_of_device(row));
             let sure = Confidence::of(share("bad_pairs", "pairs"), count, of("z"));
             if text(row, "or").is_empty() { sure } else { sure.less() }
@@ -191,10 +192,10 @@ fn confidence(question: Question, row: &Row) -> Confidence {
     }
 }
 
-/// Robust z-score from which an interval of the timeline or a job stands out.
+/// Minimum robust z-score at which an interval of the timeline, or a job, stands out.
 const STANDS_OUT: f64 = 5.0;
 
-/// The culprit in a sentence.
+/// A sentence that names the culprit.
 fn headline(question: Question, rows: &[Row]) -> String {
     let most = |name: &'static str| {
         let known = rows.iter().filter(|row| number(row, name).is_some_and(|z| z >= STANDS_OUT));
@@ -289,7 +290,7 @@ fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     format!("{} of job {}: {}", shown("straggler"), shown("job_name"), evidence.join("; "))
 }
 
-/// The sentence when no row stands out.
+/// The headline if no row stands out.
 const fn nothing(question: Question) -> &'static str {
     match question {
         Question::Slow => "No link, host, switch, path or rail exceeds the median of its job",
@@ -301,7 +302,7 @@ const fn nothing(question: Question) -> &'static str {
     }
 }
 
-/// A cell as people read it.
+/// A cell in readable form.
 #[must_use]
 pub fn cell(row: &Row, column: &Column) -> String {
     let unit = match column.unit {
@@ -330,7 +331,7 @@ pub fn cell(row: &Row, column: &Column) -> String {
     }
 }
 
-/// A fraction: losses are far below what a percentage shows.
+/// A fraction, with enough digits for loss ratios, which are far below a percent.
 fn ratio(value: f64) -> String {
     match value {
         value if value < 0.0 => format!("−{}", ratio(-value)),

@@ -1,7 +1,7 @@
-//! The smallest set of hops that explains bad pairs of ports: greedy set cover.
+//! The smallest set of hops that explains the bad port pairs: greedy set cover.
 //!
-//! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is the better an explanation, the
-//! more bad pairs pass it that none before it explains, and the fewer good ones do.
+//! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
+//! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::Row;
 use crate::util::map::{Map, Set};
 
-/// Hops of an answer: whoever looks for one fault reads the first, and noise has no end.
+/// Maximum number of hops in an answer: a search for one fault needs only the first, and noise adds any number of
+/// others.
 const MOST: usize = 100;
 
-/// A bad pair at one of its hops: a row of the SQL.
+/// A bad pair at one of its hops: a row of the SQL result.
 #[derive(Clone, Debug, Deserialize)]
 struct Pair {
     metric: String,
@@ -21,7 +22,7 @@ struct Pair {
     breadth: f64,
     side: String,
     hop: String,
-    /// Pairs that pass the hop and are bad, and all that pass it.
+    /// Number of bad pairs that pass the hop, and of all pairs that pass it.
     #[serde(deserialize_with = "number")]
     bad_pairs: f64,
     #[serde(deserialize_with = "number")]
@@ -40,7 +41,7 @@ struct Pair {
     usual: f64,
 }
 
-/// A number that an engine may write as text.
+/// Deserialises a number that an engine may write as text.
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let value = Value::deserialize(from)?;
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
@@ -51,14 +52,13 @@ fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 struct Hop {
     of: Pair,
     pairs: Vec<usize>,
-    /// Share of the pairs that pass it and are bad.
+    /// Bad pairs as a share of all pairs that pass it.
     share: f64,
 }
 
-/// Explains the rows of the SQL by hops, the best explanation first.
+/// Explains the bad pairs by hops, best explanation first.
 ///
-/// # Errors
-/// A row lacks a field.
+/// # Errors If a row lacks a field.
 pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     let (hops, pairs) = hops(rows)?;
     let mut open: Vec<bool> = vec![true; pairs.len()];
@@ -83,10 +83,10 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     Ok(answers)
 }
 
-/// What a pair is known by: metric, job, direction, source and destination.
+/// Identity of a pair: metric, job, direction, source and destination.
 type Ports = (String, Option<String>, Option<String>, String, String);
 
-/// The hops of the rows, and the pairs that they name by number.
+/// The hops of the rows, and the pairs to which they refer by index.
 fn hops(rows: Vec<Row>) -> Result<(Vec<Hop>, Vec<Pair>), serde_json::Error> {
     let (mut hops, mut pairs): (Vec<Hop>, Vec<Pair>) = (Vec::new(), Vec::new());
     let mut hop_of: Map<(String, String, String, String), usize> = Map::default();
@@ -108,14 +108,14 @@ fn hops(rows: Vec<Row>) -> Result<(Vec<Hop>, Vec<Pair>), serde_json::Error> {
         hops[hop].pairs.push(pair);
     }
     for hop in &mut hops {
-        // A rail, say, may come once for each end.
+        // A hop such as a rail may occur once for each end of a pair.
         hop.pairs.sort_unstable();
         hop.pairs.dedup();
     }
     Ok((hops, pairs))
 }
 
-/// A row of the answer.
+/// Builds a row of the answer.
 fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -> Row {
     let explained =
         |hop: &Hop| -> Set<usize> { hop.pairs.iter().copied().filter(|pair| open[*pair]).collect() };
@@ -150,7 +150,7 @@ fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -
     }
 }
 
-/// The hop with its direction.
+/// Name of the hop with its direction.
 fn place(pair: &Pair) -> String {
     let side = if pair.side.is_empty() { String::new() } else { format!("{} ", pair.side) };
     format!("{side}{}", pair.hop)
@@ -160,10 +160,10 @@ fn place(pair: &Pair) -> String {
 mod tests {
     use super::*;
 
-    /// A hop: scope, breadth, name, bad and all pairs.
+    /// A hop: scope, breadth, name, bad pairs and all pairs.
     type Passed = (&'static str, u32, &'static str, u32, u32);
 
-    /// Bad pairs `0 → 1` at hops, each with its bad and all pairs.
+    /// Bad pairs, named `0 → 1`, at their hops.
     fn rows(pairs: &[(&str, &str, &[Passed])]) -> Vec<Row> {
         let row = |src: &str, dst: &str, hop: &Passed| {
             let (scope, breadth, name, bad, all) = hop;

@@ -1,4 +1,4 @@
-//! Runs SQL on an engine: a program of this host, or a server.
+//! Runs SQL on an engine: a program on this host, or a server.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Write as _};
@@ -12,34 +12,33 @@ use super::recording::Dialect;
 use super::server::ask;
 use crate::util::clickhouse::Server;
 
-/// Programs that are looked for, the first that is there is used.
+/// Programs in order of preference.
 const PROGRAMS: [&str; 3] = ["duckdb", "clickhouse", "clickhouse-local"];
 
-/// How to get an engine.
+/// Remedy if no engine is found.
 const REMEDY: &str = "install DuckDB (one program: `duckdb`, or the Python package duckdb-cli) or ClickHouse (`clickhouse`), name it with \
                       --engine, or give the URL of a ClickHouse server (http://HOST:8123/DATABASE) in place of the folder; `--print-sql` \
                       prints the SQL for any other engine";
 
-/// What runs SQL.
+/// An SQL engine.
 #[derive(Debug)]
 pub enum Engine {
     /// A program that reads SQL from standard input.
     Program(PathBuf, Dialect),
-    /// A ClickHouse server that has the tables.
+    /// A ClickHouse server with the tables.
     Server(Server),
 }
 
 impl Engine {
-    /// The program `wanted`, or the first known one in the folders of `path`.
+    /// Finds the program `wanted`, or else the first known program in the folders of `path`.
     ///
-    /// # Errors
-    /// There is none; the sentence says how to get one.
+    /// # Errors If none is found; the message names the remedy.
     pub fn find(wanted: Option<&Path>, path: Option<&OsStr>) -> Result<Self, String> {
         let folders: Vec<PathBuf> =
             path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
         let look = |name: &Path| {
             let places = folders.iter().map(|folder| folder.join(name));
-            // A name with a folder is used as it is.
+            // A name with a folder is not searched for.
             let places = name
                 .parent()
                 .filter(|parent| !parent.as_os_str().is_empty())
@@ -57,10 +56,9 @@ impl Engine {
         Ok(Self::Program(found, dialect))
     }
 
-    /// Runs statements that only declare, then questions, and gives their rows in order.
+    /// Runs declarations and then queries, and returns the rows of each query in order.
     ///
-    /// # Errors
-    /// The engine cannot be started or reached, or refuses the SQL.
+    /// # Errors If the engine cannot be started or reached, or refuses the SQL.
     pub fn run(&self, declarations: &str, questions: &[String]) -> Result<Vec<Row>, String> {
         match self {
             Self::Program(path, dialect) => {
@@ -78,7 +76,7 @@ impl Engine {
     }
 }
 
-/// The language of a program, by its name.
+/// The SQL dialect of a program, by its name.
 #[must_use]
 pub fn dialect_of(program: &Path) -> Dialect {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -88,7 +86,7 @@ pub fn dialect_of(program: &Path) -> Dialect {
 fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, String> {
     let mut command = Command::new(path);
     match dialect {
-        // Without the settings of the user, which could change results and their form.
+        // Ignore the user's settings, which could change results or their format.
         Dialect::DuckDb => command.args(["-init", "/dev/null", "-batch", "-bail", "-json"]),
         Dialect::ClickHouse => {
             if !path.ends_with("clickhouse-local") {
@@ -100,7 +98,7 @@ fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, Stri
     let name = path.display();
     let mut child = (command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
         .map_err(|error| format!("cannot start {name}: {error}"))?;
-    // The script fits into the pipe, so that neither side waits for the other.
+    // The script fits into the pipe buffer, so that writing cannot deadlock with the output.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(script.as_bytes()));
     let output = child.wait_with_output().map_err(|error| format!("cannot read from {name}: {error}"))?;
     if !output.status.success() {
@@ -115,7 +113,7 @@ fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, Stri
     parse(&output.stdout).map_err(|error| format!("{name}: {error}"))
 }
 
-/// What an engine says of an error: what it is, and where.
+/// The first lines of an engine's error: message and position.
 pub(super) fn first_lines(text: &[u8]) -> String {
     const MOST: usize = 400;
     let text = String::from_utf8_lossy(text);
@@ -124,7 +122,7 @@ pub(super) fn first_lines(text: &[u8]) -> String {
     if text.is_empty() { "it failed and gave no reason".to_owned() } else { text }
 }
 
-/// Rows as both engines write them: objects, or arrays of objects.
+/// Parses rows as both engines write them: objects, or arrays of objects.
 fn parse(text: &[u8]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for value in serde_json::Deserializer::from_slice(text).into_iter::<Value>() {
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// A program of this name that runs a script.
+    /// Creates a program of this name that runs a script.
     fn fake(folder: &Path, name: &str, script: &str) -> PathBuf {
         let path = folder.join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -1,12 +1,12 @@
-//! Questions over the recordings of many hosts, on an engine that reads them: DuckDB or ClickHouse.
+//! Questions over the recordings of many hosts, answered by DuckDB or ClickHouse.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`question`] | the questions: SQL that both engines read unchanged, and the columns of the answers |
-//! | [`recording`] | where the tables are, and what makes them known to an engine |
-//! | [`engine`], `server` | runs SQL on an engine of this host, or on a server |
+//! | [`question`] | the questions: SQL in a dialect that both engines accept, and the columns of the answers |
+//! | [`recording`] | locations of the tables, and their declaration for an engine |
+//! | [`engine`], `server` | run SQL on an engine of this host, or on a server |
 //! | [`cover`] | the smallest set of hops that explains bad pairs of ports |
-//! | [`answer`] | rows, the sentence about the first of them, and how sure it is |
+//! | [`answer`] | rows, the headline, and its confidence |
 //! | [`page`] | the answer as text, JSON and HTML |
 
 pub mod answer;
@@ -19,10 +19,10 @@ mod server;
 
 use serde_json::{Map, Value};
 
-/// A row of an answer, as an engine gives it.
+/// A row as returned by an engine.
 pub type Row = Map<String, Value>;
 
-/// A number of a row. Engines write some as text. `None`: unknown.
+/// A number in a row; engines write some numbers as text. `None`: unknown.
 #[must_use]
 pub fn number(row: &Row, name: &str) -> Option<f64> {
     match row.get(name)? {
@@ -32,7 +32,7 @@ pub fn number(row: &Row, name: &str) -> Option<f64> {
     }
 }
 
-/// A text of a row; empty: unknown.
+/// A text in a row. Empty: unknown.
 #[must_use]
 pub fn text<'a>(row: &'a Row, name: &str) -> &'a str {
     row.get(name).and_then(Value::as_str).unwrap_or_default()

@@ -14,7 +14,7 @@ use crate::util::units;
 /// Schema of the JSON.
 pub const SCHEMA: &str = "rocescope.fleet/1";
 
-/// The columns that any row has a value of.
+/// Columns with a value in at least one row.
 fn used(answer: &Answer) -> Vec<&'static Column> {
     let known = |column: &&Column| {
         answer.rows.iter().any(|row| row.get(column.name).is_some_and(|value| !value.is_null()))
@@ -37,7 +37,7 @@ fn table(rows: &[Row], columns: &[&'static Column]) -> Table {
     table
 }
 
-/// The answer for a terminal of this width. Columns that do not fit are left out from the right.
+/// The answer as text for a terminal of this width. Columns that do not fit are left out from the right.
 #[must_use]
 pub fn text(answer: &Answer, width: usize, paint: Paint) -> String {
     let mut text = format!(
@@ -78,8 +78,7 @@ pub fn text(answer: &Answer, width: usize, paint: Paint) -> String {
 
 /// The answer as one JSON document.
 ///
-/// # Errors
-/// None that data could cause: the serializer's own.
+/// # Errors Errors of the serialiser, which no data causes.
 pub fn json(answer: &Answer) -> Result<String, serde_json::Error> {
     let row = |row: &Row| -> Map<String, Value> {
         let value = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
@@ -92,7 +91,7 @@ pub fn json(answer: &Answer) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// The answer as one HTML page, of which nothing is loaded and nothing runs.
+/// The answer as a self-contained HTML page without scripts.
 #[must_use]
 pub fn html(answer: &Answer) -> String {
     let mut page = Markup::default();

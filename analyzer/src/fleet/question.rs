@@ -1,8 +1,9 @@
 //! The questions: their SQL, and the columns of their answers.
 //!
-//! The SQL is one text for every engine: it keeps to what DuckDB and ClickHouse both understand, and a test runs it on both.
-//! Names of results differ from names of columns, because ClickHouse puts the former into expressions; each common table
-//! expression is read once where it can be, because ClickHouse computes it anew for each reader.
+//! The SQL is the same text for every engine: it uses only what DuckDB and ClickHouse both support, and a test runs
+//! it on both. Names of results differ from names of columns, because ClickHouse substitutes result names in
+//! expressions. Each common table expression is read once where possible, because ClickHouse evaluates it again for
+//! each reference.
 
 use clap::ValueEnum;
 
@@ -11,11 +12,11 @@ use crate::util::units;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
-    /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job: latency, CE,
-    /// retransmission
+    /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job:
+    /// latency, CE, retransmission
     Slow,
     /// Smallest set of links, hosts, switches and paths that explains the losses
     Loss,
@@ -32,7 +33,7 @@ pub enum Question {
 /// A column of an answer.
 #[derive(Debug)]
 pub struct Column {
-    /// Name in JSON, and in the SQL where it comes from there.
+    /// Name in JSON, and in the SQL result if it comes from there.
     pub name: &'static str,
     /// Heading.
     pub title: &'static str,
@@ -44,7 +45,7 @@ const fn column(name: &'static str, title: &'static str, unit: Unit) -> Column {
     Column { name, title, unit }
 }
 
-/// Of `slow` and `loss`, which [`cover`](super::cover) makes.
+/// Columns of `slow` and `loss`, whose rows come from [`cover`](super::cover).
 const HOPS: &[Column] = &[
     column("scope", "SCOPE", Text),
     column("place", "WHERE", Text),
@@ -124,7 +125,7 @@ const TIMELINE: &[Column] = &[
 ];
 
 impl Question {
-    /// Its name on the command line.
+    /// Name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -137,7 +138,7 @@ impl Question {
         }
     }
 
-    /// The columns of its answer.
+    /// Columns of its answer.
     #[must_use]
     pub const fn columns(self) -> &'static [Column] {
         match self {
@@ -149,7 +150,7 @@ impl Question {
         }
     }
 
-    /// The tables that it reads, the summary included.
+    /// Tables that it reads, including those of the summary.
     #[must_use]
     pub const fn tables(self) -> &'static [&'static str] {
         match self {
@@ -159,7 +160,7 @@ impl Question {
         }
     }
 
-    /// Its SQL: one statement.
+    /// Its SQL, one statement.
     #[must_use]
     pub fn sql(self, chosen: &Chosen) -> String {
         const COMMON: &str = include_str!("sql/hops.sql");
@@ -175,19 +176,19 @@ impl Question {
     }
 }
 
-/// The rows that are looked at.
+/// Selection of the rows that a question covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Of this job. `None`: of all jobs.
+    /// Only rows of this job. `None`: of all jobs.
     pub job: Option<Name>,
-    /// Of intervals that end after this time, in Unix seconds.
+    /// Only intervals that end after this time, in Unix seconds.
     pub from_s: Option<u64>,
-    /// Of intervals that end by this time, in Unix seconds.
+    /// Only intervals that end by this time, in Unix seconds.
     pub to_s: Option<u64>,
 }
 
 impl Chosen {
-    /// The SQL that counts them: the first statement of every question.
+    /// The SQL that counts the selected rows: the first statement of every question.
     #[must_use]
     pub fn summary(&self) -> String {
         self.put_into(include_str!("sql/summary.sql"))
@@ -212,7 +213,7 @@ impl Chosen {
     }
 }
 
-/// A name that can stand in a string of SQL as it is, whatever the engine.
+/// A name that can be embedded in an SQL string of any engine without escaping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
@@ -228,7 +229,7 @@ impl std::str::FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Engines differ in what a backslash means.
+        // Engines differ in the meaning of a backslash.
         if text.is_empty() || text.contains(['\'', '\\']) || text.chars().any(char::is_control) {
             return Err(format!(
                 "invalid name '{text}': it is empty, or has a quote, backslash or control character"
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn columns_that_the_sql_reads_are_columns_of_the_tables() {
-        // Results of expressions are named otherwise than columns: see the module's documentation.
+        // Names of results must differ from names of columns: see the module's documentation.
         let known: Vec<&str> =
             crate::record::TABLES.iter().flat_map(|table| table.columns).map(|column| column.name).collect();
         for name in

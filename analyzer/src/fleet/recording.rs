@@ -1,4 +1,4 @@
-//! Where the tables of recordings are, and what makes them known to an engine.
+//! Locations of the tables of recordings, and their declaration for an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::record::parquet::VERSION;
 use crate::record::table::{Column, Table};
 use crate::util::units;
 
-/// Hours of a time range whose folders are named one by one; of longer ones all files are offered to the engine.
+/// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
 const MOST_HOURS: u64 = 24 * 8;
 const HOUR_S: u64 = 3_600;
 
-/// Language of an engine.
+/// SQL dialect of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// DuckDB.
@@ -23,15 +23,14 @@ pub enum Dialect {
     ClickHouse,
 }
 
-/// Folders of recordings: each has a folder of the schema's version.
+/// Folders of recordings, each with a folder of the schema version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recordings(Vec<String>);
 
 impl Recordings {
-    /// Those that folders, patterns of folders (`*` and `?`) and addresses of buckets name.
+    /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs.
     ///
-    /// # Errors
-    /// There is none, or a name cannot stand in SQL.
+    /// # Errors If there is none, or a name cannot be embedded in SQL.
     pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
         let mut roots = Vec::new();
         for source in sources {
@@ -60,7 +59,7 @@ impl Recordings {
         roots.collect()
     }
 
-    /// SQL that makes the tables of a question known to an engine.
+    /// SQL that declares the tables of a question for an engine.
     #[must_use]
     pub fn declare(&self, question: Question, chosen: &Chosen, dialect: Dialect) -> String {
         let zone = match dialect {
@@ -77,7 +76,7 @@ impl Recordings {
         std::iter::once(zone.to_owned()).chain(views).collect()
     }
 
-    /// Patterns of the files of a table in the time range.
+    /// Patterns of a table's files in the time range.
     fn files(&self, table: &str, chosen: &Chosen) -> Vec<String> {
         let hours = hours(chosen);
         let of_root = |root: &String| {
@@ -96,7 +95,7 @@ impl Recordings {
     }
 }
 
-/// A name that can stand in a string of SQL.
+/// Checks that a name can be embedded in an SQL string.
 fn named(root: String) -> Result<String, String> {
     if root.contains(['\'', '\\', '{', '}', '[', ']', '*', '?']) || root.chars().any(char::is_control) {
         return Err(format!(
@@ -106,8 +105,8 @@ fn named(root: String) -> Result<String, String> {
     Ok(root)
 }
 
-/// The folders of the hours in a time range, if it has two ends that are not far apart. A file is in the hour in which it begins,
-/// so that the hour before counts too.
+/// The hour folders of a time range, if it is closed and short enough. A file is in the hour in which it begins, so
+/// the hour before the range is included.
 fn hours(chosen: &Chosen) -> Option<Vec<String>> {
     let (from, to) = (chosen.from_s? / HOUR_S, chosen.to_s? / HOUR_S);
     let from = from.saturating_sub(1);
@@ -121,7 +120,8 @@ fn hours(chosen: &Chosen) -> Option<Vec<String>> {
     })
 }
 
-/// A query for the rows of a table in files. Columns that older files do not have are null, and a table without files is empty.
+/// A query for the rows of a table in files. Columns missing from older files are null, and a table without files is
+/// empty.
 fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
     let columns =
         |write: fn(&Column) -> String| table.columns.iter().map(write).collect::<Vec<_>>().join(", ");
@@ -168,7 +168,7 @@ fn click_house(column: &Column) -> String {
     }
 }
 
-/// The paths that a pattern matches, in order.
+/// The paths that match a pattern, sorted.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
@@ -192,7 +192,7 @@ fn expand(pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name matches a pattern with `*` and `?`. A name that begins with a dot needs one in the pattern.
+/// True if a name matches a pattern with `*` and `?`. As in a shell, a leading dot must be matched explicitly.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     fn from(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern, name) {

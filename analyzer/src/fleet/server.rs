@@ -1,4 +1,4 @@
-//! Questions to a ClickHouse server.
+//! Queries to a ClickHouse server.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use super::engine::first_lines;
 use crate::util::clickhouse::Server;
 use crate::util::request::{self, Certificates};
 
-/// Longest time for a question.
+/// Timeout of a query.
 const MOST_TIME: Duration = Duration::from_secs(600);
-/// Longest answer: the SQL has limits far below it.
+/// Maximum size of a response: the limits in the SQL keep results far below it.
 const MOST: u64 = 256 << 20;
 
-/// The answer to a statement: JSON, an object a line.
+/// Runs a statement and returns the response: JSON, one object per line.
 ///
-/// # Errors
-/// The certificates of authorities cannot be read; the server is not there, refuses the statement, or does not finish its answer.
+/// # Errors If the CA certificates cannot be read, or the server is unreachable, refuses the statement, or truncates
+/// its response.
 pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
-    // wait_end_of_query: an error after the first rows becomes the status.
+    // With wait_end_of_query, an error after the first rows still changes the HTTP status.
     let url = server.url(&[
         ("default_format", "JSONEachRow"),
         ("wait_end_of_query", "1"),
@@ -81,7 +81,7 @@ mod tests {
             requests[0].contains("x-clickhouse-user: u\r\n")
                 && requests[0].contains("x-clickhouse-key: p\r\n")
         );
-        // Nobody listens any more.
+        // The listener is closed.
         assert!(ask(&server, "select 1").unwrap_err().contains("ClickHouse at http://127.0.0.1"));
     }
 }

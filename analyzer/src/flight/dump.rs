@@ -1,4 +1,4 @@
-//! The folder of a dump: tables, report, page, reason, facts of the host, headers of packets.
+//! The folder of a dump: tables, report, HTML page, reason, facts of the host, packet headers.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
@@ -22,40 +22,40 @@ use crate::util::units;
 
 /// Schema of why.json.
 pub const SCHEMA: &str = "rocescope.dump/1";
-/// The file that says why, and makes a folder a dump.
+/// The file with the reason, which marks a folder as a dump.
 pub const WHY: &str = "why.json";
-/// Begin of the names of dumps.
+/// Prefix of the names of dumps.
 pub const PREFIX: &str = "dump-";
 
-/// The time that the dump in a folder is about; `None` where there is none.
+/// The trigger time of the dump in a folder; `None` if it is not a dump.
 #[must_use]
 pub fn trigger_ns(folder: &Path) -> Option<u64> {
     let why: Value = serde_json::from_slice(&fs::read(folder.join(WHY)).ok()?).ok()?;
     why["trigger_ns"].as_u64().filter(|_| why["schema"] == SCHEMA)
 }
 
-/// Everything that a dump is made of.
+/// The content of a dump.
 #[derive(Debug)]
 pub struct Dump {
     /// Name of the host.
     pub host: String,
-    /// Time of the first reason, Unix nanoseconds.
+    /// Trigger time, Unix nanoseconds.
     pub trigger_ns: u64,
-    /// Time of the last sample.
+    /// Time of the last sample, Unix nanoseconds.
     pub last_ns: u64,
-    /// Why it is made, the first first.
+    /// Reasons, in order of time.
     pub reasons: Vec<Reason>,
-    /// Rows, the oldest first.
+    /// Rows, oldest first.
     pub blocks: Vec<Block>,
-    /// What happened at packets, the oldest first.
+    /// Packet events, oldest first.
     pub events: Vec<EventSample>,
-    /// What is missing.
+    /// Rows and events that are missing.
     pub lost: Lost,
-    /// Findings that made no dump, since their id was in its cooldown.
+    /// Findings that triggered no dump because of the cooldown of their id.
     pub held_back: u64,
-    /// Dumps that were not made, since one was still being written.
+    /// Dumps skipped because another one was still being written.
     pub skipped: u64,
-    /// For the timeline of the page.
+    /// History for the timeline of the HTML page.
     pub history: History,
     /// Options of the report.
     pub limits: report::Options,
@@ -65,7 +65,7 @@ pub struct Dump {
     pub sample: Arc<Sample>,
 }
 
-/// What was written.
+/// Result of writing a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The folder.
@@ -78,15 +78,14 @@ pub struct Written {
     pub packets: usize,
 }
 
-/// Writes a dump into a new folder of `parent`, whole or not at all. `facts` is doctor's page as JSON, where there is one.
+/// Writes a dump into a new folder of `parent`, atomically. `facts` is doctor's page as JSON, if available.
 ///
-/// # Errors
-/// A file cannot be written.
+/// # Errors If a file cannot be written.
 pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Written> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let word = dump.reasons.first().map_or("dump", Reason::word);
     let stamp = units::stamp_utc(dump.trigger_ns);
-    // A second one of the same moment gets a number.
+    // A further dump of the same second gets a number.
     let folder = (1..=u16::MAX)
         .map(|number| match number {
             1 => parent.join(format!("{PREFIX}{stamp}-{word}")),
@@ -97,7 +96,7 @@ pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Writ
     let mut aside = folder.clone().into_os_string();
     aside.push(".partial");
     let aside = PathBuf::from(aside);
-    // Of a process that was killed.
+    // Left by a killed process.
     let _ = fs::remove_dir_all(&aside);
     DirBuilder::new().mode(0o700).create(&aside)?;
     match contents(dump, &aside, facts).and_then(|written| {
@@ -106,7 +105,7 @@ pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Writ
     }) {
         Ok(written) => Ok(written),
         Err(error) => {
-            // Half a dump would look like a whole one.
+            // A partial dump would look complete.
             let _ = fs::remove_dir_all(&aside);
             Err(error)
         }
@@ -137,7 +136,7 @@ fn contents(dump: &Dump, folder: &Path, facts: Option<&str>) -> io::Result<Writt
     Ok(Written { folder: folder.to_owned(), rows, rows_lost, packets })
 }
 
-/// The tables as a recording. Rows written, and rows lost.
+/// Writes the tables as a recording. Returns the rows written and the rows lost.
 fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
     let rotate = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
     let (mut store, _) = Store::open(folder, &dump.host, rotate, Keep::default(), false)?;
@@ -155,7 +154,7 @@ fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
         return Err(io::Error::other(notice));
     }
     drop(store);
-    // Everything is sealed: it is empty.
+    // Everything is sealed, so the folder is empty.
     let _ = fs::remove_dir(folder.join("journal"));
     Ok((rows, lost))
 }
@@ -190,7 +189,7 @@ fn why(dump: &Dump, report: &Report, rows: usize, rows_lost: u64, packets: usize
     })
 }
 
-/// The words of an event, as the Events screen has them.
+/// An event in the words of the Events screen.
 fn words(event: &EventSample) -> String {
     let words = CLASSES.iter().filter(|class| event.events & class.bit != 0).map(|class| class.word);
     words.collect::<Vec<_>>().join(",")

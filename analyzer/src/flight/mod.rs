@@ -1,10 +1,10 @@
-//! The flight recorder: the last minutes of a live run in memory, written as a dump when something happens.
+//! The flight recorder: keeps the last minutes of a live run in memory and writes them as a dump on a trigger.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`pattern`], [`trigger`] | which findings make a dump, and when; pure |
-//! | [`ring`] | rows of the last minutes in sealed blocks, headers of packets; bounded; pure |
-//! | [`recorder`] | follows samples and decides; pure but for the channel to the writer |
+//! | [`pattern`], [`trigger`] | findings and requests that trigger a dump; pure |
+//! | [`ring`] | rows of the last minutes in sealed blocks, and packet headers; bounded; pure |
+//! | [`recorder`] | follows samples and triggers dumps; pure but for the channel to the writer |
 //! | [`dump`] | the folder of a dump |
 //! | [`writer`] | the thread that writes dumps, removes old ones and runs the command |
 //! | [`tee`] | the thread between a source and its view |
@@ -24,21 +24,21 @@ use std::time::Duration;
 
 use pattern::Pattern;
 
-/// What the user chose.
+/// Settings of the flight recorder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Time that is held in memory.
+    /// Time span held in memory.
     pub keep: Duration,
-    /// Findings that make a dump when they begin.
+    /// Findings that trigger a dump when they begin.
     pub on: Pattern,
-    /// Time that a dump goes on behind its trigger.
+    /// Time that a dump covers after its trigger.
     pub post: Duration,
-    /// Time after a dump in which the same finding makes none.
+    /// Time after a dump in which the same finding triggers no other.
     pub cooldown: Duration,
-    /// Dumps that stay; the oldest leave.
+    /// Maximum number of dumps; the oldest are removed.
     pub most: usize,
     /// Folder of the dumps.
     pub folder: PathBuf,
-    /// Program that is run with the folder of each dump.
+    /// Program to run with the folder of each dump.
     pub command: Option<PathBuf>,
 }

@@ -1,23 +1,23 @@
-//! Which findings a dump is made for: ids with `*`, separated by `|`.
+//! A pattern of finding ids that trigger dumps: ids with `*`, separated by `|`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::findings;
 
-/// Ids of findings.
+/// Patterns of finding ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern(Vec<String>);
 
 impl Pattern {
-    /// Whether an id is among them.
+    /// True if an id matches.
     #[must_use]
     pub fn matches(&self, id: &str) -> bool {
         self.0.iter().any(|one| fits(one, id))
     }
 }
 
-/// Whether `text` is as `pattern`, in which `*` stands for anything.
+/// True if `text` matches `pattern`, in which `*` stands for any characters.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };

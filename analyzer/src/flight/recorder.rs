@@ -1,4 +1,4 @@
-//! Follows the samples of a source, and decides when a dump is made.
+//! Follows the samples of a source and decides when a dump is made.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -13,32 +13,34 @@ use crate::report::{self, Report};
 use crate::sample::{EventSample, Sample};
 use crate::util::time::nanos;
 
-/// Memory for the timeline of the HTML page.
+/// Memory limit of the history for the HTML page, in bytes.
 const HISTORY_BYTES: usize = 16 << 20;
 
-/// Set by others to ask for a dump.
+/// Flags by which others request a dump.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// By SIGUSR1.
+    /// Set by SIGUSR1.
     pub signal: Arc<AtomicBool>,
-    /// By the key.
+    /// Set by the key.
     pub key: Arc<AtomicBool>,
-    /// By the unix socket: the time before now that is wanted, in nanoseconds; `u64::MAX` for all, 0 for no request.
+    /// Set by the unix socket: the requested time before the request, in nanoseconds; `u64::MAX` for everything held,
+    /// 0 for no request.
     pub socket_ns: Arc<AtomicU64>,
-    /// What is to change.
+    /// Pending change of settings.
     change: Arc<Mutex<Option<Box<Change>>>>,
 }
 
-/// Other settings, and other options of the report.
+/// New settings, and new options of the report.
 type Change = (Settings, report::Options);
 
 impl Requests {
-    /// Changes what a running recorder can: the findings that make a dump, thresholds, the time behind a trigger, the cooldown.
+    /// Changes the settings that a running recorder can change: trigger findings, thresholds, time after the trigger,
+    /// cooldown.
     pub fn change(&self, settings: Settings, report: report::Options) {
         *self.change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new((settings, report)));
     }
 
-    /// What was asked for since the last call, and the time before it that is wanted.
+    /// Requests since the last call, each with the requested time before it, in nanoseconds.
     fn taken(&self) -> Vec<(Cause, u64)> {
         let flags = [(&self.signal, Cause::Signal), (&self.key, Cause::Key)];
         let flags = flags
@@ -49,12 +51,12 @@ impl Requests {
     }
 }
 
-/// A dump that waits for the time behind its trigger.
+/// A triggered dump that waits until its time after the trigger is over.
 #[derive(Debug)]
 struct Pending {
     reasons: Vec<Reason>,
     at_ns: u64,
-    /// Time before `at_ns` that it is to have.
+    /// Time to cover before `at_ns`, in nanoseconds.
     wanted_ns: u64,
 }
 
@@ -70,15 +72,15 @@ pub struct Recorder {
     history: History,
     requests: Requests,
     pending: Option<Pending>,
-    /// The latest sample, while a dump waits.
+    /// The latest sample, while a dump is pending.
     latest: Option<Arc<Sample>>,
     writer: mpsc::SyncSender<Dump>,
-    /// Dumps that the writer had no time for.
+    /// Dumps skipped because the writer was busy.
     skipped: u64,
 }
 
 impl Recorder {
-    /// Nothing seen yet. Dumps go to `writer`.
+    /// A recorder without samples. Dumps go to `writer`.
     #[must_use]
     pub fn new(
         settings: &Settings,
@@ -103,19 +105,19 @@ impl Recorder {
         }
     }
 
-    /// The flags that ask for a dump.
+    /// The flags that request a dump.
     #[must_use]
     pub const fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// Takes what happened at packets.
+    /// Adds packet events.
     pub fn events(&mut self, events: &[EventSample]) {
         self.ring.events(events);
         self.collector.events(events.to_vec());
     }
 
-    /// Takes the next sample.
+    /// Adds a sample.
     pub fn sample(&mut self, sample: &Sample) {
         let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(change) = change {
@@ -140,16 +142,16 @@ impl Recorder {
             pending.reasons.append(&mut reasons);
             pending.wanted_ns = pending.wanted_ns.max(wanted_ns);
         }
-        // By distance, so that a clock that steps does not keep the dump waiting.
+        // Compares the distance in time, so that a backward step of the clock does not delay the dump.
         if self.pending.as_ref().is_some_and(|pending| sample.time_ns.abs_diff(pending.at_ns) >= self.post_ns)
         {
             self.dump(&Arc::new(sample.clone()), &report);
         }
-        // For a source that ends before the time behind the trigger is over.
+        // Kept in case the source ends before the time after the trigger is over.
         self.latest = self.pending.is_some().then(|| Arc::new(sample.clone()));
     }
 
-    /// The source has ended: a dump that waits is made now.
+    /// Call at the end of the source: makes a pending dump now.
     pub fn finish(&mut self) {
         if let Some(sample) = self.latest.take() {
             let report = Report::build(&sample, &self.report);

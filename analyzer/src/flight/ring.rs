@@ -1,4 +1,4 @@
-//! What is held in memory: rows in sealed blocks, and headers of packets.
+//! Data held in memory: rows in sealed blocks, and packet headers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,23 +10,23 @@ use crate::record::parquet::{self as file, GROUP};
 use crate::record::table::{Row, Visit};
 use crate::sample::EventSample;
 
-/// Most bytes of sealed blocks.
+/// Maximum size of sealed blocks, in bytes.
 const MOST_BYTES: usize = 64 << 20;
-/// Data time after which rows are sealed, however few they are.
+/// Data time after which rows are sealed, however few.
 const OPEN_NS: u64 = 30_000_000_000;
-/// Most bytes of packets' headers.
+/// Maximum size of events with packet headers, in bytes.
 const MOST_EVENT_BYTES: usize = 16 << 20;
-/// Bytes of an event beside its headers.
+/// Size of an event without its headers, in bytes.
 const EVENT_BYTES: usize = size_of::<EventSample>();
 
-/// Sealed rows of all tables: a Parquet file for each that has some.
+/// Sealed rows of all tables: a Parquet file per table with rows.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Time of the first interval.
     pub first_ns: u64,
     /// Time of the last interval.
     pub last_ns: u64,
-    /// Table and file.
+    /// Tables with their encoded files.
     files: Vec<(&'static str, Bytes)>,
 }
 
@@ -35,10 +35,9 @@ impl Block {
         self.files.iter().map(|(_, file)| file.len()).sum()
     }
 
-    /// The rows.
+    /// Decodes the rows.
     ///
-    /// # Errors
-    /// None that rows could cause: the reader's own.
+    /// # Errors Errors of the Parquet reader, which no encoded rows cause.
     pub fn rows(&self) -> io::Result<Rows> {
         let mut rows = Rows::default();
         rows.visit(&mut Unseal(&self.files))?;
@@ -89,17 +88,17 @@ pub struct Ring {
     lost: Lost,
 }
 
-/// What a dump does not have of the time that it is about.
+/// Data missing from the time range of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Rows that left since memory was short, or could not be encoded.
+    /// Rows that were dropped for lack of memory, or could not be encoded.
     pub rows: u64,
-    /// Events of packets that left since memory was short.
+    /// Packet events that were dropped for lack of memory.
     pub events: u64,
 }
 
 impl Ring {
-    /// Holds `keep_ns` of data time.
+    /// A ring that holds `keep_ns` of data time.
     #[must_use]
     pub fn new(keep_ns: u64) -> Self {
         Self {
@@ -114,7 +113,7 @@ impl Ring {
         }
     }
 
-    /// Takes the rows of an interval that ends at `time_ns`.
+    /// Adds the rows of an interval that ends at `time_ns`.
     pub fn push(&mut self, time_ns: u64, rows: Rows) {
         if !rows.is_empty() {
             self.open.append(rows);
@@ -124,7 +123,7 @@ impl Ring {
                 self.seal();
             }
         }
-        // By distance: after a step of the clock backwards, what lies in its future leaves as well.
+        // Compares the distance in time: after a backward step of the clock, rows in its future are dropped as well.
         let keep_ns = self.keep_ns;
         let is_old = |at_ns: u64| at_ns.abs_diff(time_ns) > keep_ns;
         while self.blocks.front().is_some_and(|block| is_old(block.last_ns)) {
@@ -135,10 +134,10 @@ impl Ring {
         }
     }
 
-    /// Takes what happened at packets.
+    /// Adds packet events.
     pub fn events(&mut self, events: &[EventSample]) {
         for event in events {
-            // Of its own: else a few bytes would keep a whole buffer.
+            // Copied, since a slice of a few bytes would keep the whole buffer alive.
             let headers = Bytes::copy_from_slice(&event.headers);
             self.event_bytes += EVENT_BYTES + headers.len();
             self.events.push_back(EventSample { headers, ..event.clone() });
@@ -179,7 +178,7 @@ impl Ring {
         }
     }
 
-    /// What is held from `from_ns` on: whole blocks, the oldest first, and events.
+    /// The content from `from_ns` on: complete blocks, oldest first, and events.
     pub fn contents(&mut self, from_ns: u64) -> (Vec<Block>, Vec<EventSample>) {
         self.seal();
         let blocks = self.blocks.iter().filter(|block| block.last_ns >= from_ns);
@@ -187,7 +186,7 @@ impl Ring {
         (blocks.cloned().collect(), events.cloned().collect())
     }
 
-    /// What was lost so far.
+    /// Losses so far.
     #[must_use]
     pub const fn lost(&self) -> Lost {
         self.lost

@@ -1,4 +1,4 @@
-//! Between a source and its view: the recorder sees every update, and the view gets it as from the source.
+//! Sits between a source and its view: the recorder sees every update, and the view gets it unchanged.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,12 @@ use std::time::Duration;
 use super::recorder::Recorder;
 use crate::source::feed::{Command, Feed, SourceEnd, Update};
 
-/// Longest time until a command of the view is passed on.
+/// Maximum delay of a command from the view.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Passes a feed on to `end` through a recorder. The thread ends with the source or the view.
 ///
-/// # Errors
-/// The system refuses a thread.
+/// # Errors If a thread cannot be started.
 pub fn start(source: Feed, end: SourceEnd, recorder: Recorder) -> io::Result<JoinHandle<()>> {
     let tee = Tee { source, end, recorder, waiting: None };
     std::thread::Builder::new().name("recorder".to_owned()).spawn(move || tee.run())
@@ -25,7 +24,7 @@ struct Tee {
     source: Feed,
     end: SourceEnd,
     recorder: Recorder,
-    /// A sample that the view had no room for: the last one must arrive.
+    /// A sample for which the view's queue had no room; kept because the last one must arrive.
     waiting: Option<Update>,
 }
 
@@ -45,7 +44,7 @@ impl Tee {
         self.recorder.finish();
     }
 
-    /// Passes commands on; false when the view is gone.
+    /// Passes commands on; false if the view has ended.
     fn commands(&mut self) -> bool {
         loop {
             match self.end.commands.try_recv() {
@@ -55,7 +54,7 @@ impl Tee {
                         self.end.tell(Update::Notice("a dump is written, --post after this".to_owned()));
                 }
                 Ok(command) => {
-                    // A source that is gone has ended, as the next update shows.
+                    // If this fails, the source has ended, and the next update reports it.
                     let _ = self.source.commands.send(command);
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -64,7 +63,7 @@ impl Tee {
         }
     }
 
-    /// Shows an update to the recorder and passes it on; false when there will be no other.
+    /// Shows an update to the recorder and passes it on; false after the last update.
     fn pass(&mut self, update: Update) -> bool {
         match &update {
             Update::Sample(sample) => {

@@ -1,4 +1,4 @@
-//! The recorder over made-up samples: what makes a dump, what is in it, what stays bounded.
+//! Tests of the recorder on synthetic samples: triggers, content of dumps, and bounds.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ fn origin() -> Origin {
     Origin { host: "gpu7".into(), job: None, job_of: |_| None, kernel: None, clock: || None }
 }
 
-/// One flow in, live; `time` and `packets` since the start.
+/// A live sample with one ingress flow; `seconds` and `packets` since the start.
 fn at(seconds: u64, packets: u64) -> Sample {
     let flow = (key(0, "10.0.0.2", "10.0.0.1", 7), stats(49_152, packets, 100 * packets));
     let mut sample = sample(vec![link("eth0", Some(Direction::Ingress))], vec![flow]);
@@ -58,7 +58,7 @@ fn recorder(settings: &Settings) -> (Recorder, Requests, mpsc::Receiver<Dump>) {
     (recorder, requests, dumps)
 }
 
-/// Packets of all flow rows of a dump.
+/// Packets over all flow rows of a dump.
 fn packets(dump: &Dump) -> u64 {
     let rows = dump.blocks.iter().flat_map(|block| block.rows().unwrap().flow_seconds);
     rows.map(|row| row.packets).sum()
@@ -99,7 +99,7 @@ fn a_dump_comes_after_the_time_behind_its_trigger_with_the_rows_around_it() {
     assert_eq!(causes, [Cause::Signal, Cause::Request]);
     assert_eq!((dump.trigger_ns, dump.last_ns), (at(5, 0).time_ns, at(7, 0).time_ns));
     assert_eq!(packets(&dump), 80, "all packets up to the dump");
-    // A dump that waits when the source ends is made then.
+    // A pending dump is made when the source ends.
     requests.key.store(true, Ordering::Relaxed);
     recorder.sample(&at(8, 90));
     assert!(dumps.try_recv().is_err());
@@ -123,10 +123,10 @@ fn only_the_last_minutes_are_held_whatever_the_clock_does() {
     };
     let dump = dumped(200, 2_010);
     let held = packets(&dump);
-    // Blocks are sealed every 30 s: at least the minute, and no more than one block beyond it.
+    // Blocks are sealed every 30 s: at least the minute is held, and at most one block more.
     assert!((600..=920).contains(&held), "{held}");
     assert!(dump.blocks.first().unwrap().last_ns + 60 * S >= at(200, 0).time_ns);
-    // The clock steps back by an hour: the old rows lie in the future and leave, new dumps are made.
+    // The clock steps back by an hour: rows in its future are dropped, and further dumps are made.
     let mut back = at(0, 2_020);
     back.time_ns -= 3_600 * S;
     requests.key.store(true, Ordering::Relaxed);
@@ -162,7 +162,7 @@ fn a_finding_that_begins_makes_one_dump_in_its_cooldown() {
     ended.active = false;
     assert_eq!(fired(&[&ended], 90), 0);
     assert_eq!(triggers.held_back(), 1);
-    // The clock went back by an hour: the cooldown is over.
+    // The clock stepped back by an hour, which ends the cooldown.
     assert_eq!(triggers.take(std::slice::from_ref(&loss), 100 * S).len(), 1);
 }
 
@@ -178,7 +178,7 @@ fn memory_is_bounded_and_what_leaves_is_counted() {
     assert_eq!(kept.last().unwrap().time_ns, S + 9_999, "the newest stay");
 }
 
-/// A dump of the sample with everything.
+/// A dump of the sample that contains everything.
 fn dump_of_everything() -> Dump {
     let sample = everything();
     let (sender, dumps) = mpsc::sync_channel(1);
@@ -193,7 +193,7 @@ fn dump_of_everything() -> Dump {
     dumps.try_recv().unwrap()
 }
 
-/// A dump is a recording, which plays to the same figures and opens at its trigger.
+/// A dump is a recording that plays to the same figures and opens at its trigger.
 fn plays_to(folder: &Path, trigger_ns: u64, packets: u64) {
     assert_eq!(dump::trigger_ns(folder), Some(trigger_ns));
     assert_eq!(dump::trigger_ns(folder.parent().unwrap()), None);
@@ -234,7 +234,7 @@ fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
     assert!(String::from_utf8(read("report.html")).unwrap().contains("Content-Security-Policy"));
     assert_eq!(json("doctor.json")["checks"], serde_json::json!([]));
     assert_eq!((written.packets, &read("packets.pcapng")[..4]), (1, &[0x0A, 0x0D, 0x0D, 0x0A][..]));
-    // The tables have what the report has.
+    // The tables contain what the report contains.
     let mut files = Vec::new();
     let mut open = vec![written.folder.join("v1/flow_seconds")];
     while let Some(folder) = open.pop() {
@@ -255,13 +255,13 @@ fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
         report["flows"].as_array().unwrap().iter().map(|flow| flow["packets"].as_u64().unwrap()).sum();
     assert!(total > 0 && total == expected, "{total} {expected}");
     plays_to(&written.folder, dump.trigger_ns, expected);
-    // One that is written at the same moment has a name of its own, and nothing half written is left.
+    // A dump of the same second gets a different name, and no partial folder is left.
     let second = dump::write(&dump, folder.path(), None).unwrap();
     assert_ne!(second.folder, written.folder);
     assert!(!second.folder.join("doctor.json").exists());
     let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("partial")));
-    // The oldest leave; folders that are no dumps stay.
+    // The oldest dumps are removed; other folders stay.
     std::fs::create_dir(folder.path().join("dump-0")).unwrap();
     writer::prune(folder.path(), 1).unwrap();
     assert!(!written.folder.exists() && second.folder.exists() && folder.path().join("dump-0").exists());
@@ -278,7 +278,7 @@ fn a_dump_of_the_last_time_has_the_blocks_of_that_time_alone() {
         }
         packets(&dumps.try_recv().unwrap())
     };
-    // The dump after the first seconds seals what there is.
+    // A dump requested after the first seconds seals the rows so far.
     assert_eq!(dumped(u64::MAX, 0), 30, "the time behind the trigger, and no more");
     assert_eq!(dumped(S, 20), 230 - 30, "without the block before it");
     assert_eq!(dumped(u64::MAX, 24), 270);
@@ -304,7 +304,7 @@ fn a_program_gets_the_folder_without_a_shell_and_its_time_is_bounded() {
     let failed = writer::run(Path::new("rmdir"), &odd, minute).unwrap_err();
     assert!(failed.to_string().contains("failed with"), "{failed}");
     assert!(writer::run(&folder.path().join("no program"), &odd, minute).is_err());
-    // `tail -f` of a file has no end.
+    // `tail -f` on a file does not end.
     let program = folder.path().join("endless");
     std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();

@@ -1,4 +1,4 @@
-//! When a dump is made: a finding begins, or somebody asks.
+//! Triggers of dumps: a finding that begins, or a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::pattern::Pattern;
 use crate::findings::{Finding, Severity};
 
-/// What makes a dump.
+/// Cause of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -16,14 +16,14 @@ pub enum Cause {
     Finding,
     /// SIGUSR1.
     Signal,
-    /// The key of the terminal UI.
+    /// A key in the terminal UI.
     Key,
     /// A request on the unix socket.
     Request,
 }
 
 impl Cause {
-    /// In words, for those that are no finding.
+    /// The sentence for causes other than findings.
     const fn words(self) -> &'static str {
         match self {
             Self::Finding => "a finding",
@@ -34,10 +34,10 @@ impl Cause {
     }
 }
 
-/// Why a dump was made.
+/// Reason of a dump.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
-    /// What asked for it.
+    /// Cause.
     pub cause: Cause,
     /// Time, Unix nanoseconds.
     pub time_ns: u64,
@@ -45,14 +45,14 @@ pub struct Reason {
     pub id: Option<&'static str>,
     /// Its severity.
     pub severity: Option<Severity>,
-    /// The sentence.
+    /// Title of the finding, or a sentence about the request.
     pub title: String,
-    /// The figures that it is based on.
+    /// Evidence of the finding.
     pub evidence: Value,
 }
 
 impl Reason {
-    /// Somebody asked.
+    /// The reason for a request.
     #[must_use]
     pub fn asked(cause: Cause, time_ns: u64) -> Self {
         let title = format!("Requested by {}", cause.words());
@@ -70,7 +70,7 @@ impl Reason {
         }
     }
 
-    /// A word for the name of a folder.
+    /// A word for the folder name.
     #[must_use]
     pub fn word(&self) -> &'static str {
         self.id.unwrap_or(match self.cause {
@@ -82,27 +82,28 @@ impl Reason {
     }
 }
 
-/// Follows findings.
+/// Detects findings that begin.
 #[derive(Debug)]
 pub struct Triggers {
     on: Pattern,
     cooldown_ns: u64,
-    /// Those active in the latest report; `None` before the first.
+    /// Findings active in the latest report; `None` before the first.
     known: Option<BTreeSet<String>>,
-    /// When each id last made a dump.
+    /// Time of the latest dump per id.
     fired: BTreeMap<&'static str, u64>,
     /// Findings that began during the cooldown of their id.
     held_back: u64,
 }
 
 impl Triggers {
-    /// Nothing seen yet.
+    /// Triggers without a report.
     #[must_use]
     pub fn new(on: Pattern, cooldown_ns: u64) -> Self {
         Self { on, cooldown_ns, known: None, fired: BTreeMap::new(), held_back: 0 }
     }
 
-    /// Other findings, another cooldown. Those that are active now and were not among the ones before make no dump.
+    /// Changes the trigger findings and the cooldown. Findings that are active now trigger no dump, even if the old
+    /// pattern did not match them.
     pub fn change(&mut self, on: Pattern, cooldown_ns: u64) {
         if on != self.on {
             (self.on, self.known) = (on, None);
@@ -110,7 +111,7 @@ impl Triggers {
         self.cooldown_ns = cooldown_ns;
     }
 
-    /// Findings that began since the report before; those of the first report were there already.
+    /// Findings that began since the previous report; those of the first report count as known.
     pub fn take(&mut self, findings: &[Finding], time_ns: u64) -> Vec<Reason> {
         let active = || findings.iter().filter(|finding| finding.active && self.on.matches(finding.id));
         let now: BTreeSet<String> = active().map(Finding::key).collect();
@@ -118,7 +119,7 @@ impl Triggers {
         if let Some(known) = &self.known {
             let began: Vec<&Finding> = active().filter(|finding| !known.contains(&finding.key())).collect();
             for finding in began {
-                // A clock that steps ends the time as well.
+                // A clock step beyond the cooldown ends it as well.
                 let is_cool = |at: &u64| time_ns.abs_diff(*at) >= self.cooldown_ns || *at == time_ns;
                 if self.fired.get(finding.id).is_none_or(is_cool) {
                     self.fired.insert(finding.id, time_ns);
@@ -132,7 +133,7 @@ impl Triggers {
         reasons
     }
 
-    /// Findings so far that made no dump since their id was in its cooldown.
+    /// Number of findings so far that triggered no dump because of the cooldown of their id.
     #[must_use]
     pub const fn held_back(&self) -> u64 {
         self.held_back

@@ -1,4 +1,4 @@
-//! The thread that writes dumps, so that neither counting nor view waits for a disk.
+//! The thread that writes dumps, so that neither counting nor the view waits for a disk.
 
 use std::fs;
 use std::io;
@@ -13,27 +13,26 @@ use super::dump::{self, Dump, PREFIX, WHY};
 use crate::source::feed::Update;
 use crate::util::notice::say;
 
-/// Longest time that the user's program may take.
+/// Maximum run time of the user's program.
 const COMMAND_TIME: Duration = Duration::from_secs(60);
-/// Interval of looks for its end.
+/// Interval of checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes doctor's page as JSON.
+/// Produces doctor's page as JSON.
 pub type Facts = Box<dyn Fn() -> Option<String> + Send>;
 
-/// Starts it. It ends when all senders are gone and the last dump is written.
+/// Starts the thread. It ends when all senders are dropped and the last dump is written.
 ///
-/// # Errors
-/// The system refuses a thread.
+/// # Errors If the thread cannot be started.
 pub fn start(
     settings: Settings,
     facts: Facts,
     notices: mpsc::SyncSender<Update>,
 ) -> io::Result<(mpsc::SyncSender<Dump>, JoinHandle<()>)> {
-    // One that is being written, and one that waits.
+    // One dump being written, and one queued.
     let (sender, dumps) = mpsc::sync_channel::<Dump>(1);
     let thread = std::thread::Builder::new().name("dumps".to_owned()).spawn(move || {
-        // To the view, which may have the terminal; when it is gone, to standard error.
+        // Messages go to the view, which may own the terminal, and to standard error after the view has ended.
         let say = |sentence: &str| {
             if notices.send(Update::Notice(sentence.to_owned())).is_err() {
                 say(sentence);
@@ -78,7 +77,7 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)
     }
 }
 
-/// Removes the oldest dumps beyond `most`, and names them. Folders that are no dumps stay.
+/// Removes the oldest dumps beyond `most`, and returns their paths. Folders that are not dumps stay.
 pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
     let is_dump = |path: &PathBuf| {
         let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
@@ -86,7 +85,7 @@ pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
     };
     let mut dumps: Vec<PathBuf> =
         fs::read_dir(parent)?.flatten().map(|entry| entry.path()).filter(is_dump).collect();
-    // Their names begin with the time.
+    // Names begin with the time, so they sort by it.
     dumps.sort_unstable();
     let surplus = dumps.len().saturating_sub(most);
     dumps.truncate(surplus);
@@ -94,10 +93,10 @@ pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
     Ok(dumps)
 }
 
-/// Runs a program with the folder as its one argument, without a shell, for `most` at the longest.
+/// Runs a program with the folder as its only argument, without a shell, for at most `most`.
 pub(super) fn run(program: &Path, folder: &Path, most: Duration) -> io::Result<()> {
     let mut command = Command::new(program);
-    // Its output would be in the way of the terminal view.
+    // Its output would corrupt the terminal view.
     command.arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let late = Instant::now() + most;

@@ -1,8 +1,8 @@
 //! Layout of kernel structures, from the kernel's BPF type format (Documentation/bpf/btf.rst).
 //!
-//! `/sys/kernel/btf/vmlinux` describes the kernel, and a file per module what the module adds to it: its
-//! type and string numbers go on where those of the kernel end. A structure that several modules share lies
-//! in whichever of the two the compiler put it, so [`Btf::find`] looks in both.
+//! `/sys/kernel/btf/vmlinux` describes the kernel, and a file per module describes its additions: type and string
+//! numbers of a module continue those of the kernel. A structure used by several modules is in whichever of the two
+//! files the compiler chose, so [`Btf::find`] searches both.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use std::fmt;
 const MAGIC: u16 = 0xEB9F;
 /// Length of `struct btf_type`.
 const TYPE_LEN: usize = 12;
-/// Nested anonymous structures and typedefs that are followed.
+/// Maximum nesting of anonymous structures and typedefs.
 const DEPTH: u8 = 16;
-/// Members that are looked at for one name: structures that contain themselves twice would otherwise have no end.
+/// Maximum number of members visited for one name, since a structure that contains itself twice would never end.
 const MOST_MEMBERS: u32 = 1 << 16;
 
 /// The types of a kernel, or of a kernel and one module.
@@ -22,7 +22,7 @@ pub struct Btf {
     module: Option<Part>,
 }
 
-/// Reason for which BTF cannot be read.
+/// The bytes are not valid BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -37,17 +37,16 @@ impl std::error::Error for Malformed {}
 /// A field of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Distance from the start of the structure. Unit: bytes.
+    /// Offset from the start of the structure. Unit: bytes.
     pub offset: u32,
     /// Length of the field. Unit: bytes.
     pub size: u32,
 }
 
 impl Btf {
-    /// Reads the kernel's BTF, and that of a module built for it.
+    /// Parses the kernel's BTF, and that of a module built for it.
     ///
-    /// # Errors
-    /// When the bytes are not BTF of the native byte order.
+    /// # Errors If the bytes are not BTF in native byte order.
     pub fn parse(base: Vec<u8>, module: Option<Vec<u8>>) -> Result<Self, Malformed> {
         let base = Part::parse(base, 1, 0)?;
         let next = base.first + u32::try_from(base.types.len()).map_err(|_| Malformed)?;
@@ -56,7 +55,7 @@ impl Btf {
         Ok(Self { base, module })
     }
 
-    /// The structure of this name: the module's first, then the kernel's.
+    /// The structure with this name: the module's first, then the kernel's.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Struct<'_>> {
         let module = self.module.as_ref().and_then(|module| self.find_in(module, name));
@@ -71,7 +70,7 @@ impl Btf {
         })
     }
 
-    /// The type of this number.
+    /// The type with this number.
     fn entry(&self, id: u32) -> Option<Entry<'_>> {
         let part = match &self.module {
             Some(module) if id >= module.first => module,
@@ -107,7 +106,7 @@ impl Btf {
         }
     }
 
-    /// The structure behind typedefs and qualifiers.
+    /// The structure to which typedefs and qualifiers refer.
     fn resolve(&self, id: u32) -> Option<Entry<'_>> {
         let mut entry = self.entry(id)?;
         for _ in 0..DEPTH {
@@ -128,14 +127,14 @@ pub struct Struct<'a> {
 }
 
 impl Struct<'_> {
-    /// Its length. Unit: bytes.
+    /// Length. Unit: bytes.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.entry.size_or_type
     }
 
-    /// The field at a path of names, such as `ah_attr.grh.dgid`. Members of anonymous structures and unions
-    /// count as members of the one around them, as in C. `None`: not there, or a bit field.
+    /// The field at a path of names, such as `ah_attr.grh.dgid`. Members of anonymous structures and unions count as
+    /// members of the enclosing one, as in C. `None`: missing, or a bit field.
     #[must_use]
     pub fn field(&self, path: &str) -> Option<Field> {
         let (mut entry, mut offset) = (self.entry, 0);
@@ -151,7 +150,7 @@ impl Struct<'_> {
         None
     }
 
-    /// Offset and type of a member; `left`: members that may still be looked at.
+    /// Offset and type of a member; `left` is the number of members that may still be visited.
     fn member(&self, of: Entry<'_>, name: &[u8], depth: u8, left: &mut u32) -> Option<(u32, u32)> {
         let members = matches!(of.kind(), BtfKind::STRUCT | BtfKind::UNION).then(|| of.count())?;
         for index in 0..members {
@@ -237,7 +236,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
 }
 
-/// A type as it stands in the file.
+/// A type as encoded in the file.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     name: u32,
@@ -287,7 +286,7 @@ impl Entry<'_> {
         word(self.extra, index * 4)
     }
 
-    /// Bytes that follow the entry; `None` for an unknown kind, whose length nobody knows.
+    /// Bytes that follow the entry; `None` for an unknown kind, whose length is unknown.
     fn extra(&self) -> Option<usize> {
         Some(match self.kind() {
             BtfKind::INT | BtfKind::VAR | BtfKind::DECL_TAG => 4,
@@ -312,7 +311,7 @@ pub(crate) mod tests {
         u32::try_from(length).unwrap()
     }
 
-    /// Types written by hand, as a compiler would.
+    /// Encodes types as a compiler does.
     #[derive(Default)]
     pub(crate) struct Writer {
         types: Vec<u8>,
@@ -400,7 +399,7 @@ pub(crate) mod tests {
         assert_eq!(attr.field("ah.dgid"), Some(Field { offset: 8 + 8 + 8, size: 16 }));
         assert_eq!(attr.field("ah.flow"), Some(Field { offset: 16, size: 1 }));
         assert_eq!((attr.field("ah.none"), attr.field("state.x"), attr.field("")), (None, None, None));
-        // The kernel's own structures are found from the module too.
+        // The kernel's own structures are also found through the module.
         assert_eq!(btf.find("route").and_then(|route| route.field("id")), Some(Field { offset: 0, size: 1 }));
         assert!(btf.find("other").is_none());
     }
@@ -421,7 +420,7 @@ pub(crate) mod tests {
     fn damaged_bytes_are_refused_or_lead_nowhere() {
         let mut base = Writer::base();
         let byte = base.int(1);
-        // A structure that contains itself, and a typedef of itself.
+        // A structure that contains itself, and a typedef that refers to itself.
         let own = base.next;
         base.structure("loop", 8, &[("", own, 0), ("last", byte, 0)]);
         let alias = base.next;
@@ -452,13 +451,13 @@ pub(crate) mod tests {
         let own = base.next;
         let members: Vec<_> = (0..40).map(|_| ("", own, 0)).chain([("last", byte, 0)]).collect();
         base.structure("many", 8, &members);
-        // Offsets of nested structures that add up to more than 32 bits.
+        // Offsets of nested structures whose sum exceeds 32 bits.
         let far = base.next;
         base.structure("far", 8, &[("", far, u32::MAX - 7), ("last", byte, 0)]);
         let btf = Btf::parse(base.bytes(), None).unwrap();
         assert_eq!(btf.find("many").unwrap().field("none"), None);
         assert_eq!(btf.find("far").unwrap().field("none"), None);
-        // Found where the sum still fits.
+        // Found if the sum still fits.
         assert!(btf.find("far").unwrap().field("last").is_some_and(|last| last.size == 1));
     }
 

@@ -1,11 +1,12 @@
-//! The part of a kernel's BTF that the layout of a few structures takes, small enough to be kept for tests.
+//! Extracts the part of a kernel's BTF that describes a few structures, small enough to be kept as test data.
 
 use super::tests::Writer;
 use super::{Btf, BtfKind, DEPTH, Entry, Part};
 use crate::util::map::Map;
 
-/// The structures of these names with all their members, in a file of its own; those that a module has, in a second one that
-/// goes with it. Structures that are members lose theirs, unless they are named too or have no name. Pointers lead nowhere.
+/// The structures with these names and all their members, as a separate BTF file; those of a module in a second file
+/// that belongs to it. Structures that are members lose their own members, unless they are named as well or are
+/// anonymous. Pointers have no target.
 pub(crate) fn cut(btf: &Btf, wanted: &[&str]) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut base = Cutter { btf, wanted, out: Writer::base(), known: Map::default() };
     base.take(&btf.base);
@@ -21,7 +22,7 @@ struct Cutter<'a> {
     btf: &'a Btf,
     wanted: &'a [&'a str],
     out: Writer,
-    /// New numbers of types.
+    /// New type numbers.
     known: Map<u32, u32>,
 }
 
@@ -45,7 +46,7 @@ impl Cutter<'_> {
         String::from_utf8_lossy(self.btf.name(at).unwrap_or_default()).into_owned()
     }
 
-    /// Copies a type, and gives its new number; 0, which is void, for what a structure cannot contain.
+    /// Copies a type and returns its new number; 0 (void) for types that a structure cannot contain.
     fn put(&mut self, id: u32, depth: u8) -> u32 {
         if let Some(new) = self.known.get(&id) {
             return *new;

@@ -1,15 +1,15 @@
-//! Control groups by the number that the kernel gives them: the pod of a process that has ended meanwhile.
+//! Looks up control groups by their kernel number: gives the pod of a process even after it has ended.
 
 use std::os::unix::fs::MetadataExt as _;
 
 use super::read::HostRoot;
 
-/// Directories that are looked at, at most.
+/// Maximum number of directories visited.
 const MOST: usize = 20_000;
 /// Mount points of the unified hierarchy: alone, or beside those of version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// True when all control groups are in the unified hierarchy, so that the number of one stands for a container.
+/// True if all control groups are in the unified hierarchy, so that a control group's number identifies a container.
 #[must_use]
 pub fn is_unified(root: &HostRoot) -> bool {
     root.exists("/sys/fs/cgroup/cgroup.controllers")
@@ -20,8 +20,8 @@ fn mount(root: &HostRoot) -> Option<&'static str> {
     MOUNTS.into_iter().rev().find(|at| root.exists(&format!("{at}/cgroup.controllers")))
 }
 
-/// True if this process is in the control group of this number now. `None`: it has ended, or its control group is not below
-/// the hierarchy that is mounted here.
+/// True if this process is now in the control group with this number. `None`: it has ended, or its control group is
+/// not below the hierarchy mounted here.
 #[must_use]
 pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     let text = root.text(&format!("/proc/{pid}/cgroup")).ok()?;
@@ -33,8 +33,8 @@ pub fn holds(root: &HostRoot, id: u64, pid: u32) -> Option<bool> {
     std::fs::metadata(root.path(&format!("{at}/{path}"))).ok().map(|found| found.ino() == id)
 }
 
-/// The line that `/proc/PID/cgroup` has for processes in the control group of this number (its inode); `None` when there is
-/// none any more, or there are too many.
+/// The line in `/proc/PID/cgroup` of processes in the control group with this number (its inode); `None` if it does
+/// not exist any more, or if there are too many to search.
 #[must_use]
 pub fn line_of(root: &HostRoot, id: u64) -> Option<String> {
     let at = mount(root)?;

@@ -1,4 +1,4 @@
-//! Kernel timestamps (CLOCK_MONOTONIC) as Unix time (CLOCK_REALTIME).
+//! Converts kernel timestamps (CLOCK_MONOTONIC) to Unix time (CLOCK_REALTIME).
 
 use std::mem::MaybeUninit;
 
@@ -7,23 +7,23 @@ use rustix::time::{ClockId, clock_gettime};
 /// Number of readings, of which the one with the smallest error is used.
 const READINGS: usize = 8;
 
-/// How well the kernel knows the time, by its own account (adjtimex): what a daemon of NTP or PTP reported to it.
+/// Accuracy of the kernel's clock according to adjtimex, as reported to it by an NTP or PTP daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
-    /// A daemon has synchronised the clock.
+    /// A daemon keeps the clock synchronised.
     pub synchronised: bool,
-    /// What the kernel still corrects; positive: the clock is late.
+    /// Remaining correction, in nanoseconds; positive if the clock is slow.
     pub offset_ns: i64,
-    /// Bound of the error.
+    /// Maximum error, in nanoseconds.
     pub most_ns: u64,
 }
 
 impl Discipline {
-    /// That of the wall clock; `None` where the kernel does not say.
+    /// Reads the state of the wall clock; `None` if the kernel does not provide it.
     #[must_use]
     pub fn read() -> Option<Self> {
         let mut state = MaybeUninit::<libc::timex>::zeroed();
-        // SAFETY: all bytes 0 are a `timex`, which asks for nothing to be changed; the call fills it in.
+        // SAFETY: an all-zero `timex` is valid and requests no change; the call fills it in.
         let state = unsafe {
             if libc::adjtimex(state.as_mut_ptr()) < 0 {
                 return None;
@@ -33,7 +33,7 @@ impl Discipline {
         Some(Self::of(state.status, state.offset, state.maxerror))
     }
 
-    /// The offset is in nanoseconds where the status says so, else in microseconds; the error always in these.
+    /// The offset is in nanoseconds if the status says so, else in microseconds; the error is always in microseconds.
     fn of(status: i32, offset: i64, most_us: i64) -> Self {
         let unit = if status & libc::STA_NANO != 0 { 1 } else { 1_000 };
         Self {
@@ -44,17 +44,17 @@ impl Discipline {
     }
 }
 
-/// The distance between the two clocks at one moment.
+/// The offset between the two clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WallClock {
     /// Nanoseconds to add to the monotonic clock.
     offset_ns: i64,
-    /// Bound of the offset's error in nanoseconds: half the width of the bracketing readings.
+    /// Maximum error of the offset in nanoseconds: half the interval between the bracketing readings.
     error_ns: u64,
 }
 
 impl WallClock {
-    /// Reads both clocks. Offsets taken before and after the wall clock is set differ.
+    /// Reads both clocks. Offsets differ before and after the wall clock is set.
     #[must_use]
     pub fn sample() -> Self {
         let readings = std::array::from_fn::<_, READINGS, _>(|_| {
@@ -63,13 +63,13 @@ impl WallClock {
         Self::tightest(&readings)
     }
 
-    /// For times that are Unix time already, as those of programs whose clock tests set.
+    /// A zero offset, for times that are Unix time already, such as those of programs with a test clock.
     #[must_use]
     pub const fn unix() -> Self {
         Self { offset_ns: 0, error_ns: 0 }
     }
 
-    /// The offset from the readings (monotonic, wall, monotonic) whose monotonic ones are closest.
+    /// The offset from the readings (monotonic, wall, monotonic) with the closest monotonic ones.
     fn tightest(readings: &[(i64, i64, i64)]) -> Self {
         readings
             .iter()
@@ -103,7 +103,7 @@ impl WallClock {
     }
 }
 
-/// The monotonic clock, in nanoseconds: comparable with what `bpf_ktime_get_ns` gives.
+/// The monotonic clock, in nanoseconds: comparable to `bpf_ktime_get_ns`.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     now(ClockId::Monotonic).unsigned_abs()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::read::{HostRoot, Unread};
 use super::vocabulary::{self, Meaning};
 
-/// Origin of a counter. Figures of different sources are never added up.
+/// Origin of a counter. Figures from different sources are never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -47,20 +47,20 @@ impl Source {
 /// Counter with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counter {
-    /// The name its driver gives it.
+    /// Name given by the driver.
     pub name: String,
-    /// The value, counted since an unknown time.
+    /// Value, counted since an unknown time.
     pub value: u64,
-    /// The source it was read from.
+    /// Source from which it was read.
     pub source: Source,
-    /// Its meaning in the common vocabulary; `None` for counters that are not in it.
+    /// Meaning in the common vocabulary; `None` for other counters.
     pub meaning: Option<Meaning>,
 }
 
 /// Unit of the generic data counters, in bytes.
 const WORD: u64 = 4;
-/// The largest distance across the 32-bit limit at which a smaller value counts as a wrap rather than
-/// a reset: a device at full speed adds far less between two readings.
+/// Maximum distance across the 32-bit limit for which a smaller value counts as a wrap rather than a reset: a device
+/// at full speed adds far less between two readings.
 const WRAP_ROOM: u64 = 1 << 31;
 
 /// Counters of one port that were read together.
@@ -68,19 +68,19 @@ const WRAP_ROOM: u64 = 1 << 31;
 pub struct Reading(BTreeMap<(Source, String), u64>);
 
 impl Reading {
-    /// Reads what sysfs has of a port below `at` ("/sys/class/infiniband/mlx5_0/ports/1").
+    /// Reads the counters of a port below `at` ("/sys/class/infiniband/mlx5_0/ports/1").
     #[must_use]
     pub fn of_port(root: &HostRoot, at: &str, unread: &mut Unread) -> Self {
         let mut reading = Self::default();
         for (folder, source) in [("counters", Source::Port), ("hw_counters", Source::Hardware)] {
             for name in unread.names(root, &format!("{at}/{folder}")) {
-                // The lifetime of cached values, not a counter.
+                // Caching time of the values, not a counter.
                 if name == "lifespan" {
                     continue;
                 }
-                // Some drivers answer "N/A (not available)".
+                // Some drivers return "N/A (not available)".
                 if let Some(value) = unread.number(root, &format!("{at}/{folder}/{name}")) {
-                    // In words of four bytes, as the InfiniBand specification defines them.
+                    // In words of four bytes, as defined by the InfiniBand specification.
                     let words = matches!(name.as_str(), "port_xmit_data" | "port_rcv_data");
                     reading.insert(source, name, if words { value.saturating_mul(WORD) } else { value });
                 }
@@ -100,13 +100,13 @@ impl Reading {
         self.0.insert((source, name), value);
     }
 
-    /// True when there is such a counter.
+    /// True if there is such a counter.
     #[must_use]
     pub fn has(&self, source: Source, name: &str) -> bool {
         self.0.contains_key(&(source, name.to_owned()))
     }
 
-    /// True when nothing was read.
+    /// True if nothing was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -117,7 +117,7 @@ impl Reading {
         self.0.iter().map(|(key, value)| (key, *value))
     }
 
-    /// Takes the values of `newer`; counters that it lacks keep theirs.
+    /// Takes the values of `newer`; counters missing there keep their values.
     pub fn replace_by(&mut self, newer: Self) {
         self.0.extend(newer.0);
     }
@@ -135,8 +135,8 @@ impl Reading {
         self.0.iter().map(one).collect()
     }
 
-    /// The increase of each counter since `earlier`. `None` for counters that decreased (the driver was
-    /// reloaded, or they were reset), except for the wrap of a 32-bit counter.
+    /// The increase of each counter since `earlier`. `None` for counters that decreased (the driver was reloaded, or
+    /// they were reset), except after the wrap of a 32-bit counter.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> BTreeMap<(Source, String), Option<u64>> {
         let added = |(key, now): (&(Source, String), &u64)| {
@@ -147,11 +147,11 @@ impl Reading {
     }
 }
 
-/// The increase between two values of a counter; `None` when it was reset.
+/// The increase between two values of a counter; `None` if it was reset.
 ///
-/// Most counters of mlx5 (its Q counters) and some of irdma have 32 bits and start over at their
-/// end, others have 64, and no file says which. A value that fell is taken for a wrap when both
-/// values fit into 32 bits and the distance over the end is short; else for a reset.
+/// Most counters of mlx5 (its Q counters) and some of irdma have 32 bits and wrap, others have 64, and no file shows
+/// which. A value that decreased counts as a wrap if both values fit into 32 bits and the distance across the limit
+/// is short; else as a reset.
 #[must_use]
 pub fn difference(before: u64, now: u64) -> Option<u64> {
     if let Some(added) = now.checked_sub(before) {
@@ -217,7 +217,7 @@ mod tests {
             (9, 9, Some(0)),
             (u64::from(u32::MAX), 0, Some(1)),
             (u64::from(u32::MAX) - 9, 10, Some(20)),
-            // Reset: it would have had to count two thousand million.
+            // A reset: a wrap would need two thousand million counts.
             (1000, 0, None),
             (1 << 40, 5, None),
             (u64::MAX, 5, None),

@@ -1,5 +1,5 @@
-//! Data centre bridging as the kernel knows it: PFC, traffic classes, priorities of applications,
-//! trust mode, buffers (as `dcb` of iproute2 shows them).
+//! Data centre bridging settings of the kernel: PFC, traffic classes, priorities of applications, trust mode, buffers
+//! (as shown by `dcb` of iproute2).
 //!
 //! Numbers and structures are those of linux/dcbnl.h.
 
@@ -26,13 +26,13 @@ const DCB_BUFFER: u16 = 10;
 const DCB_APP_TRUST_TABLE: u16 = 11;
 
 const DCBX_HOST: u8 = 0x01;
-/// Within `struct ieee_pfc`, after padding.
+/// Offset in `struct ieee_pfc`, after padding.
 const PFC_REQUESTS: usize = 8;
 const PFC_INDICATIONS: usize = 72;
-/// Within `struct dcbnl_buffer`.
+/// Offset in `struct dcbnl_buffer`.
 const BUFFER_SIZES: usize = 8;
 const BUFFER_TOTAL: usize = 40;
-/// Within `struct ieee_ets`.
+/// Offset in `struct ieee_ets`.
 const ETS_BANDWIDTH: usize = 3;
 const ETS_ALGORITHM: usize = 19;
 const ETS_PRIORITIES: usize = 27;
@@ -46,13 +46,13 @@ pub const SELECT_DSCP: u8 = 5;
 /// Trust table: the priority in the VLAN tag (`DCB_APP_SEL_PCP`).
 pub const SELECT_PCP: u8 = 255;
 
-/// Eight priorities as a set.
+/// A set of the eight priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "Vec<u8>")]
 pub struct Priorities(pub u8);
 
 impl Priorities {
-    /// True when the set contains this priority, 0 to 7.
+    /// True if the set contains this priority, 0 to 7.
     #[must_use]
     pub fn has(self, priority: u8) -> bool {
         priority < 8 && self.0 >> priority & 1 == 1
@@ -63,7 +63,7 @@ impl Priorities {
         (0..8).filter(move |priority| self.has(*priority))
     }
 
-    /// True when the set is empty.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -89,7 +89,7 @@ impl std::fmt::Display for Priorities {
 /// Priority flow control (PFC) settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pfc {
-    /// Traffic classes that can be lossless at a time.
+    /// Number of traffic classes that can be lossless at a time.
     pub capable: u8,
     /// The priorities with PFC enabled.
     pub enabled: Priorities,
@@ -99,10 +99,10 @@ pub struct Pfc {
     pub received: [u64; 8],
 }
 
-/// The mapping of a kind of packets to a priority.
+/// Mapping of a kind of packets to a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AppPriority {
-    /// The kind of `protocol`: `SELECT_*`.
+    /// Kind of `protocol`: `SELECT_*`.
     pub selector: u8,
     /// Ethertype, port or DSCP.
     pub protocol: u16,
@@ -115,9 +115,9 @@ pub struct AppPriority {
 pub struct Ets {
     /// Traffic class of each priority.
     pub class_of: [u8; 8],
-    /// Share of each traffic class in per cent; of those that share by bandwidth.
+    /// Bandwidth share of each traffic class in per cent, for classes scheduled by bandwidth.
     pub bandwidth: [u8; 8],
-    /// Scheduling of each class: 0 strict priority, 1 credit-based shaper, 2 share of the bandwidth.
+    /// Scheduling of each class: 0 strict priority, 1 credit-based shaper, 2 bandwidth share.
     pub algorithm: [u8; 8],
 }
 
@@ -126,7 +126,7 @@ pub struct Ets {
 pub struct Buffers {
     /// Buffer of each priority.
     pub buffer_of: [u8; 8],
-    /// Bytes of each buffer.
+    /// Size of each buffer, in bytes.
     pub sizes: [u32; 8],
     /// Total size in bytes.
     pub total: u32,
@@ -141,8 +141,8 @@ pub struct Dcb {
     pub ets: Option<Ets>,
     /// Priorities of applications and DSCPs.
     pub apps: Vec<AppPriority>,
-    /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before 6.2
-    /// do not report them.
+    /// Header fields that select the priority of received packets, in order of precedence: `SELECT_*`; kernels before
+    /// 6.2 do not report them.
     pub trust: Option<Vec<u8>>,
     /// Receive buffers of the port.
     pub buffers: Option<Buffers>,
@@ -152,13 +152,12 @@ pub struct Dcb {
     pub peer_ets: Option<Ets>,
     /// Application priorities of the switch, from the same engine.
     pub peer_apps: Vec<AppPriority>,
-    /// True when a program on the host runs DCBX (otherwise the NIC's firmware does, or nothing).
+    /// True if a program on the host runs DCBX; otherwise the NIC's firmware may.
     pub dcbx_on_host: Option<bool>,
 }
 
 impl Dcb {
-    /// Reads the answer to [`request`] (after its netlink header); `None` when it has no settings
-    /// of IEEE 802.1Qaz.
+    /// Parses the response to [`request`] (after its netlink header); `None` if it has no IEEE 802.1Qaz settings.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let attrs = Attrs::after(payload, HEADER_LEN);
@@ -178,16 +177,16 @@ impl Dcb {
         })
     }
 
-    /// The priority of packets with this DSCP, where DSCPs are mapped.
+    /// The priority of packets with this DSCP, if DSCPs are mapped.
     #[must_use]
     pub fn priority_of_dscp(&self, dscp: u8) -> Option<u8> {
-        // Several entries for one DSCP are allowed; drivers take the highest of them.
+        // Several entries for one DSCP are allowed; drivers use the highest priority.
         let of =
             self.apps.iter().filter(|app| app.selector == SELECT_DSCP && app.protocol == u16::from(dscp));
         of.map(|app| app.priority).max()
     }
 
-    /// True when any DSCP is mapped to a priority.
+    /// True if any DSCP is mapped to a priority.
     #[must_use]
     pub fn maps_dscp(&self) -> bool {
         self.apps.iter().any(|app| app.selector == SELECT_DSCP)
@@ -222,7 +221,7 @@ fn pfc(value: &[u8]) -> Option<Pfc> {
     Some(Pfc {
         capable: *value.first()?,
         enabled: Priorities(*value.get(1)?),
-        // Older kernels and peers have no counters and report zero.
+        // Older kernels, and settings of peers, have no counters and report zero.
         sent: counts(PFC_REQUESTS).unwrap_or_default(),
         received: counts(PFC_INDICATIONS).unwrap_or_default(),
     })

@@ -50,7 +50,7 @@ pub struct Identity {
     pub protocol: Protocol,
 }
 
-/// What a port of a device is, for those who look after many; `None` where it is not known.
+/// Hardware properties of a port, for inventories; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
     /// Version of the firmware.
@@ -66,7 +66,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Reads that of a port; `pci` is the device's address, `known` its entry in RDMA netlink's list.
+    /// Reads the properties of a port; `pci` is the device's address, `known` its entry in RDMA netlink's list.
     #[must_use]
     pub fn of(
         root: &HostRoot,
@@ -80,7 +80,7 @@ impl Hardware {
             firmware: known.and_then(|known| known.firmware.clone()).or_else(|| text("fw_ver")),
             link_layer: text(&format!("ports/{port}/link_layer")),
             pci: pci.map(str::to_owned),
-            // -1: the host has one node, or the firmware does not say.
+            // -1: the host has a single node, or the firmware does not report it.
             numa_node: text("device/numa_node").and_then(|node| node.parse().ok()),
             speed_mbps: text(&format!("ports/{port}/rate")).and_then(|rate| rate_mbps(&rate)),
         }
@@ -108,7 +108,7 @@ impl Identity {
     }
 }
 
-/// The RDMA driver that goes with the driver of the PCI device.
+/// The RDMA driver that belongs to a PCI driver.
 fn rdma_driver(driver: &str) -> String {
     match driver {
         "mlx5_core" => "mlx5_ib",
@@ -142,7 +142,7 @@ fn protocol(
     }
 }
 
-/// Generic netlink's own family, and its question for the number of another (linux/genetlink.h).
+/// Generic netlink's control family, and its command for the number of another family (linux/genetlink.h).
 const CONTROLLER: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -159,7 +159,7 @@ const DEVLINK_VALUES: u16 = 84;
 const DEVLINK_VALUE: u16 = 85;
 const DEVLINK_VALUE_DATA: u16 = 86;
 const DEVLINK_VALUE_MODE: u16 = 87;
-/// The configuration modes in effect: `driverinit` and `runtime`.
+/// The configuration modes with values in effect: `driverinit` and `runtime`.
 const IN_FORCE: [u8; 2] = [0, 1];
 
 /// The request for the number of a generic netlink family.
@@ -168,14 +168,14 @@ pub fn family_request(name: &str) -> Request {
     Request::new(CONTROLLER, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0]).attr_text(CTRL_ATTR_FAMILY_NAME, name)
 }
 
-/// The number in the answer to [`family_request`].
+/// The number in the response to [`family_request`].
 #[must_use]
 pub fn family(payload: &[u8]) -> Option<u16> {
     let value = Attrs::after(payload, GENERIC_HEADER).get(CTRL_ATTR_FAMILY_ID)?;
     value.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
-/// The request for a parameter of a PCI device to devlink, whose family has the number `family`.
+/// The devlink request for a parameter of a PCI device; `family` is the number of devlink's family.
 #[must_use]
 pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
     Request::new(family, 0, &[DEVLINK_CMD_PARAM_GET, 1, 0, 0])
@@ -184,8 +184,8 @@ pub fn parameter_request(family: u16, pci: &str, name: &str) -> Request {
         .attr_text(DEVLINK_PARAM_NAME, name)
 }
 
-/// The boolean in the answer to [`parameter_request`]; `None` when the answer has no
-/// value in effect. It is a flag: true when the value attribute is present.
+/// The boolean in the response to [`parameter_request`]; `None` if it has no value in effect. It is a flag: true when
+/// the value attribute is present.
 #[must_use]
 pub fn is_on(payload: &[u8]) -> Option<bool> {
     let parameter = Attrs::after(payload, GENERIC_HEADER).nested(DEVLINK_PARAM)?;
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(is_on(&whole[..20]), None);
     }
 
-    /// Whatever this kernel has: no such device, no such parameter, or no devlink at all.
+    /// Whatever this kernel lacks: the device, the parameter, or devlink itself.
     #[test]
     fn a_kernel_that_refuses_says_so() {
         use super::super::queries::{Kernel, Queries as _};

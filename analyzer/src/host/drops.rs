@@ -1,25 +1,25 @@
-//! Receive drops of an interface, before any program sees the packet.
+//! Receive drops of an interface that occur before any program sees the packet.
 
 use super::error::Result;
 use super::interface::{self, InterfaceKind};
 use super::netlink::{Attrs, LinkHeader};
 
-/// Receive drop counters of an interface since it exists (`struct rtnl_link_stats64`).
+/// Receive drop counters of an interface since its creation (`struct rtnl_link_stats64`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RxDrops {
-    /// Packets received and not processed. Also grows for packets of protocols that nobody
-    /// handles, which programs did see.
+    /// Packets received and not processed. Also grows for packets of protocols without a handler, which programs did
+    /// see.
     pub dropped: u64,
-    /// Packets the device had no buffer for.
+    /// Packets for which the device had no buffer.
     pub missed: u64,
-    /// Overruns of the device's queue. Some drivers count the same in `missed`.
+    /// Overruns of the device's queue. Some drivers include these in `missed`.
     pub fifo: u64,
-    /// Frames that arrived damaged, all kinds.
+    /// Damaged frames of all kinds.
     pub errors: u64,
 }
 
 impl RxDrops {
-    /// Reads an RTM_NEWLINK message (after its netlink header); `None` when it has no statistics.
+    /// Parses an RTM_NEWLINK message (after its netlink header); `None` if it has no statistics.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let stats = Attrs::after(payload, LinkHeader::LEN).get(libc::IFLA_STATS64)?;
@@ -27,11 +27,11 @@ impl RxDrops {
         Some(Self { errors: at(4)?, dropped: at(6)?, fifo: at(14)?, missed: at(15)? })
     }
 
-    /// The counters of an interface of the calling thread's namespace; `None` when it is gone or
-    /// its driver keeps none.
+    /// The counters of an interface of the calling thread's namespace; `None` if it has been removed or its driver
+    /// has no counters.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn read(index: u32) -> Result<Option<Self>> {
         match interface::raw(index) {
             Ok(payload) => Ok(Self::parse(&payload)),
@@ -40,7 +40,7 @@ impl RxDrops {
         }
     }
 
-    /// The increase since `earlier`; `None` when a counter decreased (the driver was reloaded).
+    /// The increase since `earlier`; `None` if a counter decreased (the driver was reloaded).
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {
@@ -51,15 +51,15 @@ impl RxDrops {
         })
     }
 
-    /// The packets of a difference that no program can have seen.
+    /// The dropped packets of a difference that no program can have seen.
     ///
-    /// On a NIC those it had no room for: `dropped` there also holds what the network stack threw
-    /// away later, such as every RoCEv1 packet on a port without RDMA. Virtual interfaces have no
-    /// hardware and count their full queues as `dropped`, and with them frames of protocols that nobody handles:
-    /// `unhandled` are such frames that programs did see.
+    /// On a NIC these are packets without room: `dropped` also contains packets that the network stack discarded
+    /// later, such as every RoCEv1 packet on a port without RDMA. Virtual interfaces count full queues as `dropped`,
+    /// together with frames of protocols without a handler: `unhandled` is the number of such frames that programs
+    /// did see.
     #[must_use]
     pub fn unseen(self, kind: &InterfaceKind, unhandled: u64) -> u64 {
-        // The larger of two counters of which some drivers keep only one and some keep both.
+        // The maximum, since some drivers maintain only one of the two counters and some maintain both.
         let no_room = self.missed.max(self.fifo);
         match kind {
             InterfaceKind::Physical => no_room,
@@ -68,7 +68,7 @@ impl RxDrops {
     }
 }
 
-/// Drops between two readings; `None` when either is missing or the counters were reset.
+/// Drops between two readings; `None` if either is missing or the counters were reset.
 #[must_use]
 pub fn between(earlier: Option<RxDrops>, now: Option<RxDrops>) -> Option<RxDrops> {
     now?.since(earlier?)

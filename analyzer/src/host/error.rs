@@ -5,16 +5,16 @@ use std::io;
 /// `Result` with a [`HostError`].
 pub type Result<T, E = HostError> = std::result::Result<T, E>;
 
-/// An error whose text names the thing, the cause and, where there is one, the remedy.
+/// An error whose text names the object, the cause and, if known, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error("cannot {action}: {}", reason(.cause))]
     System {
         /// The action that failed, as it reads after "cannot".
         action: String,
-        /// The kernel's error. Not marked as a source, since the text contains it already.
+        /// The kernel's error. Not exposed as a source, since the text already contains it.
         cause: io::Error,
     },
     /// The kernel refused a netlink request with an explanation.
@@ -30,7 +30,7 @@ pub enum HostError {
     /// The user's selection does not exist or is inconsistent.
     #[error("{0}")]
     Choice(String),
-    /// This kernel or the privileges of this process do not suffice.
+    /// This kernel, or the privileges of this process, are insufficient.
     #[error("{0}")]
     Unfit(String),
 }
@@ -41,12 +41,12 @@ impl HostError {
         Self::System { action: action.into(), cause: source }
     }
 
-    /// The same for the error of the system call that just failed on this thread.
+    /// The same for the system call that has just failed on this thread.
     pub fn last_os(action: impl Into<String>) -> Self {
         Self::system(action, io::Error::last_os_error())
     }
 
-    /// The error number behind this error, if the kernel gave one.
+    /// The error number, if the kernel gave one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -85,14 +85,14 @@ impl HostError {
         }
     }
 
-    /// True when the object does not exist or no longer exists.
+    /// True if the object does not exist or no longer exists.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.errno(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::ESRCH))
     }
 }
 
-/// Cause and remedy as text: the text of an errno alone names neither the missing privilege nor the remedy.
+/// Cause and remedy as text: the text of an errno names neither the missing privilege nor the remedy.
 fn reason(cause: &io::Error) -> String {
     match remedy(cause) {
         Some(remedy) => format!("{}; {remedy}", words(cause)),
@@ -100,7 +100,7 @@ fn reason(cause: &io::Error) -> String {
     }
 }
 
-/// An error of the system in words, without its errno.
+/// A system error as text, without its errno.
 pub(crate) fn words(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "not permitted for this process".to_owned(),
@@ -117,7 +117,7 @@ pub(crate) fn words(cause: &io::Error) -> String {
     }
 }
 
-/// The remedy for a refusal.
+/// The remedy for missing privileges.
 pub const AS_ROOT: &str = "run as root (sudo)";
 
 fn remedy(cause: &io::Error) -> Option<&'static str> {

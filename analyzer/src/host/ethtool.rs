@@ -21,16 +21,16 @@ const UDP_V4_FLOW: u32 = 0x02;
 const UDP_V6_FLOW: u32 = 0x06;
 /// Both port fields: the first four bytes of the transport header.
 const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
-/// Far more than `struct ethtool_rxnfc` takes in any kernel.
+/// Far larger than `struct ethtool_rxnfc` of any kernel.
 const RXNFC_WORDS: usize = 256;
 const NAME_LEN: usize = 32;
 /// More than any driver has (mlx5 with hundreds of queues has some ten thousand).
 const MAX_STATISTICS: u32 = 1 << 20;
 
-/// Name and value of each statistic, in the driver's order; none when the driver keeps none.
+/// Name and value of each statistic, in the driver's order; empty if the driver has none.
 ///
 /// # Errors
-/// When there is no such interface or the kernel refuses.
+/// If there is no such interface or the kernel refuses.
 pub fn statistics(name: &str) -> Result<Vec<(String, u64)>> {
     let action = || format!("read the driver statistics of {name}");
     let result = read(name).map_err(|e| HostError::system(action(), e));
@@ -40,21 +40,20 @@ pub fn statistics(name: &str) -> Result<Vec<(String, u64)>> {
     }
 }
 
-/// Drops at the port itself, before any queue of the host: mlx5 counts there what its buffer
-/// could not take (`rx_discards_phy`), and nowhere else. `None` when the driver has no such count.
+/// Drops at the port, before any queue of the host: mlx5 counts packets that its buffer could not take only there
+/// (`rx_discards_phy`). `None` if the driver has no such counter.
 #[must_use]
 pub fn port_discards(statistics: &[(String, u64)]) -> Option<u64> {
     statistics.iter().find(|(name, _)| name == "rx_discards_phy").map(|(_, value)| *value)
 }
 
-/// True when the adapter's receive hash includes the UDP ports, for IPv4
-/// or (`v6`) IPv6. `None` when the driver does not report it.
+/// True if the NIC's receive hash includes the UDP ports, for IPv4 or (`v6`) IPv6. `None` if the driver does not
+/// report it.
 ///
 /// # Errors
-/// When there is no such interface or the kernel refuses.
+/// If there is no such interface or the kernel refuses.
 pub fn udp_ports_hashed(name: &str, v6: bool) -> Result<Option<bool>> {
-    // struct ethtool_rxnfc: command, flow type, 64-bit set of fields, and more that only other
-    // requests use.
+    // struct ethtool_rxnfc: command, flow type, 64-bit set of fields, and fields that only other requests use.
     let mut request = vec![0; RXNFC_WORDS];
     request[..2].copy_from_slice(&[ETHTOOL_GRXFH, if v6 { UDP_V6_FLOW } else { UDP_V4_FLOW }]);
     let result = socket().and_then(|socket| call(&socket, name, &mut request));
@@ -66,34 +65,34 @@ pub fn udp_ports_hashed(name: &str, v6: bool) -> Result<Option<bool>> {
     }
 }
 
-/// Global pause (IEEE 802.3x), which stops a whole link rather than one priority.
+/// Global pause (IEEE 802.3x), which pauses a whole link rather than one priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pause {
-    /// True when autonegotiation with the link partner decides.
+    /// True if it is negotiated with the link partner.
     pub autonegotiated: bool,
-    /// True when received pause frames are obeyed.
+    /// True if the NIC pauses on received pause frames.
     pub rx: bool,
-    /// True when pause frames are sent.
+    /// True if the NIC sends pause frames.
     pub tx: bool,
 }
 
-/// Sizes of the rings of buffers between driver and NIC, in packets.
+/// Sizes of the descriptor rings between driver and NIC, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rings {
     /// Receive descriptors in use.
     pub rx: u32,
-    /// Receive descriptors at most.
+    /// Maximum receive descriptors.
     pub rx_max: u32,
     /// Transmit descriptors in use.
     pub tx: u32,
-    /// Transmit descriptors at most.
+    /// Maximum transmit descriptors.
     pub tx_max: u32,
 }
 
 /// The global pause setting (`ethtool -a`).
 ///
 /// # Errors
-/// When there is no such interface, the driver has no such setting, or the kernel refuses.
+/// If there is no such interface, the driver has no such setting, or the kernel refuses.
 pub fn pause(name: &str) -> Result<Pause> {
     let mut request = vec![ETHTOOL_GPAUSEPARAM, 0, 0, 0];
     ask(name, "read the pause setting", &mut request)?;
@@ -103,7 +102,7 @@ pub fn pause(name: &str) -> Result<Pause> {
 /// The sizes of the rings (`ethtool -g`).
 ///
 /// # Errors
-/// When there is no such interface, the driver has no such setting, or the kernel refuses.
+/// If there is no such interface, the driver has no such setting, or the kernel refuses.
 pub fn rings(name: &str) -> Result<Rings> {
     // struct ethtool_ringparam: command, maxima of rx, mini, jumbo and tx, then what is in use.
     let mut request = vec![ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -111,7 +110,7 @@ pub fn rings(name: &str) -> Result<Rings> {
     Ok(Rings { rx_max: request[1], tx_max: request[4], rx: request[5], tx: request[8] })
 }
 
-/// One request about `name` whose failure reads "cannot `action` of `name`".
+/// Sends a request about `name`; a failure reads "cannot `action` of `name`".
 fn ask(name: &str, action: &str, request: &mut [u32]) -> Result<()> {
     socket()
         .and_then(|socket| call(&socket, name, request))
@@ -119,7 +118,7 @@ fn ask(name: &str, action: &str, request: &mut [u32]) -> Result<()> {
 }
 
 fn socket() -> io::Result<OwnedFd> {
-    // The request goes to the interface whatever the socket's family is, and after set-up only netlink is allowed.
+    // Any socket family works for this ioctl, and after set-up the sandbox allows only netlink sockets.
     let protocol = Some(net::netlink::GENERIC);
     Ok(net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
 }
@@ -135,8 +134,8 @@ fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
     if count == 0 {
         return Ok(Vec::new());
     }
-    // The next calls write as many as the driver has by then, however many were asked for, so
-    // there is far more room than a change of queues can fill. Untouched pages cost nothing.
+    // The next calls write as many as the driver has by then, regardless of the requested number, so there is far
+    // more space than a change of queues can fill. Untouched pages cost nothing.
     let room = (count as usize * 2).max(1 << 16);
     let mut names = vec![0; 3 + room * NAME_LEN / 4];
     names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count]);
@@ -150,7 +149,7 @@ fn read(name: &str) -> io::Result<Vec<(String, u64)>> {
     Ok(names.zip(values).take(count).collect())
 }
 
-/// A number as the two words it takes in memory.
+/// A number as two words in native byte order.
 fn words(value: u64) -> [u32; 2] {
     let bytes = value.to_ne_bytes();
     std::array::from_fn(|word| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[word * 4 + byte])))
@@ -167,7 +166,7 @@ fn text(words: &[u32]) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// One ethtool request about `name`: `command` starts with its number and has room for the answer.
+/// Sends an ethtool request about `name`: `command` starts with its number and has space for the response.
 fn call(socket: &OwnedFd, name: &str, command: &mut [u32]) -> io::Result<()> {
     let data = libc::__c_anonymous_ifr_ifru { ifru_data: command.as_mut_ptr().cast() };
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: data };
@@ -215,12 +214,12 @@ mod tests {
         assert!(all.iter().any(|(name, value)| name == "peer_ifindex" && *value > 0), "{all:?}");
         assert!(all.iter().any(|(name, _)| name.starts_with("rx_queue_0")), "{all:?}");
         assert_eq!(read("lo").unwrap(), []);
-        // Neither has queues to choose from, so neither driver says anything of a hash.
+        // Neither has several queues, so neither driver reports a hash.
         assert_eq!(udp_ports_hashed("lo", false).unwrap(), None);
         assert!(udp_ports_hashed("nothere", true).unwrap_err().is_absent());
         assert!(read("nothere").unwrap_err().is_absent());
         assert!(rings("nothere").unwrap_err().is_absent());
-        // A veth has neither: no value may be invented.
+        // A veth has neither setting, and none must be invented.
         assert!(pair.left.run(|| pause("left0")).unwrap().is_err());
         assert!(read("a-name-that-is-far-too-long").unwrap_err().is_absent());
     }

@@ -1,26 +1,26 @@
-//! What the kernel programs of this process take, as `/proc/self/fdinfo` accounts it. No privilege is needed.
+//! Memory and CPU time of this process's kernel programs, from `/proc/self/fdinfo`. No privilege is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Memory and time of kernel programs and maps.
+/// Memory and CPU time of kernel programs and maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory of programs and maps, in bytes; `None` where none is open or the kernel does not say.
+    /// Memory of programs and maps, in bytes; `None` if none is open or the kernel does not report it.
     pub memory_bytes: Option<u64>,
-    /// Time that programs ran, by type, in nanoseconds; empty where the kernel does not measure it.
+    /// Run time of programs by type, in nanoseconds; empty if the kernel does not measure it.
     pub run_ns: BTreeMap<&'static str, u64>,
-    /// Programs and maps counted: one may be open several times.
+    /// Programs and maps already counted, since one may be open several times.
     seen: BTreeSet<(bool, u64)>,
 }
 
 impl Usage {
-    /// That of this process.
+    /// The usage of this process.
     #[must_use]
     pub fn of_self() -> Self {
         let mut usage = Self::default();
         let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return usage };
         for entry in entries.flatten() {
-            // One that was closed meanwhile.
+            // The descriptor may have been closed meanwhile.
             if let Ok(text) = std::fs::read_to_string(entry.path()) {
                 usage.add(&text);
             }
@@ -28,7 +28,7 @@ impl Usage {
         usage
     }
 
-    /// Adds what one descriptor says; other ones than of programs and maps say nothing here.
+    /// Adds the usage of one descriptor; those of other objects are ignored.
     pub fn add(&mut self, text: &str) {
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -54,7 +54,7 @@ impl Usage {
     }
 }
 
-/// The name of a type of program (`enum bpf_prog_type`), of those that rocescope has.
+/// The name of a program type (`enum bpf_prog_type`), of those that rocescope uses.
 const fn name(kind: u64) -> &'static str {
     match kind {
         2 => "kprobe",

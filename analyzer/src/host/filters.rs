@@ -1,8 +1,8 @@
-//! TC filters that killed rocescope processes left behind.
+//! TC filters left behind by killed rocescope processes.
 //!
-//! On kernels before 6.6 programs attach as filters of a clsact queueing discipline, which stay
-//! when their process is killed. Ours carry our name, and as handle the process id of their owner,
-//! so that those of a run that is still going are distinguished from leftovers.
+//! On kernels before 6.6 programs attach as filters of a clsact queueing discipline, which stay if their process is
+//! killed. rocescope's filters have its name, and as handle the PID of their owner, which distinguishes those of
+//! running processes from leftovers.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::path::Path;
 use super::error::Result;
 use super::netlink::{Attrs, Request, RouteSocket, TcHeader};
 
-/// Prefix of the names of our filters.
+/// Prefix of the names of rocescope's filters.
 pub const NAME_PREFIX: &str = "rocescope";
-/// Name of the process that owns such filters (`/proc/PID/comm`).
+/// Name of processes that own such filters (`/proc/PID/comm`).
 const OWNER: &str = "rocescope";
 
 // linux/pkt_sched.h, linux/pkt_cls.h
@@ -26,21 +26,21 @@ const TCA_BPF_ID: u16 = 11;
 /// A BPF filter on a clsact hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// Its name; `None` for filters of other kinds or without one.
+    /// Name; `None` for filters of other kinds, or without one.
     pub name: Option<String>,
-    /// True when it is on ingress (else egress).
+    /// True for ingress, false for egress.
     pub ingress: bool,
-    /// Its handle: for ours, the process id of the owner.
+    /// Handle: for rocescope's filters the PID of the owner.
     pub handle: u32,
-    /// Program id; `None` when the kernel does not say.
+    /// Program id; `None` if the kernel does not report it.
     pub program_id: Option<u32>,
     header: TcHeader,
     kind: String,
 }
 
 impl Filter {
-    /// Reads an RTM_NEWTFILTER message (after its netlink header). `None` for the entry that
-    /// stands for a whole priority rather than a filter.
+    /// Parses an RTM_NEWTFILTER message (after its netlink header). `None` for an entry that represents a priority
+    /// rather than a filter.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header = TcHeader::parse(payload)?;
@@ -58,13 +58,14 @@ impl Filter {
         })
     }
 
-    /// True when it is a filter of ours, whoever owns it.
+    /// True if it is one of rocescope's filters, whichever process owns it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with(NAME_PREFIX))
     }
 
-    /// True when it is ours and its owner, by the processes below `root`, no longer runs.
+    /// True if it is one of rocescope's filters and its owner, looked up in the processes below `root`, no longer
+    /// runs.
     fn is_stale(&self, root: &Path) -> bool {
         self.is_ours()
             && !fs::read_to_string(root.join(format!("proc/{}/comm", self.handle)))
@@ -72,21 +73,19 @@ impl Filter {
     }
 }
 
-/// The handle under which this process's clsact filters must be attached for
-/// [`remove_stale_filters`] of other runs to leave them alone. They tell us by our name, so this
-/// process takes it, whatever the file is called that it was started from.
+/// The handle for this process's clsact filters, by which [`remove_stale_filters`] of other runs recognises a live
+/// owner. Owners are recognised by their process name, so this process sets it, whatever the name of its executable.
 #[must_use]
 pub fn owner_handle() -> u32 {
-    // If this fails, the name of the executable may still identify us.
+    // If this fails, the name of the executable may still identify this process.
     let _ = fs::write("/proc/self/comm", OWNER);
     std::process::id()
 }
 
-/// The filters on both clsact hooks of an interface of the calling thread's namespace; none when
-/// it has no clsact.
+/// The filters on both clsact hooks of an interface of the calling thread's namespace; empty without a clsact.
 ///
 /// # Errors
-/// When the kernel does not answer.
+/// If the kernel does not answer.
 pub fn list(index: u32) -> Result<Vec<Filter>> {
     let mut socket = RouteSocket::open()?;
     let mut filters = Vec::new();
@@ -96,36 +95,35 @@ pub fn list(index: u32) -> Result<Vec<Filter>> {
         let action = format!("list the TC filters of interface {index}");
         let dump = socket.dump(&action, libc::RTM_NEWTFILTER, &request)?;
         filters.extend(dump.iter().filter_map(|payload| Filter::parse(payload)).filter(|filter| {
-            // Kernels that do not know the parent of a dump answer with that of another.
+            // Kernels that do not support the parent in a dump return the filters of another.
             filter.header.parent == parent && filter.header.index == index
         }));
     }
     Ok(filters)
 }
 
-/// True when an interface of the calling thread's namespace has filters, and none but ours, whoever
+/// True if an interface of the calling thread's namespace has filters, all of them rocescope's, whichever process
 /// owns them.
 ///
 /// # Errors
-/// When the kernel does not answer.
+/// If the kernel does not answer.
 pub fn are_all_ours(index: u32) -> Result<bool> {
     let filters = list(index)?;
     Ok(!filters.is_empty() && filters.iter().all(Filter::is_ours))
 }
 
-/// Counts the filters that earlier runs left on an interface of the calling thread's namespace.
+/// Counts the filters left by earlier runs on an interface of the calling thread's namespace.
 ///
 /// # Errors
-/// When the kernel does not answer.
+/// If the kernel does not answer.
 pub fn stale(index: u32) -> Result<usize> {
     Ok(list(index)?.iter().filter(|filter| filter.is_stale(Path::new("/"))).count())
 }
 
-/// Removes the filters that earlier runs left on an interface of the calling thread's namespace.
-/// Returns how many.
+/// Removes the filters left by earlier runs on an interface of the calling thread's namespace. Returns their number.
 ///
 /// # Errors
-/// When the kernel does not answer or refuses a removal.
+/// If the kernel does not answer or refuses a removal.
 pub fn remove_stale_filters(index: u32) -> Result<usize> {
     let mut socket = RouteSocket::open()?;
     let mut removed = 0;
@@ -137,7 +135,7 @@ pub fn remove_stale_filters(index: u32) -> Result<usize> {
             filter.name.as_deref().unwrap_or("-")
         );
         match socket.request(&action, request) {
-            // Somebody else was faster.
+            // Another process has removed it meanwhile.
             Err(error) if error.is_absent() => {}
             result => {
                 result?;
@@ -148,11 +146,11 @@ pub fn remove_stale_filters(index: u32) -> Result<usize> {
     Ok(removed)
 }
 
-/// Removes the clsact queueing discipline of an interface if no filter is left on it. Only for one
-/// that this program added itself. Returns whether it was removed.
+/// Removes the clsact queueing discipline of an interface if it has no filter. Only for one that this program added.
+/// Returns true if it was removed.
 ///
 /// # Errors
-/// When the kernel does not answer or refuses the removal.
+/// If the kernel does not answer or refuses the removal.
 pub fn remove_clsact_if_empty(index: u32) -> Result<bool> {
     if !list(index)?.is_empty() {
         return Ok(false);

@@ -32,11 +32,11 @@ fn program() -> OwnedFd {
         licence: c"GPL".as_ptr() as u64,
         rest: [0; 12],
     };
-    // SAFETY: the structure and what it points to live through the call, and it is as long as said.
+    // SAFETY: the structure and its pointers are valid during the call, and its length is correct.
     let fd =
         unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, std::mem::size_of::<Attr>()) };
     assert!(fd >= 0, "load a program: {}", io::Error::last_os_error());
-    // SAFETY: the system call just returned this descriptor to us alone.
+    // SAFETY: the system call has just returned this descriptor, which nothing else owns.
     unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) }
 }
 
@@ -93,7 +93,7 @@ fn leftovers_go_and_everything_else_stays() {
     }
     let pair = veth_pair(1500);
     let index = pair.left_index;
-    // No process has this id: it is above the kernel's limit of 2^22.
+    // No process has this PID: it is above the kernel's limit of 2^22.
     let gone = 5_000_000;
     pair.left
         .run(|| {

@@ -1,9 +1,9 @@
-//! Queries to a NIC's firmware through fwctl (kernel 6.15 and newer): a second way to the context of a queue pair, and the only one
-//! to those that no list of the kernel has.
+//! Queries to a NIC's firmware through fwctl (kernel 6.15 and newer): a second way to the context of a queue pair,
+//! and the only one for queue pairs that no list of the kernel contains.
 //!
-//! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading debug
-//! information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h. bnxt's firmware
-//! answers there in a layout without a public definition. Not run on hardware.
+//! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading
+//! debug information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h.
+//! The response of bnxt's firmware has no public definition. Not run on hardware.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -22,23 +22,22 @@ const RPC: libc::Ioctl = INFO | 1;
 const READ_ONLY: u32 = 1;
 /// `FWCTL_DEVICE_TYPE_MLX5`.
 const MLX5: u32 = 1;
-/// Bytes of the command, and of its answer up to the context's end.
+/// Length of the command, and of its output up to the end of the context, in bytes.
 const COMMAND: usize = 16;
 const ANSWER: usize = command::EXTENSION as usize;
 const COMMAND_LEN: u32 = 16;
-/// Of the two structures.
+/// Sizes of the two structures.
 const INFO_SIZE: u32 = 24;
 const RPC_SIZE: u32 = 32;
 const _: () = assert!(size_of::<Info>() == 24 && size_of::<Rpc>() == 32 && COMMAND == 16);
 
-/// Firmware that can be asked; a virtual one in tests.
+/// Firmware that can be queried; simulated in tests.
 pub trait Firmware: Debug + Send {
-    /// True when the firmware of this RDMA device can be asked.
+    /// True if the firmware of this RDMA device can be queried.
     fn reaches(&self, device: &str) -> bool;
-    /// The answer to QUERY_QP.
+    /// The response to QUERY_QP.
     ///
-    /// # Errors
-    /// When kernel or firmware refuse.
+    /// # Errors If kernel or firmware refuse.
     fn query_qp(&self, device: &str, lqpn: u32) -> Result<Vec<u8>>;
 }
 
@@ -70,7 +69,7 @@ struct Rpc {
 }
 
 impl Fwctl {
-    /// Opens what there is; with the reasons for what cannot be used.
+    /// Opens all usable devices; returns the reasons for those that cannot be used.
     #[must_use]
     pub fn open(root: &HostRoot) -> (Self, Vec<String>) {
         const DEVICES: &str = "/sys/class/infiniband";
@@ -129,7 +128,8 @@ impl Firmware for Fwctl {
             input: input.as_mut_ptr() as u64,
             output: output.as_mut_ptr() as u64,
         };
-        // SAFETY: the structure and the buffers that it points to are valid for the call, and as long as it says.
+        // SAFETY: the structure and the buffers that it points to are valid for the call, and have the lengths that
+        // it states.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), RPC, &raw mut rpc) };
         if result < 0 {
             return Err(HostError::last_os(action()));
@@ -143,7 +143,7 @@ impl Firmware for Fwctl {
 /// The kind of firmware behind a node.
 fn device_type(file: &File) -> io::Result<u32> {
     let mut info = Info { size: INFO_SIZE, flags: 0, device_type: 0, data_len: 0, data: 0 };
-    // SAFETY: the structure is valid for the call; with a length of 0 nothing is written to where `data` points.
+    // SAFETY: the structure is valid for the call; with a length of 0 nothing is written to `data`.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), INFO, &raw mut info) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info.device_type) }
 }
@@ -161,7 +161,7 @@ fn query(lqpn: u32) -> [u8; COMMAND] {
     input
 }
 
-/// Ok if the firmware answered: its status is in the first byte, its reason in the second word.
+/// Ok if the command succeeded: its status is in the first byte, its syndrome in the second word.
 fn answer(output: &[u8]) -> io::Result<()> {
     /// `MLX5_CMD_STAT_BAD_RES_ERR`: there is no such queue pair.
     const NO_RESOURCE: u8 = 5;
@@ -203,7 +203,7 @@ mod tests {
         let files = [
             ("sys/class/infiniband/mlx5_0/device", "-> ../../../0000:17:00.0"),
             ("sys/class/fwctl/fwctl0/device", "-> ../../../0000:17:00.0"),
-            // No node that answers as fwctl's do.
+            // A node that does not respond as fwctl does.
             ("dev/fwctl/fwctl0", ""),
         ];
         let host = tree(&files);

@@ -1,5 +1,5 @@
-//! Reading files that other users shape: a pipe is not waited for, a link leads nowhere outside, no device is opened, and
-//! nothing takes longer or more memory than it may.
+//! Reads files that other users control: never blocks on a pipe, never follows a link out of the root, opens no
+//! device, and limits time and memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -12,33 +12,33 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-/// Largest number of bytes read of a file.
+/// Maximum number of bytes read of a file.
 const MAX_FILE: u64 = 1 << 20;
-/// Time that a file of another process may take: a FUSE file system, or memory behind one, may never answer.
+/// Timeout for files of other processes: a FUSE file system, or memory backed by one, may never respond.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Reads that hang, after which no further ones start.
+/// Number of hanging reads after which no further ones start.
 const MAX_HANGING: usize = 8;
 
 static HANGING: AtomicUsize = AtomicUsize::new(0);
 
-/// Symbolic links on the way to a file.
+/// Treatment of symbolic links on the path of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Followed as the process itself would, below its root.
+    /// Followed below the root of the process, as the process itself would.
     Below,
-    /// Refused. For files shown word for word: a link would lead to any file that root may read.
+    /// Refused. For files that are shown verbatim, since a link could lead to any file that root may read.
     Refused,
 }
 
-/// The bytes of a regular file, up to a megabyte.
+/// The bytes of a regular file, at most 1 MiB.
 ///
 /// # Errors
-/// When it is absent, unreadable or not a regular file.
+/// If it is absent, unreadable or not a regular file.
 pub(super) fn regular(path: &Path) -> io::Result<Vec<u8>> {
     contents(&open(path)?)
 }
 
-/// Opens a regular file without waiting for anything.
+/// Opens a regular file without blocking.
 ///
 /// # Errors
 /// As for [`regular`].
@@ -52,10 +52,9 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The bytes of the regular file at `path` as a process with the root directory `root` names it, up to a megabyte.
+/// The bytes of the regular file at `path`, resolved in the root directory `root` of a process, at most 1 MiB.
 ///
-/// # Errors
-/// As for [`regular`], when links form a circle, and when a link is refused.
+/// # Errors As for [`regular`], if links form a loop, and if a link is refused.
 pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>> {
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, folder, Mode::empty())?;
@@ -64,7 +63,7 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
         Links::Refused => ResolveFlags::NO_SYMLINKS,
     };
     let resolve = ResolveFlags::IN_ROOT | links;
-    // O_PATH opens nothing yet: neither a pipe nor a driver notices.
+    // O_PATH does not really open the file, so that neither a pipe nor a driver is affected.
     let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
     if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(found.as_fd())?.st_mode)
         != rustix::fs::FileType::RegularFile
@@ -74,10 +73,9 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
     regular(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
 }
 
-/// The result of `read`, which reads files of another process.
+/// Returns the result of `read`, which reads files of another process.
 ///
-/// # Errors
-/// Those of `read`, and when it does not end in half a second: it then goes on in a thread of its own.
+/// # Errors Those of `read`, and a timeout after half a second: it then continues in a separate thread.
 pub(super) fn timed<T: Send + 'static>(
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -85,7 +83,7 @@ pub(super) fn timed<T: Send + 'static>(
     if HANGING.load(Ordering::Relaxed) >= MAX_HANGING {
         return Err(hangs());
     }
-    // Without a buffer, sending fails exactly when this function has given up.
+    // A channel without a buffer: sending fails exactly when this function has given up.
     let (done, result) = mpsc::sync_channel(0);
     std::thread::Builder::new().name("file".into()).spawn(move || {
         if done.send(read()).is_err() {

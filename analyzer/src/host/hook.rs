@@ -1,4 +1,4 @@
-//! Selection of the attach hooks of an interface: a pure function, with the notices that explain it.
+//! Selection of the attach hooks of an interface: a pure function, with explanatory notices.
 //!
 //! Egress is always TC; only ingress has a choice.
 
@@ -10,14 +10,14 @@ use super::kernel::KernelVersion;
 /// Value of the user's `--hook`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum HookChoice {
-    /// TC: it changes nothing about the interface.
+    /// TC, which changes nothing about the interface.
     #[default]
     Auto,
     /// XDP on ingress.
     Xdp,
     /// TC on ingress.
     Tc,
-    /// XDP where the interface carries nobody else's traffic, as in the demonstration: no notices of side effects.
+    /// XDP on interfaces without other traffic, as in the demonstration: no notices of side effects.
     #[value(skip)]
     Private,
 }
@@ -25,10 +25,10 @@ pub enum HookChoice {
 /// Value of the user's `--xdp-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum XdpModeChoice {
-    /// Native where the driver can, else generic.
+    /// Native if the driver supports it, else generic.
     #[default]
     Auto,
-    /// In the driver, with a fallback to TC and a notice where the driver refuses.
+    /// In the driver; if it refuses, falls back to TC with a notice.
     Native,
     /// After the driver, on any interface.
     Generic,
@@ -46,14 +46,14 @@ pub enum XdpMode {
 /// Hook for received packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ingress {
-    /// XDP; with `frags` the program must be loaded as one that takes frames of several buffers.
+    /// XDP; with `frags` the program must be loaded with support for multi-buffer frames.
     Xdp {
         /// Mode of the XDP program.
         mode: XdpMode,
-        /// True when frames may span several buffers.
+        /// True if frames may span several buffers.
         frags: bool,
     },
-    /// TC: through TCX where the plan says so, else a clsact filter.
+    /// TC: through TCX if planned, else a clsact filter.
     Tc,
 }
 
@@ -72,19 +72,19 @@ impl Ingress {
 /// The hooks to attach on one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The one ingress hook to attach.
+    /// The ingress hook to attach.
     pub ingress: Ingress,
-    /// The fallbacks, in order, when the kernel or driver refuses.
+    /// Fallbacks, in order, if the kernel or driver refuses.
     pub fallback: Vec<Ingress>,
-    /// True when TC programs attach through TCX (kernel 6.6) rather than clsact filters.
+    /// True if TC programs attach through TCX (kernel 6.6) rather than as clsact filters.
     pub tcx: bool,
     /// Notices for the user.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// Replaces an ingress hook that the kernel refused with `reason` by the next one, adds a notice
-    /// and returns it; `None` when no fallback is left.
+    /// Replaces an ingress hook that the kernel refused for `reason` by the next one, adds a notice and returns the
+    /// new hook; `None` if no fallback is left.
     pub fn refused(&mut self, interface: &str, reason: &str) -> Option<Ingress> {
         if self.fallback.is_empty() {
             return None;
@@ -102,14 +102,14 @@ impl Plan {
 
 /// First kernel whose TC programs attach as links (TCX).
 pub const TCX_SINCE: KernelVersion = KernelVersion::new(6, 6, 0);
-/// First kernel with XDP programs that take frames of several buffers.
+/// First kernel with XDP programs for multi-buffer frames.
 pub const FRAGS_SINCE: KernelVersion = KernelVersion::new(5, 18, 0);
-/// The largest MTU that every driver with native XDP takes in one 4 KiB buffer: of the common ones
-/// mlx5 leaves least. A driver that takes even less refuses, and the fallback is used.
+/// The largest MTU that every driver with native XDP accepts in one 4 KiB buffer: of the common ones mlx5 has the
+/// least space. A driver with even less refuses, and the fallback is used.
 pub const ONE_BUFFER_MTU: u32 = 3498;
 
-/// Decides for one interface. `kernel` is `None` when its version could not be read; the
-/// interface should carry its driver ([`super::interface::list_with_hardware`]).
+/// Plans the hooks of one interface. `kernel` is `None` if its version could not be read; the interface should
+/// include its driver ([`super::interface::list_with_hardware`]).
 #[must_use]
 pub fn plan(
     hook: HookChoice,
@@ -226,7 +226,7 @@ fn has_native(kind: &InterfaceKind) -> bool {
 /// First kernel in which this driver supports multi-buffer frames.
 fn frags_since(interface: &Interface) -> KernelVersion {
     match interface.driver.as_deref() {
-        // mlx5 has it since 5.18, but only without striding receive queues, which are the default.
+        // mlx5 supports it since 5.18, but only without striding receive queues, which are the default.
         Some("mlx5_core" | "i40e") => KernelVersion::new(6, 4, 0),
         Some("bnxt_en") => KernelVersion::new(5, 19, 0),
         Some("virtio_net" | "ice") => KernelVersion::new(6, 3, 0),

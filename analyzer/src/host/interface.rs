@@ -13,7 +13,7 @@ const IFLA_XDP_HW_PROG_ID: u16 = 7;
 const IFLA_VXLAN_LINK: u16 = 3;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 
-/// The kind of an interface, as far as attaching and stacking depend on it.
+/// Kind of an interface, as far as it matters for attaching and stacking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants are the kernel's own names")]
@@ -35,7 +35,7 @@ pub enum InterfaceKind {
     Tun,
     Dummy,
     Ifb,
-    /// Any other kind, by the kernel's name; empty when the kernel gives none.
+    /// Any other kind, by the kernel's name; empty if the kernel reports none.
     Other(String),
 }
 
@@ -89,7 +89,7 @@ impl InterfaceKind {
     }
 }
 
-/// Operational state (RFC 2863), as the kernel numbers it.
+/// Operational state (RFC 2863), with the kernel's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the states of RFC 2863")]
 pub enum OperState {
@@ -116,12 +116,12 @@ impl OperState {
     }
 }
 
-/// Attach mode of a present XDP program.
+/// Attach mode of an existing XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
     /// In the driver (native mode).
     Native,
-    /// After the driver, on socket buffers.
+    /// In the network stack, on socket buffers (generic mode).
     Generic,
     /// In the NIC (offloaded mode).
     Offloaded,
@@ -142,10 +142,10 @@ impl XdpAttachment {
     }
 }
 
-/// The first header of an interface's packets, from its hardware type.
+/// The first header of an interface's packets, derived from its hardware type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Ethernet; the loopback interface too.
+    /// Ethernet, including the loopback interface.
     #[default]
     Ethernet,
     /// IP: tun, WireGuard and other interfaces without a link layer.
@@ -170,7 +170,7 @@ impl Framing {
 pub struct AttachedXdp {
     /// Attach mode of the program.
     pub mode: XdpAttachment,
-    /// Its program id as `bpftool prog` shows it; `None` when the kernel does not say.
+    /// Program id, as shown by `bpftool prog`; `None` if the kernel does not report it.
     pub program_id: Option<u32>,
 }
 
@@ -185,41 +185,41 @@ pub struct Interface {
     pub kind: InterfaceKind,
     /// The first header of its packets.
     pub framing: Framing,
-    /// The kernel driver; `None` when it has none or sysfs was not read.
+    /// The kernel driver; `None` if it has none or sysfs was not read.
     pub driver: Option<String>,
-    /// Largest IP packet in bytes.
+    /// Maximum length of an IP packet, in bytes.
     pub mtu: u32,
-    /// True when it is administratively up.
+    /// True if it is administratively up.
     pub admin_up: bool,
     /// Operational state of the interface.
     pub oper_state: OperState,
-    /// True when there is a carrier.
+    /// True if there is a carrier.
     pub carrier: Option<bool>,
-    /// Link speed in Mbit/s; `None` when unknown or sysfs was not read.
+    /// Link speed in Mbit/s; `None` if unknown or sysfs was not read.
     pub speed_mbps: Option<u32>,
-    /// Number of receive queues: those in use where sysfs was read, else those allocated.
+    /// Number of receive queues: those in use if sysfs was read, else those allocated.
     pub rx_queues: Option<u32>,
-    /// Ethernet address; `None` for interfaces without.
+    /// MAC address; `None` for interfaces without one.
     pub mac: Option<[u8; 6]>,
-    /// The alias the administrator gave.
+    /// Alias given by the administrator.
     pub alias: Option<String>,
-    /// Index of the bond, bridge, team or VRF it is a member of.
+    /// Index of the bond, bridge, team or VRF of which it is a member.
     pub master: Option<u32>,
-    /// Indices, in this namespace, of what it is stacked on (VLAN parent, VXLAN underlay ..).
+    /// Indices, in this namespace, of the interfaces on which it is stacked (VLAN parent, VXLAN underlay …).
     pub lower: Vec<u32>,
     /// For a veth: index of its peer, in this namespace or in `peer_netns`.
     pub peer: Option<u32>,
-    /// Id that this namespace gave to the namespace of its peer or parent, when that is another.
+    /// Id in this namespace of the namespace of its peer or parent, if that is another.
     pub peer_netns: Option<i32>,
-    /// The device it is a port of, by its bus address ("0000:3b:00.0").
+    /// Bus address of the device to which the port belongs ("0000:3b:00.0").
     pub device: Option<String>,
-    /// The XDP program it carries.
+    /// The attached XDP program.
     pub xdp: Option<AttachedXdp>,
 }
 
 impl Interface {
-    /// Reads an RTM_NEWLINK message (after its netlink header). `None` when it has no name or
-    /// index, which no kernel sends.
+    /// Parses an RTM_NEWLINK message (after its netlink header). `None` if it has no name or index, which no kernel
+    /// sends.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header = LinkHeader::parse(payload)?;
@@ -230,8 +230,8 @@ impl Interface {
         let device = attrs.text(IFLA_PARENT_DEV_NAME);
         let kind = InterfaceKind::from_link(info_kind.as_deref(), loopback, device.is_some());
         let peer_netns = attrs.i32(libc::IFLA_LINK_NETNSID);
-        // An interface names itself when there is nothing below it; in another namespace the same
-        // number is another interface.
+        // An interface refers to itself if it is not stacked; in another namespace the same number is another
+        // interface.
         let link = attrs
             .u32(libc::IFLA_LINK)
             .filter(|link| *link != 0 && (*link != header.index || peer_netns.is_some()));
@@ -273,13 +273,13 @@ impl Interface {
         })
     }
 
-    /// True when it can receive packets: it is up, and its link is not known to be down.
+    /// True if it can receive packets: it is up, and its link is not known to be down.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.admin_up && matches!(self.oper_state, OperState::Up | OperState::Unknown)
     }
 
-    /// Adds the attributes that only sysfs has.
+    /// Adds the attributes that only sysfs provides.
     #[must_use]
     pub fn with_hardware(mut self, hardware: Hardware) -> Self {
         self.driver = hardware.driver;
@@ -289,7 +289,7 @@ impl Interface {
     }
 }
 
-/// The flag bits are small positive constants in libc's signed type.
+/// The flag bits are small positive constants of libc's signed type.
 fn flag(bit: libc::c_int) -> u32 {
     bit.unsigned_abs()
 }
@@ -306,10 +306,10 @@ fn attached_xdp(attrs: Attrs<'_>) -> Option<AttachedXdp> {
     Some(AttachedXdp { mode, program_id: ids.into_iter().find_map(|id| attrs.u32(id)) })
 }
 
-/// The interfaces of the calling thread's namespace, without what only sysfs knows.
+/// The interfaces of the calling thread's namespace, without attributes that only sysfs provides.
 ///
 /// # Errors
-/// When the kernel refuses the netlink socket or the dump.
+/// If the kernel refuses the netlink socket or the dump.
 pub fn list() -> Result<Vec<Interface>> {
     let request = Request::new(libc::RTM_GETLINK, 0, &LinkHeader::default().bytes());
     let dump = RouteSocket::open()?.dump("list the network interfaces", libc::RTM_NEWLINK, &request)?;
@@ -320,7 +320,7 @@ pub fn list() -> Result<Vec<Interface>> {
 /// which must be of the same namespace.
 ///
 /// # Errors
-/// When the kernel refuses the netlink socket or the dump.
+/// If the kernel refuses the netlink socket or the dump.
 pub fn list_with_hardware(root: &SysRoot) -> Result<Vec<Interface>> {
     let with = |i: Interface| {
         let hardware = Hardware::read(root, &i.name);
@@ -329,17 +329,17 @@ pub fn list_with_hardware(root: &SysRoot) -> Result<Vec<Interface>> {
     Ok(list()?.into_iter().map(with).collect())
 }
 
-/// The raw answer about one interface, for readers of its other attributes.
+/// The raw response about one interface, for other attributes.
 pub(crate) fn raw(index: u32) -> Result<Vec<u8>> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     let request = Request::new(libc::RTM_GETLINK, 0, &header.bytes());
     RouteSocket::open()?.get(&format!("read interface {index}"), request)
 }
 
-/// One interface of the calling thread's namespace, as it is now.
+/// The current state of one interface of the calling thread's namespace.
 ///
 /// # Errors
-/// When there is no such interface ([`HostError::is_absent`]) or the kernel refuses.
+/// If there is no such interface ([`HostError::is_absent`]) or the kernel refuses.
 pub fn get(index: u32) -> Result<Interface> {
     let absent = || {
         HostError::system(format!("read interface {index}"), std::io::Error::from_raw_os_error(libc::ENODEV))
@@ -347,10 +347,9 @@ pub fn get(index: u32) -> Result<Interface> {
     Interface::parse(&raw(index)?).ok_or_else(absent)
 }
 
-/// True when the interface still exists.
+/// True if the interface still exists.
 ///
-/// # Errors
-/// When the kernel does not answer that question.
+/// # Errors If the kernel does not respond.
 pub fn exists(index: u32) -> Result<bool> {
     match raw(index) {
         Ok(_) => Ok(true),

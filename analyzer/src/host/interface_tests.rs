@@ -2,7 +2,7 @@ use super::super::netns::NetNs;
 use super::super::testing::{root_or_skip, veth_pair};
 use super::*;
 
-/// A message as the kernel would send it: the namespace's answer about one interface.
+/// A message as the kernel sends it about one interface.
 fn message(index: u32, name: &str, flags: u32, fill: impl FnOnce(Request) -> Request) -> Vec<u8> {
     let header = LinkHeader { hardware: libc::ARPHRD_ETHER, index, flags, change: 0 };
     let request = Request::new(libc::RTM_NEWLINK, 0, &header.bytes())

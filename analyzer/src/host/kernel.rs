@@ -8,8 +8,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::error::{HostError, Result};
 pub use crate::util::system::KernelVersion;
 
-/// The oldest kernel the programs are made for. On architectures other than x86-64 that is the first
-/// which translates their atomic operations for aarch64.
+/// The oldest supported kernel. On aarch64 that is the first which can translate the programs' atomic operations.
 pub const OLDEST: KernelVersion =
     if cfg!(target_arch = "x86_64") { KernelVersion::new(5, 15, 0) } else { KernelVersion::new(5, 18, 0) };
 
@@ -60,7 +59,7 @@ impl Capabilities {
         u64::from_str_radix(line.trim(), 16).ok().map(Self)
     }
 
-    /// True when it has this one. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as in the kernel.
+    /// True if it includes this one. CAP_SYS_ADMIN implies CAP_BPF and CAP_PERFMON, as in the kernel.
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
         let bit = |c: Capability| self.0 >> (c as u32) & 1 == 1;
@@ -72,18 +71,18 @@ impl Capabilities {
 /// Facts about the kernel and the privileges of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// The release text, as `uname -r` gives it; `None` when unreadable.
+    /// The release, as printed by `uname -r`; `None` if unreadable.
     pub release: Option<String>,
-    /// The numbers in it.
+    /// The version numbers in it.
     pub version: Option<KernelVersion>,
-    /// True when the kernel has BTF type information.
+    /// True if the kernel has BTF type information.
     pub btf: bool,
-    /// Effective capabilities; `None` when unreadable.
+    /// Effective capabilities; `None` if unreadable.
     pub capabilities: Option<Capabilities>,
-    /// `kernel.unprivileged_bpf_disabled`: 0 allowed, 1 and 2 not; `None` when unreadable.
+    /// `kernel.unprivileged_bpf_disabled`: 0 allowed, 1 and 2 not; `None` if unreadable.
     pub unprivileged_bpf_disabled: Option<u32>,
-    /// True when BPF programs are JIT-compiled (`net.core.bpf_jit_enable` not 0); `None`
-    /// when unreadable (only root may, or it is always on).
+    /// True if BPF programs are JIT-compiled (`net.core.bpf_jit_enable` not 0); `None` if unreadable (only root may
+    /// read it, or the JIT is always on).
     pub jit: Option<bool>,
 }
 
@@ -98,7 +97,7 @@ impl KernelFacts {
             version: release.as_deref().and_then(KernelVersion::parse),
             release,
             btf: root.join("sys/kernel/btf/vmlinux").exists(),
-            // Of this thread: others may have given theirs up. A recorded tree has one of the process.
+            // Of this thread, since other threads may have dropped theirs. A recorded tree has those of the process.
             capabilities: text("proc/thread-self/status")
                 .or_else(|| text("proc/self/status"))
                 .as_deref()
@@ -109,8 +108,8 @@ impl KernelFacts {
     }
 }
 
-/// True where perf_event_open, and with it a probe, takes CAP_SYS_ADMIN: kernels of Debian and Ubuntu know levels above 2 of
-/// kernel.perf_event_paranoid, for which CAP_PERFMON is not enough.
+/// True if perf_event_open, and with it a probe, needs CAP_SYS_ADMIN: kernels of Debian and Ubuntu have levels above
+/// 2 of kernel.perf_event_paranoid, for which CAP_PERFMON is not sufficient.
 #[must_use]
 pub fn perf_is_for_administrators(root: &Path) -> bool {
     let level = fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid"));
@@ -120,15 +119,14 @@ pub fn perf_is_for_administrators(root: &Path) -> bool {
 /// Privileges that a run needs in addition to loading and attaching programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Entering or making network namespaces.
+    /// Entering or creating network namespaces.
     pub netns: bool,
 }
 
-/// Checks the prerequisites of attaching. Facts that could not be read are assumed to be fine:
-/// the kernel then refuses by itself.
+/// Checks the prerequisites of attaching. Facts that could not be read are assumed to be fine: if not, the kernel
+/// refuses.
 ///
-/// # Errors
-/// With the sentence for the user when it cannot.
+/// # Errors A sentence for the user with the missing prerequisite.
 pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
     if let Some(capabilities) = facts.capabilities {
         let mut wanted = vec![Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
@@ -161,13 +159,11 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
     Ok(())
 }
 
-/// Lifts the limit on locked memory, to which eBPF maps count in some kernels' configurations
-/// (before 5.11 in all).
+/// Raises the limit on locked memory, to which some kernel configurations (all before 5.11) charge eBPF maps.
 ///
-/// # Errors
-/// When the kernel refuses; loading may work all the same.
+/// # Errors If the kernel refuses; loading may succeed nevertheless.
 pub fn raise_memlock() -> Result<()> {
-    // `None` is no limit.
+    // `None` means no limit.
     setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
         .map_err(|error| HostError::system("raise the limit on locked memory (RLIMIT_MEMLOCK)", error.into()))
 }

@@ -1,4 +1,4 @@
-//! Listening for LLDP frames.
+//! Receives LLDP frames.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,18 +30,18 @@ impl LldpSocket {
     /// Opens a socket on an interface of the calling thread's namespace.
     ///
     /// # Errors
-    /// When the kernel refuses (it needs CAP_NET_RAW) or there is no such interface.
+    /// If the kernel refuses (it needs CAP_NET_RAW) or there is no such interface.
     pub fn open(name: &str, index: u32) -> Result<Self> {
         let action = format!("listen for LLDP on {name}");
         let index = packet::index(index, &action)?;
-        // Without a protocol until it is bound, so that nothing of other interfaces comes in.
+        // Without a protocol until it is bound, so that no frames of other interfaces are received.
         let socket = packet::socket(&action)?;
         for group in GROUPS {
             packet::join(&socket, index, libc::PACKET_MR_MULTICAST, Some(group), &action)?;
         }
         let address = packet::address(index, ETHERTYPE);
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or_default();
-        // SAFETY: the structure is valid for the call and as long as said.
+        // SAFETY: the structure is valid for the call, and its length is correct.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
         if bound < 0 {
             return Err(HostError::last_os(action));
@@ -55,10 +55,9 @@ impl LldpSocket {
         &self.name
     }
 
-    /// Takes a frame, without waiting; `None` when there is none.
+    /// Receives a frame without blocking; `None` if there is none.
     ///
-    /// # Errors
-    /// When the socket fails, as it does when the interface goes down.
+    /// # Errors If the socket fails, as it does when the interface goes down.
     pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
         match net::recv(&self.socket, &mut frame, RecvFlags::empty()) {
@@ -69,7 +68,7 @@ impl LldpSocket {
     }
 }
 
-/// The result of listening, by interface.
+/// Frames received, by interface.
 #[derive(Debug, Default)]
 pub struct Heard {
     /// The latest announcement per interface.
@@ -78,14 +77,14 @@ pub struct Heard {
     pub failed: Vec<(String, HostError)>,
 }
 
-/// Listens until every socket has heard something of its switch's lossless settings, `limit` is
-/// over, or `stop` says so.
+/// Listens until every socket has received its switch's lossless settings, `limit` has passed, or `stop` returns
+/// true.
 pub fn listen(sockets: &[LldpSocket], limit: Duration, stop: impl Fn() -> bool) -> Heard {
     let mut heard = Heard::default();
     let end = Instant::now() + limit;
     loop {
         for socket in sockets {
-            // A socket that fails (its interface went down) may work again later.
+            // A socket that fails (its interface went down) may recover later.
             loop {
                 match socket.receive() {
                     Ok(Some(neighbour)) => {
@@ -129,7 +128,7 @@ mod tests {
         frame.extend(b"leaf1");
         frame.extend([0xfe, 6, 0x00, 0x80, 0xc2, 0x0b, 8, 1 << 3]);
         frame.extend([0; 40]);
-        // A link that was just made may swallow the first frames.
+        // A link that was just created may drop the first frames.
         let (mut heard, index) = (Vec::new(), pair.left_index);
         for _ in 0..100 {
             pair.left.run(|| send(index, &frame)).unwrap();
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(heard[0].0, "right0");
         assert_eq!(heard[0].1.system.as_deref(), Some("leaf1"));
         assert_eq!(heard[0].1.pfc.unwrap().enabled, 8);
-        // The kernel refuses what is not there.
+        // The kernel refuses a missing interface.
         assert!(LldpSocket::open("none", 4_000_000).is_err());
         assert!(Promiscuous::enable(4_000_000).is_err());
     }

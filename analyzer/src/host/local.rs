@@ -1,4 +1,4 @@
-//! Facts of this host: its addresses, and processes that a program in a container names by their numbers there.
+//! Facts about this host: its addresses, and processes in containers, which know themselves by other PIDs.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,13 +10,12 @@ use super::read::HostRoot;
 /// `struct ifaddrmsg`.
 const HEADER: usize = 8;
 const IFA_ADDRESS: u16 = 1;
-/// Of a link between two points, `IFA_ADDRESS` is the other end's.
+/// On a point-to-point link, `IFA_ADDRESS` is the address of the other end.
 const IFA_LOCAL: u16 = 2;
 
 /// The addresses of all interfaces of the calling thread's network namespace.
 ///
-/// # Errors
-/// When the kernel does not tell.
+/// # Errors If the kernel does not respond.
 pub fn addresses() -> Result<BTreeSet<IpAddr>> {
     let request = Request::new(libc::RTM_GETADDR, 0, &[0; HEADER]);
     let dump = RouteSocket::open()?.dump("list the addresses", libc::RTM_NEWADDR, &request)?;
@@ -30,8 +29,8 @@ fn address(payload: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|bytes| Ipv6Addr::from(bytes).into())).ok()
 }
 
-/// The number here of a process of this network namespace that has the number `pid` in its own PID namespace; `None` where no
-/// process or several have it.
+/// The PID here of a process of this network namespace whose PID in its own PID namespace is `pid`; `None` if no
+/// process or several match.
 #[must_use]
 pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     let own = root.link_name("/proc/thread-self/ns/net").ok();
@@ -47,7 +46,8 @@ pub fn process(root: &HostRoot, pid: u32) -> Option<u32> {
     found.next().is_none().then_some(first)
 }
 
-/// True when something listens on a TCP port in the network namespace of the calling thread; `None` when that cannot be read.
+/// True if a process listens on a TCP port in the network namespace of the calling thread; `None` if that cannot be
+/// read.
 #[must_use]
 pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
     /// `TCP_LISTEN` of net/tcp_states.h.
@@ -59,13 +59,13 @@ pub fn listens(root: &HostRoot, port: u16) -> Option<bool> {
         let own = local.rsplit_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
         state == LISTEN && own == Some(port)
     };
-    // Without IPv6 there is one table.
+    // Without IPv6 there is only one table.
     let mut known = tables.iter().flatten().peekable();
     known.peek()?;
     Some(known.flat_map(|table| table.lines()).any(is_it))
 }
 
-/// The number of a process in its own PID namespace, of a `/proc/PID/status`; `None` for threads of the kernel, which have no
+/// PID of a process in its own PID namespace, from `/proc/PID/status`; `None` for kernel threads, which have no
 /// memory of their own.
 fn innermost(status: &str) -> Option<u32> {
     status.lines().find(|line| line.starts_with("VmSize:"))?;
@@ -98,7 +98,7 @@ mod tests {
             ("proc/4711/ns/net", "-> net:[1]"),
             ("proc/900/status", &own),
             ("proc/900/ns/net", "-> net:[1]"),
-            // A thread of the kernel has the same number as the process in the container.
+            // A kernel thread with the PID that the process has in the container.
             ("proc/17/status", "NSpid:\t17\n"),
             ("proc/17/ns/net", "-> net:[1]"),
             ("proc/4712/status", &twin),

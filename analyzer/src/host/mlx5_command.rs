@@ -1,20 +1,20 @@
-//! Commands about queue pairs to mlx5's firmware, as processes give them past the verbs (DEVX).
+//! Firmware commands of mlx5 about queue pairs, as issued by processes without the verbs (DEVX).
 //!
-//! Source: Linux 6.12, include/linux/mlx5/mlx5_ifc.h: `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_rst2init_qp_in_bits` and
-//! their like, which have the same places: opcode, user, number of the queue pair, and its context at byte 24;
-//! `mlx5_ifc_create_qp_out_bits`; service types: include/linux/mlx5/qp.h. All integers are big-endian. Nothing here has
-//! been compared with hardware.
+//! Source: Linux 6.12, include/linux/mlx5/mlx5_ifc.h: `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_rst2init_qp_in_bits`
+//! and similar ones with the same offsets: opcode, user, number of the queue pair, and its context at byte 24;
+//! `mlx5_ifc_create_qp_out_bits`; service types: include/linux/mlx5/qp.h. All integers are big-endian. Nothing here
+//! has been compared with hardware.
 
 use rocescope_common::abi::qp::{CommandRecord, command};
 
 use super::qp_context::{self, MLX5_LEN, QpContext};
 use super::qp_reason;
 
-/// Of the number of the queue pair, of 24 bits, in input and output.
+/// Offset of the 24-bit queue pair number, in input and output.
 const QPN: usize = 9;
-/// Of the firmware's reason for an error, in the output.
+/// Offset of the firmware's error syndrome, in the output.
 const SYNDROME: usize = 4;
-/// Of the context, in the input.
+/// Offset of the context, in the input.
 const CONTEXT: usize = 24;
 /// `st` of the context: service type, of 8 bits.
 const SERVICE: usize = 1;
@@ -26,19 +26,19 @@ const PORT: usize = 0x1e8 / 8;
 pub struct Command {
     /// Opcode, a value of [`command`].
     pub opcode: u16,
-    /// Number of the queue pair; `None`: none was made.
+    /// Number of the queue pair; `None`: none was created.
     pub lqpn: Option<u32>,
-    /// Transport: `RC`, `UC`, `UD` …; `None`: not in this command, or another.
+    /// Transport: `RC`, `UC`, `UD` …; `None`: not in this command, or unknown.
     pub kind: Option<&'static str>,
     /// Port of the device, from 1; `None`: not in this command.
     pub port: Option<u32>,
     /// Fields that the command sets; the others are `None`.
     pub set: QpContext,
-    /// The firmware's reason for an error; 0 when it gave none.
+    /// The firmware's error syndrome; 0 if there is none.
     pub syndrome: u32,
 }
 
-/// Reads a recorded command. `None`: not about a queue pair, or it was not copied whole.
+/// Decodes a recorded command. `None`: not about a queue pair, or not copied completely.
 #[must_use]
 pub fn decode(record: &CommandRecord) -> Option<Command> {
     let valid = |bytes: &'_ [u8], len: u32| bytes.len().min(len as usize);
@@ -48,7 +48,7 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
     if !command::is_followed(opcode) {
         return None;
     }
-    // A new queue pair's number is in the answer, and there is none in the answer to a command that failed.
+    // The number of a new queue pair is in the output, which a failed command does not have.
     let numbered = if opcode == command::CREATE { output } else { input };
     let lqpn = number(numbered, QPN).filter(|_| opcode != command::CREATE || record.result == 0);
     let qpc = input.get(CONTEXT..CONTEXT + MLX5_LEN);
@@ -73,7 +73,7 @@ pub fn decode(record: &CommandRecord) -> Option<Command> {
 /// `error_syndrome` of the context's extension (`mlx5_ifc_qp_context_extension_bits`).
 const ERROR_SYNDROME: usize = 0x60 / 8;
 
-/// Number of a queue pair and the reason of its error state, from the driver's query for it (`mlx5_ib_qp_err_syndrome`).
+/// Number of a queue pair and the reason of its error state, from the driver's query (`mlx5_ib_qp_err_syndrome`).
 /// `None`: another command, or the firmware gave no reason.
 #[must_use]
 pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
@@ -85,7 +85,7 @@ pub fn reason(record: &CommandRecord) -> Option<(u32, String)> {
     Some((number(input, QPN)?, qp_reason::mlx5(word).filter(|_| is_query)?))
 }
 
-/// The fields that a command sets: the others are 0, which is no value.
+/// The fields that a command sets: the others are 0, which is not a value.
 fn set_by(opcode: u16, given: &QpContext) -> QpContext {
     let state = Some(match opcode {
         command::RST2INIT => "INIT",
@@ -131,7 +131,7 @@ fn service(value: u8) -> Option<&'static str> {
     })
 }
 
-/// A number of 24 bits.
+/// A 24-bit number.
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     let [a, b, c] = *bytes.get(at..)?.first_chunk()?;
     Some(u32::from_be_bytes([0, a, b, c]))
@@ -145,7 +145,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Writes `bits` bits from bit `at`, as `MLX5_SET` of include/linux/mlx5/device.h does.
+    /// Writes `bits` bits at bit `at`, as `MLX5_SET` of include/linux/mlx5/device.h does.
     fn put(bytes: &mut [u8], at: usize, bits: usize, value: u32) {
         for bit in 0..bits {
             let (place, set) = (at + bits - 1 - bit, value >> bit & 1 == 1);
@@ -202,7 +202,7 @@ pub(crate) mod tests {
         let set = &rtr.set;
         assert_eq!((rtr.lqpn, set.rqpn, set.dst), (Some(0x1a2), Some(0x2b3), "10.0.0.2".parse().ok()));
         assert_eq!((set.path_mtu, set.dscp, set.udp_port), (Some(4096), Some(26), Some(0xc1ed)));
-        // Set by the next one alone.
+        // Set only by the next command.
         assert_eq!((set.retry_cnt, set.timeout), (None, None));
 
         let rts = decode(&record(command::RTR2RTS, 0x1a2, &[(0x38d, 3, 6), (0x390, 3, 7), (0x100, 5, 20)]))

@@ -1,21 +1,21 @@
 //! Processes that use NCCL, and their settings from the environment and from configuration files.
 //!
-//! NCCL sets what a file says only where the environment says nothing, and reads the file of the user
-//! before that of the host (src/misc/param.cc of NVIDIA/nccl):
+//! For each variable NCCL uses the environment first, then the user's file, then the host's (src/misc/param.cc of
+//! NVIDIA/nccl):
 //!
 //! | library | files |
 //! |---|---|
 //! | NCCL | the one named by `NCCL_CONF_FILE` (2.23 on), else `~/.nccl.conf`; then `/etc/nccl.conf` |
 //! | RCCL | `~/.rccl.conf`; then `/etc/rccl.conf` (src/misc/param.cc of ROCm/rccl) |
 //!
-//! `~` is the home that the password database has for the user, not `HOME`. All paths are those of the
-//! process: they are looked up below its own root, so that a container's files are read for what runs in it.
+//! `~` is the home directory in the password database, not `HOME`. All paths are resolved below the root directory of
+//! the process, so that a process in a container gets the container's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 
-/// Port of its RAS service unless `NCCL_RAS_ADDR` is set.
+/// Default port of the RAS service; `NCCL_RAS_ADDR` changes it.
 pub const PORT: u16 = 28_028;
 
 use serde::Serialize;
@@ -25,7 +25,7 @@ use super::guarded::{self, Links};
 use super::process::{Container, Unreadable, comm};
 use super::read::{HostRoot, Unread};
 
-/// More than the memory map of any process takes.
+/// Larger than the memory map of any process.
 const MAX_MAP: u64 = 64 << 20;
 
 /// A process that uses NCCL or has NCCL settings. RCCL has the same variable names.
@@ -37,20 +37,19 @@ pub struct NcclProcess {
     pub comm: Option<String>,
     /// Its container, if any.
     pub container: Option<Container>,
-    /// True when it shares this process's network namespace; `None` when that cannot be read.
+    /// True if it shares this process's network namespace; `None` if that cannot be read.
     pub same_network: Option<bool>,
-    /// True when it shares this process's root file system; `None` when that cannot be read.
+    /// True if it shares this process's root file system; `None` if that cannot be read.
     pub same_files: Option<bool>,
-    /// The loaded library; `None` when it is linked into another, not loaded (yet), or not
-    /// searched for.
+    /// The loaded library; `None` if it is statically linked, not loaded (yet), or was not searched for.
     pub library: Option<Library>,
-    /// The variables beginning with `NCCL_` of the environment that it started with.
+    /// The `NCCL_` variables of its initial environment.
     pub environment: BTreeMap<String, String>,
-    /// Settings from files, of variables that the environment does not have.
+    /// Settings from files, for variables that the environment does not have.
     pub configured: BTreeMap<String, Configured>,
 }
 
-/// A library of collective communication.
+/// A collective communication library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Library {
@@ -61,10 +60,10 @@ pub enum Library {
 }
 
 impl Library {
-    /// The beginning of its file's name, whatever the version.
+    /// Prefixes of the libraries' file names, for any version.
     const FILES: [(&str, Self); 2] = [("/libnccl.so", Self::Nccl), ("/librccl.so", Self::Rccl)];
 
-    /// The name in those of its configuration files.
+    /// The name in its configuration files.
     fn stem(self) -> &'static str {
         match self {
             Self::Nccl => "nccl",
@@ -78,7 +77,7 @@ impl Library {
 pub struct Configured {
     /// Value of the variable.
     pub value: String,
-    /// The file, as the process names it.
+    /// The file, as seen by the process.
     pub file: String,
 }
 
@@ -89,8 +88,8 @@ impl NcclProcess {
         format!("{} {}", self.comm.as_deref().unwrap_or("process"), self.pid)
     }
 
-    /// The value of a variable; `None` when unset or empty. The environment goes before files, even
-    /// where it has the variable without a value.
+    /// The value of a variable; `None` if unset or empty. The environment takes precedence over files, even if its
+    /// value is empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = match self.environment.get(name) {
@@ -100,14 +99,14 @@ impl NcclProcess {
         Some(value.trim()).filter(|value| !value.is_empty())
     }
 
-    /// The value as the number that NCCL takes it for: decimal, octal behind 0, hexadecimal behind 0x, up
-    /// to what is no digit. `None` when unset, empty, or out of range, for which NCCL has its default.
+    /// The value as NCCL parses it: decimal, octal with prefix 0, hexadecimal with prefix 0x, up to the first other
+    /// character. `None` if unset, empty, or out of range, for which NCCL uses its default.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<i64> {
         strtoll(self.get(name)?)
     }
 
-    /// `NAME=VALUE`, and the file where it is from one; `NAME unset` without.
+    /// `NAME=VALUE`, with the file if it comes from one; `NAME unset` without a value.
     #[must_use]
     pub fn shown(&self, name: &str) -> String {
         let Some(value) = self.get(name) else { return format!("{name} unset") };
@@ -115,7 +114,7 @@ impl NcclProcess {
         format!("{name}={value}{from}")
     }
 
-    /// The words that say how to unset it where it is set.
+    /// Text that explains how to unset it.
     #[must_use]
     pub fn unset(&self, name: &str) -> String {
         match self.file_of(name) {
@@ -124,7 +123,7 @@ impl NcclProcess {
         }
     }
 
-    /// The file that a variable is from; `None` where that is the environment.
+    /// The file that sets a variable; `None` for the environment.
     #[must_use]
     pub fn file_of(&self, name: &str) -> Option<String> {
         let file = &self.configured.get(name)?.file;
@@ -132,7 +131,7 @@ impl NcclProcess {
         Some(format!("{file}{inside}"))
     }
 
-    /// All settings that hold, by name.
+    /// All effective settings, by name.
     pub fn settings(&self) -> impl Iterator<Item = &str> {
         let names: BTreeSet<&str> =
             self.environment.keys().chain(self.configured.keys()).map(String::as_str).collect();
@@ -140,7 +139,7 @@ impl NcclProcess {
     }
 }
 
-/// As the function of C with base 0; `None` out of range.
+/// As C's `strtoll` with base 0; `None` if out of range.
 fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -162,20 +161,19 @@ fn strtoll(text: &str) -> Option<i64> {
 /// The result of searching all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NcclProcesses {
-    /// Those that use NCCL, by number.
+    /// Processes that use NCCL, by PID.
     pub found: Vec<NcclProcess>,
-    /// Programs whose environment could not be read, which only root and their own user may.
+    /// Processes whose environment could not be read, which only root and their own user may.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The processes below `root` that have `NCCL_` variables in the environment they started with, and, where
-/// `libraries` are to be looked for, those that have loaded one. Variables that a program sets later by
-/// itself are not visible. Further failures are kept in `unread`.
+/// The processes below `root` with `NCCL_` variables in their initial environment and, with `libraries`, those that
+/// have loaded a library. Variables that a program sets later are not visible. Other failures are kept in `unread`.
 #[must_use]
 pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclProcesses {
     let mut result = NcclProcesses::default();
     unread.about("host");
-    // A thread may be in another namespace than the process that it is of.
+    // A thread may be in another namespace than its process.
     let own = |kind: &str| namespace(root, "thread-self", kind).or_else(|_| namespace(root, "self", kind));
     let (network, files) = (unread.keep(own("net")), own("mnt").ok());
     let mut pids: Vec<u32> =
@@ -184,10 +182,10 @@ pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclP
     for pid in pids {
         let environ = match root.bytes(&format!("/proc/{pid}/environ")) {
             Ok(environ) => environ,
-            // One that ended meanwhile is none of ours to count.
+            // A process that has ended meanwhile is not counted.
             Err(error) if error.is_absent() => continue,
             Err(_) => {
-                // Threads of the kernel run no program: they have no command line, and no settings.
+                // Kernel threads have no command line and no settings.
                 let is_program =
                     root.bytes(&format!("/proc/{pid}/cmdline")).map_or(true, |line| !line.is_empty());
                 if is_program {
@@ -227,7 +225,7 @@ pub fn processes(root: &HostRoot, libraries: bool, unread: &mut Unread) -> NcclP
     result
 }
 
-/// A namespace of a process, by the kernel's number for it.
+/// A namespace of a process, by its kernel number.
 fn namespace(root: &HostRoot, process: &str, kind: &str) -> Result<String> {
     root.link_name(&format!("/proc/{process}/ns/{kind}"))
 }
@@ -240,8 +238,8 @@ fn variables(environ: &[u8]) -> BTreeMap<String, String> {
     environ.split(|byte| *byte == 0).filter_map(one).collect()
 }
 
-/// The library that a process has mapped into its memory; `None` when there is none, or that cannot be
-/// read: processes of others have been counted already.
+/// The library mapped into a process; `None` if there is none or that cannot be read: processes of other users have
+/// already been counted.
 fn library(root: &HostRoot, pid: u32) -> Option<Library> {
     let of = |line: &[u8]| {
         let named = |name: &str| line.windows(name.len()).any(|window| window == name.as_bytes());
@@ -255,8 +253,7 @@ fn library(root: &HostRoot, pid: u32) -> Option<Library> {
     guarded::timed(search).ok()?
 }
 
-/// Variables in the configuration files of a process, of each the first value; those that its
-/// environment has are left out.
+/// Variables in the configuration files of a process, the first value of each; without those in its environment.
 fn configured(
     root: &HostRoot,
     pid: u32,
@@ -283,7 +280,7 @@ fn configured(
     found
 }
 
-/// The lines `NAME=VALUE` of a configuration file. Spaces belong to what they stand in.
+/// Parses the lines `NAME=VALUE` of a configuration file. Spaces belong to the name or value.
 fn settings(text: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(text);
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -291,8 +288,8 @@ fn settings(text: &[u8]) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The home of the user of a process, by the password file that it sees; `HOME` where its user is in
-/// none, as those of a directory service are.
+/// The home directory of a process's user, from the password file that it sees; `HOME` if the user is not in it, as
+/// with a directory service.
 fn home(root: &HostRoot, pid: u32, environment: &BTreeMap<String, String>) -> Option<String> {
     let of_passwd = || {
         let user = user(root, pid)?.to_string();
@@ -305,13 +302,13 @@ fn home(root: &HostRoot, pid: u32, environment: &BTreeMap<String, String>) -> Op
     of_passwd().or_else(|| environment.get("HOME").cloned())
 }
 
-/// The user of a process, by the number that it has inside its user namespace.
+/// The user id of a process inside its user namespace.
 fn user(root: &HostRoot, pid: u32) -> Option<u64> {
     let status = root.text(&format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let user: u64 = users.split_whitespace().next()?.parse().ok()?;
     let Ok(map) = root.text(&format!("/proc/{pid}/uid_map")) else { return Some(user) };
-    // Inside, outside, how many.
+    // Columns: id inside, id outside, length.
     map.lines().find_map(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [inside, outside, count] = numbers[..] else { return None };
@@ -320,7 +317,7 @@ fn user(root: &HostRoot, pid: u32) -> Option<u64> {
     })
 }
 
-/// A file as process `pid` names it, from its working directory or absolute.
+/// Reads a file as process `pid` would: relative to its working directory, or absolute.
 fn file(root: &HostRoot, pid: u32, path: &str) -> Result<Vec<u8>> {
     let folder = if path.starts_with('/') { PathBuf::new() } else { root.link(&format!("/proc/{pid}/cwd"))? };
     root.of_process(pid, &folder.join(path).to_string_lossy(), Links::Below)

@@ -22,7 +22,7 @@ fn only_processes_with_nccl_settings_are_listed() {
         ("proc/19/environ/folder", "no file"),
         ("proc/19/comm", "sshd\n"),
         ("proc/19/cmdline", "sshd: x"),
-        // Without a command line: a thread of the kernel.
+        // Without a command line: a kernel thread.
         ("proc/20/environ/folder", "no file"),
         ("proc/20/comm", "kworker/0:1\n"),
         ("proc/20/cmdline", ""),
@@ -37,7 +37,7 @@ fn only_processes_with_nccl_settings_are_listed() {
     assert_eq!((found.pid, found.label().as_str()), (17, "python3 17"));
     assert_eq!(found.environment["NCCL_IB_HCA"], "mlx5");
     assert_eq!(found.container.as_ref().unwrap().label(), "trainer-0");
-    // Neither its namespace nor our own is in this tree.
+    // The tree contains neither its namespace nor that of this process.
     let what: Vec<_> = unread.into_reasons().into_iter().map(|r| (r.subject, r.what)).collect();
     let expected = [("host", "follow /proc/self/ns/net"), ("process 17", "follow /proc/17/ns/net")];
     assert_eq!(what, expected.map(|(subject, what)| (subject.to_owned(), what.to_owned())));
@@ -51,7 +51,7 @@ fn a_process_without_settings_is_known_by_its_library() {
         ("proc/5/maps", "7f00-7f01 r-xp 0 08:01 1 /usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5\n"),
         ("proc/6/environ", "PATH=/bin\0"),
         ("proc/6/maps", "7f00-7f01 r-xp 0 08:01 1 /opt/rocm/lib/librccl.so.1.0\n"),
-        // The name of a plugin, and one that only ends like it.
+        // The name of a plugin, and one with the same ending.
         ("proc/7/environ", "PATH=/bin\0"),
         ("proc/7/maps", "a r 0 0 0 /usr/lib/libnccl-net.so\nb r 0 0 0 /usr/lib/notlibnccl.so\n"),
         ("etc/nccl.conf", "NCCL_IB_TC=1\n"),
@@ -74,7 +74,7 @@ fn a_process_without_settings_is_known_by_its_library() {
     assert!(found(tree.path(), false).is_empty(), "not looked for");
 }
 
-/// A process whose user is 1000 here and 0 in its user namespace, in a container of its own.
+/// A process in a container, whose user is 1000 here and 0 in its user namespace.
 fn contained(environ: &str) -> tempfile::TempDir {
     let tree = tree(&[
         ("proc/9/environ", environ),
@@ -87,7 +87,7 @@ fn contained(environ: &str) -> tempfile::TempDir {
         ),
         ("proc/9/root/etc/nccl.conf", "NCCL_IB_TC=7\nNCCL_IB_HCA=mlx5_1\nNCCL_DEBUG=INFO"),
         ("proc/9/root/job/my.conf", "NCCL_IB_TC=3\n"),
-        // Those of this host are others'.
+        // The files of this host must not be used.
         ("root/.nccl.conf", "NCCL_IB_TC=99\n"),
         ("etc/nccl.conf", "NCCL_IB_GID_INDEX=9\n"),
         ("home/ann/.nccl.conf", "NCCL_IB_TC=98\n"),
@@ -110,7 +110,7 @@ fn the_environment_goes_before_the_users_file_and_that_before_the_hosts() {
     assert_eq!(process.shown("NCCL_IB_HCA"), "NCCL_IB_HCA=mlx5_1 (from /etc/nccl.conf inside its container)");
     assert_eq!(process.unset("NCCL_IB_HCA"), "take NCCL_IB_HCA out of /etc/nccl.conf inside its container");
     assert_eq!(process.shown("NCCL_IB_QPS_PER_CONNECTION"), "NCCL_IB_QPS_PER_CONNECTION=4");
-    // Set to nothing, it is set, and the file is not asked; a space makes another name.
+    // A variable with an empty value is set, so files are ignored; a space makes another name.
     assert_eq!(process.shown("NCCL_DEBUG"), "NCCL_DEBUG unset");
     assert_eq!(process.get("NCCL_IB_SL"), None);
     assert_eq!(process.get("NCCL_IB_GID_INDEX"), None);
@@ -132,7 +132,7 @@ fn a_file_named_by_the_environment_stands_for_that_of_the_user() {
         assert_eq!(process.configured["NCCL_IB_TC"].file, file);
         assert_eq!(process.get("NCCL_IB_HCA"), Some("mlx5_1"), "that of the host is read besides");
     }
-    // Without a name in the password file, `HOME` it is.
+    // Without an entry in the password file, `HOME` is used.
     let tree = contained("HOME=/home/bob\0NCCL_X=1\0");
     std::fs::write(tree.path().join("proc/9/root/etc/passwd"), "").unwrap();
     std::fs::create_dir_all(tree.path().join("proc/9/root/home/bob")).unwrap();
@@ -148,7 +148,7 @@ fn links_lead_where_they_lead_the_process_and_never_out_of_its_root() {
         ("/job/my.conf", Some(3)),
         ("../job/my.conf", Some(3)),
         ("../../../../../job/my.conf", Some(3)),
-        // A circle, and a file that only this host has: that of the container's own /etc holds.
+        // A link loop, and a file that exists only on this host: the container's own /etc applies.
         ("/root/.nccl.conf", Some(7)),
         ("/home/ann/.nccl.conf", Some(7)),
     ] {
@@ -156,7 +156,7 @@ fn links_lead_where_they_lead_the_process_and_never_out_of_its_root() {
         symlink(target, &conf).unwrap();
         assert_eq!(found(tree.path(), false)[0].number("NCCL_IB_TC"), expected, "{target}");
     }
-    // A pipe in the place of the file is not waited for.
+    // A pipe in place of the file is not opened.
     std::fs::remove_file(&conf).unwrap();
     super::super::testing::fifo(&conf);
     let mut unread = Unread::new();

@@ -1,4 +1,4 @@
-//! Network namespaces: entering one by name or PID, making anonymous ones, running code inside.
+//! Network namespaces: entering one by name or PID, creating anonymous ones, running code inside.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use super::error::{HostError, Result};
 
-/// A network namespace, held by a file descriptor. The last descriptor, thread and mount of a
-/// namespace that go take it and everything in it along.
+/// A network namespace, kept alive by a file descriptor. It disappears with its last descriptor, thread and mount,
+/// and everything in it as well.
 #[derive(Debug)]
 pub struct NetNs {
     file: File,
@@ -24,7 +24,7 @@ impl NetNs {
     /// The namespace of the calling thread.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn current() -> Result<Self> {
         Self::open_path(Path::new("/proc/thread-self/ns/net"), "the current network namespace".into())
     }
@@ -32,16 +32,15 @@ impl NetNs {
     /// The namespace of the process's main thread.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn of_process() -> Result<Self> {
         Self::open_path(Path::new("/proc/self/ns/net"), "the network namespace of the process".into())
     }
 
-    /// The namespace the user means by `NAME|PID`: a name below `/run/netns` (`ip netns list`), a
-    /// process, or the path of a namespace file.
+    /// The namespace for `NAME|PID`: a name below `/run/netns` (`ip netns list`), a process, or the path of a
+    /// namespace file.
     ///
-    /// # Errors
-    /// When there is none of that name (the names there are, are listed), or no such process.
+    /// # Errors If there is no such name (existing names are listed) or process.
     pub fn open(what: &str) -> Result<Self> {
         Self::open_below(Path::new("/"), what)
     }
@@ -50,11 +49,11 @@ impl NetNs {
         Self::open_path(&locate(root, what)?, format!("network namespace {what}"))
     }
 
-    /// A new namespace with nothing in it but a loopback interface that is down. IPv6 is off for
-    /// every interface to come, so that only what we send is on its links.
+    /// A new namespace with only a loopback interface, which is down. IPv6 is disabled for all future interfaces, so
+    /// that links carry no unsolicited packets.
     ///
     /// # Errors
-    /// When the kernel refuses (it needs CAP_SYS_ADMIN).
+    /// If the kernel refuses (it needs CAP_SYS_ADMIN).
     pub fn anonymous() -> Result<Self> {
         on_a_thread(|| {
             // SAFETY: a new network namespace for this thread, which ends with the closure, does not touch its files.
@@ -76,10 +75,9 @@ impl NetNs {
         })?
     }
 
-    /// Moves the calling thread, and threads it starts from now on, into this namespace.
+    /// Moves the calling thread, and threads that it starts later, into this namespace.
     ///
-    /// # Errors
-    /// When the kernel refuses, or the file is no network namespace.
+    /// # Errors If the kernel refuses, or the file is not a network namespace.
     pub fn enter(&self) -> Result<()> {
         match move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)) {
             Ok(()) => Ok(()),
@@ -91,19 +89,19 @@ impl NetNs {
         }
     }
 
-    /// Runs a closure on a thread of its own inside this namespace and returns its result.
-    /// Sockets it opens stay in this namespace wherever they are used.
+    /// Runs a closure in a separate thread inside this namespace and returns its result. Sockets opened there stay in
+    /// this namespace wherever they are used.
     ///
     /// # Errors
-    /// When the namespace cannot be entered or the thread cannot be started.
+    /// If the namespace cannot be entered or the thread cannot be started.
     ///
     /// # Panics
-    /// When the closure panics.
+    /// If the closure panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         on_a_thread(|| self.enter().map(|()| work()))?
     }
 
-    /// True when both are the same namespace.
+    /// True if both are the same namespace.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.file.metadata(), other.file.metadata()) {
@@ -115,7 +113,7 @@ impl NetNs {
     /// Another descriptor of the same namespace.
     ///
     /// # Errors
-    /// When the process has too many open files.
+    /// If the process has too many open files.
     pub fn try_clone(&self) -> Result<Self> {
         let file =
             self.file.try_clone().map_err(|e| HostError::system(format!("duplicate {}", self.label), e))?;
@@ -134,8 +132,8 @@ impl AsFd for NetNs {
     }
 }
 
-/// The file that stands for what the user named. A name that exists wins over a process id, as
-/// names made of digits are allowed.
+/// The file of the namespace that the user named. An existing name takes precedence over a PID, since names may
+/// consist of digits.
 fn locate(root: &Path, what: &str) -> Result<PathBuf> {
     if what.starts_with('/') {
         return Ok(PathBuf::from(what));

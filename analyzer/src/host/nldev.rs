@@ -1,4 +1,4 @@
-//! RDMA devices, queue pairs and counters over RDMA netlink (`rdma` of iproute2 shows the same).
+//! RDMA devices, queue pairs and counters over RDMA netlink (as shown by `rdma` of iproute2).
 //!
 //! Numbers are those of rdma/rdma_netlink.h. Messages have no header of their own: attributes
 //! follow the netlink header.
@@ -47,12 +47,12 @@ const RES_SUBTYPE: u16 = 98;
 /// `RDMA_COUNTER_MODE_MANUAL` of rdma/rdma_counter.h.
 const MODE_MANUAL: u32 = 2;
 
-/// A question to RDMA netlink.
+/// A query to RDMA netlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// All RDMA devices.
     Devices,
-    /// The queue pairs of the device of this index.
+    /// The queue pairs of the device with this index.
     QueuePairs(u32),
     /// The counters of a port, of device index and port number.
     PortCounters(u32, u32),
@@ -60,10 +60,10 @@ pub enum Query {
     OptionalCounters(u32, u32),
     /// The counter binding mode of a port's queue pairs.
     BindingMode(u32, u32),
-    /// The counters that queue pairs are bound to, of the device of this index.
+    /// The counters to which queue pairs are bound, of the device with this index.
     QpCounters(u32),
-    /// The NIC's own context of a queue pair, of device index, port and number. The kernel wants CAP_NET_ADMIN, and
-    /// mlx5 asks its firmware.
+    /// The NIC's own context of a queue pair, by device index, port and number. Needs CAP_NET_ADMIN; mlx5 queries its
+    /// firmware.
     QpContext(u32, u32, u32),
 }
 
@@ -81,28 +81,28 @@ impl Query {
             }
             Self::PortCounters(device, number) => port(CMD_STAT_GET, device, number),
             Self::OptionalCounters(device, number) => port(CMD_STAT_GET_STATUS, device, number),
-            // Without a mode in the request, whichever it is, the kernel takes it for another question and
-            // refuses it (`stat_get_doit_qp` of nldev.c).
+            // Without a mode in the request, whichever it is, the kernel takes it for another command and refuses it
+            // (`stat_get_doit_qp` of nldev.c).
             Self::BindingMode(device, number) => port(CMD_STAT_GET, device, number)
                 .attr_u32(STAT_MODE, MODE_MANUAL)
                 .attr_u32(STAT_RES, u32::from(RES_QP)),
             Self::QpCounters(device) => Request::new(CLIENT | CMD_STAT_GET, 0, &[])
                 .attr_u32(DEV_INDEX, device)
                 .attr_u32(STAT_RES, u32::from(RES_QP)),
-            // Queue pairs are of ports: without one the kernel refuses (`res_get_common_doit` of nldev.c).
+            // Queue pairs belong to ports: without a port the kernel refuses (`res_get_common_doit` of nldev.c).
             Self::QpContext(device, number, lqpn) => {
                 port(CMD_RES_QP_GET_RAW, device, number).attr_u32(RES_LQPN, lqpn)
             }
         }
     }
 
-    /// True when the answer is a list.
+    /// True if the response is a list.
     #[must_use]
     pub fn is_dump(self) -> bool {
         matches!(self, Self::Devices | Self::QueuePairs(_) | Self::QpCounters(_))
     }
 
-    /// Message type of the answers.
+    /// Message type of the responses.
     #[must_use]
     pub fn kind(self) -> u16 {
         CLIENT
@@ -138,16 +138,16 @@ impl Query {
     }
 }
 
-/// A device as RDMA netlink lists it.
+/// A device in RDMA netlink's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Index, by which other questions name it.
+    /// Index, by which other queries name it.
     pub index: u32,
     /// Name of the device.
     pub name: String,
     /// Version of its firmware.
     pub firmware: Option<String>,
-    /// `roce`, `ib`, `iw`, `opa`, `usnic`; `None` when the device has no port of a known kind.
+    /// `roce`, `ib`, `iw`, `opa`, `usnic`; `None` if no port has a known protocol.
     pub protocol: Option<String>,
     /// Kind of software device: `rxe`, `siw`.
     pub link_type: Option<String>,
@@ -156,7 +156,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Reads one answer to [`Query::Devices`].
+    /// Parses one response to [`Query::Devices`].
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let attrs = Attrs::new(payload);
@@ -180,25 +180,25 @@ pub struct QueuePair {
     pub port: Option<u32>,
     /// Queue pair number.
     pub lqpn: u32,
-    /// The number at the other end; connected transports only.
+    /// Number of the peer's queue pair; connected transports only.
     pub rqpn: Option<u32>,
     /// Transport: `RC`, `UC`, `UD` …
     pub kind: Option<&'static str>,
     /// State: `RTS`, `ERR` …
     pub state: Option<&'static str>,
-    /// PSN expected next.
+    /// Next expected PSN.
     pub rq_psn: Option<u32>,
-    /// PSN sent next: over time, the rate of packets.
+    /// Next PSN to send; its advance over time is the packet rate.
     pub sq_psn: Option<u32>,
-    /// Process that made it, in this process's PID namespace.
+    /// Creating process, by its PID in this process's PID namespace.
     pub pid: Option<u32>,
-    /// The kernel module that made it, when no process did.
+    /// Creating kernel module, if no process created it.
     pub kernel_name: Option<String>,
-    /// A driver's own kind of queue pair (`DCT`, `DCI`).
+    /// Driver-specific kind of queue pair (`DCT`, `DCI`).
     pub subtype: Option<String>,
 }
 
-/// The queue pairs in one answer to [`Query::QueuePairs`].
+/// The queue pairs in one response to [`Query::QueuePairs`].
 #[must_use]
 pub fn queue_pairs(payload: &[u8]) -> Vec<QueuePair> {
     let attrs = Attrs::new(payload);
@@ -213,7 +213,7 @@ pub fn queue_pairs(payload: &[u8]) -> Vec<QueuePair> {
             device: device.clone(),
             port: attrs.u32(PORT_INDEX),
             lqpn: attrs.u32(RES_LQPN)?,
-            // Zero is what the kernel says before a connection is made.
+            // The kernel reports zero before there is a connection.
             rqpn: attrs.u32(RES_RQPN).filter(|qpn| connected && *qpn != 0),
             kind,
             state: attrs.u8(RES_STATE).and_then(state_name),
@@ -252,8 +252,8 @@ pub fn state_name(state: u8) -> Option<&'static str> {
     ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"].get(usize::from(state)).copied()
 }
 
-/// Name and value of each counter in an answer to [`Query::PortCounters`]; of several counters of
-/// one name the last.
+/// Name and value of each counter in a response to [`Query::PortCounters`]; of several counters with one name the
+/// last.
 #[must_use]
 pub fn counters(payload: &[u8]) -> Vec<(String, u64)> {
     named(Attrs::new(payload).nested(STAT_HWCOUNTERS))
@@ -267,7 +267,7 @@ fn named(table: Option<Attrs<'_>>) -> Vec<(String, u64)> {
     table.into_iter().flat_map(|table| table.iter()).filter_map(|(_, entry)| one(entry)).collect()
 }
 
-/// The optional counters in an answer to [`Query::OptionalCounters`], and whether each is on.
+/// The optional counters in a response to [`Query::OptionalCounters`], and whether each is enabled.
 #[must_use]
 pub fn optional_counters(payload: &[u8]) -> Vec<(String, bool)> {
     let one = |entry: &[u8]| {
@@ -284,23 +284,22 @@ pub fn binding_mode(payload: &[u8]) -> Option<&'static str> {
     ["none", "auto", "manual"].get(Attrs::new(payload).u32(STAT_MODE)? as usize).copied()
 }
 
-/// A counter that queue pairs are bound to.
+/// A counter to which queue pairs are bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QpCounter {
     /// Name of the device.
     pub device: String,
     /// Port of the device, from 1.
     pub port: Option<u32>,
-    /// Number of the counter.
+    /// Id of the counter.
     pub id: u32,
-    /// The queue pairs that count in it: one each only when bound one by one, or in automatic mode
-    /// with a single queue pair.
+    /// The queue pairs counted in it: a single one if bound manually, or in automatic mode with only one.
     pub lqpns: Vec<u32>,
     /// Name and value of each counter in the set.
     pub counters: Vec<(String, u64)>,
 }
 
-/// The counters in one answer to [`Query::QpCounters`].
+/// The counters in one response to [`Query::QpCounters`].
 #[must_use]
 pub fn qp_counters(payload: &[u8]) -> Vec<QpCounter> {
     let attrs = Attrs::new(payload);
@@ -321,7 +320,7 @@ pub fn qp_counters(payload: &[u8]) -> Vec<QpCounter> {
     table.iter().filter(|(kind, _)| *kind == STAT_COUNTER_ENTRY).filter_map(|(_, entry)| one(entry)).collect()
 }
 
-/// The bytes of the context in the answer to [`Query::QpContext`]; their layout is the driver's.
+/// The bytes of the context in the response to [`Query::QpContext`]; their layout is driver-specific.
 #[must_use]
 pub fn qp_context(payload: &[u8]) -> Option<Vec<u8>> {
     Attrs::new(payload).get(RES_RAW).map(<[u8]>::to_vec)

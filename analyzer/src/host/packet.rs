@@ -1,4 +1,4 @@
-//! Packet sockets, and what they join.
+//! Packet sockets and their memberships.
 
 use std::io;
 use std::mem::size_of;
@@ -8,21 +8,20 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::error::{HostError, Result};
 
-/// A raw packet socket that receives nothing until it is bound to a protocol. `action` is what it is
-/// for, as it reads after "cannot".
+/// A raw packet socket that receives nothing until it is bound to a protocol. `action` describes its purpose, as it
+/// reads after "cannot".
 ///
 /// # Errors
-/// When the kernel refuses (it needs CAP_NET_RAW).
+/// If the kernel refuses (it needs CAP_NET_RAW).
 pub(super) fn socket(action: &str) -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
         .map_err(|error| HostError::system(action, error.into()))
 }
 
-/// The interface's index as the kernel takes it.
+/// The interface index as the kernel's type.
 ///
-/// # Errors
-/// When there can be no such interface.
+/// # Errors If the index is out of range.
 pub(super) fn index(index: u32, action: &str) -> Result<libc::c_int> {
     i32::try_from(index).map_err(|_| HostError::system(action, io::Error::from_raw_os_error(libc::ENODEV)))
 }
@@ -40,10 +39,10 @@ pub(super) fn address(interface: libc::c_int, ethertype: u16) -> libc::sockaddr_
     }
 }
 
-/// Joins a group of addresses, or promiscuous mode (`kind`), for as long as the socket is open.
+/// Joins a multicast group, or promiscuous mode (`kind`), for as long as the socket is open.
 ///
 /// # Errors
-/// When the interface does not exist or the kernel refuses.
+/// If the interface does not exist or the kernel refuses.
 pub(super) fn join(
     socket: &OwnedFd,
     interface: libc::c_int,
@@ -59,7 +58,7 @@ pub(super) fn join(
     };
     request.mr_address[..6].copy_from_slice(&group.unwrap_or_default());
     let length = libc::socklen_t::try_from(size_of::<libc::packet_mreq>()).unwrap_or_default();
-    // SAFETY: the structure is valid for the call and as long as said.
+    // SAFETY: the structure is valid for the call, and its length is correct.
     let added = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

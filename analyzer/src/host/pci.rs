@@ -1,28 +1,28 @@
-//! PCI Express: where NICs and GPUs sit, how wide and fast their links are, what may keep them from
-//! talking to one another directly.
+//! PCI Express: position of NICs and GPUs, width and speed of their links, and obstacles to direct traffic between
+//! them.
 
 use serde::Serialize;
 
 use super::error::AS_ROOT;
 use super::read::{HostRoot, Unread, number};
 
-/// Extended capabilities begin behind the 256 bytes of ordinary configuration space.
+/// Extended capabilities follow the 256 bytes of conventional configuration space.
 const EXTENDED_START: usize = 0x100;
 /// Access Control Services in a list of extended capabilities (pci_regs.h).
 const CAP_ACS: u16 = 0x0d;
 /// Control register within that capability.
 const ACS_CONTROL: usize = 6;
-/// Requests from device to device go up to the root complex first.
+/// Redirects requests between devices to the root complex.
 const ACS_REQUEST_REDIRECT: u16 = 1 << 2;
-/// No more extended capabilities fit into configuration space.
+/// Maximum number of extended capabilities that fit into configuration space.
 const MAX_CAPS: usize = 64;
 
 /// A PCI Express link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Link {
-    /// GT/s a lane, in use.
+    /// Current GT/s per lane.
     pub speed: Option<f64>,
-    /// GT/s a lane, at most.
+    /// Maximum GT/s per lane.
     pub max_speed: Option<f64>,
     /// Number of lanes in use.
     pub width: Option<u64>,
@@ -37,7 +37,7 @@ impl Link {
         Some(coded(self.speed?) * self.width? as f64)
     }
 
-    /// The same at its best.
+    /// The same at maximum speed and width.
     #[must_use]
     pub fn max_mbps(&self) -> Option<f64> {
         Some(coded(self.max_speed?) * self.max_width? as f64)
@@ -49,8 +49,8 @@ fn node(text: &str) -> Option<i64> {
     text.parse().ok().filter(|node| *node >= -1)
 }
 
-/// Mbit/s of one lane. 2.5 and 5 GT/s spend a fifth on coding, newer ones 2 in 130 (and from
-/// 64 GT/s on about as much on flits).
+/// Mbit/s of one lane. Encoding takes a fifth at 2.5 and 5 GT/s, and 2 of 130 at higher speeds (from 64 GT/s on flits
+/// take about as much).
 fn coded(gigatransfers: f64) -> f64 {
     gigatransfers * 1000.0 * if gigatransfers <= 5.0 { 0.8 } else { 128.0 / 130.0 }
 }
@@ -62,7 +62,7 @@ pub struct PciDevice {
     pub address: String,
     /// Vendor and device numbers.
     pub id: Option<(u64, u64)>,
-    /// The bridges above it, the nearest first.
+    /// The bridges above it, nearest first.
     pub bridges: Vec<String>,
     /// NUMA node of the device.
     pub numa_node: Option<u64>,
@@ -87,12 +87,12 @@ impl PciDevice {
         Self {
             id,
             bridges,
-            // -1 is what the kernel says when it does not know, or there is only one: an answer.
+            // -1 means unknown, or a single node: a valid value.
             numa_node: unread
                 .parsed(root, &format!("{at}/numa_node"), "NUMA node", node)
                 .and_then(|node| u64::try_from(node).ok()),
             link: read_link(root, &at, unread),
-            // Neither an IOMMU nor a driver need be there.
+            // Neither an IOMMU nor a driver is required.
             iommu: unread.keep_if_there(root.text(&format!("{at}/iommu_group/type"))),
             driver: unread.keep_if_there(root.link_name(&format!("{at}/driver"))),
             address: address.to_owned(),
@@ -104,8 +104,8 @@ impl PciDevice {
     pub fn distance(&self, other: &Self) -> Distance {
         let shared = self.bridges.iter().any(|bridge| other.bridges.contains(bridge));
         match (self.bridges.first(), other.bridges.first()) {
-            // The root port is shared by everything below one switch; two bridges or more in
-            // common, or one that both hang below through ports of their own, is a switch.
+            // All devices below a switch share the root port; two or more common bridges, or one to which both
+            // connect through their own ports, means a switch.
             _ if shared => Distance::Switch,
             _ => match (self.numa_node, other.numa_node) {
                 (Some(a), Some(b)) if a == b => Distance::Node,
@@ -126,12 +126,12 @@ pub enum Distance {
     Node,
     /// In different NUMA nodes: through the link between processors.
     Far,
-    /// The kernel does not say.
+    /// Unknown to the kernel.
     Unknown,
 }
 
 fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
-    // "16.0 GT/s PCIe", or "Unknown" for a device inside the processor.
+    // "16.0 GT/s PCIe", or "Unknown" for a device integrated in the CPU.
     let speed = |unread: &mut Unread, file: &str| {
         let speed = |text: &str| {
             let speed = text.split(' ').next()?.parse::<f64>().ok()?;
@@ -152,14 +152,14 @@ fn read_link(root: &HostRoot, at: &str, unread: &mut Unread) -> Link {
     }
 }
 
-/// The last PCI address on the way to what `path` leads to: the device behind a class entry, also
-/// when functions or auxiliary devices lie between.
+/// The last PCI address in the resolved target of `path`: the device behind a class entry, also with functions or
+/// auxiliary devices in between.
 #[must_use]
 pub fn address_behind(root: &HostRoot, path: &str) -> Option<String> {
     root.components(path).into_iter().rfind(|part| is_address(part))
 }
 
-/// True when this is a PCI address: domain, bus, device, function.
+/// True if this is a PCI address: domain, bus, device, function.
 fn is_address(text: &str) -> bool {
     let hex = |part: &str, least: usize| part.len() >= least && part.bytes().all(|b| b.is_ascii_hexdigit());
     let mut parts = text.split(':');
@@ -181,8 +181,7 @@ pub struct Gpu {
     pub pci: PciDevice,
 }
 
-/// The GPUs of the vendors whose NICs can reach GPU memory: by class (display, 3D, processing
-/// accelerator) and vendor.
+/// GPUs whose memory NICs can access, by class (display, 3D, processing accelerator) and vendor.
 #[must_use]
 pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
     let mut gpus = Vec::new();
@@ -205,9 +204,8 @@ pub fn gpus(root: &HostRoot, unread: &mut Unread) -> Vec<Gpu> {
     gpus
 }
 
-/// The bridges above `device` that send requests between their ports up to the root complex (ACS),
-/// so that direct traffic between NIC and GPU takes the long way. `None` when configuration space
-/// cannot be read, which needs root.
+/// The bridges above `device` that redirect requests between their ports to the root complex (ACS), so that direct
+/// traffic between NIC and GPU takes a detour. `None` if configuration space cannot be read, which needs root.
 #[must_use]
 pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unread) -> Option<Vec<String>> {
     let mut redirecting = Vec::new();
@@ -215,7 +213,7 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
         let path = format!("/sys/bus/pci/devices/{bridge}/config");
         let config = unread.keep(root.bytes(&path))?;
         if config.len() <= EXTENDED_START {
-            // Without CAP_SYS_ADMIN the kernel gives the first 64 bytes and no more.
+            // Without CAP_SYS_ADMIN the kernel returns only the first 64 bytes.
             unread.note(
                 format!("read the extended capabilities (ACS) in {path}"),
                 format!("this process can read only {} bytes of it", config.len()),
@@ -230,12 +228,12 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
     Some(redirecting)
 }
 
-/// The ACS control register in configuration space; `None` when the device has no ACS.
+/// The ACS control register in configuration space; `None` if the device has no ACS.
 fn acs_control(config: &[u8]) -> Option<u16> {
     let half = |at: usize| config.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes));
     let mut at = EXTENDED_START;
     for _ in 0..MAX_CAPS {
-        // Capability number, then version in four bits and the next one's place in twelve.
+        // Capability number in 16 bits, then version in four bits and the offset of the next one in twelve.
         let (cap, next) = (half(at)?, usize::from(half(at + 2)? >> 4));
         if cap == CAP_ACS {
             return half(at + ACS_CONTROL);

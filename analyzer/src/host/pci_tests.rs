@@ -57,7 +57,7 @@ fn a_device_that_belongs_to_no_node_is_no_failure() {
     {
         let path = format!("sys/bus/pci/devices/{NIC}/numa_node");
         let (device, unread) = read(&[(&path, text)], NIC);
-        // Of the nine files that it has, this one alone is there.
+        // Only this one of its nine files exists.
         let (_, without) = read(&[], NIC);
         assert_eq!((device.numa_node, unread), (node, without - 1 + failures), "{text}");
     }
@@ -86,7 +86,7 @@ fn acs_is_found_among_other_capabilities() {
     config[0x148..0x14a].copy_from_slice(&CAP_ACS.to_le_bytes());
     config[0x14e..0x150].copy_from_slice(&0x1du16.to_le_bytes());
     assert_eq!(acs_control(&config), Some(0x1d));
-    // A list that leads back to its own beginning ends.
+    // A circular list ends.
     config[0x148] = 0;
     config[0x14a..0x14c].copy_from_slice(&(0x100u16 << 4).to_le_bytes());
     assert_eq!(acs_control(&config), None);

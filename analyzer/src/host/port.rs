@@ -1,4 +1,4 @@
-//! A port of an RDMA device as sysfs shows it.
+//! A port of an RDMA device, from sysfs.
 
 use std::net::Ipv6Addr;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::read::{HostRoot, Unread};
 
-/// GIDs read of a port at most; drivers have 256 or fewer.
+/// Maximum number of GIDs read per port; drivers have 256 or fewer.
 const MAX_GIDS: usize = 4096;
 
 /// The RoCE version of a GID.
@@ -20,39 +20,39 @@ pub enum GidType {
     V2,
 }
 
-/// An entry of a port's table of addresses.
+/// An entry of a port's GID table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gid {
-    /// Its place in the table: `NCCL_IB_GID_INDEX`.
+    /// Index in the table: `NCCL_IB_GID_INDEX`.
     pub index: u32,
     /// The address; IPv4 is written as IPv6 (`::ffff:10.0.0.1`).
     pub gid: Ipv6Addr,
     /// RoCE version of the GID.
     pub kind: Option<GidType>,
-    /// The interface it belongs to.
+    /// The interface to which it belongs.
     pub interface: Option<String>,
 }
 
 impl Gid {
-    /// True when it is an IPv4 address.
+    /// True if it is an IPv4 address.
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.gid.to_ipv4_mapped().is_some()
     }
 
-    /// True when it is a link-local address, which no router passes on.
+    /// True if it is a link-local address, which routers do not forward.
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         self.gid.segments()[0] & 0xffc0 == 0xfe80
     }
 
-    /// True when packets from it can cross routers: RoCE v2 and not link-local.
+    /// True if its packets can cross routers: RoCE v2 and not link-local.
     #[must_use]
     pub fn is_routable(&self) -> bool {
         self.kind == Some(GidType::V2) && !self.is_link_local()
     }
 
-    /// The address as people write it.
+    /// The address in its usual notation.
     #[must_use]
     pub fn address(&self) -> String {
         self.gid.to_ipv4_mapped().map_or_else(|| self.gid.to_string(), |v4| v4.to_string())
@@ -68,7 +68,7 @@ pub struct Port {
     pub state: Option<String>,
     /// `LinkUp`, `Disabled`, `Polling` …
     pub physical_state: Option<String>,
-    /// Rate of the port, Mbit/s.
+    /// Rate of the port, in Mbit/s.
     pub rate_mbps: Option<u64>,
     /// Link layer: `Ethernet` or `InfiniBand`.
     pub link_layer: Option<String>,
@@ -95,7 +95,7 @@ impl Port {
         }
     }
 
-    /// True when it is up.
+    /// True if it is up.
     #[must_use]
     pub fn is_active(&self) -> Option<bool> {
         self.state.as_deref().map(|state| state == "ACTIVE")
@@ -112,7 +112,7 @@ pub(super) fn rate_mbps(text: &str) -> Option<u64> {
     (mbps > 0 && (rest.is_empty() || rest.starts_with(' '))).then_some(mbps)
 }
 
-/// Empty places of the table cannot be read (EINVAL), or are all zero: neither is worth a word.
+/// Empty entries of the table cannot be read (EINVAL) or are all zero; neither is a failure.
 fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
     let names = unread.names(root, &format!("{at}/gids"));
     let mut indices: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -127,8 +127,8 @@ fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
             unread.note(format!("read {path}"), format!("invalid GID `{text}`"), None);
             return None;
         };
-        // A port without an address of its own has the bare prefix. Most places are empty, and soft
-        // devices have a thousand: nothing more is read of those.
+        // A port without an address has only the prefix. Most entries are empty, and software devices have a
+        // thousand: for those nothing more is read.
         if gid.segments()[4..] == [0; 4] {
             return None;
         }
@@ -149,9 +149,9 @@ fn gids(root: &HostRoot, at: &str, unread: &mut Unread) -> Vec<Gid> {
     indices.into_iter().take(MAX_GIDS).filter_map(&mut one).collect()
 }
 
-/// The RDMA path MTU that a port with this interface MTU offers: the largest of 256 … 4096 that
-/// leaves room for the longest headers, as the kernel computes it for all RoCE devices
-/// (`iboe_get_mtu` of rdma/ib_addr.h). `None` below the least.
+/// The RDMA path MTU of a port with this interface MTU: the largest of 256 … 4096 that leaves room for the longest
+/// headers, as the kernel computes it for all RoCE devices (`iboe_get_mtu` of rdma/ib_addr.h). `None` below the
+/// minimum.
 #[must_use]
 pub fn active_mtu(interface_mtu: u32) -> Option<u32> {
     /// GRH 40, UDP 8, BTH 12, XRC header 4, atomic header 28, ICRC 4.
@@ -160,7 +160,7 @@ pub fn active_mtu(interface_mtu: u32) -> Option<u32> {
     [4096, 2048, 1024, 512, 256].into_iter().find(|mtu| *mtu <= room)
 }
 
-/// The least interface MTU for an RDMA path MTU of 4096, as the kernel computes it.
+/// Minimum interface MTU for an RDMA path MTU of 4096, as the kernel computes it.
 pub const MTU_FOR_4096: u32 = 4192;
 
 #[cfg(test)]

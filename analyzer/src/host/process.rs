@@ -1,4 +1,4 @@
-//! Processes: their names, and the container and pod that they run in.
+//! Processes: names, and the container and pod in which they run.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::read::HostRoot;
 /// A container, and the pod around it, from a process's control group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Container {
-    /// Id of the container, as the runtime has it (usually 64 hexadecimal digits).
+    /// Id of the container in its runtime (usually 64 hexadecimal digits).
     pub id: Option<String>,
     /// Id of the Kubernetes pod.
     pub pod_uid: Option<String>,
-    /// Host name inside: the pod's name, unless the pod shares the host's network.
+    /// Host name inside: the pod's name, unless the pod uses the host's network.
     pub name: Option<String>,
     /// Number of the Slurm job.
     pub slurm_job: Option<String>,
 }
 
 impl Container {
-    /// Reads a `/proc/PID/cgroup`; `None` when it names none of them.
+    /// Parses a `/proc/PID/cgroup`; `None` if it names none of these.
     #[must_use]
     pub fn parse(cgroup: &str) -> Option<Self> {
         let mut found = Self::default();
-        // Version 1 has a line per controller, and any of them will do.
+        // Version 1 has a line per controller, and any of them is sufficient.
         for part in
             cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.split('/'))
         {
@@ -41,7 +41,7 @@ impl Container {
         (found != Self::default()).then_some(found)
     }
 
-    /// Of the process `pid` below `root`; `None` for processes of the host itself.
+    /// The container of process `pid` below `root`; `None` for processes of the host itself.
     #[must_use]
     pub fn of(root: &HostRoot, pid: u32) -> Option<Self> {
         let mut found = Self::parse(&root.text(&format!("/proc/{pid}/cgroup")).ok()?)?;
@@ -66,8 +66,8 @@ impl Container {
 /// Prefix of the label of a Slurm job.
 const SLURM: &str = "slurm job ";
 
-/// The job that a [label](Container::label) belongs to: that of Slurm, or the name of the pod without the number that a
-/// job's controller gives its pods; `None` for other pods and containers.
+/// The job of a [label](Container::label): that of Slurm, or the pod's name without the suffix that a job's
+/// controller adds; `None` for other pods and containers.
 #[must_use]
 pub fn job(label: &str) -> Option<&str> {
     if label.starts_with(SLURM) {
@@ -78,7 +78,7 @@ pub fn job(label: &str) -> Option<&str> {
     label.rsplit_once('-').filter(counted).map(|(name, _)| name)
 }
 
-/// The host name in a container's own file, as runtimes write it there; `None` when the file holds anything else.
+/// The host name in a container's own file, as runtimes write it; `None` if the file has other content.
 fn host_name(root: &HostRoot, pid: u32) -> Option<String> {
     /// Longest domain name.
     const MAX_NAME: usize = 253;
@@ -99,7 +99,7 @@ fn pod_uid(name: &str) -> Option<String> {
     is_uid.then_some(uid)
 }
 
-/// `docker-…`, `cri-containerd-…`, `crio-…`, `libpod-…`, or the bare id.
+/// `docker-…`, `cri-containerd-…`, `crio-…`, `libpod-…`, or only the id.
 fn container_id(name: &str) -> Option<&str> {
     let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
     (id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())).then_some(id)
@@ -109,7 +109,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A process whose environment cannot be read, so that it may or may not have NCCL settings.
+/// A process whose environment cannot be read, so that its NCCL settings are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
     /// PID of the process.
@@ -118,8 +118,8 @@ pub struct Unreadable {
     pub comm: Option<String>,
 }
 
-/// Processes for people, by the names of their commands: `python3 (4711, 4712), sshd (801)`. Of many,
-/// some are named and the others counted.
+/// Processes as text, by command name: `python3 (4711, 4712), sshd (801)`. Of many, some are named and the rest is
+/// counted.
 #[must_use]
 pub fn by_name(processes: &[Unreadable]) -> String {
     const NAMES: usize = 8;
@@ -141,7 +141,7 @@ pub fn by_name(processes: &[Unreadable]) -> String {
     named.join(", ")
 }
 
-/// The process that a thread belongs to: the kernel lists resources by the thread that made them.
+/// The process of a thread: the kernel lists resources by the thread that created them.
 #[must_use]
 pub fn leader(root: &HostRoot, thread: u32) -> Option<u32> {
     let status = root.text(&format!("/proc/{thread}/status")).ok()?;

@@ -1,12 +1,12 @@
-//! Promiscuous mode for as long as a guard lives.
+//! Promiscuous mode for the lifetime of a guard.
 
 use std::os::fd::OwnedFd;
 
 use super::error::Result;
 use super::packet;
 
-/// Keeps an interface in promiscuous mode. The kernel counts such requests and takes this one
-/// back when the socket goes, however the process ends.
+/// Keeps an interface in promiscuous mode. The kernel counts such requests, and revokes this one when the socket is
+/// closed, however the process ends.
 #[derive(Debug)]
 pub struct Promiscuous {
     _socket: OwnedFd,
@@ -16,7 +16,7 @@ impl Promiscuous {
     /// Puts an interface of the calling thread's namespace into promiscuous mode.
     ///
     /// # Errors
-    /// When the kernel refuses the socket (CAP_NET_RAW) or the interface does not exist.
+    /// If the kernel refuses the socket (CAP_NET_RAW) or the interface does not exist.
     pub fn enable(index: u32) -> Result<Self> {
         let action = format!("put interface {index} into promiscuous mode");
         let socket = packet::socket(&action)?;
@@ -32,7 +32,7 @@ mod tests {
     use super::super::testing::{root_or_skip, veth_pair};
     use super::*;
 
-    /// IFLA_PROMISCUITY: how many asked for promiscuous mode.
+    /// IFLA_PROMISCUITY: number of promiscuous mode requests.
     fn promiscuity(index: u32) -> u32 {
         Attrs::after(&interface::raw(index).unwrap(), 16).u32(libc::IFLA_PROMISCUITY).unwrap()
     }

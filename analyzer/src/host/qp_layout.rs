@@ -1,4 +1,4 @@
-//! Layout of the kernel's queue pairs and their attributes, from BTF, and records read with it.
+//! Layout of the kernel's queue pairs and their attributes from BTF, and decoding of records with it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use rocescope_common::abi::qp::{ABSENT, ATTR_BYTES, QP_BYTES, QpLayout, QpRecord
 
 use super::btf::{Btf, Field, Struct};
 
-/// Offsets that the programs in the kernel need, and those of the structures that they copy.
+/// Offsets for the kernel programs, and those within the structures that they copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Offsets for the kernel programs.
@@ -28,10 +28,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of the kernel that `btf` describes.
+    /// The layout of the kernel described by `btf`.
     ///
-    /// # Errors
-    /// The structure or field without which no queue pair can be followed.
+    /// # Errors The missing structure or field without which no queue pair can be followed.
     pub fn of(btf: &Btf) -> Result<Self, String> {
         let structure = |name: &str| btf.find(name).ok_or_else(|| format!("struct {name}"));
         let (qp, attr) = (structure("ib_qp")?, structure("ib_qp_attr")?);
@@ -71,7 +70,7 @@ impl Layout {
         })
     }
 
-    /// Fields that the kernel does not have: what they say is unknown of each queue pair.
+    /// Fields that the kernel does not have, whose values are unknown for all queue pairs.
     #[must_use]
     pub fn absent(&self) -> Vec<&'static str> {
         let of = &self.programs;
@@ -95,13 +94,13 @@ impl Layout {
         fields.into_iter().filter(|(_, is_there)| !is_there).map(|(field, _)| field).collect()
     }
 
-    /// Number of the queue pair. `None`: none was made, or it could not be read.
+    /// Number of the queue pair. `None`: none was created, or it could not be read.
     #[must_use]
     pub fn qp_num(&self, record: &QpRecord) -> Option<u32> {
         number(qp_bytes(record), Some(self.qp_num))
     }
 
-    /// Transport, as `enum ib_qp_type` numbers it.
+    /// Transport, numbered as in `enum ib_qp_type`.
     #[must_use]
     pub fn qp_type(&self, record: &QpRecord) -> Option<u8> {
         u8::try_from(number(qp_bytes(record), self.qp_type)?).ok()
@@ -113,7 +112,7 @@ impl Layout {
         number(qp_bytes(record), self.port).filter(|port| *port != 0)
     }
 
-    /// The attributes of a call, as far as its mask names them.
+    /// The attributes of a call that its mask includes.
     #[must_use]
     pub fn attributes(&self, record: &QpRecord, mask: u32) -> Attributes {
         let bytes = record.attr_bytes.get(..usize::from(record.attr_len)).unwrap_or_default();
@@ -158,8 +157,8 @@ pub mod mask {
     /// Mask of all attributes.
     pub const ALL: u32 = u32::MAX;
 
-    /// The attributes that have been set in a state (`enum ib_qp_state`). A query fills in all fields, those without a
-    /// value as 0.
+    /// The attributes that have values in a state (`enum ib_qp_state`). A query fills in all fields, with 0 for those
+    /// without a value.
     #[must_use]
     pub const fn known_in(state: u8) -> u32 {
         const OF_PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
@@ -181,23 +180,23 @@ pub struct Attributes {
     pub state: Option<u8>,
     /// Path MTU. Unit: bytes.
     pub path_mtu: Option<u32>,
-    /// PSN expected first.
+    /// First expected PSN.
     pub rq_psn: Option<u32>,
-    /// PSN sent first.
+    /// First PSN to send.
     pub sq_psn: Option<u32>,
-    /// Queue pair at the other end.
+    /// Peer's queue pair.
     pub dest_qp: Option<u32>,
-    /// Address of the other end.
+    /// Peer's address.
     pub peer: Option<IpAddr>,
     /// Flow label of the path; 0 for none.
     pub flow_label: Option<u32>,
     /// Traffic class, DSCP in its upper six bits.
     pub traffic_class: Option<u8>,
-    /// Exponent of the transport timeout: 4.096 µs · 2^timeout; 0 for never.
+    /// Exponent of the transport timeout: 4.096 µs · 2^timeout; 0 disables it.
     pub timeout: Option<u8>,
     /// Retries after a timeout or a sequence error, 0 to 7.
     pub retry_cnt: Option<u8>,
-    /// Retries after an RNR NAK; 7 for ever.
+    /// Retries after an RNR NAK; 7 means unlimited.
     pub rnr_retry: Option<u8>,
 }
 
@@ -245,7 +244,7 @@ pub(crate) mod tests {
     use super::*;
     use rocescope_common::abi::qp::{COMM, DEVICE_NAME, kind};
 
-    /// A kernel whose structures have the fields of Debian's 6.1, at other places.
+    /// A kernel whose structures have the fields of Debian's 6.1 at other offsets.
     pub(crate) fn kernel() -> Vec<u8> {
         let mut base = Writer::base();
         let (byte, word, long) = (base.int(1), base.int(4), base.int(8));
@@ -292,7 +291,7 @@ pub(crate) mod tests {
         Layout::of(&Btf::parse(kernel(), None).unwrap()).unwrap()
     }
 
-    /// A record of a call about queue pair `number` of `rxe0`, in that kernel.
+    /// A record of a call for queue pair `number` of `rxe0` in that kernel.
     pub(crate) fn record(kind: u8, number: u32, mask: u32, set: &dyn Fn(&mut [u8])) -> QpRecord {
         let mut record = QpRecord {
             time_ns: 1_000,

@@ -1,14 +1,14 @@
-//! Layouts of real kernels, from cuts of their BTF in tests/data/btf, against what pahole prints for them.
+//! Compares the layouts of real kernels, from extracts of their BTF in tests/data/btf, with the output of pahole.
 
 use std::path::{Path, PathBuf};
 
 use super::super::btf::{Btf, cut};
 use super::*;
 
-/// Kernels whose BTF is kept: Debian 12's, and that of its backports.
+/// Kernels whose BTF is kept: those of Debian 12 and its backports.
 pub(crate) const KERNELS: [&str; 2] = ["6.1.192", "6.12.95"];
 
-/// Structures that are kept.
+/// Structures in the extracts.
 const WANTED: [&str; 11] = [
     "ib_qp",
     "ib_qp_attr",
@@ -27,7 +27,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/btf")
 }
 
-/// The BTF of a kernel, as a host has it in a file.
+/// The BTF file of a kernel or module.
 pub(crate) fn file(kernel: &str, name: &str) -> Option<Vec<u8>> {
     std::fs::read(folder().join(kernel).join(name)).ok()
 }
@@ -37,7 +37,7 @@ pub(crate) fn btf(kernel: &str, module: &str) -> Btf {
     Btf::parse(file(kernel, "vmlinux").unwrap(), file(kernel, module)).unwrap()
 }
 
-/// Structures of a kernel as pahole prints them.
+/// Structures of a kernel as printed by pahole.
 pub(crate) struct Printed(String);
 
 impl Printed {
@@ -45,7 +45,7 @@ impl Printed {
         Self(std::fs::read_to_string(folder().join(kernel).join("pahole.txt")).unwrap())
     }
 
-    /// A member at a path; without one, the structure itself.
+    /// A member at a path; with an empty path the structure itself.
     pub(crate) fn field(&self, structure: &str, path: &str) -> Field {
         let mut found = Field { offset: 0, size: 0 };
         let mut of = structure.to_owned();
@@ -107,17 +107,17 @@ fn layouts_are_those_that_pahole_prints() {
 
 #[test]
 fn a_kernel_that_has_the_structures_in_no_file_is_refused_by_name() {
-    // Those of the kernel alone, where a module has the rest.
+    // Only the kernel's types; the module has the rest.
     let types = btf(KERNELS[0], "ib_core");
     let (base, _) = cut::cut(&types, &["kobject"]);
     let without = Btf::parse(base, None).unwrap();
     assert_eq!(Layout::of(&without).unwrap_err(), "struct ib_qp");
-    // And where a module has them: as of a kernel whose InfiniBand code is not its own.
+    // The structures in the module, as in a kernel with InfiniBand built as a module.
     let (base, _) = cut::cut(&types, &["ib_qp", "ib_device", "ib_event"]);
     assert_eq!(Layout::of(&Btf::parse(base, None).unwrap()).unwrap_err(), "struct ib_qp_attr");
 }
 
-/// Makes the files of tests/data/btf from those of a host: see the README there.
+/// Creates the files of tests/data/btf from those of a host: see the README there.
 #[test]
 #[ignore = "writes the files that the other tests read"]
 fn cut_the_files_of_a_host() {

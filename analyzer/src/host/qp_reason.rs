@@ -1,10 +1,11 @@
-//! Reasons that drivers give for a queue pair's error state, in words.
+//! Drivers' reasons for the error state of a queue pair, as text.
 //!
-//! Sources, Linux 6.12: mlx5: `mlx5_ifc_cqe_error_syndrome_bits` of include/linux/mlx5/mlx5_ifc.h, `MLX5_CQE_SYNDROME_*` of
-//! include/linux/mlx5/device.h; bnxt_re: `creq_qp_error_notification` of drivers/infiniband/hw/bnxt_re/roce_hsi.h (reasons of
-//! the requester and of the responder). None has been compared with hardware.
+//! Sources, Linux 6.12: mlx5: `mlx5_ifc_cqe_error_syndrome_bits` of include/linux/mlx5/mlx5_ifc.h,
+//! `MLX5_CQE_SYNDROME_*` of include/linux/mlx5/device.h; bnxt_re: `creq_qp_error_notification` of
+//! drivers/infiniband/hw/bnxt_re/roce_hsi.h (reasons of the requester and of the responder). None has been compared
+//! with hardware.
 
-/// The reason in an error syndrome of mlx5: 32 bits, in the order of the definition. `None`: there is none.
+/// The reason in an error syndrome of mlx5: 32 bits, in the order of the definition. `None` without a reason.
 #[must_use]
 pub fn mlx5(word: u32) -> Option<String> {
     let [hardware, kind, vendor, syndrome] = word.to_be_bytes();
@@ -31,7 +32,7 @@ pub fn mlx5(word: u32) -> Option<String> {
     ))
 }
 
-/// The reasons of requester and responder of bnxt_re, where there are any.
+/// The reasons of requester and responder of bnxt_re, if any.
 #[must_use]
 pub fn bnxt(requester: u8, responder: u8) -> Option<String> {
     let of = |side: &str, names: &[&str], code: u8| {

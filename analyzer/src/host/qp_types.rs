@@ -1,4 +1,4 @@
-//! Types (BTF) of the running kernel about its queue pairs: the facts that can be read, and those that cannot.
+//! BTF types of the running kernel for queue pairs: available and missing facts.
 
 use serde::Serialize;
 
@@ -10,34 +10,32 @@ use super::read::HostRoot;
 const FOLDER: &str = "/sys/kernel/btf";
 /// The module whose structures are those of queue pairs.
 const IB_CORE: &str = "ib_core";
-/// mlx5's core driver, which all commands to its firmware pass.
+/// mlx5's core driver, which executes all firmware commands.
 pub const MLX5: &str = "mlx5_core";
-/// bnxt_re, whose handler hears why a queue pair is in the error state.
+/// bnxt_re, whose handler receives the reason of a queue pair's error state.
 pub const BNXT: &str = "bnxt_re";
 
-/// The kernel's types, or the reason for having none.
+/// The kernel's types, or the reason why there are none.
 ///
-/// # Errors
-/// The kernel has none, or they are not valid.
+/// # Errors If the kernel has none, or they are invalid.
 pub fn read(root: &HostRoot, module: &str) -> Result<Btf, String> {
-    // The kernel's own, of several MiB: nobody else shapes these files.
+    // Kernel files of several MiB, which no other user controls.
     let file = |name: &str| std::fs::read(root.path(&format!("{FOLDER}/{name}")));
     let base =
         file("vmlinux").map_err(|error| format!("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF): {error}"))?;
-    // A module that is built in has no file of its own.
+    // A built-in module has no file of its own.
     Btf::parse(base, file(module).ok())
         .map_err(|Malformed| "cannot read the kernel's BTF: invalid BTF".to_owned())
 }
 
 /// The layout of queue pairs.
 ///
-/// # Errors
-/// The reason for which none can be followed.
+/// # Errors The reason why none can be followed.
 pub fn layout(root: &HostRoot) -> Result<Layout, String> {
     Layout::of(&read(root, IB_CORE)?).map_err(|missing| format!("the kernel's BTF has no {missing}"))
 }
 
-/// Offsets of the name of the device to which mlx5's driver gives a command. Unit: bytes.
+/// Offsets to the name of the device that mlx5's driver sends a command to. Unit: bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandOffsets {
     /// Offset of `mlx5_core_dev.device`, bytes.
@@ -47,10 +45,9 @@ pub struct CommandOffsets {
 }
 
 impl CommandOffsets {
-    /// Those of the running kernel.
+    /// Reads them from the running kernel.
     ///
-    /// # Errors
-    /// The reason for which commands cannot be followed.
+    /// # Errors The reason why commands cannot be followed.
     pub fn read(root: &HostRoot) -> Result<Self, String> {
         Self::of(&of_module(root, MLX5)?)
     }
@@ -63,10 +60,10 @@ impl CommandOffsets {
     }
 }
 
-/// Way from the library's part of bnxt_re's queue pair, which its handler is given, to that of the verbs; it may go backwards.
+/// Offset from bnxt_re's internal queue pair, which its handler receives, to the one of the verbs; may be negative.
+/// Unit: bytes.
 ///
-/// # Errors
-/// The reason for which it is not known.
+/// # Errors The reason why it is unknown.
 pub fn bnxt_offset(root: &HostRoot) -> Result<u32, String> {
     bnxt_offset_of(&of_module(root, BNXT)?)
 }
@@ -76,7 +73,7 @@ fn bnxt_offset_of(btf: &Btf) -> Result<u32, String> {
     Ok(of("ib_qp")?.wrapping_sub(of("qplib_qp")?))
 }
 
-/// Types of a module that is loaded: to read the kernel's takes its time.
+/// Types of a module, only if it is loaded, since reading the kernel's types takes time.
 fn of_module(root: &HostRoot, module: &str) -> Result<Btf, String> {
     if !root.exists(&format!("/sys/module/{module}")) {
         return Err(format!("the module {module} is not loaded"));
@@ -89,21 +86,21 @@ fn offset(btf: &Btf, name: &str, path: &str) -> Result<u32, String> {
     field.map(|field| field.offset).ok_or_else(|| format!("BTF has no field {path} of struct {name}"))
 }
 
-/// Structures and fields that the kernel's types do not have.
+/// Structures and fields missing from the kernel's types.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// Structure or field without which no queue pair can be followed.
     pub needed: Option<String>,
-    /// Fields without which a fact of each queue pair is unknown.
+    /// Missing fields whose values are unknown for all queue pairs.
     pub fields: Vec<&'static str>,
-    /// Reason for which the device of mlx5's commands is not known.
+    /// Reason why the device of mlx5's commands is unknown.
     pub mlx5: Option<String>,
-    /// Reason for which the queue pair of bnxt_re's error reasons is not known.
+    /// Reason why the queue pair of bnxt_re's error reasons is unknown.
     pub bnxt: Option<String>,
 }
 
 impl Missing {
-    /// Of the running kernel; `None` when it has no types that can be read.
+    /// Of the running kernel; `None` if its types cannot be read.
     #[must_use]
     pub fn of(root: &HostRoot) -> Option<Self> {
         let layout = Layout::of(&read(root, IB_CORE).ok()?);
@@ -130,7 +127,7 @@ mod tests {
         let offset = bnxt_offset_of(&kernels::btf(newer, BNXT)).unwrap();
         let at = |path| Printed::of(newer).field("bnxt_re_qp", path).offset;
         assert_eq!(at("qplib_qp").wrapping_add(offset), at("ib_qp"));
-        // A kernel without types of modules, and one that has no such module.
+        // A kernel without types of modules, and one without this module.
         for (kernel, module) in [(newer, "none"), (older, BNXT)] {
             let why = bnxt_offset_of(&kernels::btf(kernel, module)).unwrap_err();
             assert_eq!(why, "BTF has no field ib_qp of struct bnxt_re_qp");
@@ -144,7 +141,7 @@ mod tests {
                 (CommandOffsets::of(&kernels::btf(kernel, MLX5)).unwrap(), Printed::of(kernel));
             assert_eq!(offsets.device, printed.field("mlx5_core_dev", "device").offset);
             assert_eq!(offsets.name, printed.field("device", "kobj.name").offset);
-            // A kernel that gives no types of modules.
+            // A kernel that provides no types of modules.
             let without = CommandOffsets::of(&kernels::btf(kernel, "none")).unwrap_err();
             assert_eq!(without, "BTF has no field device of struct mlx5_core_dev");
         }
@@ -165,7 +162,7 @@ mod tests {
         let write = |name: &str, bytes: Vec<u8>| {
             std::fs::write(root.path(&format!("/sys/kernel/btf/{name}")), bytes).unwrap();
         };
-        // All that is needed, nothing of the drivers, and neither service level nor hop limit are asked for.
+        // All required fields, no drivers, and neither service level nor hop limit.
         write("vmlinux", kernel());
         let missing = Missing::of(&root).unwrap();
         assert_eq!((missing.needed, missing.fields), (None, Vec::new()));
@@ -179,7 +176,7 @@ mod tests {
         assert_eq!(Missing::of(&root), Some(Missing { bnxt, ..Missing::default() }));
     }
 
-    /// A kernel that has dropped or renamed fields: what is needed by name, the others as facts that are unknown.
+    /// A kernel that removed or renamed fields: required ones are named, optional ones are reported as unknown facts.
     #[test]
     fn fields_that_a_kernel_lacks_are_facts_that_are_unknown() {
         let mut base = Writer::base();

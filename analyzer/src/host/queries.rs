@@ -1,5 +1,5 @@
-//! Queries that the kernel answers over sockets rather than in files, behind one trait, so that
-//! recorded answers can replace a host in tests.
+//! Queries that the kernel answers over sockets rather than in files, behind one trait, so that tests can use
+//! recorded responses.
 
 use super::error::{HostError, Result};
 use super::ethtool::{self, Pause, Rings};
@@ -9,40 +9,40 @@ use super::netlink::{Request, RouteSocket};
 use super::read::HostRoot;
 use super::{dcb, device, nldev};
 
-/// The kernel's answers about the calling thread's network namespace.
+/// The kernel's responses about the calling thread's network namespace.
 pub trait Queries {
-    /// The network interfaces, without what only sysfs knows.
+    /// The network interfaces, without attributes that only sysfs provides.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     fn interfaces(&self) -> Result<Vec<Interface>>;
     /// Name and value of each driver statistic of an interface.
     ///
     /// # Errors
-    /// When there is no such interface or the kernel refuses.
+    /// If there is no such interface or the kernel refuses.
     fn statistics(&self, interface: &str) -> Result<Vec<(String, u64)>>;
     /// The global pause setting of an interface.
     ///
     /// # Errors
-    /// When the driver has none or the kernel refuses.
+    /// If the driver has none or the kernel refuses.
     fn pause(&self, interface: &str) -> Result<Pause>;
     /// The ring sizes of an interface.
     ///
     /// # Errors
-    /// When the driver has none or the kernel refuses.
+    /// If the driver has none or the kernel refuses.
     fn rings(&self, interface: &str) -> Result<Rings>;
-    /// The payload of the answer to an IEEE DCB request about an interface.
+    /// The payload of the response to an IEEE DCB request about an interface.
     ///
     /// # Errors
-    /// When the driver has no DCB or the kernel refuses.
+    /// If the driver has no DCB or the kernel refuses.
     fn dcb(&self, interface: &str) -> Result<Vec<u8>>;
-    /// The payloads of the answers to a request of RDMA netlink.
+    /// The payloads of the responses to a request of RDMA netlink.
     ///
     /// # Errors
-    /// When the kernel has no RDMA or refuses.
+    /// If the kernel has no RDMA or refuses.
     fn rdma(&self, query: nldev::Query) -> Result<Vec<Vec<u8>>>;
-    /// The same; `between` runs again and again while a long answer is read, so that what the kernel does to give it can be
-    /// followed.
+    /// The same; `between` runs repeatedly while a long response is read, so that the caller can process what the
+    /// kernel does for it.
     ///
     /// # Errors
     /// As [`Queries::rdma`].
@@ -51,21 +51,21 @@ pub trait Queries {
         between();
         answers
     }
-    /// The number of TC filters that killed rocescope processes left on an interface.
+    /// The number of TC filters left on an interface by killed rocescope processes.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     fn stale_filters(&self, index: u32) -> Result<usize>;
-    /// The payload of devlink's answer about a parameter of a PCI device.
+    /// The payload of devlink's response about a parameter of a PCI device.
     ///
     /// # Errors
-    /// When the driver has no such parameter or the kernel refuses.
+    /// If the driver has no such parameter or the kernel refuses.
     fn parameter(&self, pci: &str, name: &str) -> Result<Vec<u8>>;
 }
 
 /// The files and the kernel of a host, for repeated reading.
 pub trait Host: Queries + std::fmt::Debug + Send + Sync {
-    /// Its files, opened for this reading: keeping them open would keep the network namespace alive.
+    /// Its files, opened for one reading: keeping them open would keep the network namespace alive.
     ///
     /// # Errors
     /// The errors of [`HostRoot::here`].
@@ -74,7 +74,7 @@ pub trait Host: Queries + std::fmt::Debug + Send + Sync {
     /// The kernel to query.
     fn ask(&self) -> &dyn Queries;
 
-    /// True for the host that this runs on, whose kernel can be probed; false for a recorded one.
+    /// True for the running host, whose kernel can be probed; false for a recorded one.
     fn is_running(&self) -> bool {
         false
     }

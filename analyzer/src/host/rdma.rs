@@ -9,9 +9,9 @@ use super::sysfs::SysRoot;
 pub enum LinkLayer {
     /// Ethernet: RoCE (or iWARP).
     Ethernet,
-    /// InfiniBand: none of its packets pass a network interface.
+    /// InfiniBand, whose packets never pass a network interface.
     InfiniBand,
-    /// sysfs does not say.
+    /// Not reported by sysfs.
     Unknown,
 }
 
@@ -22,7 +22,7 @@ pub struct RdmaPort {
     pub number: u32,
     /// Link layer of the port.
     pub link_layer: LinkLayer,
-    /// The network interface it sends and receives on; `None` when sysfs does not tell.
+    /// Its network interface; `None` if sysfs does not report it.
     pub interface: Option<String>,
 }
 
@@ -50,14 +50,14 @@ impl RdmaDevice {
         names
     }
 
-    /// True when every port speaks InfiniBand, so that there is no RoCE to see.
+    /// True if every port is an InfiniBand port, so that there is no RoCE.
     #[must_use]
     pub fn is_infiniband_only(&self) -> bool {
         !self.ports.is_empty() && self.ports.iter().all(|p| p.link_layer == LinkLayer::InfiniBand)
     }
 }
 
-/// The RDMA devices below `root`, by name; none when the kernel has no RDMA support.
+/// The RDMA devices below `root`, by name; empty if the kernel has no RDMA support.
 #[must_use]
 pub fn list(root: &SysRoot) -> Vec<RdmaDevice> {
     let class = Path::new("class/infiniband");
@@ -87,16 +87,16 @@ fn read_device(root: &SysRoot, at: &Path, name: String) -> RdmaDevice {
     RdmaDevice { driver: root.link_name(at.join("device/driver")), name, ports }
 }
 
-/// Software devices name their interface in `parent`. Else the interface of the first GID is the port's own
-/// (later GIDs belong to VLANs on top; with bonding the first is the bond). Else the device's network
-/// interface with the same port number.
+/// Software devices name their interface in `parent`. Otherwise it is the interface of the first GID (later GIDs
+/// belong to stacked VLANs; with bonding the first is the bond), or else the device's network interface with the same
+/// port number.
 fn port_interface(root: &SysRoot, device: &Path, port: &Path, number: u32) -> Option<String> {
     let from_gid = || {
         let ndevs = port.join("gid_attrs/ndevs");
         let mut indices: Vec<u32> =
             root.names(&ndevs).iter().filter_map(|index| index.parse().ok()).collect();
         indices.sort_unstable();
-        // An index without a GID cannot be read: the first that can be is the one.
+        // An index without a GID cannot be read: the first readable one counts.
         indices.into_iter().find_map(|index| root.text(ndevs.join(index.to_string())))
     };
     let from_device = || {

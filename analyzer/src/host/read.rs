@@ -1,4 +1,4 @@
-//! Reading the host so that nothing unreadable is fatal: what fails is unknown, and why is kept.
+//! Reads the host such that nothing unreadable is fatal: missing values are unknown, and the reasons are kept.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use super::error::{HostError, Result};
 use super::guarded::{self, Links};
 use super::sysfs::SysRoot;
 
-/// The trees that are read: those of this host, or recorded ones.
+/// The trees to read: those of this host, or recorded ones.
 #[derive(Debug)]
 pub struct HostRoot {
     base: PathBuf,
@@ -32,7 +32,7 @@ impl HostRoot {
         Self { sys: SysRoot::at(base.join("sys")), base }
     }
 
-    /// The folder that stands for `/`.
+    /// The folder that represents `/`.
     #[must_use]
     pub fn base(&self) -> &Path {
         &self.base
@@ -44,8 +44,8 @@ impl HostRoot {
         &self.sys
     }
 
-    /// File at which `path` ("/sys/class/net/eth0") lies. Files that differ between network namespaces are
-    /// read through [`Self::sys`]; debugfs, configfs and the tree of devices lie below the real `/sys`.
+    /// The location of `path` ("/sys/class/net/eth0"). Files that differ between network namespaces are read through
+    /// [`Self::sys`]; debugfs, configfs and the device tree are below the real `/sys`.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         if let Some(rest) = path.strip_prefix("/sys/class/") {
@@ -57,7 +57,7 @@ impl HostRoot {
     /// The trimmed text of a file.
     ///
     /// # Errors
-    /// When it is absent, unreadable, too long or empty.
+    /// If it is absent, unreadable, too long or empty.
     pub fn text(&self, path: &str) -> Result<String> {
         let failed = |e| HostError::system(format!("read {path}"), e);
         let text = self.bytes(path)?;
@@ -65,10 +65,9 @@ impl HostRoot {
         if text.is_empty() { Err(failed(io::Error::other("the file is empty"))) } else { Ok(text) }
     }
 
-    /// The bytes of a regular file, up to a megabyte.
+    /// The bytes of a regular file, at most 1 MiB.
     ///
-    /// # Errors
-    /// When it is absent, unreadable or not a regular file, or belongs to a process and does not answer in time.
+    /// # Errors When it is absent, unreadable or not a regular file, or if it belongs to a process and times out.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>> {
         let at = self.path(path);
         let of_process =
@@ -78,7 +77,7 @@ impl HostRoot {
         bytes.map_err(|e| HostError::system(format!("read {path}"), e))
     }
 
-    /// The bytes of a regular file at `path` as process `pid` names it, up to a megabyte.
+    /// The bytes of a regular file at `path` as seen by process `pid`, at most 1 MiB.
     ///
     /// # Errors
     /// As for [`Self::bytes`], and for links that are refused or form a circle.
@@ -89,13 +88,13 @@ impl HostRoot {
             .map_err(|e| HostError::system(format!("read {top}{path}"), e))
     }
 
-    /// True when there is such a file or folder.
+    /// True if there is such a file or folder.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// The entries of a folder, sorted; none when it is absent or unreadable.
+    /// The entries of a folder, sorted; empty if it is absent or unreadable.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         self.list(path).unwrap_or_default()
@@ -104,7 +103,7 @@ impl HostRoot {
     /// The entries of a folder, sorted.
     ///
     /// # Errors
-    /// When it is absent or unreadable.
+    /// If it is absent or unreadable.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let entries =
             fs::read_dir(self.path(path)).map_err(|e| HostError::system(format!("list {path}"), e))?;
@@ -117,7 +116,7 @@ impl HostRoot {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// When it is absent, unreadable or no link.
+    /// If it is absent, unreadable or no link.
     pub fn link(&self, path: &str) -> Result<PathBuf> {
         fs::read_link(self.path(path)).map_err(|e| HostError::system(format!("follow {path}"), e))
     }
@@ -125,7 +124,7 @@ impl HostRoot {
     /// The last component of what a symbolic link points to.
     ///
     /// # Errors
-    /// When it is absent, unreadable or no link.
+    /// If it is absent, unreadable or no link.
     pub fn link_name(&self, path: &str) -> Result<String> {
         let target = self.link(path)?;
         let name = target.file_name().and_then(|name| name.to_str());
@@ -134,10 +133,10 @@ impl HostRoot {
         name.map(str::to_owned).ok_or_else(nameless)
     }
 
-    /// The components of a path after following all links; none when it leads nowhere.
+    /// The components of a path after resolving all links; empty if a target is missing.
     #[must_use]
     pub fn components(&self, path: &str) -> Vec<String> {
-        // Followed below the real /sys, where links lead from one device to the next.
+        // Resolved below the real /sys, where links lead from one device to another.
         let Ok(real) = fs::canonicalize(self.base.join(path.trim_start_matches('/'))) else {
             return Vec::new();
         };
@@ -149,10 +148,10 @@ impl HostRoot {
     }
 }
 
-/// Something that could not be read.
+/// A value that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// Of what: an interface, a device, or `host`.
+    /// Subject: an interface, a device, or `host`.
     pub subject: String,
     /// The failed action, as it reads after "cannot", with the file or kernel query.
     pub what: String,
@@ -170,7 +169,7 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// None yet, about the host.
+    /// An empty list with the host as subject.
     #[must_use]
     pub fn new() -> Self {
         Self { subject: "host".into(), reasons: Vec::new() }
@@ -181,7 +180,7 @@ impl Unread {
         subject.clone_into(&mut self.subject);
     }
 
-    /// Keeps a reason: `what` reads after "cannot". The same is kept once.
+    /// Adds a reason: `what` reads after "cannot". Duplicates are dropped.
     pub fn note(&mut self, what: impl Into<String>, why: impl Into<String>, remedy: Option<&str>) {
         let (what, why) = (what.into(), why.into());
         let reason = Reason { subject: self.subject.clone(), what, why, remedy: remedy.map(str::to_owned) };
@@ -190,17 +189,17 @@ impl Unread {
         }
     }
 
-    /// Keeps why something failed.
+    /// Adds the reason of a failure.
     pub fn failed(&mut self, error: &HostError) {
         self.note(error.action().unwrap_or("read a value"), error.cause(), error.remedy());
     }
 
-    /// The value, or `None` with the reason kept.
+    /// The value, or `None` after adding the reason.
     pub fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.failed(error)).ok()
     }
 
-    /// The same for what need not exist: that it does not is an answer and no failure.
+    /// The same for optional objects: that one does not exist is a result and no failure.
     pub fn keep_if_there<T>(&mut self, result: Result<T>) -> Option<T> {
         result
             .inspect_err(|error| {
@@ -211,7 +210,7 @@ impl Unread {
             .ok()
     }
 
-    /// The value, or `None` keeping as reason that the answer to `what` has an unknown format.
+    /// The value, or `None` after adding the reason that the response to `what` has an unknown format.
     pub fn understood<T>(&mut self, what: impl Into<String>, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.note(what, "missing from the reply, or in an unknown format", None);
@@ -224,7 +223,7 @@ impl Unread {
         self.keep(root.text(path))
     }
 
-    /// The entries of a folder, sorted; none when it cannot be listed.
+    /// The entries of a folder, sorted; empty if it cannot be listed.
     pub fn names(&mut self, root: &HostRoot, path: &str) -> Vec<String> {
         self.keep(root.list(path)).unwrap_or_default()
     }
@@ -234,7 +233,7 @@ impl Unread {
         self.parsed(root, path, "number", number)
     }
 
-    /// The content of a file, parsed; `kind` ("number") names it when that fails.
+    /// The parsed content of a file; `kind` ("number") names its format in the reason of a failure.
     pub fn parsed<T>(
         &mut self,
         root: &HostRoot,
@@ -250,9 +249,9 @@ impl Unread {
         value
     }
 
-    /// Result of `parse` for the first of these files that can be read: drivers keep one setting in different
-    /// places, of which a host has one at most. If none can, one reason names the setting (`what`, as it
-    /// reads after "read") and the places.
+    /// The result of `parse` for the first readable one of these files: drivers expose a setting in different places,
+    /// of which a host has at most one. If none is readable, one reason names the setting (`what`, as it reads after
+    /// "read") and the places.
     pub fn first<T>(
         &mut self,
         root: &HostRoot,
@@ -285,7 +284,7 @@ impl Unread {
         None
     }
 
-    /// All reasons, in the order in which they came.
+    /// All reasons, in the order in which they were added.
     #[must_use]
     pub fn into_reasons(self) -> Vec<Reason> {
         self.reasons

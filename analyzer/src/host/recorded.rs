@@ -1,4 +1,4 @@
-//! Recorded hosts for tests: a text file that unpacks into trees and into the kernel's answers.
+//! Recorded hosts for tests: a text file that unpacks into file trees and responses of the kernel.
 //!
 //! ```text
 //! [sys/class/net/eth0]          folder of what follows
@@ -26,21 +26,21 @@ use super::queries::{Host, Queries};
 use super::read::HostRoot;
 use super::testing;
 
-/// A recorded host, unpacked into a folder that goes with it.
+/// A recorded host, unpacked into a temporary folder.
 pub(crate) struct Recorded {
     folder: tempfile::TempDir,
 }
 
 impl Recorded {
-    /// Unpacks `text`; later entries replace earlier ones of the same path, and one whose value is
-    /// `(none)` takes the path away.
+    /// Unpacks `text`; later entries replace earlier ones with the same path, and an entry with the value `(none)`
+    /// removes the path.
     pub(crate) fn unpack(text: &str) -> Self {
         let host = Self { folder: tempfile::tempdir().unwrap() };
         host.apply(text);
         host
     }
 
-    /// Changes entries, as time does.
+    /// Changes entries, to simulate the passing of time.
     pub(crate) fn apply(&self, text: &str) {
         let host = self;
         let mut prefix = PathBuf::new();
@@ -83,7 +83,7 @@ impl Recorded {
         RecordedKernel { answers: self.folder.path().join("answers") }
     }
 
-    /// Room at `path`: its folders are made, and what is there goes.
+    /// Prepares `path`: creates its folders and removes what is there.
     fn make(&self, path: &Path) -> PathBuf {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -107,7 +107,7 @@ fn hex(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Answers from files below `answers`.
+/// Returns responses from files below `answers`.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedKernel {
     answers: PathBuf,
@@ -120,7 +120,7 @@ impl RecordedKernel {
         })
     }
 
-    /// The payloads in a file of netlink attributes, one after each `---`.
+    /// The payloads in a file of netlink attributes, separated by `---`.
     fn payloads(&self, name: &str, header: &[u8]) -> Result<Vec<Vec<u8>>> {
         let text = self.text(name)?;
         let one = |text: &str| {
@@ -159,8 +159,8 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 impl Queries for RecordedKernel {
-    /// `answers/interfaces`: name, index, kind, MTU, `up` or `down` on each line, and `master=INDEX` or
-    /// `lower=INDEX` where it is part of or lies on another.
+    /// `answers/interfaces`: name, index, kind, MTU, and `up` or `down` on each line; `master=INDEX` or `lower=INDEX`
+    /// for members and stacked interfaces.
     fn interfaces(&self) -> Result<Vec<Interface>> {
         let one = |line: &str| {
             let all = words(line);
@@ -223,7 +223,7 @@ impl Queries for RecordedKernel {
         Ok(self.payloads(&format!("dcb/{interface}"), &[0, 21, 0, 0])?.remove(0))
     }
 
-    /// `answers/rdma/` with a file per question, named after it and its numbers: attributes.
+    /// `answers/rdma/` with a file per query, named after it and its numbers: attributes.
     fn rdma(&self, query: Query) -> Result<Vec<Vec<u8>>> {
         let name = match query {
             Query::Devices => "devices".to_owned(),
@@ -242,7 +242,7 @@ impl Queries for RecordedKernel {
         Ok(self.payloads(&format!("parameter/{pci}.{name}"), &[38, 1, 0, 0])?.remove(0))
     }
 
-    /// `answers/stale_filters/INDEX`: how many; none without a file.
+    /// `answers/stale_filters/INDEX`: the number; 0 without a file.
     fn stale_filters(&self, index: u32) -> Result<usize> {
         Ok(self.text(&format!("stale_filters/{index}")).map_or(0, |text| text.trim().parse().unwrap()))
     }

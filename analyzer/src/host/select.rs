@@ -1,4 +1,4 @@
-//! From the user's `-i` names to the interfaces to attach to.
+//! Resolves the user's `-i` names to the interfaces to attach to.
 
 use super::error::{HostError, Result};
 use super::interface::{self, Framing, Interface, InterfaceKind};
@@ -20,27 +20,23 @@ pub struct Target {
 pub struct Chosen {
     /// Interfaces to attach to.
     pub targets: Vec<Target>,
-    /// RDMA devices without an interface here, whose counters can be read all the same: name, and why
-    /// there is none, in a sentence.
+    /// RDMA devices without an interface here, whose counters can still be read: name and reason.
     pub without_interface: Vec<(String, String)>,
 }
 
-/// The same as [`resolve`] with the interfaces and RDMA devices of the calling thread's network
-/// namespace.
+/// The same as [`resolve`], with the interfaces and RDMA devices of the calling thread's network namespace.
 ///
-/// # Errors
-/// Those of [`resolve`], and when the kernel does not tell what there is.
+/// # Errors Those of [`resolve`], and if the kernel does not respond.
 pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
     let root = SysRoot::of_this_thread()?;
     resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
 }
 
-/// The interfaces that `wanted` means: names of interfaces or RDMA devices, in that order and
-/// each once, and those of the devices that have no interface here. Nothing wanted: every RDMA device.
+/// The interfaces for `wanted`: names of interfaces or RDMA devices, in that order and each once, and those of the
+/// devices that have no interface here. An empty list stands for every RDMA device.
 ///
-/// # Errors
-/// When a name is unknown, there is no RDMA device to choose, a device is of InfiniBand, or two
-/// of the interfaces lie on one another. The sentence names what there is to choose from.
+/// # Errors If a name is unknown, there is no RDMA device, a device is InfiniBand, or one of the interfaces is
+/// stacked on another. The message lists the candidates.
 #[expect(clippy::too_many_lines, reason = "one case after the other, each with its error")]
 pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Chosen> {
     let mut chosen: Vec<usize> = Vec::new();
@@ -133,7 +129,7 @@ pub fn notes(targets: &[Target]) -> Vec<String> {
     notes
 }
 
-/// One sentence with every interface that could be named, with its kind and RDMA devices.
+/// One sentence with all interfaces that can be named, with kind and RDMA devices.
 #[must_use]
 pub fn candidates(interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
     let list: Vec<String> = interfaces
@@ -185,7 +181,7 @@ fn no_interface(device: &RdmaDevice, interfaces: &[Interface], rdma: &[RdmaDevic
 fn unknown(name: &str, interfaces: &[Interface], rdma: &[RdmaDevice]) -> String {
     let known = interfaces.iter().map(|i| i.name.as_str()).chain(rdma.iter().map(|d| d.name.as_str()));
     let closest = known.map(|known| (strsim::levenshtein(name, known), known)).min();
-    // A slip of the finger, not another name altogether.
+    // A typing mistake rather than a completely different name.
     let hint = match closest {
         Some((edits, known)) if edits <= 2 && edits < name.chars().count() => {
             format!(" (did you mean {known}?)")

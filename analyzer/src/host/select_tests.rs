@@ -94,7 +94,7 @@ fn every_kind_of_stack_is_refused_with_its_reason() {
 fn neighbours_are_not_stacked() {
     assert_eq!(names(&["eth0", "eth1", "eth2", "veth9"]).len(), 4);
     assert_eq!(names(&["mv0", "vx0"]).len(), 2);
-    // An index that nothing in this namespace has, and a circle, end the walk.
+    // An index missing from this namespace, and a loop, end the search.
     let (mut a, mut b) = (interface("a", 1, InterfaceKind::Veth), interface("b", 2, InterfaceKind::Veth));
     a.lower = vec![77];
     let both = ["a".to_owned(), "b".to_owned()];
@@ -124,7 +124,7 @@ fn a_device_without_an_interface_here_says_why() {
     assert_eq!((first.as_str(), second.as_str()), ("mlx5_8", "mlx5_7"));
     assert!(elsewhere.contains("pod0") && elsewhere.contains("--netns"), "{elsewhere}");
     assert!(unknown.contains("does not report"), "{unknown}");
-    // Without a name all devices are meant, those of InfiniBand excepted.
+    // Without a name all devices are selected, except InfiniBand.
     let without = resolve(&[], &host(), &devices()).unwrap().without_interface;
     assert_eq!(without.len(), 2, "{without:?}");
 }

@@ -1,6 +1,6 @@
-//! The settings that decide how RoCE is treated on a port.
+//! The settings that determine how a port handles RoCE.
 //!
-//! Each driver shows them in files of its own, where it shows them at all:
+//! Each driver exposes them in different files, if at all:
 //!
 //! | driver | where |
 //! |---|---|
@@ -16,11 +16,11 @@ use serde::Serialize;
 use super::dcb::Dcb;
 use super::read::{HostRoot, Unread, number};
 
-/// By what a port sorts received packets into priorities.
+/// Header field by which a port assigns priorities to received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
-    /// The priority in the VLAN tag: packets without a tag all get one priority.
+    /// The priority in the VLAN tag: all untagged packets get the same priority.
     Pcp,
     /// DSCP.
     Dscp,
@@ -29,21 +29,21 @@ pub enum Trust {
 /// RoCE settings of an interface and its RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RoceSettings {
-    /// By what received packets are sorted.
+    /// Header field that determines the priority of received packets.
     pub trust: Option<Trust>,
-    /// By priority: whether CE marks are answered with CNPs (notification point).
+    /// By priority: true if CE marks are answered with CNPs (notification point).
     pub ecn_np: [Option<bool>; 8],
-    /// By priority: whether CNPs slow senders down (reaction point).
+    /// By priority: true if senders reduce their rate on CNPs (reaction point).
     pub ecn_rp: [Option<bool>; 8],
-    /// True when DCQCN is on, with drivers that have one switch for both points and all priorities.
+    /// True if DCQCN is enabled, for drivers with one switch for both points and all priorities.
     pub dcqcn: Option<bool>,
     /// DSCP of the CNPs.
     pub cnp_dscp: Option<u64>,
     /// 802.1p priority of CNPs.
     pub cnp_priority: Option<u64>,
-    /// Least time between two CNPs, in microseconds.
+    /// Minimum time between two CNPs, in microseconds.
     pub cnp_interval_us: Option<u64>,
-    /// ToS byte of connections made by the RDMA connection manager.
+    /// ToS byte of connections established by the RDMA connection manager.
     pub cm_tos: Option<u64>,
     /// Traffic class forced on all queue pairs.
     pub traffic_class: Option<u64>,
@@ -52,7 +52,7 @@ pub struct RoceSettings {
 /// The device whose settings are read.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceFiles<'a> {
-    /// The interface with the port's settings.
+    /// The interface with the settings of the port.
     pub interface: Option<&'a str>,
     /// Name of the RDMA device.
     pub name: &'a str,
@@ -65,14 +65,14 @@ pub struct DeviceFiles<'a> {
 }
 
 impl DeviceFiles<'_> {
-    /// Files of the driver of this interface, of MLNX_OFED; none for other drivers.
+    /// Files of MLNX_OFED for this interface; none for other drivers.
     fn ofed(&self, file: &str) -> Option<String> {
         let interface = self.interface.filter(|_| self.driver == Some("mlx5_ib"))?;
         Some(format!("/sys/class/net/{interface}/{file}"))
     }
 
-    /// Files in which a parameter of congestion control may be: its names with mlx5 of MLNX_OFED, mlx5 of
-    /// Linux, bnxt_re of Broadcom, bnxt_re of Linux.
+    /// Possible files of a congestion control parameter, by its names in mlx5 of MLNX_OFED, mlx5 of Linux, bnxt_re of
+    /// Broadcom, bnxt_re of Linux.
     fn places(&self, [ofed, mlx5, broadcom, bnxt_re]: [Option<&str>; 4]) -> Vec<String> {
         let debugfs = |driver: &str, folder: &str, name: &str| {
             Some(format!("/sys/kernel/debug/{driver}/{}/{folder}/{name}", self.pci?))
@@ -97,14 +97,13 @@ impl DeviceFiles<'_> {
 }
 
 impl RoceSettings {
-    /// Reads the settings that the drivers of this interface and device offer; of those that no known place has, the
-    /// reason is kept.
+    /// Reads the settings that the drivers of this interface and device expose; for the others the reason is kept.
     #[must_use]
     pub fn read(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &mut Unread) -> Self {
         let (name, port) = (device.name, device.port);
         let cm_tos = cm_tos(root, device, unread);
         if device.driver == Some("rxe") {
-            // Software without congestion control, PFC and CNPs: there is nothing to be set.
+            // Software devices have no congestion control, PFC or CNPs, and thus no settings.
             return Self { cm_tos, ..Self::default() };
         }
         let is_mlx5 = device.driver == Some("mlx5_ib");
@@ -115,7 +114,7 @@ impl RoceSettings {
         let dcqcn = match device.driver {
             Some("mlx5_ib") => None,
             Some("irdma") => {
-                // 0 or 1. The folder is made by hand, for as long as somebody wants to look.
+                // 0 or 1. The folder exists only if somebody has created it.
                 let folder = format!("/sys/kernel/config/irdma/{name}");
                 let file = format!("{folder}/roce_dcqcn_enable");
                 if root.exists(&file) {
@@ -136,7 +135,7 @@ impl RoceSettings {
             device.places([Some("cnp_dscp"), Some("np_cnp_dscp"), Some("cnp_dscp"), Some("alt_vlan_dscp")]);
         let priority = device.places([
             Some("cnp_802p_prio"),
-            // Counts only in the mode in which the driver sets it.
+            // Applies only in the mode in which the driver sets it.
             own_cnp_priority(root, device).then_some("np_cnp_prio"),
             Some("cnp_prio"),
             Some("alt_vlan_pcp"),
@@ -166,7 +165,7 @@ impl RoceSettings {
     }
 }
 
-/// The connection manager's entries are made by hand, and are gone with the module.
+/// The connection manager's entries must be created by the user, and disappear with the module.
 fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut Unread) -> Option<u64> {
     let folder = format!("/sys/kernel/config/rdma_cm/{}", device.name);
     let path = format!("{folder}/ports/{}/default_roce_tos", device.port);
@@ -185,7 +184,7 @@ fn cm_tos(root: &HostRoot, device: &DeviceFiles<'_>, unread: &mut Unread) -> Opt
     }
 }
 
-/// A switch by priority, a file each in `folder`.
+/// A switch per priority, with a file each in `folder`.
 fn by_priority(
     root: &HostRoot,
     folder: &str,
@@ -205,7 +204,7 @@ fn by_priority(
     std::array::from_fn(|priority| {
         let file = format!("{folder}/{priority}");
         match root.text(&file) {
-            // Not every priority need have its file.
+            // Not every priority needs a file.
             Err(error) if error.is_absent() => None,
             _ => unread.parsed(root, &file, "switch value", switch),
         }
@@ -225,7 +224,7 @@ fn own_cnp_priority(root: &HostRoot, device: &DeviceFiles<'_>) -> bool {
     mode.first().and_then(|path| root.text(path).ok()).is_none_or(|text| number(&text) == Some(0))
 }
 
-/// "Global tclass=106", or the bare number; with several lines the first, which is of all.
+/// "Global tclass=106", or only the number; of several lines the first, which applies to all.
 fn traffic_class(text: &str) -> Option<u64> {
     let line = text.lines().next()?;
     number(line.rsplit_once('=').map_or(line, |(_, value)| value).trim())

@@ -1,21 +1,21 @@
-//! Interfaces that lie on top of one another: one packet passes both, and would count twice.
+//! Stacked interfaces: a packet passes both, and would count twice.
 
 use std::collections::BTreeSet;
 
 use super::interface::{Interface, InterfaceKind};
 
-/// Two chosen interfaces of which one carries the other's packets.
+/// Two selected interfaces, one of which carries the packets of the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackedPair {
-    /// The one on top.
+    /// The upper one.
     pub upper: String,
-    /// The one below it.
+    /// The lower one.
     pub lower: String,
     /// Their relation, as a clause that names both.
     pub relation: String,
 }
 
-/// The first stacked pair among `chosen` (positions in `all`), in the order of choice.
+/// The first stacked pair among `chosen` (indices in `all`), in the order of selection.
 #[must_use]
 pub fn find(chosen: &[usize], all: &[Interface]) -> Option<StackedPair> {
     chosen.iter().enumerate().find_map(|(i, a)| {
@@ -23,10 +23,10 @@ pub fn find(chosen: &[usize], all: &[Interface]) -> Option<StackedPair> {
     })
 }
 
-/// The pair, if `upper` lies on `lower`, directly or through others.
+/// The pair, if `upper` is stacked on `lower`, directly or indirectly.
 fn between(upper: usize, lower: usize, all: &[Interface]) -> Option<StackedPair> {
     let (top, bottom) = (all.get(upper)?, all.get(lower)?);
-    // Each interface is visited once, so the walk ends even if the kernel's links made a circle.
+    // Each interface is visited once, so that the search ends even if the links form a loop.
     let mut reached = vec![false; all.len()];
     let mut next = vec![upper];
     while let Some(at) = next.pop() {
@@ -45,7 +45,7 @@ fn between(upper: usize, lower: usize, all: &[Interface]) -> Option<StackedPair>
     None
 }
 
-/// The relation of `upper` to `lower` when it is stacked directly on it.
+/// The relation of `upper` to `lower` if it is directly stacked on it.
 fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
     let (top, bottom) = (&upper.name, &lower.name);
     if lower.master == Some(upper.index) {
@@ -68,8 +68,8 @@ fn direct(upper: &Interface, lower: &Interface) -> Option<String> {
     })
 }
 
-/// The interfaces whose ports carry what passes the interfaces `names`: themselves, what they lie on
-/// (the parent of a VLAN or macvlan, the members of a bond), and the bonds that any of these is part of.
+/// The interfaces whose ports carry the packets of the interfaces `names`: themselves, those below (the parent of a
+/// VLAN or macvlan, the members of a bond), and the bonds of which any of these is a member.
 #[must_use]
 pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = names.iter().cloned().collect();
@@ -81,7 +81,7 @@ pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
             }
         }
     }
-    // Other members of such a bond carry their own.
+    // Other members of such a bond carry their own packets.
     let is_part = |bond: &Interface| all.iter().any(|i| found.contains(&i.name) && carries(bond, i));
     let bonds: Vec<String> =
         all.iter().filter(|i| is_bond(i) && is_part(i)).map(|i| i.name.clone()).collect();
@@ -89,8 +89,8 @@ pub fn related(names: &[String], all: &[Interface]) -> BTreeSet<String> {
     found
 }
 
-/// The interfaces at the bottom of the one called `name`: of a bond its members, of a VLAN its parent;
-/// itself where nothing lies below it here.
+/// The lowest interfaces below the one called `name`: of a bond its members, of a VLAN its parent; itself if it is
+/// not stacked.
 #[must_use]
 pub fn bottoms(name: &str, all: &[Interface]) -> Vec<String> {
     let mut reached = BTreeSet::from([name.to_owned()]);
@@ -113,8 +113,8 @@ fn is_bond(interface: &Interface) -> bool {
     matches!(interface.kind, InterfaceKind::Bond | InterfaceKind::Team)
 }
 
-/// True when the RDMA of `upper` goes through `lower`, directly below it. Frames that a bridge forwards, or a
-/// VXLAN encapsulates, are traffic of others.
+/// True if the RDMA traffic of `upper` passes `lower` directly below it. Frames that a bridge forwards, or a VXLAN
+/// encapsulates, belong to others.
 fn carries(upper: &Interface, lower: &Interface) -> bool {
     match upper.kind {
         InterfaceKind::Bond | InterfaceKind::Team => lower.master == Some(upper.index),
@@ -141,7 +141,7 @@ mod tests {
             on("bond0.7", 10, InterfaceKind::Vlan, 9),
             on("mv0", 11, InterfaceKind::Macvlan, 10),
             interface("eth2", 4, InterfaceKind::Physical),
-            // A circle, which no kernel makes.
+            // A loop, which no kernel creates.
             on("a", 20, InterfaceKind::Vlan, 21),
             on("b", 21, InterfaceKind::Vlan, 20),
         ]

@@ -1,4 +1,4 @@
-//! A sysfs that shows the calling thread's network namespace, and the few facts only it knows.
+//! A sysfs of the calling thread's network namespace, and the few attributes that only sysfs provides.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use super::netns::NetNs;
 
 /// The root of a sysfs: `/sys`, a recorded tree, or a private mount.
 ///
-/// A private mount keeps its network namespace alive: drop it when done reading.
+/// A private mount keeps its network namespace alive: drop it after reading.
 #[derive(Debug)]
 pub struct SysRoot {
     path: PathBuf,
@@ -20,19 +20,19 @@ pub struct SysRoot {
 }
 
 impl SysRoot {
-    /// A tree at `path`, which holds what `/sys` holds.
+    /// A tree at `path` with the content of `/sys`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), _mount: None }
     }
 
-    /// The sysfs of the network namespace the calling thread is in.
+    /// The sysfs of the calling thread's network namespace.
     ///
-    /// `/sys` shows the namespace of whoever mounted it, which is another one after `--netns` or
-    /// `nsenter --net`. So a sysfs is mounted that is not part of any folder tree and is unmounted
-    /// with this value. A container that may not mount has its own `/sys`, which is used instead.
+    /// `/sys` shows the namespace of the thread that mounted it, which is another one after `--netns` or `nsenter
+    /// --net`. Therefore a detached sysfs is mounted, which is unmounted when this value is dropped. A container that
+    /// may not mount has its own `/sys`, which is used instead.
     ///
     /// # Errors
-    /// When the kernel refuses the mount (it needs CAP_SYS_ADMIN) and this thread has left the
+    /// If the kernel refuses the mount (it needs CAP_SYS_ADMIN) and this thread has left the
     /// namespace of its process, so that `/sys` would be the wrong one.
     pub fn of_this_thread() -> Result<Self> {
         match detached_sysfs() {
@@ -45,7 +45,8 @@ impl SysRoot {
         }
     }
 
-    /// True when `/sys` is not that of the calling thread's network namespace, so that one is mounted for each reading.
+    /// True if `/sys` does not belong to the calling thread's network namespace, so that one is mounted for each
+    /// reading.
     #[must_use]
     pub fn needs_mount() -> bool {
         // Mounts of one namespace's sysfs share a device number.
@@ -60,14 +61,14 @@ impl SysRoot {
         self.path.join(path)
     }
 
-    /// The trimmed text of a file; `None` when absent, unreadable or empty.
+    /// The trimmed text of a file; `None` if absent, unreadable or empty.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = String::from_utf8(guarded::regular(&self.join(path)).ok()?).ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The entries of a folder, sorted; none when it is absent.
+    /// The entries of a folder, sorted; empty if it is absent.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.join(path)) else { return Vec::new() };
         let mut names: Vec<String> =
@@ -83,7 +84,7 @@ impl SysRoot {
     }
 }
 
-/// Mounts a sysfs of the thread's network namespace that is attached nowhere.
+/// Mounts a detached sysfs of the thread's network namespace.
 fn detached_sysfs() -> Result<OwnedFd> {
     let mount = || {
         let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -93,19 +94,19 @@ fn detached_sysfs() -> Result<OwnedFd> {
     mount().map_err(|error| HostError::system("mount sysfs for this network namespace", error.into()))
 }
 
-/// Attributes of an interface that only sysfs has.
+/// Attributes of an interface that only sysfs provides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hardware {
     /// The kernel driver ("mlx5_core"); `None` for interfaces without a device.
     pub driver: Option<String>,
-    /// Link speed in Mbit/s; `None` when unknown or down.
+    /// Link speed in Mbit/s; `None` if unknown or down.
     pub speed_mbps: Option<u32>,
-    /// Receive queues in use; `None` when the folder cannot be read.
+    /// Receive queues in use; `None` if the folder cannot be read.
     pub rx_queues: Option<u32>,
 }
 
 impl Hardware {
-    /// Reads the facts of one interface.
+    /// Reads the attributes of one interface.
     #[must_use]
     pub fn read(root: &SysRoot, name: &str) -> Self {
         let at = Path::new("class/net").join(name);
@@ -121,8 +122,8 @@ impl Hardware {
     }
 }
 
-/// True when the content of a file `speed` means unknown: a port without a link, or one that is not
-/// hardware, reports -1, with some drivers as 2^32-1, and a few report 0.
+/// True if the content of a file `speed` means unknown: a port without a link, or a virtual one, reports -1, with
+/// some drivers as 2^32-1, and a few report 0.
 #[must_use]
 pub fn rejects_speed(text: &str) -> bool {
     matches!(text, "-1" | "4294967295" | "0")

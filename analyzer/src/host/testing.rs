@@ -10,7 +10,7 @@ use super::netns::NetNs;
 use super::packet;
 use super::veth::{self, VethEnd};
 
-/// True when a test that needs root can run. Prints a SKIP line otherwise, and fails where CI=true.
+/// True if a test that needs root can run. Otherwise prints a SKIP line, or fails with CI=true.
 pub(crate) fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -20,8 +20,8 @@ pub(crate) fn root_or_skip(test: &str) -> bool {
     root
 }
 
-/// A recorded tree below a temporary folder: `(path, content)`, where a content of the form
-/// `-> target` makes a symbolic link.
+/// A recorded tree in a temporary folder: `(path, content)`, where content of the form `-> target` creates a symbolic
+/// link.
 pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -35,13 +35,13 @@ pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
-/// Makes a pipe at `path`.
+/// Creates a named pipe at `path`.
 pub(crate) fn fifo(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// Two namespaces joined by a link.
+/// Two namespaces connected by a link.
 pub(crate) struct VethPair {
     pub(crate) left: NetNs,
     pub(crate) right: NetNs,

@@ -1,8 +1,9 @@
-//! Functions of RDMA providers in running processes: the `post_send` that a process calls for a device.
+//! Provider functions in running processes: the `post_send` that a process calls for a device.
 //!
-//! Provider libraries have no symbols, and `ibv_post_send` is inline: it calls through the operations of the process's
-//! `struct ibv_context`. A context is found in the process's own memory by what cannot be there by chance: the descriptor
-//! of an uverbs device, operations that all lie in the code of one file, and the mark of libibverbs' extended interface.
+//! Provider libraries have no symbols, and `ibv_post_send` is inline: it calls through the operations of the
+//! process's `struct ibv_context`. A context is found in the process's memory by a combination that does not occur by
+//! chance: the file descriptor of an uverbs device, operations that all lie in the code of one file, and the mark of
+//! libibverbs' extended interface.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,20 +13,21 @@ use std::path::PathBuf;
 
 use super::read::HostRoot;
 
-/// `ibv_context.ops.poll_cq`, then `post_send` and `post_recv`, of libibverbs' stable interface (IBVERBS_1.1). Unit: bytes.
+/// `ibv_context.ops.poll_cq`, then `post_send` and `post_recv`, of libibverbs' stable interface (IBVERBS_1.1). Unit:
+/// bytes.
 const OPERATIONS: [usize; 3] = [96, POST_SEND, 216];
 const POST_SEND: usize = 208;
 /// `ibv_context.cmd_fd`.
 const CMD_FD: usize = 264;
-/// `ibv_context.abi_compat`, behind a `pthread_mutex_t`.
+/// `ibv_context.abi_compat`, after a `pthread_mutex_t`.
 const ABI_COMPAT: usize = if cfg!(target_arch = "x86_64") { 320 } else { 328 };
-/// Bytes of a context that are looked at.
+/// Bytes of a context that are examined.
 const CONTEXT: usize = ABI_COMPAT + 8;
-/// Most memory of a process that is searched, the smallest mappings first: heaps are small, buffers are large.
+/// Maximum memory searched per process, smallest mappings first: heaps are small, buffers are large.
 const MOST_MEMORY: u64 = 512 << 20;
-/// Read at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
-/// Longest list of mappings that is read: the kernel allows 65,530 of them by default.
+/// Maximum length of a list of mappings: by default the kernel allows 65,530.
 const MOST_MAPS: u64 = 16 << 20;
 
 /// A mapping of a process, from `/proc/PID/maps`.
@@ -33,9 +35,9 @@ const MOST_MAPS: u64 = 16 << 20;
 pub struct Mapping {
     /// First address of the mapping.
     pub start: u64,
-    /// Address behind the last.
+    /// Address after the last byte.
     pub end: u64,
-    /// Readable, writable and private: where a heap can be.
+    /// Readable, writable and private: may contain a heap.
     pub is_data: bool,
     /// True for executable memory.
     pub is_code: bool,
@@ -45,11 +47,11 @@ pub struct Mapping {
     pub device: String,
     /// Inode of its file; 0 for memory without a file.
     pub inode: u64,
-    /// Path of its file as the process names it, or `[heap]`; empty for memory without a name.
+    /// Path of its file as seen by the process, or `[heap]`; empty for anonymous memory.
     pub path: String,
 }
 
-/// Mappings in the text of `/proc/PID/maps`. Lines that cannot be read are left out.
+/// Parses `/proc/PID/maps`. Malformed lines are left out.
 #[must_use]
 pub fn mappings(text: &str) -> Vec<Mapping> {
     let one = |line: &str| {
@@ -71,28 +73,28 @@ pub fn mappings(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(one).collect()
 }
 
-/// The function that a device's context names.
+/// The function in a device's context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSend {
-    /// Descriptor of the device in the process.
+    /// File descriptor of the device in the process.
     pub device_fd: u32,
     /// Name of the device's file: `uverbs0`.
     pub uverbs: String,
-    /// File that has the function, by device and inode.
+    /// File that contains the function, by device and inode.
     pub file: (String, u64),
-    /// Offset of the function in it.
+    /// Offset of the function in the file.
     pub offset: u64,
-    /// Path of the file as the process names it.
+    /// Path of the file as seen by the process.
     pub path: String,
-    /// A path of the file that stays right when it is replaced or lies in a container.
+    /// A path to the file that stays valid if the file is replaced or lies in a container.
     pub through: PathBuf,
 }
 
-/// Facts of a process that are known before its memory is read.
+/// Properties of a process that are determined before its memory is read.
 #[derive(Debug)]
 struct Process<'a> {
     mappings: &'a [Mapping],
-    /// Names of device files by descriptor.
+    /// Names of device files by file descriptor.
     devices: &'a BTreeMap<u32, String>,
 }
 
@@ -103,10 +105,10 @@ impl Process<'_> {
         (mapping.start <= address && mapping.is_code && mapping.inode != 0).then_some(mapping)
     }
 
-    /// The contexts in a part of the memory: descriptor, and address of `post_send`.
+    /// The contexts in a range of memory: file descriptor, and address of `post_send`.
     fn contexts(&self, memory: &[u8]) -> Vec<(u32, u64)> {
         let word = |at: usize| -> Option<u64> { Some(u64::from_ne_bytes(*memory.get(at..)?.first_chunk()?)) };
-        // First what nearly all memory fails: the mark.
+        // The mark first, since nearly all memory fails this check.
         let marks = memory.get(ABI_COMPAT..).unwrap_or_default().chunks_exact(8);
         let marked = (0..).step_by(8).zip(marks).filter(|(_, mark)| **mark == [0xff; 8]);
         let found = marked.filter_map(|(at, _)| {
@@ -120,10 +122,9 @@ impl Process<'_> {
     }
 }
 
-/// The `post_send` of each device that process `pid` has open, one for each descriptor that a context was found for.
+/// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context.
 ///
-/// # Errors
-/// The reason for which the process cannot be searched, or that nothing was found.
+/// # Errors The reason why the process cannot be searched, or that nothing was found.
 pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     let devices = uverbs(root, pid)?;
     if devices.is_empty() {
@@ -137,7 +138,7 @@ pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     let mut found: BTreeMap<u32, u64> = BTreeMap::new();
     let mut data: Vec<&Mapping> =
         mappings.iter().filter(|m| m.is_data && m.inode == 0 && m.end > m.start).collect();
-    // The heap, then the arenas of threads, then what else is small.
+    // The heap, then the arenas of threads, then other small mappings.
     data.sort_by_key(|mapping| (mapping.path != "[heap]", mapping.end - mapping.start));
     let mut left = MOST_MEMORY;
     for mapping in data {
@@ -171,17 +172,17 @@ pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     Ok(functions)
 }
 
-/// Searches a range of addresses. A range that cannot be read is skipped: memory comes and goes while the process runs.
+/// Searches a range of addresses. An unreadable range is skipped, since mappings change while the process runs.
 fn search(memory: &File, range: std::ops::Range<u64>, process: &Process<'_>, found: &mut BTreeMap<u32, u64>) {
     let mut chunk = vec![0; CHUNK + CONTEXT];
     let mut at = range.start;
     while at < range.end {
         let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(chunk.len());
-        // The end of a mapping may be a guard page, which shortens the answer.
+        // A mapping may end in a guard page, which shortens the read.
         let read = chunk.get_mut(..wanted).and_then(|part| memory.read_at(part, at).ok()).unwrap_or(0);
         let part = chunk.get(..read).unwrap_or_default();
         found.extend(process.contexts(part));
-        // The next part begins early enough for a context that lies across the border.
+        // The next part overlaps by enough for a context that crosses the border.
         at += CHUNK as u64;
     }
 }
@@ -194,7 +195,7 @@ fn read_mappings(root: &HostRoot, pid: u32) -> Result<Vec<Mapping>, String> {
     Ok(mappings(&String::from_utf8_lossy(&text)))
 }
 
-/// The uverbs devices that a process has open, by descriptor.
+/// The uverbs devices that a process has open, by file descriptor.
 fn uverbs(root: &HostRoot, pid: u32) -> Result<BTreeMap<u32, String>, String> {
     let folder = format!("/proc/{pid}/fd");
     let names = root
@@ -223,7 +224,7 @@ mod tests {
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 not a line";
 
-    /// A context whose operations are at these addresses.
+    /// A context whose operations have these addresses.
     fn context(fd: u32, operations: [u64; 3]) -> Vec<u8> {
         let mut bytes = vec![0; CONTEXT];
         for (at, address) in OPERATIONS.into_iter().zip(operations) {
@@ -258,14 +259,14 @@ not a line";
         memory.extend(context(7, right));
         memory.extend([0; 64]);
         assert_eq!(places(&memory), [(7, code + 0x123)]);
-        // A descriptor that is no device, a function outside of the code or of another file, and no mark.
+        // A file descriptor that is not a device, a function outside the code or in another file, and no mark.
         assert_eq!(places(&context(8, right)), []);
         assert_eq!(places(&context(7, [code + 0x10, 0x7f00_0000_0000, code])), []);
         assert_eq!(places(&context(7, [code, code, 0x7f10_0002_0000])), []);
         let mut unmarked = context(7, right);
         unmarked[ABI_COMPAT] = 0;
         assert_eq!(places(&unmarked), []);
-        // Cut off, and nothing at all.
+        // Truncated, and empty.
         let whole = context(7, right);
         assert_eq!(places(&whole[..CONTEXT - 1]), []);
         assert_eq!(places(&[]), []);

@@ -1,4 +1,4 @@
-//! veth pairs between namespaces and the few settings their ends need, over netlink.
+//! veth pairs between namespaces and settings of their ends, over netlink.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,29 +10,29 @@ use super::interface;
 use super::netlink::{LinkHeader, Request, RouteSocket};
 use super::netns::NetNs;
 
-/// The peer's description inside the data of a veth request (linux/veth.h).
+/// The peer's description inside a veth request (linux/veth.h).
 const VETH_INFO_PEER: u16 = 1;
-/// True when an interface makes itself an IPv6 link-local address (linux/if_link.h).
+/// Generation mode of an interface's IPv6 link-local address (linux/if_link.h).
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// One end of a pair to be made.
+/// One end of a pair to be created.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
-    /// The namespace it shall be in.
+    /// Its namespace.
     pub netns: &'a NetNs,
     /// Its name, at most 15 bytes.
     pub name: &'a str,
-    /// Its Ethernet address; `None` for a random one.
+    /// Its MAC address; `None` for a random one.
     pub mac: Option<[u8; 6]>,
 }
 
-/// Makes a veth pair with one end in each namespace (which may be the same), with `queues` queues
-/// per direction, sets the MTU and sets both ends up. Returns the ends' interface indices, each in
-/// its own namespace. The pair goes with either namespace.
+/// Creates a veth pair with one end in each namespace (which may be the same) and `queues` queues per direction, sets
+/// the MTU, and sets both ends up. Returns the ends' interface indices, each in its own namespace. The pair
+/// disappears with either namespace.
 ///
 /// # Errors
-/// When a name is taken or the kernel refuses.
+/// If a name is taken or the kernel refuses.
 pub fn create_pair(a: VethEnd<'_>, b: VethEnd<'_>, mtu: u32, queues: u32) -> Result<(u32, u32)> {
     let action = format!("create the veth pair {} and {}", a.name, b.name);
     let none = LinkHeader::default().bytes();
@@ -70,7 +70,7 @@ fn describe(request: Request, end: VethEnd<'_>, mtu: u32, queues: u32) -> Reques
 /// The index of an interface of the calling thread's namespace.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If there is none of that name.
 pub fn index_of(name: &str) -> Result<u32> {
     let found = interface::list()?.into_iter().find(|i| i.name == name);
     found.map(|i| i.index).ok_or_else(|| HostError::Choice(format!("no network interface {name:?}")))
@@ -79,7 +79,7 @@ pub fn index_of(name: &str) -> Result<u32> {
 /// Sets an interface of the calling thread's namespace up.
 ///
 /// # Errors
-/// When it does not exist or the kernel refuses.
+/// If it does not exist or the kernel refuses.
 pub fn set_up(index: u32) -> Result<()> {
     let up = libc::IFF_UP.unsigned_abs();
     let header = LinkHeader { index, flags: up, change: up, ..LinkHeader::default() };
@@ -89,7 +89,7 @@ pub fn set_up(index: u32) -> Result<()> {
 /// Sets the MTU of an interface of the calling thread's namespace, in bytes.
 ///
 /// # Errors
-/// When it does not exist or its driver does not take that size.
+/// If it does not exist or its driver does not take that size.
 pub fn set_mtu(index: u32, mtu: u32) -> Result<()> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     change(&format!("set the MTU of interface {index} to {mtu}"), &header, |r| {
@@ -97,21 +97,20 @@ pub fn set_mtu(index: u32, mtu: u32) -> Result<()> {
     })
 }
 
-/// Sets the Ethernet address of an interface of the calling thread's namespace.
+/// Sets the MAC address of an interface of the calling thread's namespace.
 ///
 /// # Errors
-/// When it does not exist or its driver refuses.
+/// If it does not exist or its driver refuses.
 pub fn set_mac(index: u32, mac: [u8; 6]) -> Result<()> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     change(&format!("set the address of interface {index}"), &header, |r| r.attr(libc::IFLA_ADDRESS, &mac))
 }
 
-/// Gives an interface of the calling thread's namespace an IP address. An IPv6 address is usable
-/// at once (no duplicate detection); it needs a namespace in which IPv6 is on, which
-/// [`NetNs::anonymous`] turns off.
+/// Adds an IP address to an interface of the calling thread's namespace. An IPv6 address is usable at once (without
+/// duplicate detection); it needs a namespace with IPv6, which [`NetNs::anonymous`] disables.
 ///
 /// # Errors
-/// When the interface does not exist, the address is there already or the kernel refuses.
+/// If the interface does not exist, the address is there already or the kernel refuses.
 pub fn add_address(index: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
     let (family, bytes) = match address {
         IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
@@ -128,8 +127,8 @@ pub fn add_address(index: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
     RouteSocket::open()?.request(&action, request)
 }
 
-/// Keeps an interface from making an IPv6 address and talking about it. Kernels without IPv6
-/// refuse, and need nothing.
+/// Prevents an interface from generating an IPv6 address and sending packets about it. Kernels without IPv6 refuse,
+/// and need nothing.
 fn silence(index: u32) -> Result<()> {
     let header = LinkHeader { index, ..LinkHeader::default() };
     let inet6 = u16::try_from(libc::AF_INET6).unwrap_or_default();
@@ -198,7 +197,7 @@ mod tests {
             return;
         }
         let pair = veth_pair(1500);
-        // Neighbour discovery and multicast reports would come within this time.
+        // Neighbour discovery and multicast reports would arrive within this time.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let raw = pair.right.run(|| interface::raw(pair.right_index)).unwrap().unwrap();
         let stats = super::super::netlink::Attrs::after(&raw, 16).get(libc::IFLA_STATS64).unwrap();

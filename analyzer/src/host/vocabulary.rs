@@ -1,34 +1,33 @@
-//! One vocabulary over the counters of RDMA and Ethernet drivers, each of which has its own names.
+//! A common vocabulary for the counters of RDMA and Ethernet drivers, each of which uses its own names.
 //!
-//! Names come from the drivers' sources in Linux: hw/mlx5/counters.c, hw/bnxt_re/hw_counters.c
-//! (older names, and those that newer releases took over from mlx5), hw/irdma/verbs.c,
-//! hw/ionic, hw/mana/counters.c, hw/erdma, hw/efa/efa_verbs.c, sw/rxe/rxe_hw_counters.c; mlx5e, bnxt_en, ice and ionic
-//! for Ethernet.
+//! Names come from the drivers' sources in Linux: hw/mlx5/counters.c, hw/bnxt_re/hw_counters.c (older names, and
+//! those that newer releases adopted from mlx5), hw/irdma/verbs.c, hw/ionic, hw/mana/counters.c, hw/erdma,
+//! hw/efa/efa_verbs.c, sw/rxe/rxe_hw_counters.c; mlx5e, bnxt_en, ice and ionic for Ethernet.
 
 use serde::Serialize;
 
 /// The meaning of a RoCE device's counter, independent of its driver's name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Meaning {
-    /// RoCE packets that arrived with a CE mark.
+    /// RoCE packets received with a CE mark.
     CeMarkedPackets,
     /// CNPs sent.
     CnpsSent,
-    /// CNPs that arrived and slowed a queue pair down, or just arrived where no more is known.
+    /// CNPs received that reduced a queue pair's rate, or all CNPs received if the driver does not distinguish.
     CnpsHandled,
-    /// CNPs that arrived and had no effect.
+    /// CNPs received without effect.
     CnpsIgnored,
-    /// Requests that arrived out of sequence.
+    /// Requests received out of sequence.
     OutOfSequence,
-    /// NAKs of a PSN sequence error that arrived.
+    /// Sequence-error NAKs received.
     PsnErrorNaks,
-    /// Gaps that a requester concluded from responses.
+    /// Gaps that a requester inferred from responses.
     ImpliedPsnErrors,
-    /// Requests that had arrived before.
+    /// Duplicate requests received.
     DuplicateRequests,
-    /// Times no ACK came in time.
+    /// Expirations of the local ACK timeout.
     LocalAckTimeouts,
-    /// RNR NAKs that arrived.
+    /// RNR NAKs received.
     RnrNaksReceived,
     /// RNR NAKs sent.
     RnrNaksSent,
@@ -36,13 +35,13 @@ pub enum Meaning {
     OutOfBuffer,
     /// Packets retransmitted.
     Retransmissions,
-    /// Queue pairs that gave up after the last retry.
+    /// Queue pairs that exceeded their retries.
     RetriesExceeded,
-    /// Queue pairs that gave up after the last RNR retry.
+    /// Queue pairs that exceeded their RNR retries.
     RnrRetriesExceeded,
-    /// NAKs of a remote access error that arrived: the peer refused a key, an address or the kind of access.
+    /// Remote access error NAKs received: the peer refused a key, an address or the kind of access.
     AccessNaksReceived,
-    /// NAKs of a remote access error sent.
+    /// Remote access error NAKs sent.
     AccessNaksSent,
     /// Slow restarts after a loss.
     SlowRestarts,
@@ -54,35 +53,35 @@ pub enum Meaning {
     TxBytes,
     /// Bytes of RoCE packets received.
     RxBytes,
-    /// RoCE packets that arrived and were thrown away.
+    /// RoCE packets received and discarded.
     RxDiscards,
     /// Packets with a wrong invariant CRC.
     IcrcErrors,
-    /// Frames that the port had no room for.
+    /// Frames dropped by the port for lack of buffer.
     PortDiscards,
-    /// Frames that the port had to drop when sending.
+    /// Frames dropped by the port when sending.
     TxDiscards,
-    /// Bit errors that forward error correction mended.
+    /// Bit errors corrected by forward error correction.
     FecCorrected,
-    /// Blocks that forward error correction could not mend.
+    /// Blocks that forward error correction could not correct.
     FecUncorrectable,
-    /// Times the link went down.
+    /// Number of times the link went down.
     LinkDowns,
-    /// Times that sending had to wait for PCIe reads.
+    /// Number of times sending waited for PCIe reads.
     PcieReadStalls,
-    /// Times that receiving had to wait for PCIe writes.
+    /// Number of times receiving waited for PCIe writes.
     PcieWriteStalls,
     /// Port-wide pause frames received.
     GlobalPauseReceived,
     /// Port-wide pause frames sent.
     GlobalPauseSent,
-    /// Pauses that lasted so long that the driver warned or acted.
+    /// Pauses so long that the driver issued a warning or intervened.
     PauseStorms,
-    /// Packets or bytes of the port in one priority, all traffic included.
+    /// Packets or bytes of the port in one priority, including all traffic.
     Priority(Load),
 }
 
-/// Kind of a counter of the traffic in one priority.
+/// Kind of counter for the traffic in one priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Load {
     /// True for sent, false for received.
@@ -93,7 +92,7 @@ pub struct Load {
     pub priority: u8,
 }
 
-/// Names of what a port carried by priority: packets and bytes received, packets and bytes sent.
+/// Names of per-priority counters of a port: packets and bytes received, packets and bytes sent.
 const LOADS: [[&str; 8]; 4] = [
     [
         "prio0_rx_packets",
@@ -189,18 +188,18 @@ impl Meaning {
     }
 }
 
-/// Names that mean another thing in one driver than in all others.
+/// Names with a different meaning in one driver.
 fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
     use Meaning as M;
     Some(match (driver, name) {
-        // irdma counts UDP of RoCE alone (its other protocols have names of their own); bnxt_re the unicast packets of the
-        // function that does RoCE; EFA its own transport (SRD), which is no RoCE and resends by itself on other paths.
+        // irdma counts only UDP packets of RoCE (other protocols have separate names); bnxt_re the unicast packets of
+        // the RoCE function; EFA its own transport (SRD), which is not RoCE and retransmits on other paths by itself.
         ("irdma", "RxUDP") | ("bnxt_re" | "efa", "rx_pkts") => M::RxPackets,
         ("irdma", "TxUDP") | ("bnxt_re" | "efa", "tx_pkts") => M::TxPackets,
         ("bnxt_re" | "efa", "rx_bytes") => M::RxBytes,
         ("bnxt_re" | "efa", "tx_bytes") => M::TxBytes,
         ("efa", "rx_drops") => M::RxDiscards,
-        // Assumed to count RoCE as it does iWARP: the source has one name for both.
+        // Assumed to count RoCE as it does iWARP, since the source has one name for both.
         ("irdma", "RetransSegs" | "tcpRetransSegs") | ("efa", "retrans_pkts") => M::Retransmissions,
         ("irdma", "RTO") | ("efa", "retrans_timeout_events") => M::LocalAckTimeouts,
         ("irdma", "CRC errors") => M::IcrcErrors,
@@ -208,8 +207,8 @@ fn of_driver(driver: &str, name: &str) -> Option<Meaning> {
     })
 }
 
-/// Meaning of a counter below `hw_counters`, or of the same over netlink; `None` for those that only their
-/// driver knows. `driver` is that of the RDMA device ("mlx5_ib"); names that drivers use alike need none.
+/// Meaning of a counter below `hw_counters`, or of the same counter over netlink; `None` for driver-specific ones.
+/// `driver` is that of the RDMA device ("mlx5_ib"); names with the same meaning in all drivers need none.
 #[must_use]
 pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     use Meaning as M;
@@ -268,7 +267,7 @@ pub fn hardware(driver: Option<&str>, name: &str) -> Option<Meaning> {
     })
 }
 
-/// Meaning of a driver statistic of an Ethernet interface (`ethtool -S`); pause by priority is read by [`pause`].
+/// Meaning of a driver statistic of an Ethernet interface (`ethtool -S`); pauses by priority are read by [`pause`].
 #[must_use]
 pub fn ethernet(name: &str) -> Option<Meaning> {
     use Meaning as M;
@@ -295,8 +294,8 @@ pub fn ethernet(name: &str) -> Option<Meaning> {
     })
 }
 
-/// Counter of the traffic in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them if its
-/// queues belong to priorities; those by queue, `rx_packets_cos3`, are another thing.)
+/// Counter of the traffic in one priority: mlx5e `rx_prio3_packets`, bnxt_en `rx_packets_pri3`. (bnxt_en shows them
+/// if its queues are assigned to priorities; per-queue counters, `rx_packets_cos3`, are different.)
 fn load(name: &str) -> Option<Load> {
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),
@@ -319,14 +318,14 @@ fn load(name: &str) -> Option<Load> {
     if rest.is_empty() { of(what, priority) } else { None }
 }
 
-/// Pause of one priority, one way.
+/// Pause counters of one priority in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PauseCount {
-    /// Pause frames; `None` when the driver does not count them.
+    /// Pause frames; `None` if the driver does not count them.
     pub frames: Option<u64>,
-    /// Time spent paused, in microseconds.
+    /// Paused time, in microseconds.
     pub microseconds: Option<u64>,
-    /// Changes from running to paused.
+    /// Transitions from running to paused.
     pub transitions: Option<u64>,
 }
 
@@ -339,7 +338,7 @@ pub struct PauseCounts {
     pub sent: [PauseCount; 8],
 }
 
-/// The pause counters among the driver statistics of an interface; `None` when there are none.
+/// The pause counters among the driver statistics of an interface; `None` if there are none.
 #[must_use]
 pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
     let mut counts = PauseCounts::default();
@@ -353,7 +352,7 @@ pub fn pause(statistics: &[(String, u64)]) -> Option<PauseCounts> {
             PauseField::Microseconds => &mut count.microseconds,
             PauseField::Transitions => &mut count.transitions,
         };
-        // ice counts stop and go apart; only a stop pauses.
+        // ice counts XOFF and XON separately; only XOFF pauses.
         *slot = Some(slot.unwrap_or(0).saturating_add(*value));
         any = true;
     }
@@ -367,7 +366,7 @@ enum PauseField {
     Transitions,
 }
 
-/// True when sent, which priority, and what, of a driver's name for a pause counter.
+/// Direction (true: sent), priority and kind of a driver's pause counter, from its name.
 fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
     use PauseField::{Frames, Microseconds, Transitions};
     // bnxt_en, newer: pfc_pri3_rx_duration_us, pfc_pri3_tx_transitions.
@@ -381,7 +380,7 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
             _ => return None,
         });
     }
-    // i40e puts `port.` before what ice puts `.nic` behind, ionic `frames_` before frames.
+    // i40e has the prefix `port.` where ice has the suffix `.nic`; ionic has the prefix `frames_`.
     let name = name.strip_prefix("port.").or_else(|| name.strip_prefix("frames_")).unwrap_or(name);
     let (sent, rest) = match name.strip_prefix("rx_") {
         Some(rest) => (false, rest),
@@ -407,7 +406,7 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
         let (priority, rest) = priority(rest)?;
         return rest.is_empty().then_some((sent, priority, Frames));
     }
-    // ionic: frames_rx_pripause_3, in older releases without the last stroke; rx_pripause_3_1us_count.
+    // ionic: frames_rx_pripause_3, in older releases without the last underscore; rx_pripause_3_1us_count.
     let rest = rest.strip_prefix("pripause")?;
     let (priority, rest) = priority(rest.strip_prefix('_').unwrap_or(rest))?;
     match rest {
@@ -417,7 +416,7 @@ fn pause_name(name: &str) -> Option<(bool, u8, PauseField)> {
     }
 }
 
-/// The digit that a text begins with, as a priority, and the rest.
+/// The first digit of a text as a priority, and the rest.
 fn priority(text: &str) -> Option<(u8, &str)> {
     let (first, rest) = text.split_at_checked(1)?;
     let priority = first.parse().ok().filter(|priority| *priority < 8)?;

@@ -1,4 +1,4 @@
-//! Notice of interfaces that go away.
+//! Notifications of removed interfaces.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -10,14 +10,14 @@ use netlink_sys::{Socket, SocketAddr};
 use super::error::{HostError, Result};
 use super::netlink::LinkHeader;
 
-/// Larger than any notice about an interface.
+/// Larger than any notification about an interface.
 const BUFFER_LEN: usize = 64 * 1024;
-/// Notices taken in one go at most, so that a busy host cannot hold the caller.
+/// Maximum number of notifications taken at once, so that a busy host cannot block the caller.
 const MAX_NOTICES: usize = 1024;
-/// Legacy multicast group of link notices.
+/// Legacy multicast group of link notifications.
 const RTMGRP_LINK: u32 = 1;
 
-/// A subscription to the removals of interfaces of one namespace.
+/// A subscription to removals of interfaces in one namespace.
 pub struct LinkWatch {
     socket: Socket,
     buffer: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct LinkWatch {
 pub struct Removals {
     /// Indices of removed interfaces.
     pub indices: Vec<u32>,
-    /// Notices were lost: ask [`super::interface::exists`].
+    /// Notifications were lost: check with [`super::interface::exists`].
     pub incomplete: bool,
 }
 
@@ -39,10 +39,10 @@ impl std::fmt::Debug for LinkWatch {
 }
 
 impl LinkWatch {
-    /// Subscribes in the calling thread's namespace. The descriptor becomes readable on news.
+    /// Subscribes in the calling thread's namespace. The descriptor becomes readable on notifications.
     ///
     /// # Errors
-    /// When the kernel refuses the socket.
+    /// If the kernel refuses the socket.
     pub fn open() -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -54,10 +54,10 @@ impl LinkWatch {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER_LEN) })
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Takes the notifications received so far, without blocking.
     ///
     /// # Errors
-    /// When the socket fails.
+    /// If the socket fails.
     pub fn removals(&mut self) -> Result<Removals> {
         let mut found = Removals::default();
         for _ in 0..MAX_NOTICES {
@@ -76,7 +76,7 @@ impl LinkWatch {
 
 impl AsFd for LinkWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket owns the descriptor and outlives the borrow, which is of self.
+        // SAFETY: the socket owns the descriptor and outlives the borrow, which is tied to self.
         unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
     }
 }
@@ -85,7 +85,7 @@ fn removed(mut notices: &[u8], indices: &mut Vec<u32>) {
     while let Ok(notice) = NetlinkBuffer::new_checked(notices) {
         let length = notice.length() as usize;
         let header = notices.get(16..length).and_then(LinkHeader::parse);
-        // A bridge announces the departure of a port with the same message in its own family.
+        // A bridge announces the removal of a port with the same message in its own family.
         let of_bridge = notices.get(16).is_some_and(|family| i32::from(*family) == libc::AF_BRIDGE);
         if let (libc::RTM_DELLINK, Some(header), false) = (notice.message_type(), header, of_bridge) {
             indices.push(header.index);
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(watch.removals().unwrap().indices, Vec::<u32>::new());
         drop(pair.right);
         let mut found = Vec::new();
-        // The first notice may be that of the lost carrier.
+        // The first notification may be that of the lost carrier.
         for _ in 0..10 {
             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
             poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&second)).unwrap();

@@ -1,29 +1,29 @@
-//! The findings at a snapshot of the history, as they stood then.
+//! The findings at a snapshot of the history, as evaluated then.
 
 use crate::analysis::FlowId;
 use crate::findings::{Episode, Finding, Step};
 use crate::report::Report;
 
-/// Queue pairs that are kept of a finding. The newest findings have all of theirs.
+/// Queue pairs kept per finding. The findings of the newest report keep all of theirs.
 pub const FLOWS: usize = 16;
-/// Queue pairs of a finding that mark rows of an earlier snapshot.
+/// Maximum number of queue pairs per finding that mark rows of an earlier snapshot.
 const NAMED: usize = 1_024;
 
-/// Findings since the start, as they stood at a snapshot.
+/// Findings over the time from the start to a snapshot.
 #[derive(Clone, Debug)]
 pub struct Conclusions {
-    /// The time of the snapshot, Unix time in nanoseconds.
+    /// Time of the snapshot, Unix nanoseconds.
     pub time_ns: u64,
-    /// The last frame until then; `None` where there was none.
+    /// Time of the last frame until then; `None` without a frame.
     pub end_ns: Option<u64>,
     /// The findings in the order of the report, each with its first [`FLOWS`] queue pairs.
     pub findings: Vec<Finding>,
-    /// Memory in use, about, in bytes: asked for with every sample.
+    /// Approximate memory in use, in bytes; stored because it is queried with every sample.
     bytes: usize,
 }
 
 impl Conclusions {
-    /// Those of a report made at `time_ns`.
+    /// The findings of a report made at `time_ns`.
     #[must_use]
     pub fn of(report: &Report, time_ns: u64) -> Self {
         let few = |finding: &Finding| {
@@ -39,7 +39,7 @@ impl Conclusions {
         Self { time_ns, end_ns: report.facts.window.last_ns, findings, bytes }
     }
 
-    /// Memory in use, about, in bytes.
+    /// Approximate memory in use, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -58,7 +58,7 @@ fn memory(finding: &Finding) -> usize {
     size_of::<Finding>() + texts + evidence + flows + episodes + finding.named.bytes()
 }
 
-/// Bytes of the words and lists in a value.
+/// Bytes of the strings and lists in a value.
 fn text(value: &serde_json::Value) -> usize {
     match value {
         serde_json::Value::String(text) => text.len(),

@@ -1,4 +1,4 @@
-//! The counters that views show, added up over flows and taken from one another over time.
+//! The counters that views show: sums over flows, and differences over time.
 
 use crate::analysis::NakCauses;
 use crate::metrics::duplicates::Copies;
@@ -8,7 +8,7 @@ use crate::sample::{Retired, Stats};
 /// Nanoseconds in a second.
 pub const NS_PER_S: f64 = 1e9;
 
-/// Counters of a flow, a link or everything, each packet once. All are packets unless their name says otherwise.
+/// Counters of a flow, a link or everything, each packet counted once. Unit: packets, unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of packets.
@@ -25,37 +25,37 @@ pub struct Counts {
     pub rnr: u64,
     /// NAKs for a PSN sequence error.
     pub sequence_naks: u64,
-    /// Of these, those that follow an RNR NAK: they ask for the packets dropped after it, and nothing was lost.
+    /// Those among them that follow an RNR NAK: they request packets discarded after it, which is no loss.
     pub behind_rnr: u64,
-    /// Of the rest, those that ask for reordered packets: nothing was lost either.
+    /// Those among the rest that request reordered packets, which is no loss either.
     pub behind_late: u64,
-    /// All other NAKs, RNR excepted.
+    /// All other NAKs, except RNR NAKs.
     pub other_naks: u64,
-    /// Jumps ahead in the sequences of requests and of responses, as far as something is missing there.
+    /// PSN gaps in requests and responses, unless all skipped packets arrived later.
     pub gaps: u64,
-    /// PSNs that they skipped.
+    /// PSNs skipped by the gaps.
     pub missing: u64,
-    /// Packets lost before this link. All missing ones, where it is not known which of them are lost.
+    /// Packets lost upstream of this link. All missing packets if it is unknown which of them were lost.
     pub lost: u64,
-    /// PSNs that were skipped and arrived later, out of order.
+    /// Skipped PSNs that arrived later, out of order.
     pub late: u64,
-    /// Packets behind the expected PSN.
+    /// Packets with a PSN below the expected one.
     pub repeats: u64,
-    /// Retransmissions, repeated READ requests included. All of `repeats`, where it is not known which of them are.
+    /// Retransmissions, including repeated READ requests. All of `repeats` if it is unknown which of them are.
     pub retransmitted: u64,
-    /// Jumps too far to be a loss.
+    /// PSN jumps too large for loss.
     pub restarts: u64,
 }
 
 impl Counts {
-    /// The counters of one flow, and what is known of its losses; `None` where that is nothing.
+    /// The counters of one flow, with its loss figures; `None` if there are none.
     #[must_use]
     pub fn of(stats: &Stats, slot: u32, losses: Option<&Loss>) -> Self {
         let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
         let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
-        // Of these it stays open.
+        // For PSNs skipped before the sequence was followed, it stays unknown.
         let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, late_responses) =
             if responses_known { known(told.responses) } else { (stats.rare.response_holes, 0) };
@@ -75,7 +75,7 @@ impl Counts {
         }
     }
 
-    /// The counters of one flow; of losses nothing is known.
+    /// The counters of one flow without loss figures.
     #[must_use]
     pub fn counted(stats: &Stats) -> Self {
         let (requests, responses) = (&stats.psn, stats.rare.responses_missing());
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// The counters that are kept of retired flows; the others are 0.
+    /// The counters kept of retired flows; the others are 0.
     #[must_use]
     pub fn of_retired(retired: &Retired) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Counts {
         }
     }
 
-    /// The same with each packet once: without `copies` of some, which the capture shows twice.
+    /// The same without `copies`, packets that the capture shows twice.
     #[must_use]
     pub fn once(&self, copies: &Copies) -> Self {
         let [sequence_naks, others @ ..] = copies.naks;
@@ -129,7 +129,7 @@ impl Counts {
             repeats: copies.requests + copies.responses,
             ..Self::default()
         };
-        // Copies are no retransmissions, where it is known which are.
+        // If retransmissions are known, they do not include duplicates.
         let once = self.less(&part);
         Self { retransmitted: self.retransmitted.min(once.repeats), ..once }
     }
@@ -149,7 +149,7 @@ impl Counts {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
-        // These are judged again as more is known, which takes no rate away.
+        // Loss figures are revised as more becomes known; a decrease of these does not invalidate the rates.
         let judged = |counts: &Self| Self { lost: 0, late: 0, behind_late: 0, retransmitted: 0, ..*counts };
         let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
@@ -161,14 +161,14 @@ impl Counts {
         (!back).then_some(Self { behind_late, lost, late, retransmitted, ..delta })
     }
 
-    /// The rest after `part`; 0 where that is more.
+    /// The rest after subtracting `part`; 0 if negative.
     #[must_use]
     pub fn less(&self, part: &Self) -> Self {
         self.zip(part, u64::saturating_sub)
     }
 
-    /// The same with the holes and marks of `other`, which counts the same packets elsewhere on their way, where those
-    /// are more: what is lost or marked between two taps shows at the second of them only.
+    /// The same with the gaps and marks of `other`, which counts the same packets at another tap, if those are
+    /// higher: loss and marks between two taps show only at the second.
     #[must_use]
     pub fn with_holes_of(&self, other: &Self) -> Self {
         let marked = |counts: &Self| counts.ce_ratio().unwrap_or(-1.0);
@@ -182,13 +182,13 @@ impl Counts {
         }
     }
 
-    /// True if packets were lost, or a receiver reported loss. Reordered packets are not lost.
+    /// True if packets were lost or a receiver reported loss. Reordering is not loss.
     #[must_use]
     pub const fn loss(&self) -> bool {
         self.lost != 0 || self.sequence_error_naks() != 0
     }
 
-    /// NAKs for a PSN sequence error that neither a receiver-not-ready NAK nor late packets explain.
+    /// Sequence-error NAKs that neither an RNR NAK nor reordering explains.
     #[must_use]
     pub const fn sequence_error_naks(&self) -> u64 {
         self.sequence_naks.saturating_sub(self.behind_rnr).saturating_sub(self.behind_late)
@@ -200,13 +200,13 @@ impl Counts {
         Self { behind_late: self.behind_late + self.sequence_error_naks(), ..self }
     }
 
-    /// All NAKs but receiver-not-ready.
+    /// All NAKs except RNR NAKs.
     #[must_use]
     pub const fn naks(&self) -> u64 {
         self.sequence_naks + self.other_naks
     }
 
-    /// CE marks by ECN-capable packets; `None` when there were none of those.
+    /// CE-marked over ECN-capable packets; `None` without ECN-capable packets.
     #[must_use]
     pub fn ce_ratio(&self) -> Option<f64> {
         let [_, ect1, ect0, ce] = self.ecn_data;
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn psns_skipped_between_response_messages_are_not_lost() {
-        // READs among SENDs: 28 PSNs that acknowledgements answered, and one that nothing did.
+        // READs among SENDs: 28 acknowledged PSNs, and one that was not.
         let mut stats = Stats::default();
         (stats.rare.psn_responses.gaps, stats.rare.psn_responses.missing) = (7, 28);
         for losses in [None, Some(Loss { known: Some(Set::default()), ..Loss::default() })] {

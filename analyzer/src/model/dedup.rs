@@ -1,18 +1,18 @@
-//! Totals with each packet counted once, though several taps see it.
+//! Totals that count each packet once although several taps see it.
 //!
-//! [`Overlap`] holds the flows that count the same packets. The one with most packets represents them; gaps and CE marks are,
-//! queue pair by queue pair, those of the tap that has most of them.
+//! [`Overlap`] contains the flows that count the same packets. The one with the most packets represents them; gaps
+//! and CE marks are, for each queue pair, those of the tap with the most.
 
 use super::{Counts, Delta, Row};
 use crate::analysis::Overlap;
 use crate::util::map::{Map, Set};
 
-/// Sums over all links less what a link counted that another counts too.
+/// Sums over all links, without packets that another link counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dedup {
-    /// Links that count the same packets, at most; 1 when the sums are those of the model.
+    /// Maximum number of links that count the same packets; 1 if the sums are those of the model.
     pub taps: usize,
-    /// Queue pairs, by direction, on however many links they are.
+    /// Number of queue pairs, by direction, regardless of links.
     pub flows: usize,
     /// In the time range.
     pub delta: Option<Delta>,
@@ -23,16 +23,16 @@ pub struct Dedup {
 /// The same at a snapshot of the history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DedupSnapshot {
-    /// Links that count the same packets, at most.
+    /// Maximum number of links that count the same packets.
     pub taps: usize,
-    /// Queue pairs, by direction.
+    /// Number of queue pairs, by direction.
     pub flows: usize,
     /// All that was counted.
     pub total: Counts,
-    /// Counts since the first snapshot, retired flows included. Goes back only where it turns out that packets were
-    /// counted twice, or that nothing was lost.
+    /// Counts since the first snapshot, including retired flows. Decreases only if packets turn out to be duplicates
+    /// or not lost.
     pub grown: Counts,
-    /// The part of `total` that flows which are still there counted; `None` where no two of them count the same packets.
+    /// The part of `total` counted by flows that still exist; `None` if no two of them count the same packets.
     merged: Option<Counts>,
 }
 
@@ -44,21 +44,21 @@ impl DedupSnapshot {
     }
 }
 
-/// Flows of a sample as they come, to be counted once.
+/// Collects the flows of a sample, to count each packet once.
 ///
-/// Taps see a packet one after the other, so between two snapshots each of them may be ahead: what a group of flows counted
-/// is the growth of the group, never the growth of the flow that is ahead now.
+/// Taps see a packet one after the other, so at each snapshot a different tap may be ahead: the growth of a group of
+/// flows is computed for the group, never from the flow that is ahead at the moment.
 pub(super) struct Sum<'a> {
     overlap: &'a Overlap,
-    /// Each group of flows that count the same packets, by the flow that speaks for it.
+    /// Groups of flows that count the same packets, by the flow that represents the group.
     groups: Map<usize, Group>,
     /// All flows added up.
     all: Group,
-    /// Flows of a queue pair that is on another link too.
+    /// Flows whose queue pair is also on another link.
     more: usize,
 }
 
-/// Counts of flows now, and at the snapshot before.
+/// Counts of flows now and at the previous snapshot.
 #[derive(Clone, Copy, Default)]
 struct Group {
     now: Counts,
@@ -69,11 +69,11 @@ struct Group {
 pub(super) struct AllLinks<'a> {
     /// All that was counted.
     pub total: &'a Counts,
-    /// Since the first snapshot, and the same at the snapshot before.
+    /// Counts since the first snapshot, now and at the previous snapshot.
     pub grown: (&'a Counts, &'a Counts),
-    /// Flows that there are.
+    /// Number of flows.
     pub flows: usize,
-    /// True if flows of the snapshot before were retired.
+    /// True if flows of the previous snapshot were retired.
     pub retired: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Sum<'a> {
         Self { overlap, groups: Map::default(), all: Group::default(), more: 0 }
     }
 
-    /// Takes flow number `at` of the sample; `then` is what it had counted at the snapshot before.
+    /// Adds flow number `at` of the sample; `then` are its counts at the previous snapshot.
     pub(super) fn add(&mut self, at: usize, counts: &Counts, then: &Counts) {
         if self.overlap.is_empty() {
             return;
@@ -97,7 +97,7 @@ impl<'a> Sum<'a> {
         let group = self.groups.entry(speaker).or_insert(Group { now: *counts, then: *then });
         group.now =
             if speaker == at { counts.with_holes_of(&group.now) } else { group.now.with_holes_of(counts) };
-        // Another flow may have spoken for them then.
+        // Another flow may have represented the group then.
         group.then = if then.bytes > group.then.bytes {
             then.with_holes_of(&group.then)
         } else {
@@ -105,14 +105,14 @@ impl<'a> Sum<'a> {
         };
     }
 
-    /// Snapshot of the sums.
+    /// The sums as a snapshot.
     pub(super) fn snapshot(self, links: &AllLinks<'_>, previous: Option<&DedupSnapshot>) -> DedupSnapshot {
         let mut sums = Group::default();
         for group in self.groups.values() {
             sums.now.add(&group.now);
             sums.then.add(&group.then);
         }
-        // As it was counted then. Of flows that are gone since nothing must be taken away.
+        // As counted then. Counts of flows that have left since must not be subtracted.
         let then = match previous {
             Some(DedupSnapshot { merged: Some(merged), .. }) if !links.retired => merged,
             Some(DedupSnapshot { merged: None, .. }) => &self.all.then,
@@ -134,12 +134,12 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// The share of one row in the packets that it has in common with others.
+/// The share of one row in the packets that it shares with others.
 #[derive(Clone, Copy, Debug)]
 pub struct RowShare<'a> {
-    /// The row that speaks: of those at hand.
+    /// The row, among those given, that represents them.
     pub row: &'a Row,
-    /// In the time range, with the holes of the others.
+    /// In the time range, with the gaps of the others.
     pub delta: Option<Delta>,
     /// The same since the start, or since counters were reset.
     pub total: Counts,
@@ -147,11 +147,10 @@ pub struct RowShare<'a> {
     pub new: bool,
 }
 
-/// Up to this number of rows, those of the same packets are searched one by one: there may be thousands of small
-/// groups.
+/// Up to this number of rows, groups are found by linear search, since there may be thousands of small groups.
 const FEW: usize = 16;
 
-/// Hands `rows` to `with`, those that count the same packets as one.
+/// Passes `rows` to `with`, those that count the same packets as one.
 pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, overlap: &Overlap, mut with: impl FnMut(&RowShare<'a>)) {
     let alone = |row: &'a Row| RowShare { row, delta: row.delta, total: row.total, new: true };
     let most = rows.size_hint().1.unwrap_or(usize::MAX);
@@ -160,7 +159,7 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, overlap: &Overlap, mut with
         return;
     }
     let few = most <= FEW;
-    // With the speaker of each, and its queue pair.
+    // Each with its representative and its queue pair.
     let mut merged: Vec<(usize, usize, RowShare<'a>)> = Vec::with_capacity(if few { most } else { 0 });
     let mut places: Map<usize, usize> = Map::default();
     let mut queue_pairs: Set<usize> = Set::default();
@@ -208,7 +207,8 @@ mod tests {
     use crate::model::{History, Model, TimeRange};
     use crate::sample::Sample;
 
-    /// A queue pair at two taps that have seen so many packets of it, a tenth of them NAKs, and one on a third link.
+    /// A queue pair at two taps that have seen this number of its packets, a tenth of them NAKs, and one on a third
+    /// link.
     fn at(second: u64, seen: [u64; 2]) -> Sample {
         let flow = |link: u16, packets: u64| {
             let mut stats = stats(7, packets, packets * 100);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_one_tap_sees_before_a_snapshot_and_the_other_after_it_counts_once() {
-        // Each of them is ahead at times; in the end both have seen all.
+        // Each tap is ahead at times; in the end both have seen all packets.
         let seen = [[100, 0], [120, 130], [300, 280], [310, 400], [500, 500]];
         for from in 0..seen.len() {
             let mut history = History::new(1 << 20);

@@ -1,4 +1,4 @@
-//! Everything about one flow, made when it is looked at.
+//! All figures of one flow, computed on demand.
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flow::{SRC_QP_SEVERAL, TRANSPORT_NONE};
@@ -21,7 +21,7 @@ pub struct Detail {
     pub ports: Vec<(u16, Counter)>,
     /// Packets by opcode, most packets first.
     pub opcodes: Vec<(u8, u64)>,
-    /// The queue pair at the sending end.
+    /// Queue pair at the sending end.
     pub peer_qp: Option<u32>,
     /// Tunnels around the first packet, the outermost first.
     pub encapsulation: Vec<&'static str>,
@@ -66,7 +66,7 @@ impl Detail {
     }
 }
 
-/// The queue pair at the sending end of flow number `index`, where it is known.
+/// Queue pair at the sending end of flow number `index`, if known.
 #[must_use]
 pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     let flow = sample.flows.get(index)?;
@@ -82,7 +82,7 @@ pub fn peer_qp(sample: &Sample, index: usize) -> Option<u32> {
     }
 }
 
-/// The tunnels in [`Stats::encap`], the outermost first.
+/// The tunnels in [`Stats::encap`], outermost first.
 #[must_use]
 pub fn encapsulation(encap: u32) -> Vec<&'static str> {
     encap.to_le_bytes().into_iter().filter_map(Encap::from_byte).map(Encap::name).collect()

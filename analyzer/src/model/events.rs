@@ -1,10 +1,10 @@
-//! Classes of events: their words in every view.
+//! Classes of events, with the words that every view uses.
 
 use rocescope_common::account::Event;
 
 use super::Level;
 
-/// Bit of an event that no packet is: a flow fell silent. Not among those of [`Event`].
+/// Bit of an event without a packet: a flow fell silent. Not among those of [`Event`].
 pub const IDLE: u16 = 1 << 15;
 
 /// Class of an event, as one word.
@@ -24,7 +24,7 @@ const fn class(bit: u16, word: &'static str, level: Level, help: &'static str) -
     Class { bit, word, level, help }
 }
 
-/// Every class of event, the worst first: an event with several is listed under the first.
+/// All classes of events, worst first: an event with several bits is listed under the first.
 pub const CLASSES: &[Class] = &[
     class(Event::NAK, "NAK", Level::Critical, "request refused, or PSN sequence error at the receiver"),
     class(Event::GAP, "GAP", Level::Critical, "PSN gap before this packet"),

@@ -1,4 +1,4 @@
-//! The state of a row: the findings that name its flow. The findings decide; this module looks them up by flow.
+//! The state of a row: the findings that name its flow. Findings decide; this module only looks them up.
 
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
@@ -16,7 +16,7 @@ pub enum Level {
     Fine,
     /// Costs throughput.
     Warning,
-    /// Data was lost or refused.
+    /// Data was lost or rejected.
     Critical,
 }
 
@@ -39,19 +39,19 @@ const fn bit(kind: Problem) -> u32 {
 pub struct Judged {
     /// True if findings were evaluated at all.
     pub known: bool,
-    /// The first active finding in the order of the report, else the first past one: its kind and severity.
+    /// Kind and severity of the first active finding in the order of the report, else of the first past one.
     pub worst: Option<(Problem, Level)>,
     /// True if that finding is active.
     pub active: bool,
-    /// Kinds of all findings that name the flow, active and past, by bit.
+    /// Kinds of all findings that name the flow, active and past, as bits.
     kinds: u32,
 }
 
 impl Judged {
-    /// Findings were evaluated, and none names the flow.
+    /// Findings were evaluated and none names the flow.
     pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0 };
 
-    /// Takes in a finding, in the order of the report.
+    /// Adds a finding, in the order of the report.
     fn add(&mut self, kind: Problem, level: Level, active: bool) {
         self.kinds |= bit(kind);
         // The order has active findings first.
@@ -74,7 +74,7 @@ impl Judged {
         order + if level == Level::Critical { 32 } else { 0 } + if self.active { 64 } else { 0 }
     }
 
-    /// The verdict over two rows together: the worse of both, with the kinds of both.
+    /// The state of two rows together: the worse of both, with the kinds of both.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         let worse = if other.rank() > self.rank() { other } else { self };
@@ -82,7 +82,7 @@ impl Judged {
     }
 }
 
-/// The state of one row: what findings say about it, and whether it carries packets.
+/// The state of one row: its findings, and whether it carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// Problem of the worst finding that names the row's flow.
@@ -91,7 +91,7 @@ pub struct State {
     pub more: bool,
     /// True if the worst finding is active.
     pub present: bool,
-    /// True if packets were counted in the time range; `None` when that is not known.
+    /// True if packets were counted in the time range; `None` if unknown.
     pub active: Option<bool>,
     judged: Judged,
 }
@@ -135,10 +135,10 @@ impl State {
     }
 }
 
-/// A flow wherever it is seen: findings name the link that saw it first.
+/// A flow regardless of link: findings name the link that saw it first.
 type Name = (u8, Addr, Addr, u32);
 
-/// Findings by flow. Those of severity info are no problem of a flow.
+/// Findings by flow. Findings of severity info do not count.
 #[derive(Clone, Debug, Default)]
 pub struct FlowVerdicts(Map<Name, Judged>);
 

@@ -1,9 +1,9 @@
 //! The last minutes, snapshot by snapshot: totals, links and the busiest flows, in bounded memory.
 //!
-//! All counters of a snapshot are cumulative, so what any time range counted is one snapshot taken from
-//! another. The newest snapshot has every flow. Older ones keep every flow where a time range may begin
-//! there (see [`TimeRange`]), else the [`BUSIEST`]; what was not kept is not known and shown as a dash.
-//! Snapshots leave after [`KEPT_NS`]; when memory is short before that, every other of the older ones.
+//! All counters of a snapshot are cumulative, so that the counts of any time range are the difference of two
+//! snapshots. The newest snapshot contains all flows. Older ones contain all flows if a time range may begin there
+//! (see [`TimeRange`]), else the [`BUSIEST`]; counts that were not kept are unknown and shown as a dash. Snapshots
+//! are removed after [`KEPT_NS`]; if memory is short before that, every other one of the older ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,26 +17,27 @@ use crate::util::deferred::discard;
 
 /// Age up to which snapshots are kept, in nanoseconds: ten minutes.
 pub const KEPT_NS: u64 = 600 * SECOND;
-/// Memory for snapshots, unless the user says otherwise.
+/// Default memory limit of snapshots, in bytes.
 pub const BUDGET: usize = 256 << 20;
 const SECOND: u64 = 1_000_000_000;
 /// A problem that began within this time is new.
 const ONSET_NS: u64 = 4 * SECOND;
-/// A problem that had not shown for this long begins anew.
+/// A problem not seen for this long counts as new when it recurs.
 const QUIET_NS: u64 = 10 * SECOND;
-/// Age up to which snapshots keep all flows, and the spacing of those that do, in nanoseconds.
+/// Age up to which snapshots keep all flows, and the spacing of these snapshots, in nanoseconds.
 const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
-/// A time range may be shorter than requested by this part of its length.
+/// A time range may be shorter than requested by one part in this number.
 const TOLERANCE: u64 = 20;
-/// The times of requests of one snapshot may take this share of the memory; those of the busiest flows are kept.
+/// The latencies of one snapshot may take one part in this number of the memory; those of the busiest flows are kept.
 const HISTOGRAM_SHARE: usize = 32;
-/// All flows are kept where those of every snapshot that a time range may begin at fit into this share of the memory.
+/// All flows are kept if the snapshots at which a time range may begin fit into one part in this number of the
+/// memory.
 const COMPLETE_SHARE: usize = 4;
 
 /// The time range of rates and counters, up to the snapshot shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeRange {
-    /// Since the snapshot before.
+    /// Since the previous snapshot.
     Latest,
     /// The last ten seconds: long enough for steady values, short enough for current ones.
     #[default]
@@ -48,10 +49,10 @@ pub enum TimeRange {
 }
 
 impl TimeRange {
-    /// Every time range, the shortest first.
+    /// All time ranges, shortest first.
     pub const ALL: [Self; 4] = [Self::Latest, Self::Seconds10, Self::Minute, Self::All];
 
-    /// Its length in nanoseconds; `None` for what has no fixed one.
+    /// Length in nanoseconds; `None` without a fixed length.
     #[must_use]
     pub const fn ns(self) -> Option<u64> {
         match self {
@@ -62,7 +63,7 @@ impl TimeRange {
     }
 }
 
-/// Links as they are called now.
+/// Names of the links and inputs.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// Kind of the source.
@@ -73,13 +74,13 @@ pub struct Names {
     pub links: Vec<(String, Option<crate::sample::Direction>)>,
 }
 
-/// A snapshot, and what was found out about it later.
+/// A snapshot, with results that were computed later.
 #[derive(Clone, Debug)]
 struct Kept {
     snapshot: Arc<Snapshot>,
-    /// Entropy over 5-tuples in the last seconds, once it is known.
+    /// Entropy over 5-tuples in the last seconds, once computed.
     entropy: Option<Entropy>,
-    /// The findings of that time, where they were evaluated.
+    /// The findings at that time, if evaluated.
     conclusions: Option<Arc<Conclusions>>,
 }
 
@@ -93,11 +94,11 @@ impl Kept {
     }
 }
 
-/// The snapshots, the oldest first. A copy shares them.
+/// The snapshots, oldest first. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct History {
     snapshots: VecDeque<Kept>,
-    /// The snapshot subtracted from totals: that at which the user reset the counters.
+    /// Snapshot subtracted from totals: the one at which the user reset the counters.
     reset: Option<Arc<Snapshot>>,
     names: Option<Arc<Names>>,
     budget: usize,
@@ -107,10 +108,10 @@ pub struct History {
 #[derive(Clone, Debug)]
 pub struct PreparedSnapshot {
     snapshot: Arc<Snapshot>,
-    /// The snapshot that it follows.
+    /// The preceding snapshot.
     previous: Option<Arc<Snapshot>>,
     names: Arc<Names>,
-    /// The packets that the sample counts on more than one link.
+    /// Packets that the sample counts on more than one link.
     pub(crate) overlap: Arc<Overlap>,
 }
 
@@ -121,22 +122,22 @@ impl Default for History {
 }
 
 impl History {
-    /// Nothing yet; snapshots will take `budget` bytes at most, but always two.
+    /// An empty history whose snapshots take at most `budget` bytes, but of which two are always kept.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self { snapshots: VecDeque::new(), reset: None, names: None, budget }
     }
 
-    /// Takes a sample. One of the time of the newest snapshot is left out unless it is `last`; an earlier
-    /// one starts anew.
+    /// Adds a sample. A sample with the time of the newest snapshot is left out unless it is `last`; an earlier one
+    /// starts a new history.
     pub fn push(&mut self, sample: &Sample, last: bool) {
         if let Some(next) = self.prepare(sample, last) {
             self.append(next, sample, last);
         }
     }
 
-    /// The snapshot that [`push`](Self::push) would add; `None` when it would leave the sample out. This is nearly
-    /// all of its work, and can be done elsewhere, with a copy of the history.
+    /// Prepares the snapshot that [`push`](Self::push) would add; `None` if it would leave the sample out. This is
+    /// nearly all of the work, and can run in another thread on a clone of the history.
     #[must_use]
     pub fn prepare(&self, sample: &Sample, last: bool) -> Option<PreparedSnapshot> {
         let newest = self.snapshots.back().map(|kept| &kept.snapshot);
@@ -162,8 +163,7 @@ impl History {
         Some(PreparedSnapshot { snapshot: Arc::new(snapshot), previous, names: Arc::new(names), overlap })
     }
 
-    /// Takes the prepared snapshot of `sample`. One that was prepared for a history that has changed since is made
-    /// again.
+    /// Adds the prepared snapshot of `sample`. If the history has changed since, the snapshot is prepared again.
     pub fn append(&mut self, next: PreparedSnapshot, sample: &Sample, last: bool) {
         match self.snapshots.back().map(|kept| kept.snapshot.time_ns) {
             Some(newest) if newest > sample.time_ns => self.clear(),
@@ -192,18 +192,18 @@ impl History {
         self.thin();
     }
 
-    /// Discards all snapshots.
+    /// Removes all snapshots.
     pub fn clear(&mut self) {
         discard((std::mem::take(&mut self.snapshots), self.reset.take()));
     }
 
-    /// Counts from the newest snapshot on; false when there is none.
+    /// Makes counters start at the newest snapshot; false if there is none.
     pub fn reset(&mut self) -> bool {
         self.reset = self.snapshots.back().map(|kept| Arc::clone(&kept.snapshot));
         self.reset.is_some()
     }
 
-    /// The snapshot at which counters were reset.
+    /// The snapshot at which the counters were reset.
     #[must_use]
     pub fn reset_point(&self) -> Option<&Snapshot> {
         self.reset.as_deref()
@@ -227,18 +227,18 @@ impl History {
         self.snapshots.is_empty()
     }
 
-    /// Snapshot number `at`, the oldest first.
+    /// Snapshot number `at`, oldest first.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&Snapshot> {
         self.shared(at).map(Arc::as_ref)
     }
 
-    /// The same for those who keep it.
+    /// The same as a shared pointer.
     pub(super) fn shared(&self, at: usize) -> Option<&Arc<Snapshot>> {
         self.snapshots.get(at).map(|kept| &kept.snapshot)
     }
 
-    /// All snapshots, the oldest first.
+    /// All snapshots, oldest first.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> + ExactSizeIterator {
         self.snapshots.iter().map(|kept| &*kept.snapshot)
@@ -250,21 +250,21 @@ impl History {
         self.snapshots.partition_point(|kept| kept.snapshot.time_ns <= time_ns).checked_sub(1)
     }
 
-    /// Notes how bytes spread at the snapshot of `time_ns`.
+    /// Stores the entropy of the bytes at the snapshot of `time_ns`.
     pub fn set_entropy(&mut self, time_ns: u64, entropy: Entropy) {
         if let Some(kept) = self.kept_of(time_ns) {
             kept.entropy = Some(entropy);
         }
     }
 
-    /// Notes the findings at a snapshot that is kept.
+    /// Stores the findings at a snapshot, if it is still kept.
     pub fn set_conclusions(&mut self, conclusions: Arc<Conclusions>) {
         if let Some(kept) = self.kept_of(conclusions.time_ns) {
             kept.conclusions = Some(conclusions);
         }
     }
 
-    /// The snapshot of exactly this time, if it is kept.
+    /// The snapshot with exactly this time, if kept.
     fn kept_of(&mut self, time_ns: u64) -> Option<&mut Kept> {
         let at = self.at_time(time_ns)?;
         self.snapshots.get_mut(at).filter(|kept| kept.snapshot.time_ns == time_ns)
@@ -276,14 +276,14 @@ impl History {
         self.snapshots.iter().take(at + 1).rev().find_map(|kept| kept.conclusions.as_deref())
     }
 
-    /// The entropy at snapshot number `at`, or at one of the `near` before it.
+    /// The entropy at snapshot number `at`, or at one of the `near` snapshots before it.
     #[must_use]
     pub fn entropy(&self, at: usize, near: usize) -> Option<Entropy> {
         self.snapshots.iter().take(at + 1).rev().take(near).find_map(|kept| kept.entropy)
     }
 
-    /// The snapshot at the beginning of a time range that ends at snapshot number `at`. The beginning may be a little
-    /// earlier than asked where that is needed to know all flows, and later where nothing older is known.
+    /// The snapshot at the start of a time range that ends at snapshot number `at`. The start may be slightly earlier
+    /// than requested, to one that contains all flows, and later if nothing older is kept.
     #[must_use]
     pub fn base(&self, at: usize, range: TimeRange) -> Option<&Arc<Snapshot>> {
         let end = self.get(at)?;
@@ -293,19 +293,19 @@ impl History {
             (TimeRange::All, _) => reset.or_else(|| before().next()),
             (_, None) => before().next_back(),
             (_, Some(ns)) => {
-                // Samples come nearly, not exactly, every second.
+                // Samples arrive about every second, not exactly.
                 let wanted = end.time_ns.saturating_sub(ns - ns / TOLERANCE);
                 let old = || before().rev().skip_while(move |m| m.time_ns > wanted);
                 let whole = old().find(|m| m.complete).filter(|m| wanted - m.time_ns <= ns / 2);
                 whole.or_else(|| old().next()).or_else(|| before().next())
             }
         }?;
-        // A time range does not reach back behind a reset.
+        // A time range does not extend back beyond a reset.
         Some(reset.filter(|reset| reset.time_ns > base.time_ns).unwrap_or(base))
     }
 
-    /// True if something that may be a trouble has begun to show in the last four seconds: a counter of loss, retransmissions,
-    /// NAKs, CE marks, CNPs or own losses grows that had not in the ten seconds before.
+    /// True if a possible problem began in the last four seconds: a counter of loss, retransmissions, NAKs, CE marks,
+    /// CNPs or capture loss grows that had not grown in the ten seconds before.
     #[must_use]
     pub fn has_onset(&self) -> bool {
         let Some(newest) = self.iter().next_back() else { return false };
@@ -355,7 +355,7 @@ impl History {
                 trim(snapshot);
                 continue;
             };
-            // Buckets of absolute time, so that the same snapshots are kept from sample to sample.
+            // Intervals of absolute time, so that the choice of snapshots is stable from sample to sample.
             let bucket = (*spacing, snapshot.time_ns / spacing);
             if *within == short && all_fit {
                 continue;
@@ -369,7 +369,7 @@ impl History {
         while self.bytes() > self.budget && self.snapshots.len() > 2 {
             let (before, older) = (self.snapshots.len(), self.snapshots.len() * 7 / 8);
             let mut place = 0;
-            // The beginning of a time range needs everything for as long as there is room.
+            // The start of a time range needs all flows, as long as there is room.
             self.snapshots.retain(|Kept { snapshot, .. }| {
                 place += 1;
                 let stays =
@@ -386,7 +386,7 @@ impl History {
     }
 }
 
-/// The beginning of a sample's window, if that is before its time.
+/// Start of a sample's window, if it is before the sample's time.
 fn start(sample: &Sample) -> Option<u64> {
     sample.window.map(|(first, _)| first).filter(|start| *start < sample.time_ns)
 }

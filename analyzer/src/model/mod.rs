@@ -1,15 +1,15 @@
 //! Rows, rates and totals that views show, as a pure function of the history of samples.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`conclusions`] | findings as they stood at a snapshot |
+//! | [`conclusions`] | findings as evaluated at a snapshot |
 //! | [`counts`] | the counters, and their change over time |
-//! | [`health`] | what the findings say about each flow |
+//! | [`health`] | findings by flow |
 //! | [`history`] | the last minutes, snapshot by snapshot |
-//! | [`snapshot`] | what is kept of one of them |
+//! | [`snapshot`] | the part of a sample that is kept |
 //! | [`over_time`] | traffic and signals over time, in columns |
-//! | [`dedup`] | each packet once, however many taps see it |
-//! | [`detail`] | everything about one flow, made when it is looked at |
+//! | [`dedup`] | each packet counted once, regardless of the number of taps |
+//! | [`detail`] | all figures of one flow, computed on demand |
 
 pub mod conclusions;
 pub mod counts;
@@ -43,13 +43,12 @@ pub use history::{History, Snapshot, TimeRange};
 pub use over_time::OverTime;
 use snapshot::{EarlierFlow, EarlierFlows, Finder, FlowSnapshot, LinkSnapshot};
 
-/// Identity of the flow of a row: the key, and the slot, which changes when the flow was retired and came
-/// back.
+/// Identity of the flow of a row: the key, and the slot, which changes if the flow was retired and returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Key of the flow.
     pub key: FlowKey,
-    /// Its place in the table.
+    /// Slot in the flow table.
     pub slot: u32,
 }
 
@@ -58,30 +57,30 @@ pub struct Identity {
 pub struct Row {
     /// Identity of the flow.
     pub id: Identity,
-    /// Its place in the newest [`Sample::flows`]; `None` when it is not there (any more).
+    /// Index in the newest [`Sample::flows`]; `None` if it is not there.
     pub at: Option<usize>,
-    /// All that was counted since the start, or since counters were reset.
+    /// Counts since the start, or since counters were reset.
     pub total: Counts,
-    /// The growth in the time range; `None` when that is not known, or a counter decreased.
+    /// Growth in the time range; `None` if unknown, or if a counter decreased.
     pub delta: Option<Delta>,
-    /// Places of its latencies in the snapshots at both ends of the time range; `None` for a sum of rows.
+    /// Indices of its latencies in the snapshots at both ends of the time range; `None` for a sum of rows.
     timed: Option<(u32, BasePlace)>,
-    /// The findings that name it; not known until [`Model::judge`].
+    /// The findings that name it; unknown until [`Model::judge`].
     pub judged: Judged,
 }
 
-/// Place of the flow of a row in the snapshot before its time range.
+/// Position of a row's flow in the snapshot before the time range.
 #[derive(Clone, Copy, Debug)]
 enum BasePlace {
     At(u32),
-    /// It was not there yet.
+    /// The flow did not exist yet.
     New,
     /// Not kept.
     Unknown,
 }
 
 impl Row {
-    /// The beginning of a sum of rows, which counts so much; what cannot be added up is unknown.
+    /// A row for a sum of rows, starting from these counts; properties that cannot be summed are unknown.
     #[must_use]
     pub const fn sum(&self, total: Counts, delta: Option<Delta>) -> Self {
         Self { id: self.id, at: self.at, total, delta, timed: None, judged: self.judged }
@@ -95,7 +94,7 @@ pub struct LinkRow {
     pub name: String,
     /// Direction; `None` in replay.
     pub direction: Option<Direction>,
-    /// Flows on it now.
+    /// Number of flows on it now.
     pub flows: usize,
     /// RoCE packets on it.
     pub total: Counts,
@@ -105,22 +104,22 @@ pub struct LinkRow {
     pub skipped: Counter,
 }
 
-/// Packets and events that rocescope or the capture missed. `None` means unknown.
+/// Packets and events missed by rocescope or the capture. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// RoCE packets that found the flow table full.
+    /// RoCE packets dropped because the flow table was full.
     pub flow_table_full: u64,
-    /// RoCE packets that did not get at their flow's counters.
+    /// RoCE packets not counted because of contention for their flow's counters.
     pub contended: u64,
-    /// Packets counted without their port or opcode.
+    /// Packets counted without source port or opcode.
     pub extra_full: u64,
-    /// Events that found the ring buffer full.
+    /// Events dropped because the ring buffer was full.
     pub events_dropped: Option<u64>,
-    /// Packets that the capture says it dropped.
+    /// Packets dropped according to the capture.
     pub capture_drops: Option<u64>,
-    /// Packets that the interfaces dropped.
+    /// Packets dropped by the interfaces.
     pub interface_drops: Option<u64>,
-    /// Packets that are missing from bins over time.
+    /// Packets missing from the time bins.
     pub bins_dropped: Option<u64>,
 }
 
@@ -138,25 +137,25 @@ impl Lost {
 pub enum Basis {
     /// There is only one snapshot, or no time passed between two.
     Unknown,
-    /// The last seconds, of this number.
+    /// The given number of most recent seconds.
     Last(f64),
     /// All since the start or since counters were reset, in seconds.
     Whole(f64),
 }
 
-/// Letters that the longest of something takes; 0 when there is none.
+/// Maximum text lengths in characters; 0 if there is no such text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Longest {
-    /// Length of the longest text of an IPv4 address.
+    /// IPv4 addresses.
     pub ipv4: u16,
-    /// Of destination queue pairs.
+    /// Destination queue pairs.
     pub qp: u16,
 }
 
 impl Longest {
     fn of(rows: &[Row]) -> Self {
         let ipv4 = |words| match crate::sample::address(4, words) {
-            // Three dots, and a digit at least for each byte.
+            // Three dots, and at least one digit per byte.
             crate::sample::Address::Ip(std::net::IpAddr::V4(ip)) => {
                 ip.octets().iter().map(|byte| 1 + u16::from(*byte > 9) + u16::from(*byte > 99)).sum::<u16>()
                     + 3
@@ -176,11 +175,11 @@ impl Longest {
     }
 }
 
-/// Everything views show but history and details of single flows.
+/// Everything that views show except history and details of single flows.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
 pub struct Model {
-    /// The snapshot, Unix time in nanoseconds.
+    /// Time of the snapshot, Unix nanoseconds.
     pub time_ns: u64,
     /// Kind of the source.
     pub kind: SourceKind,
@@ -190,22 +189,22 @@ pub struct Model {
     pub window_ns: Option<u64>,
     /// Time range of the figures.
     pub basis: Basis,
-    /// A row per flow that is known at this snapshot.
+    /// A row for each flow known at this snapshot.
     pub rows: Vec<Row>,
-    /// Flows that there were at this snapshot, known or not.
+    /// Number of flows at this snapshot, known or not.
     pub flows: usize,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkRow>,
-    /// All RoCE packets, those of retired flows included. NAK and PSN counters, which are not kept of retired flows,
-    /// are of the present ones.
+    /// All RoCE packets, including those of retired flows. NAK and PSN counters are not kept of retired flows and
+    /// cover only the present ones.
     pub total: Counts,
     /// The same in the time range.
     pub delta: Option<Delta>,
-    /// Both, each packet once.
+    /// Both, with each packet counted once.
     pub dedup: Dedup,
-    /// Flows that were retired.
+    /// Number of retired flows.
     pub retired_flows: u64,
-    /// Frames that are not RoCE, by reason, the most first; only reasons that occurred.
+    /// Frames that are not RoCE, by reason, most frequent first; only reasons that occurred.
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Capture loss and full tables.
     pub lost: Lost,
@@ -213,19 +212,19 @@ pub struct Model {
     pub losing: bool,
     /// True if an address is IPv6.
     pub has_ipv6: bool,
-    /// Widths of the texts that distinguish flows.
+    /// Maximum lengths of the texts that identify flows.
     pub longest: Longest,
-    /// True if requests are timed.
+    /// True if latency is measured.
     pub has_latency: bool,
-    /// True if a flow has enough of them for a 99th percentile.
+    /// True if a flow has enough samples for a 99th percentile.
     pub has_p99: bool,
-    /// The snapshot, and the one before the time range.
+    /// The snapshot, and the one at the start of the time range.
     ends: (Arc<Snapshot>, Option<Arc<Snapshot>>),
 }
 
 impl Model {
-    /// The model at snapshot number `at` of the history, with the time range before it. `newest` gives the places of
-    /// rows in it. `None` when there is no such snapshot.
+    /// The model at snapshot number `at` of the history, with the time range before it. `newest` provides the indices
+    /// of rows in the newest sample. `None` if there is no such snapshot.
     #[must_use]
     pub fn new(history: &History, at: usize, range: TimeRange, newest: Option<&Sample>) -> Option<Self> {
         let end = history.shared(at)?;
@@ -286,15 +285,15 @@ impl Model {
         })
     }
 
-    /// Latencies of the requests of `row` answered in the time range; `None` when none was, or it is not known.
-    /// Computed on demand: for all flows at once it takes longer than all else about them.
+    /// Latencies of the requests of `row` answered in the time range; `None` if there were none, or if unknown.
+    /// Computed on demand, since for all flows it would take longer than everything else.
     #[must_use]
     pub fn latency(&self, row: &Row) -> Option<Times> {
         let (now, then) = self.timed(row)?;
         then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))
     }
 
-    /// Samples of a row at the end of the time range, and at its beginning where it was there.
+    /// Latency samples of a row at the end of the time range, and at its start if the flow existed.
     fn timed(&self, row: &Row) -> Option<(&Histogram, Option<&Histogram>)> {
         fn histogram(snapshot: &Snapshot, at: u32) -> Option<&Histogram> {
             snapshot.flows.get(usize::try_from(at).ok()?)?.histogram.as_ref()
@@ -309,7 +308,7 @@ impl Model {
         }
     }
 
-    /// Adds the samples of a row at both ends of the time range to those of others; what is not known adds nothing.
+    /// Adds the latency samples of a row at both ends of the time range; unknown ones add nothing.
     pub fn add_latency(&self, row: &Row, [now, then]: &mut [[u64; BUCKETS]; 2]) {
         if let Some((end, begin)) = self.timed(row) {
             end.add_to(now);
@@ -319,32 +318,32 @@ impl Model {
         }
     }
 
-    /// Looks up the findings that name each row; `None` when no finding of that time is known.
+    /// Looks up the findings that name each row; `None` if no findings are known for that time.
     pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
         for row in &mut self.rows {
             row.judged = verdicts.map_or_else(Judged::default, |verdicts| verdicts.get(&row.id.key));
         }
     }
 
-    /// Frames of any kind.
+    /// Frames of all kinds.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.total.packets + self.skipped.iter().map(|(_, c)| c.packets).sum::<u64>()
     }
 }
 
-/// The growth after a reset. Sums may be smaller now, since flows were retired.
+/// Growth since a reset. Sums may have decreased, since flows were retired.
 fn after_reset(total: &Counts, reset: Option<&Counts>) -> Counts {
     reset.map_or(*total, |reset| total.less(reset))
 }
 
-/// Growth between two snapshots that are `seconds` apart; `None` when that is unknown, or a counter decreased.
+/// Growth between two snapshots `seconds` apart; `None` if unknown, or if a counter decreased.
 fn since(now: &Counts, then: Option<&Counts>, seconds: Option<f64>) -> Option<Delta> {
     let counts = now.since(then?)?;
     Some(Delta { counts, seconds: seconds? })
 }
 
-/// The rows of links; `base` is the snapshot before the time range.
+/// Rows of the links; `base` is the snapshot at the start of the time range.
 fn links(
     end: &Snapshot,
     names: &Names,
@@ -367,7 +366,7 @@ fn links(
     end.links.iter().zip(&names.links).enumerate().map(row).collect()
 }
 
-/// Makes rows of flows.
+/// Builds rows of flows.
 struct Rows<'a> {
     earlier: Option<EarlierFlows<'a>>,
     reset: Option<EarlierFlows<'a>>,
@@ -405,7 +404,7 @@ impl Rows<'_> {
     }
 }
 
-/// Finds flows in the newest sample, where they have the same order.
+/// Finds flows in the newest sample, which has the same order.
 struct Places<'a> {
     flows: &'a [FlowSample],
     finder: Finder,

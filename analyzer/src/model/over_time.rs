@@ -1,7 +1,8 @@
-//! Traffic and signals over time, each packet once, from the start or as long as snapshots are kept: what timelines show.
+//! Traffic and signals over time for timelines, each packet counted once, from the start or as far back as snapshots
+//! reach.
 //!
-//! A replay has points from the packets themselves ([`metrics::timeline`](crate::metrics::timeline)); else the snapshots
-//! of the history are the points. Both are cut into as many columns as a screen has.
+//! A replay has time points computed from packets ([`metrics::timeline`](crate::metrics::timeline)); otherwise the
+//! snapshots of the history are the points. Both are resampled to the number of columns of the screen.
 
 use super::History;
 use super::counts::NS_PER_S;
@@ -11,27 +12,27 @@ use crate::model::Counts;
 use crate::sample::{Direction, Sample};
 
 const SECOND: u64 = 1_000_000_000;
-/// Links with a load of their own.
+/// Maximum number of links with a series of their own.
 const LINKS: usize = 16;
 
-/// One thing over time.
+/// A quantity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
     /// Bits per second: the mean of a column.
     Throughput,
     /// Bits per second on one link, by its index.
     Link(usize),
-    /// CE marks by ECN-capable data packets: the highest in a column.
+    /// CE-marked over ECN-capable data packets: the maximum in a column.
     CeRatio,
-    /// 99th percentile of the latencies of all requests, in nanoseconds: the highest of a column.
+    /// 99th percentile of the latencies of all requests, in nanoseconds: the maximum in a column.
     P99,
-    /// Share of the time that the link partner paused a priority, that of the most paused one: the highest of a column.
+    /// Share of time for which the link partner paused the most paused priority: the maximum in a column.
     Paused,
-    /// A signal, in packets per [`OverTime::bucket_ns`]: the most in a column.
+    /// A signal, in packets per [`OverTime::bucket_ns`]: the maximum in a column.
     Signal(SignalKind),
 }
 
-/// Counts between two times.
+/// Counts of a time span.
 #[derive(Clone, Debug)]
 struct Span {
     from_ns: u64,
@@ -42,7 +43,7 @@ struct Span {
     links: Vec<f64>,
 }
 
-/// Gauges that are known between two snapshots only.
+/// Gauges known only between two snapshots.
 #[derive(Clone, Copy, Debug)]
 struct Gauge {
     from_ns: u64,
@@ -56,16 +57,17 @@ struct Gauge {
 pub struct OverTime {
     spans: Vec<Span>,
     gauges: Vec<Gauge>,
-    /// Name and direction of the links with a load of their own.
+    /// Name and direction of the links with a series of their own.
     pub links: Vec<(String, Option<Direction>)>,
-    /// Length of the shortest span.
+    /// Length of the shortest span, in nanoseconds.
     least_ns: u64,
-    /// True if spans are those of packets, not of snapshots.
+    /// True if the spans come from packets rather than snapshots.
     pub from_packets: bool,
 }
 
 impl OverTime {
-    /// That of a replay's packets, or else of the history's snapshots. `overlap`: what `sample` counts on several links.
+    /// Built from a replay's packets, or else from the snapshots of the history. `overlap`: packets that `sample`
+    /// counts on several links.
     #[must_use]
     pub fn new(history: &History, sample: &Sample, overlap: &Overlap) -> Self {
         let links = sample.links.iter().take(LINKS).map(|link| (link.name.clone(), link.direction)).collect();
@@ -75,20 +77,20 @@ impl OverTime {
             None => of_snapshots(history),
         };
         let lengths = spans.iter().map(|span| span.to_ns - span.from_ns);
-        // The first and the last point are cut where the capture begins and ends.
+        // The first and the last point are cut by the begin and end of the capture.
         let least_ns = if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(SECOND).max(1);
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         Self { spans, gauges, links, least_ns, from_packets: packets.is_some() }
     }
 
-    /// Begin and end; `None` where there is nothing.
+    /// Begin and end, Unix nanoseconds; `None` without data.
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.to_ns))
     }
 
-    /// True if a value of the series is known at any time.
+    /// True if the series has a known value at any time.
     #[must_use]
     pub fn knows(&self, series: Series) -> bool {
         match series {
@@ -97,20 +99,20 @@ impl OverTime {
         }
     }
 
-    /// Length of the shortest span of which something is known.
+    /// Length of the shortest span with known values, in nanoseconds.
     #[must_use]
     pub const fn least_ns(&self) -> u64 {
         self.least_ns
     }
 
-    /// Signals are counted over this long in columns of `column_ns`: a second, or less where columns are shorter, but
-    /// nothing shorter than a span.
+    /// Time over which signals are counted in columns of `column_ns`: a second, or less if columns are shorter, but
+    /// at least a span.
     #[must_use]
     pub fn bucket_ns(&self, column_ns: u64) -> u64 {
         if self.from_packets { column_ns.max(self.least_ns).min(SECOND) } else { SECOND }
     }
 
-    /// The values of `columns` columns of `column_ns` each from `from_ns` on; `None` where nothing is known.
+    /// Values of `columns` columns of `column_ns` each, from `from_ns` on; `None` for unknown values.
     #[must_use]
     pub fn columns(&self, series: Series, from_ns: u64, column_ns: u64, columns: usize) -> Vec<Option<f64>> {
         let mut all = Vec::with_capacity(columns);
@@ -142,13 +144,14 @@ impl OverTime {
                 for span in spans {
                     let (share, shared_ns) = span.within(from_ns, to_ns);
                     bytes += share * span.bytes_of(series)?;
-                    // The first and the last point are shorter than their packets took at the rate of the others.
+                    // The first and the last point would be too short for their packets at the rate of the other
+                    // points.
                     ns += if self.from_packets { self.least_ns as f64 } else { shared_ns };
                 }
                 (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S / ns)
             }
             Series::P99 | Series::Paused => None,
-            // A snapshot's growth is as long as a bucket, or longer.
+            // The growth between snapshots covers at least a bucket.
             Series::CeRatio | Series::Signal(_) if !self.from_packets => {
                 spans.map(|span| span.alone(series, bucket_ns)).fold(None, larger)
             }
@@ -169,8 +172,8 @@ impl OverTime {
 }
 
 impl OverTime {
-    /// The whole points whose middles are between two times, or the point that they are within: a packet belongs to one
-    /// column, and is not cut in two.
+    /// The complete points whose middles lie in the time span, or the point that contains it: points are not split,
+    /// so that each packet belongs to one column.
     fn whole(&self, from_ns: u64, to_ns: u64) -> (u64, u64) {
         if !self.from_packets {
             return (from_ns, to_ns);
@@ -195,7 +198,7 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     }
 }
 
-/// A part of a column that is long enough for a rate.
+/// A part of a column long enough for a rate.
 #[derive(Default)]
 struct Bucket {
     ns: f64,
@@ -216,7 +219,7 @@ impl Bucket {
         let Self { ns, capable, signals } = std::mem::take(self);
         match series {
             Series::CeRatio => (capable > 0.0).then(|| signals[SignalKind::Ce as usize] / capable),
-            // Less than a bucket at the end of a column is counted as it is.
+            // A remainder shorter than a bucket at the end of a column is counted without scaling.
             Series::Signal(kind) => {
                 let longer = (ns / bucket_ns as f64).max(1.0);
                 (ns > 0.0).then(|| signals[kind as usize] / longer)
@@ -232,7 +235,7 @@ impl Gauge {
         let length_ns = b.time_ns.checked_sub(a.time_ns).filter(|ns| *ns > 0)?;
         let times = b.times.as_ref().zip(a.times.as_ref()).and_then(|(now, then)| now.since(then));
         let p99_ns = times.and_then(|times| times.tail()).map(|bucket| bucket.ns() as f64);
-        // Ports that came or went have other places.
+        // If ports were added or removed, the indices differ.
         let same = a.paused_ns.len() == b.paused_ns.len();
         let grown = a.paused_ns.iter().zip(&b.paused_ns).filter(|_| same).map(|(a, b)| b.saturating_sub(*a));
         let paused = grown.max().map(|ns| (ns as f64 / length_ns as f64).min(1.0));
@@ -254,13 +257,13 @@ impl Gauge {
 }
 
 impl Span {
-    /// Share of this time that lies between two times, and its length in nanoseconds.
+    /// Overlap with a time span, as a share and in nanoseconds.
     fn within(&self, from_ns: u64, to_ns: u64) -> (f64, f64) {
         let ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns)) as f64;
         (ns / (self.to_ns - self.from_ns) as f64, ns)
     }
 
-    /// Its own value of a signal.
+    /// The span's own value of a signal.
     fn alone(&self, series: Series, bucket_ns: u64) -> Option<f64> {
         let mut bucket = Bucket::default();
         bucket.add(self, 1.0, (self.to_ns - self.from_ns) as f64);
@@ -275,7 +278,7 @@ impl Span {
     }
 }
 
-/// The signals of counters, in the order of [`Kind`].
+/// The signals derived from counters, in the order of [`Kind`].
 fn signals(counts: &Counts) -> [f64; SignalKind::ALL.len()] {
     [counts.lost, counts.retransmitted, counts.naks(), counts.rnr, counts.ecn_data[3], counts.cnp]
         .map(|n| n as f64)
@@ -285,7 +288,7 @@ fn capable(counts: &Counts) -> f64 {
     counts.ecn_data[1..].iter().sum::<u64>() as f64
 }
 
-/// Growth between snapshots that follow one another.
+/// Growth between successive snapshots.
 fn of_snapshots(history: &History) -> Vec<Span> {
     let pairs = history.iter().zip(history.iter().skip(1));
     let span = |(a, b): (&super::Snapshot, &super::Snapshot)| {
@@ -306,7 +309,8 @@ fn of_snapshots(history: &History) -> Vec<Span> {
     pairs.filter_map(span).collect()
 }
 
-/// The points of all links together, scaled so that their sums are those of the counters: several taps see one packet.
+/// The points of all links, scaled so that their sums equal those of the counters, since several taps see the same
+/// packet.
 fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap: &Overlap) -> Vec<Span> {
     let spoken = spoken_for(sample, overlap, links.len());
     let used = || links.iter().filter(|link| !link.points.is_empty());
@@ -340,7 +344,7 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
             }
         }
     }
-    // The first point begins before the first packet, and the last ends after the last.
+    // The first point begins before the first packet, and the last one ends after the last packet.
     if let Some(span) = spans.first_mut().filter(|span| (span.from_ns..span.to_ns).contains(&begin_ns)) {
         span.from_ns = begin_ns;
     }
@@ -354,8 +358,8 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
     spans
 }
 
-/// The share of the bytes of each of `links` links that its flows speak for. A tap behind another, which sees the same
-/// packets a little later, adds nothing to a peak.
+/// For each of `links` links, the share of the bytes for which its flows are the representatives. A downstream tap
+/// that sees the same packets slightly later must not raise a peak.
 fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<f64> {
     let mut bytes = vec![(0.0, 0.0); links];
     for (at, flow) in sample.flows.iter().enumerate() {
@@ -390,8 +394,8 @@ fn scale(spans: &mut [Span], counted: &Counts) {
 mod tests {
     use super::*;
 
-    /// A hundred spans of 10 ms: 1,000 bytes and ten capable packets each; five are lost in the span at 500 ms, and half
-    /// of the packets are marked there.
+    /// A hundred spans of 10 ms with 1,000 bytes and ten ECN-capable packets each; in the span at 500 ms, five
+    /// packets are lost and half of them are marked.
     fn series(from_packets: bool) -> OverTime {
         let ms = 1_000_000;
         let span = |i: u64| {
@@ -429,13 +433,13 @@ mod tests {
         }
     }
 
-    /// A capture of four points on a screen of forty columns: each point has ten of them, and its packets are whole.
+    /// A capture of four points on a screen of forty columns: each point covers ten columns and is not split.
     #[test]
     fn a_point_longer_than_a_column_is_whole_in_each() {
         let (mut series, ms) = (series(true), 1_000_000);
         series.spans.drain(..48);
         series.spans.truncate(4);
-        // The first point and the last are cut where the capture begins and ends.
+        // The first and the last point are cut by the begin and end of the capture.
         (series.spans[0].from_ns, series.spans[3].to_ns) = (485 * ms, 512 * ms);
         let columns = |one| series.columns(one, 485 * ms, 27 * ms / 40, 40);
         let lost = columns(Series::Signal(SignalKind::Lost));
@@ -445,7 +449,7 @@ mod tests {
         // A short point at an end is no burst.
         let rates = columns(Series::Throughput);
         assert!(rates.iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0), "{rates:?}");
-        // In a few columns each point is in one, and the sum is what was counted.
+        // With a few columns each point is in one of them, and the sum equals the count.
         let lost = series.columns(Series::Signal(SignalKind::Lost), 485 * ms, 27 * ms / 3, 3);
         assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{lost:?}");
     }

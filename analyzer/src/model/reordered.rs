@@ -1,14 +1,14 @@
-//! Sequence-error NAKs caused by reordering alone.
+//! Sequence-error NAKs caused only by reordering.
 //!
-//! A receiver sends a NAK for any gap, lost or reordered. The data flow that it acknowledges shows the cause.
+//! A receiver sends a NAK for any gap, by loss or reordering. The corresponding data flow shows the cause.
 
 use super::Counts;
 use crate::analysis::Overlap;
 use crate::sample::Sample;
 use crate::util::map::{Map, Set};
 
-/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on one.
-/// `between` are packets lost between taps.
+/// Slots of ACK flows with sequence-error NAKs whose data flow lost nothing on any link and was reordered on at least
+/// one. `between` are packets lost between taps.
 pub(super) fn reordering_only(sample: &Sample, overlap: &Overlap, between: &Map<u32, u64>) -> Set<u32> {
     let metrics = &sample.metrics;
     let (Some(losses), Some(pairs)) = (&metrics.loss, &metrics.pairs) else { return Set::default() };
@@ -20,7 +20,7 @@ pub(super) fn reordering_only(sample: &Sample, overlap: &Overlap, between: &Map<
         return Set::default();
     }
     let data: Set<u32> = asking.iter().map(|(_, data)| *data).collect();
-    // Every link that sees the data counts: only those behind where it got out of order see that.
+    // All links that see the data count, since only those downstream of the reordering see it.
     let flows = || sample.flows.iter().enumerate();
     let queue_pair: Map<u32, usize> = flows()
         .filter(|(_, flow)| data.contains(&flow.slot))
@@ -49,7 +49,7 @@ mod tests {
     use crate::metrics::pairing::{Confidence, How, Pair};
     use crate::model::{History, Model, TimeRange};
 
-    /// A flow of data in which `found` was found, and its answers with 3 NAKs.
+    /// A data flow with the loss figures `found`, and its ACK flow with 3 NAKs.
     fn asked(found: Metrics, reverse: Option<u32>) -> Sample {
         let mut answers = stats(17, 10, 620);
         answers.rare.naks[0] = 3;
@@ -74,7 +74,7 @@ mod tests {
             (late, Some(0), false),
             (Metrics { lost: 1, ..late }, Some(0), true),
             (Metrics::default(), Some(0), true),
-            // The data flow that they belong to is not known.
+            // The corresponding data flow is unknown.
             (late, None, true),
         ] {
             let sample = asked(found, reverse);

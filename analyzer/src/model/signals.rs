@@ -1,4 +1,4 @@
-//! The signals of timelines, and the findings that are about them: the same in every view.
+//! The signals of timelines and their findings, the same in every view.
 
 use super::over_time::Series;
 use super::{Counts, Level};
@@ -13,13 +13,13 @@ pub struct Row {
     pub name: &'static str,
     /// Values of the signal over time.
     pub series: Series,
-    /// Kinds of findings that are about it.
+    /// Kinds of findings about it.
     pub about: &'static [Problem],
-    /// The figure of the time range; `None` where that is the highest of its columns.
+    /// The value over the time range; `None` if that is the maximum of the columns.
     pub now: Option<fn(&Counts) -> Option<f64>>,
 }
 
-/// Every signal, in the order in which timelines show them.
+/// All signals, in the order of the timelines.
 pub const ROWS: [Row; 8] = [
     Row {
         name: "lost",
@@ -61,7 +61,7 @@ pub const ROWS: [Row; 8] = [
     Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
 ];
 
-/// A value of the timeline in words; `other` has those of which views differ, rates and counts.
+/// A value of the timeline as text; `other` formats rates and counts, which differ between views.
 pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> String {
     match series {
         Series::CeRatio | Series::Paused => units::ratio(Some(value)),
@@ -75,23 +75,23 @@ pub fn figure(series: Series, value: f64, other: impl Fn(f64) -> String) -> Stri
     }
 }
 
-/// True if a finding held at some time between two.
+/// True if a finding held at some time in this span.
 #[must_use]
 pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
     let last = finding.episodes.last().filter(|_| finding.active).map(|one| one.first_ns);
-    // An active finding lasts to the end of the data.
+    // An active finding extends to the end of the data.
     finding.episodes.is_empty()
         || last.is_some_and(|first| first < to_ns)
         || finding.episodes.iter().any(|one| one.first_ns < to_ns && one.last_ns >= from_ns)
 }
 
-/// True if an active finding reports lost packets: a count of none lost upstream of a tap does not contradict it.
+/// True if an active finding reports lost packets: zero packets lost upstream of a tap do not contradict it.
 #[must_use]
 pub fn is_losing(findings: &[Finding]) -> bool {
     level(findings, &[Problem::Loss, Problem::LossOrReordering], |finding| finding.active) > Level::Fine
 }
 
-/// The level of the worst of the findings that are about something, and for which `of` holds.
+/// Severity of the worst finding about these problems that satisfies `of`.
 #[must_use]
 pub fn level(findings: &[Finding], about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
     let about = findings.iter().filter(|finding| {

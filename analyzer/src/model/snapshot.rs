@@ -1,4 +1,4 @@
-//! One snapshot of the history: what is kept of a sample.
+//! One snapshot of the history: the part of a sample that is kept.
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::latency::BUCKETS;
@@ -11,7 +11,7 @@ use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
 use crate::util::map::{Map, Set};
 
-/// Flows that an older snapshot keeps: those with most bytes since the snapshot before.
+/// Number of flows kept in an older snapshot: those with the most bytes since the previous one.
 pub const BUSIEST: usize = 1_000;
 
 /// One flow at a snapshot.
@@ -19,21 +19,20 @@ pub const BUSIEST: usize = 1_000;
 pub struct FlowSnapshot {
     /// Identity of the flow.
     pub id: Identity,
-    /// All that it had counted.
+    /// Its counts.
     pub counts: Counts,
-    /// Latencies of its requests; `None` where they are not collected, or not kept.
+    /// Latencies of its requests; `None` if not measured or not kept.
     pub histogram: Option<Histogram>,
-    /// Median and, of enough samples, 99th percentile of requests answered since the snapshot before.
+    /// Median and, with enough samples, 99th percentile of requests answered since the previous snapshot.
     pub latency: Option<(Bucket, Option<Bucket>)>,
 }
 
 /// One link at a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkSnapshot {
-    /// All that it had counted, retired flows included; what is not kept of these is of the present.
+    /// Its counts, including retired flows; counters not kept of these cover the present flows.
     pub total: Counts,
-    /// Counts since the first snapshot, retired flows included. Goes back only where it turns out that nothing was
-    /// lost.
+    /// Counts since the first snapshot, including retired flows. Decreases only if packets turn out not to be lost.
     pub grown: Counts,
     /// Number of flows on the link.
     pub flows: usize,
@@ -41,42 +40,42 @@ pub struct LinkSnapshot {
     pub skipped: Counter,
 }
 
-/// Everything kept of one snapshot.
+/// A snapshot.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Its time, Unix time in nanoseconds.
+    /// Time, Unix nanoseconds.
     pub time_ns: u64,
-    /// Unix time of the first frame, or of the start.
+    /// Time of the first frame or of the start, Unix nanoseconds.
     pub start_ns: Option<u64>,
-    /// All that was counted.
+    /// Counts over all links.
     pub total: LinkSnapshot,
-    /// The same, each packet once.
+    /// The same, with each packet counted once.
     pub dedup: DedupSnapshot,
     /// Links, in the order of [`Sample::links`].
     pub links: Vec<LinkSnapshot>,
     /// Flows, in the order of [`Sample::flows`].
     pub flows: Vec<FlowSnapshot>,
-    /// True if `flows` has all of them.
+    /// True if `flows` contains all flows.
     pub complete: bool,
-    /// Flows that were retired.
+    /// Number of retired flows.
     pub retired_flows: u64,
-    /// Frames that are not RoCE, by reason, the most first.
+    /// Frames that are not RoCE, by reason, most frequent first.
     pub skipped: Vec<(SkipReason, Counter)>,
     /// Capture loss and full tables.
     pub lost: Lost,
-    /// Latencies of the requests of all flows; `None` where they are not collected.
+    /// Latencies of the requests of all flows; `None` if not measured.
     pub times: Option<Histogram>,
-    /// Nanoseconds that each port and priority was paused by its link partner, in the order of the devices; only those whose
-    /// driver counts them.
+    /// Paused time per port and priority, caused by the link partner, in nanoseconds, in the order of the devices;
+    /// only of ports whose driver counts it.
     pub paused_ns: Vec<u64>,
-    /// Places in `flows` of the busiest, while it has all.
+    /// Indices of the busiest flows, as long as `flows` is complete.
     busiest: Vec<u32>,
-    /// Memory that histograms take, in bytes.
+    /// Memory of the histograms, in bytes.
     histogram_bytes: usize,
 }
 
 impl Snapshot {
-    /// The time before anything was counted.
+    /// An empty snapshot for the time before the first sample.
     pub(super) fn zero(sample: &Sample, time_ns: u64) -> Self {
         Self {
             time_ns,
@@ -106,7 +105,7 @@ impl Snapshot {
             + self.histogram_bytes
     }
 
-    /// Forgets the times of flows that are not busy, where they take more than `most` bytes.
+    /// Removes the latencies of flows that are not busy if they take more than `most` bytes.
     pub(super) fn limit_histograms(&mut self, most: usize) {
         if self.histogram_bytes <= most || self.flows.len() <= BUSIEST {
             return;
@@ -121,8 +120,8 @@ impl Snapshot {
         }
     }
 
-    /// The same without all flows but the busiest, and without their times where these take more than `most`
-    /// bytes; `None` when nothing would change.
+    /// The same with only the busiest flows, and without their latencies if these take more than `most` bytes; `None`
+    /// if nothing would change.
     pub(super) fn trimmed(&self, most: usize) -> Option<Self> {
         let untimed = self.histogram_bytes > most;
         let fewer = self.complete && self.flows.len() > BUSIEST;
@@ -158,7 +157,7 @@ impl Snapshot {
     }
 }
 
-/// The snapshot of a sample that follows `previous`, with the sample's `again`.
+/// Builds the snapshot of a sample that follows `previous`.
 pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Snapshot>) -> Snapshot {
     let mut links: Vec<LinkSnapshot> = sample.links.iter().map(link).collect();
     let mut flows = Vec::with_capacity(sample.flows.len());
@@ -217,7 +216,7 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     }
 }
 
-/// The counts of all links, each packet once; `known` of the flows of the snapshot before are still there.
+/// Counts of all links with each packet counted once; `known` flows of the previous snapshot still exist.
 fn once(sum: Sum<'_>, total: &LinkSnapshot, known: usize, previous: Option<&Snapshot>) -> DedupSnapshot {
     let links = AllLinks {
         total: &total.total,
@@ -228,7 +227,7 @@ fn once(sum: Sum<'_>, total: &LinkSnapshot, known: usize, previous: Option<&Snap
     sum.snapshot(&links, previous.map(|previous| &previous.dedup))
 }
 
-/// Counts of a flow at the snapshot before. Of one whose growth is not known nothing grew.
+/// Counts of a flow at the previous snapshot. If its growth is unknown, it counts as zero.
 fn counted_before(counts: &Counts, then: Option<EarlierFlow<'_>>) -> Counts {
     match then {
         Some(EarlierFlow::At(_, then)) => counts.since(&then.counts).map_or(*counts, |_| then.counts),
@@ -244,13 +243,13 @@ fn of_all(flows: &[FlowSnapshot]) -> Histogram {
     Histogram::of(&counts)
 }
 
-/// Nanoseconds that ports were paused by their link partners, by port and priority.
+/// Time for which ports were paused by their link partners, by port and priority, in nanoseconds.
 fn paused(sample: &Sample) -> Vec<u64> {
     let pauses = sample.devices.ports.iter().flat_map(|port| &port.pause);
     pauses.filter(|pause| !pause.sent).filter_map(|pause| pause.paused_ns).collect()
 }
 
-/// The counters of a flow, with what is known of its losses from the other taps.
+/// The counters of a flow, with the losses known from other taps.
 fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>, only_reordered: &Set<u32>) -> Counts {
     let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
     if let Some(lost) = between.get(&flow.slot) {
@@ -262,8 +261,8 @@ fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>, only_reor
     counts
 }
 
-/// The histogram of a flow, which shares the memory of the earlier one where no request was answered since, and the
-/// median and tail of the requests answered since.
+/// The histogram of a flow, which shares the memory of the earlier one if no request was answered since, and median
+/// and tail of the requests answered since.
 fn latency_since(
     histogram: Option<Histogram>,
     then: Option<EarlierFlow<'_>>,
@@ -282,8 +281,8 @@ fn latency_since(
     (histogram, latency)
 }
 
-/// Makes of what the flows of each link have counted their growth since `before`, adds that until then, and returns the sum
-/// of all links.
+/// Converts counts of each link to their growth since `before`, adds the growth until then, and returns the sum over
+/// all links.
 fn total(links: &mut [LinkSnapshot], before: &[Counts], previous: Option<&Snapshot>) -> LinkSnapshot {
     let (mut total, none) = (LinkSnapshot::default(), LinkSnapshot::default());
     for (at, (link, before)) in links.iter_mut().zip(before).enumerate() {
@@ -304,7 +303,7 @@ fn total(links: &mut [LinkSnapshot], before: &[Counts], previous: Option<&Snapsh
     total
 }
 
-/// Places of the busiest flows by their bytes since the snapshot before; empty where all are among them.
+/// Indices of the busiest flows by bytes since the previous snapshot; empty if all flows are among them.
 fn busiest(mut weights: Vec<(u64, u32)>) -> Vec<u32> {
     if weights.len() <= BUSIEST {
         return Vec::new();
@@ -316,7 +315,8 @@ fn busiest(mut weights: Vec<(u64, u32)>) -> Vec<u32> {
     busiest
 }
 
-/// Packets, bytes, ECN and CNP come from totals, which include retired flows; the rest are sums over the present flows.
+/// Packets, bytes, ECN and CNP come from totals, which include retired flows; the rest are sums over the present
+/// flows.
 fn grow(link: &mut LinkSnapshot, previous: &LinkSnapshot) {
     let kept = |c: &Counts| Counts {
         packets: c.packets,
@@ -349,11 +349,11 @@ fn link(link: &crate::sample::LinkSample) -> LinkSnapshot {
 /// A flow in an earlier snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EarlierFlow<'a> {
-    /// Its place, and its values there.
+    /// Its index and values there.
     At(usize, &'a FlowSnapshot),
-    /// It was not there.
+    /// It did not exist.
     New,
-    /// It is not kept whether the flow was there.
+    /// Unknown, since not all flows were kept.
     Unknown,
 }
 
@@ -379,25 +379,25 @@ impl<'a> EarlierFlows<'a> {
     }
 }
 
-/// Finds flows in a list that has them in nearly the same order. So the place after the latest find is nearly always
-/// right; else it is not far behind, where the list has more flows than are asked for. Places are only noted by slot
-/// when that search has gone through the list.
+/// Finds flows in a list with nearly the same order. The index after the latest hit is nearly always right; otherwise
+/// the flow is not far behind, if the list has more flows than are looked up. An index by slot is built only after
+/// that search has gone through the list.
 pub(crate) struct Finder {
     len: usize,
     next: usize,
-    /// Places to look at before they are noted.
+    /// Remaining steps of the search before the index is built.
     left: usize,
-    /// Slots and places, in the order of slots: a flow has one of its own.
+    /// Slots and indices, sorted by slot: each flow has its own slot.
     places: Option<Vec<(u32, usize)>>,
 }
 
 impl Finder {
-    /// Finds in a list of `len` flows.
+    /// A finder for a list of `len` flows.
     pub(crate) fn new(len: usize) -> Self {
         Self { len, next: 0, left: len, places: None }
     }
 
-    /// The place of a flow; `id_at` returns the flow at a place.
+    /// The index of a flow; `id_at` returns the flow at an index.
     pub(crate) fn find(&mut self, id: &Identity, id_at: impl Fn(usize) -> Option<Identity>) -> Option<usize> {
         let is = |at: &usize| id_at(*at).is_some_and(|other| other.slot == id.slot && other.key == id.key);
         let at = if is(&self.next) {
@@ -411,7 +411,7 @@ impl Finder {
             found.or_else(|| {
                 let mut places: Vec<(u32, usize)> =
                     (0..self.len).filter_map(|at| Some((id_at(at)?.slot, at))).collect();
-                // Nearly sorted already, which this sort makes use of.
+                // Nearly sorted already, which this sort exploits.
                 places.sort_by_key(|(slot, _)| *slot);
                 let place = noted(&places, id.slot).filter(is);
                 self.places = Some(places);

@@ -9,7 +9,8 @@ use crate::util::shared::Shared;
 pub enum CellKind {
     /// Unix time: `TIMESTAMP(NANOS, UTC)` on INT64.
     Time,
-    /// A whole number: INT64. Signed, since not every engine has unsigned numbers of 64 bits; counts beyond 2^63 do not occur.
+    /// An integer: INT64. Signed, since not every engine has unsigned 64-bit integers; counts beyond 2^63 do not
+    /// occur.
     Int,
     /// A floating-point number: DOUBLE.
     Float,
@@ -33,27 +34,27 @@ impl CellKind {
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Not known.
+    /// Unknown.
     Null,
-    /// Of a column of times or whole numbers.
+    /// A time or an integer.
     Int(i64),
-    /// Of a column of floating-point numbers.
+    /// A floating-point number.
     Float(f64),
-    /// Of a column of texts.
+    /// A text.
     Text(Shared),
 }
 
-/// A Rust type of values.
+/// A Rust type for column values.
 pub trait Value: Sized {
-    /// The type of its columns.
+    /// Type of its columns.
     const KIND: CellKind;
-    /// Whether its columns may be null.
+    /// True if its columns may be null.
     const NULLABLE: bool = false;
 
-    /// The value for a column.
+    /// Converts to a cell.
     fn cell(&self) -> Cell;
 
-    /// The value of a column; `None` where it is of another type or out of range.
+    /// Converts from a cell; `None` if it has another type or is out of range.
     fn of(cell: Cell) -> Option<Self>;
 }
 
@@ -149,7 +150,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Types that are kept as text.
+/// Implements [`Value`] for types that are stored as text.
 macro_rules! text {
     ($kind:ty, |$value:ident| $write:expr, |$text:ident| $read:expr) => {
         impl Value for $kind {

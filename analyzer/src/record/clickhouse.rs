@@ -1,7 +1,7 @@
-//! Sends files of a recording to a ClickHouse: the same Parquet files, from a queue on disk.
+//! Sends the files of a recording to ClickHouse: the same Parquet files, from a queue on disk.
 //!
-//! A file stays in the queue until the server has it. Its name is the token of deduplication, so that a file whose answer was lost
-//! is not inserted twice.
+//! A file stays in the queue until the server has confirmed it. Its name is the deduplication token, so that a file
+//! whose confirmation was lost is not inserted twice.
 
 use std::fs::File;
 use std::io;
@@ -23,20 +23,20 @@ use crate::util::notice::say;
 use crate::util::request::{self, Certificates};
 use crate::util::units::plural;
 
-/// First and longest pause after a failure; it doubles.
+/// First and longest pause after a failure; it doubles with each failure.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Time for one file.
+/// Timeout for inserting a file.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two looks at the queue, which new files wake besides.
+/// Interval of queue checks, beside the wake-ups for new files.
 const LOOK: Duration = Duration::from_secs(60);
-/// Time at the end in which what waits is sent.
+/// Time at the end of the run for sending the queued files.
 const LAST: Duration = Duration::from_secs(5);
-/// Bytes of an answer that are read.
+/// Maximum length of a response that is read, in bytes.
 const MOST_ANSWER: u64 = 4_096;
-/// Inserts of which ClickHouse remembers the token.
+/// Number of inserts whose tokens ClickHouse remembers.
 const WINDOW: u32 = 10_000;
 
-/// The address of an insert, with its token of deduplication, or of another statement.
+/// The URL of an insert, with its deduplication token, or of another statement.
 fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
     let mut parameters = vec![("query", sql)];
     if let Some(token) = token {
@@ -45,8 +45,8 @@ fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
     server.url(&parameters)
 }
 
-/// The statement that makes a table. Tokens are remembered for some days of one host; a fleet wants a larger window, or a
-/// replicated table, which has its own.
+/// The statement that creates a table. Its window remembers the tokens of some days of one host; a fleet needs a
+/// larger one, or a replicated table, which has its own.
 #[must_use]
 pub fn create_table(table: &Table) -> String {
     let columns: Vec<String> = table
@@ -76,7 +76,7 @@ pub fn create_table(table: &Table) -> String {
     )
 }
 
-/// A thread that sends.
+/// The sending thread.
 #[derive(Debug)]
 pub struct Sender {
     shared: Arc<Shared>,
@@ -91,12 +91,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Something may be new in the queue.
+    /// The queue may have new files.
     woken: bool,
-    /// Time at which the thread ends, whatever waits.
+    /// Time at which the thread ends, even if files are queued.
     until: Option<Instant>,
     done: bool,
-    /// Files sent.
+    /// Number of files sent.
     sent: u64,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is woken or ended, or this time has passed. False when the thread should end.
+    /// Waits until woken, ended or timed out. Returns false if the thread should end.
     fn wait(&self, most: Duration, until_woken: bool) -> bool {
         let end = Instant::now() + most;
         let mut state = self.lock();
@@ -126,10 +126,9 @@ impl Shared {
 }
 
 impl Sender {
-    /// Sends what is in the queue of a recording's folder, and what comes.
+    /// Sends the files in the queue of a recording's folder, and new ones as they arrive.
     ///
-    /// # Errors
-    /// The certificates of authorities cannot be read; the system refuses a thread.
+    /// # Errors If the CA certificates cannot be read, or a thread cannot be started.
     pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let agent =
@@ -155,19 +154,19 @@ impl Sender {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Says that the queue has new files.
+    /// Signals that the queue has new files.
     pub fn wake(&self) {
         self.shared.lock().woken = true;
         self.shared.changed.notify_all();
     }
 
-    /// Files sent so far.
+    /// Number of files sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.lock().sent
     }
 
-    /// Sends what waits for some seconds; the rest is sent after the next start.
+    /// Sends queued files for a few seconds; the rest is sent after the next start.
     pub fn finish(mut self, dir: &Path) {
         self.shared.lock().until = Some(Instant::now() + LAST);
         self.shared.changed.notify_all();
@@ -181,7 +180,7 @@ impl Sender {
         let done = state.done;
         drop(state);
         if let Some(thread) = self.thread.take().filter(|_| done) {
-            // A panic there was reported on standard error.
+            // A panic in the thread was reported on standard error.
             let _ = thread.join();
         }
         let left = waiting(&queue(dir)).len();
@@ -195,7 +194,7 @@ impl Sender {
     }
 }
 
-/// The files of a queue, the oldest first.
+/// The queued files, oldest first.
 fn waiting(queue: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(queue) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -208,9 +207,9 @@ struct Work {
     queue: PathBuf,
     agent: Agent,
     server: Server,
-    /// The tables were made, or cannot be made by this user.
+    /// The tables were created, or this user may not create any.
     has_tables: bool,
-    /// The reason that was said last, until a file arrives.
+    /// The reason reported last, until a file is accepted.
     said: Option<String>,
 }
 
@@ -281,7 +280,7 @@ impl Work {
             for table in TABLES {
                 match self.post(&url(&self.server, &create_table(table), None), None) {
                     Ok(()) => {}
-                    // A user that may not make tables may still insert.
+                    // A user without the right to create tables may still insert.
                     Err(Failure::Refused(reason)) => {
                         say(&format!("ClickHouse does not make table {}: {reason}", table.name));
                     }
@@ -326,11 +325,11 @@ impl Work {
     }
 }
 
-/// Why a request failed.
+/// Reason for the failure of a request.
 enum Failure {
-    /// The server does not want it.
+    /// The server refused it.
     Refused(String),
-    /// The server is not there, or does not work.
+    /// The server is unreachable or overloaded.
     Away(String),
 }
 

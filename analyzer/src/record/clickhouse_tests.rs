@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// What the server of a test got: query, token of deduplication, login, body.
+/// A request that the test server received: query, deduplication token, login, body.
 #[derive(Clone, Debug, PartialEq)]
 struct Got {
     query: String,
@@ -14,11 +14,11 @@ struct Got {
     body: Vec<u8>,
 }
 
-/// How it answers one after the other; 200 to all that follow.
+/// Responses in sequence; 200 to all further requests.
 #[derive(Clone, Copy)]
 enum Answer {
     Status(u16),
-    /// It has taken the body, and the answer gets lost.
+    /// The server accepts the body, but its response is lost.
     Lost,
     Slow(Duration),
 }
@@ -66,7 +66,7 @@ fn request(stream: &TcpStream) -> Option<Got> {
     Some(got)
 }
 
-/// A server on loopback that ends with the test.
+/// Starts a server on loopback for the duration of the test.
 fn server(answers: Vec<Answer>) -> (String, Receiver<Got>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -156,12 +156,12 @@ fn files_arrive_whole_in_order_once_and_leave_the_queue() {
     );
 }
 
-/// The server is away, then it is overloaded, then it does not say that it has the file: it is sent until it does, each time with
-/// the same token.
+/// The server is unreachable, then overloaded, then its confirmation is lost: the file is sent until it is confirmed,
+/// each time with the same token.
 #[test]
 fn a_file_is_sent_until_the_server_says_that_it_has_it() {
     let dir = folder(&[("1-a.flow_seconds", b"one")]);
-    // The address of nobody, for now.
+    // An address without a listener at first.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -1,13 +1,13 @@
-//! Recordings: tables of what was counted, interval by interval, in Parquet files.
+//! Recordings: tables of counts per interval, in Parquet files.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`registry`] | the tables: each column with type, unit, meaning and source, and from it the type of a row |
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
-//! | [`collect`] | rows from one report to the next; pure |
-//! | [`clickhouse`] | files to a ClickHouse, from a queue on disk |
-//! | [`recorder`] | a recording that goes on: all of these together |
+//! | [`collect`] | rows from successive reports; pure |
+//! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
+//! | [`recorder`] | a running recording, which combines all of these |
 //! | [`store`] | the journal, files, rotation and retention |
 
 #[macro_use]

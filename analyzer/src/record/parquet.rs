@@ -1,7 +1,7 @@
-//! Rows as Parquet files and back.
+//! Rows to Parquet files and back.
 //!
-//! Numbers are delta-encoded, texts have dictionaries, both are compressed with LZ4: 8,192 rows of 400 flows take as little as
-//! with zstd, and need no C library.
+//! Numbers are delta-encoded, texts dictionary-encoded, both compressed with LZ4: 8,192 rows of 400 flows take as
+//! little as with zstd, without a C library.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,22 +25,23 @@ use super::table::{Column, Row, Table};
 use super::thrift::{self, Fault};
 use crate::util::shared::Shared;
 
-/// Rows of a row group.
+/// Maximum number of rows in a row group.
 pub const GROUP: usize = 8_192;
-/// Rows of a row group beyond which a file is not read: other writers make groups of some hundred thousand.
+/// Row groups with more rows are refused: other writers use some hundred thousand.
 const MOST_ROWS: usize = 1 << 24;
-/// Length of the metadata and the magic number at the end of a file.
+/// Length of the file's trailer: metadata length and magic number.
 const TAIL: usize = 8;
-/// Bytes that are looked at for a page header at first: most have some dozens, and those with statistics of long texts more.
+/// Bytes read first for a page header: most have some dozens, those with statistics of long texts more.
 const HEADER: usize = 4 << 10;
-/// Key of the file's metadata that names the version of the schema.
+/// Key in the file's metadata with the version of the schema.
 const VERSION_KEY: &str = "rocescope.schema";
-/// Columns by whose least and largest value engines pass over row groups. Of all columns these would be a third of a small file.
+/// Columns with minimum and maximum statistics, by which engines skip row groups. For all columns, statistics would
+/// be a third of a small file.
 const PRUNED: [&str; 3] = ["t", "host", "job"];
-/// Version of the schema, which the folder of a recording names too.
+/// Version of the schema, which is also a folder name in recordings.
 pub const VERSION: &str = "v1";
 
-/// The column in the schema of Parquet.
+/// The column in Parquet's schema.
 fn field(column: &Column) -> Result<Type> {
     let (physical, logical) = match column.kind {
         CellKind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
@@ -88,10 +89,9 @@ fn writer<W: Write + Send>(table: &Table, out: W) -> Result<SerializedFileWriter
     SerializedFileWriter::new(out, Arc::new(schema(table)?), Arc::new(properties(table)))
 }
 
-/// Rows as a whole file, in row groups of [`GROUP`].
+/// Encodes rows as a complete file, in row groups of [`GROUP`].
 ///
-/// # Errors
-/// None that rows could cause: the writer's own.
+/// # Errors Errors of the Parquet writer, which no rows cause.
 pub fn encode<R: Row>(rows: &[R]) -> Result<Vec<u8>> {
     encode_groups(rows, GROUP)
 }
@@ -157,10 +157,9 @@ fn put<T: DataType>(
     writer.close()
 }
 
-/// Row groups of whole files of one table as one file: what was encoded is copied as it is.
+/// Joins complete files of one table into one. Row groups are copied without decoding.
 ///
-/// # Errors
-/// A file is none of the table, or writing to `out` fails.
+/// # Errors If a file belongs to another table, or writing to `out` fails.
 pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Bytes>, out: W) -> Result<W> {
     let mut writer = writer(table, out)?;
     for file in files {
@@ -187,7 +186,7 @@ pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Byte
     writer.into_inner()
 }
 
-/// The error of the system behind one of the writer.
+/// The I/O error inside an error of the Parquet writer.
 #[must_use]
 pub fn cause(error: ParquetError) -> io::Error {
     match error {
@@ -207,17 +206,16 @@ fn missing(name: &str) -> ParquetError {
     ParquetError::General(format!("column {name} is missing"))
 }
 
-/// The rows of a file. Columns that the file does not have are null, columns that the table does not have are left out.
+/// Decodes the rows of a file. Columns missing from the file are null; columns unknown to the table are skipped.
 ///
-/// # Errors
-/// This is no Parquet file, it is damaged, or a column has another type.
+/// # Errors If it is not a Parquet file, is damaged, or a column has another type.
 pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
     let mut rows = Vec::new();
     each(file, &mut |row| rows.push(row))?;
     Ok(rows)
 }
 
-/// Gives the rows of a file one by one, holding [`GROUP`] at a time.
+/// Passes the rows of a file to `take` one by one, holding [`GROUP`] in memory at a time.
 ///
 /// # Errors
 /// As [`decode`].
@@ -229,7 +227,7 @@ pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
     Ok(())
 }
 
-/// The row groups of a file, one after the other.
+/// The row groups of a file, in order.
 pub struct Groups<C: ChunkReader + 'static> {
     file: Arc<C>,
     reader: SerializedFileReader<Both<C>>,
@@ -237,24 +235,24 @@ pub struct Groups<C: ChunkReader + 'static> {
     open: Option<Group>,
 }
 
-/// A row group that is being read.
+/// A row group being read.
 struct Group {
     fields: Vec<Field>,
-    /// Rows that are still to be read.
+    /// Rows not read yet.
     left: usize,
 }
 
-/// A column of a row group that is being read.
+/// A column of a row group being read.
 enum Field {
-    /// The file does not have it.
+    /// Missing from the file.
     Absent,
     Int(ColumnReaderImpl<Int64Type>, bool),
     Float(ColumnReaderImpl<DoubleType>, bool),
-    /// Most texts are as in the row before: those are one text.
+    /// A column of texts. Texts equal to that of the previous row share its allocation.
     Text(ColumnReaderImpl<ByteArrayType>, bool, Shared),
 }
 
-/// A file that the reader has and we look into.
+/// A file shared between the Parquet reader and the checks here.
 struct Both<C>(Arc<C>);
 
 impl<C: ChunkReader> Length for Both<C> {
@@ -275,12 +273,12 @@ impl<C: ChunkReader> ChunkReader for Both<C> {
     }
 }
 
-/// The reader of a file whose metadata it may have.
+/// Opens a Parquet reader for a file whose metadata passes the checks.
 fn open<C: ChunkReader + 'static>(file: C) -> Result<SerializedFileReader<C>> {
     let length = file.len();
     if let Some(end) = length.checked_sub(TAIL as u64) {
         let tail = file.get_bytes(end, TAIL)?;
-        // What is shorter or has another end the reader refuses.
+        // The reader refuses a file that is shorter or has another trailer.
         if let [a, b, c, d, b'P', b'A', b'R', b'1'] = tail[..]
             && let metadata = u32::from_le_bytes([a, b, c, d])
             && let Some(start) = end.checked_sub(metadata.into())
@@ -292,7 +290,7 @@ fn open<C: ChunkReader + 'static>(file: C) -> Result<SerializedFileReader<C>> {
     guarded(|| SerializedFileReader::new(file))
 }
 
-/// Looks at the headers of the pages in a stretch of the file.
+/// Checks the page headers in a range of the file.
 fn check_pages(file: &impl ChunkReader, start: u64, end: u64) -> Result<()> {
     let mut at = start;
     while at < end {
@@ -312,10 +310,9 @@ fn check_pages(file: &impl ChunkReader, start: u64, end: u64) -> Result<()> {
 }
 
 impl<C: ChunkReader + 'static> Groups<C> {
-    /// Reads the end of the file, which says where the groups are.
+    /// Reads the metadata at the end of the file.
     ///
-    /// # Errors
-    /// This is no Parquet file, or it is damaged.
+    /// # Errors If it is not a Parquet file or is damaged.
     pub fn new(file: C) -> Result<Self> {
         let file = Arc::new(file);
         Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0, open: None })
@@ -327,10 +324,10 @@ impl<C: ChunkReader + 'static> Groups<C> {
         self.reader.metadata().file_metadata().schema().name()
     }
 
-    /// The next rows, at most [`GROUP`] of one group: groups of other writers may be long. `None` after the last.
+    /// The next rows, at most [`GROUP`] of one row group, since groups of other writers may be long. `None` after the
+    /// last.
     ///
-    /// # Errors
-    /// As [`decode`]. The rest of the group is passed over.
+    /// # Errors As [`decode`]. The rest of the row group is then skipped.
     pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
         let mut group = match self.open.take() {
             Some(group) => group,
@@ -346,7 +343,8 @@ impl<C: ChunkReader + 'static> Groups<C> {
     }
 }
 
-/// The reader asserts what a damaged file may not keep; what is checked before it leaves few of these.
+/// Converts a panic into an error: the Parquet reader asserts properties that a damaged file can violate. The checks
+/// before it leave few such cases.
 fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged()))
 }
@@ -355,7 +353,7 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-/// Looks at a row group, and makes it ready to be read.
+/// Checks a row group and prepares reading it.
 fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
     let bytes = file.len();
     let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);

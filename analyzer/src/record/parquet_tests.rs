@@ -56,7 +56,7 @@ fn joined_files_have_the_rows_of_all() {
     assert!(join(DeviceSecond::TABLE, blocks, Vec::new()).is_err());
 }
 
-/// Other writers make groups of some hundred thousand rows, which would take seconds at a time.
+/// Other writers use row groups of some hundred thousand rows, which would take seconds to decode at once.
 #[test]
 fn a_long_row_group_is_read_in_parts() {
     let rows: Vec<LinkSecond> = (0..20_000).map(link).collect();
@@ -72,12 +72,12 @@ fn a_long_row_group_is_read_in_parts() {
 
 #[test]
 fn a_few_bytes_do_not_hold_the_reader_up() {
-    // Metadata of lists of lists, the innermost of two billion truth values, which take no byte.
+    // Metadata with nested lists, the innermost of two billion booleans, which take no byte.
     let lists = [&[0xD9; 15][..], &[0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 7, 0]].concat();
     let length = u32::try_from(lists.len()).unwrap().to_le_bytes();
     let file = [b"PAR1", lists.as_slice(), &length, b"PAR1"].concat();
     assert!(decode::<LinkSecond>(file.into()).unwrap_err().to_string().contains("damaged"));
-    // The same in the header of the first page: an unknown field in the place of its own.
+    // The same in the header of the first page, as an unknown field.
     let mut file = encode(&[link(1)]).unwrap();
     file[4..4 + lists.len()].copy_from_slice(&lists);
     assert!(decode::<LinkSecond>(file.into()).unwrap_err().to_string().contains("damaged"));
@@ -93,7 +93,7 @@ fn what_is_no_file_of_the_table_is_an_error_and_never_a_panic() {
         damaged[cut] ^= 0x55;
         let _ = decode::<LinkSecond>(damaged.into());
     }
-    // A column that may not be null is not there.
+    // A non-nullable column is missing.
     assert!(decode::<DeviceSecond>(file.into()).is_err());
 }
 

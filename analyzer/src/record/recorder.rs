@@ -1,4 +1,4 @@
-//! A recording that goes on: samples in, files out.
+//! A running recording: takes samples, writes files.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,32 +12,32 @@ use crate::sample::{EventSample, Sample};
 use crate::util::clickhouse::Server;
 use crate::util::units;
 
-/// A step of the clock from which it is reported and counted. Readings come late by less.
+/// Smallest clock step that is reported and counted. Samples are late by less.
 const STEP_NS: u64 = 2_000_000_000;
 
-/// What a recording is to be.
+/// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Folder of the recording.
     pub dir: PathBuf,
-    /// What rows say of their origin.
+    /// Origin of the rows.
     pub origin: Origin,
-    /// When files are sealed.
+    /// Limits at which files are sealed.
     pub rotate: Rotate,
-    /// What is kept.
+    /// Retention.
     pub keep: Keep,
-    /// Interval of `flow_rollup`; `None` without it.
+    /// Interval of `flow_rollup`; `None` without that table.
     pub rollup_ns: Option<u64>,
-    /// Server that gets the files too.
+    /// ClickHouse server that also gets the files.
     pub clickhouse: Option<Server>,
 }
 
-/// What was recorded.
+/// Outcome of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Rows of all tables.
+    /// Rows over all tables.
     pub rows: u64,
-    /// What was lost.
+    /// Losses of the recording.
     pub losses: Losses,
 }
 
@@ -48,16 +48,15 @@ pub struct Recorder {
     store: Store,
     sender: Option<Sender>,
     dir: PathBuf,
-    /// Time of the latest sample, by itself and by a clock that does not step.
+    /// Time of the latest sample, by the wall clock and by the monotonic clock.
     last: Option<(u64, u64)>,
     recorded: Recorded,
 }
 
 impl Recorder {
-    /// Opens the folder, seals what was left in it, and starts to send where that is wanted.
+    /// Opens the folder, seals rows left by a killed process, and starts sending if configured.
     ///
-    /// # Errors
-    /// The folder cannot be made or written, or the system refuses a thread.
+    /// # Errors If the folder cannot be created or written, or a thread cannot be started.
     pub fn start(settings: Settings) -> io::Result<(Self, Notices)> {
         let Settings { dir, origin, rotate, keep, rollup_ns, clickhouse } = settings;
         let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;
@@ -66,12 +65,12 @@ impl Recorder {
         Ok((Self { collector, store, sender, dir, last: None, recorded: Recorded::default() }, notices))
     }
 
-    /// Takes events of packets.
+    /// Adds packet events.
     pub fn events(&mut self, events: Vec<EventSample>) {
         self.collector.events(events);
     }
 
-    /// Records the time since the latest sample.
+    /// Records the interval since the latest sample.
     pub fn take(&mut self, sample: &Sample, report: &Report) -> Notices {
         let mut notices = Notices::new();
         let step = step(self.last, sample.time_ns, sample.steady_ns);
@@ -102,13 +101,13 @@ impl Recorder {
         notices
     }
 
-    /// Rows so far.
+    /// Rows and losses so far.
     #[must_use]
     pub const fn recorded(&self) -> Recorded {
         self.recorded
     }
 
-    /// Seals what is there, and sends what waits for some seconds.
+    /// Seals all rows, and sends queued files for a few seconds.
     #[must_use]
     pub fn finish(mut self) -> (Recorded, Notices) {
         let rows = self.collector.finish();
@@ -123,7 +122,7 @@ impl Recorder {
     }
 }
 
-/// The step of the clock since the latest sample, and the time that passed; `None` without one.
+/// The step of the wall clock since the latest sample, and the elapsed time; `None` without a step.
 fn step(last: Option<(u64, u64)>, time_ns: u64, steady_ns: Option<u64>) -> Option<(i64, u64)> {
     let ((last_ns, last_steady), steady) = last.zip(steady_ns)?;
     let elapsed = steady.saturating_sub(last_steady);
@@ -141,7 +140,7 @@ mod tests {
     use crate::report::Options;
     use crate::sample::Direction;
 
-    /// A recorder that keeps everything in one file of each table.
+    /// A recorder with a single file per table.
     fn started(dir: &std::path::Path) -> Recorder {
         let settings = Settings {
             dir: dir.to_owned(),
@@ -160,8 +159,8 @@ mod tests {
         Recorder::start(settings).unwrap().0
     }
 
-    /// What a second of 400 flows costs, and a row takes. Prints; `cargo test -p rocescope --lib cost_of_400 -- --ignored
-    /// --nocapture`.
+    /// Measures the time to record a second of 400 flows, and the size of a row. Prints; `cargo test -p rocescope
+    /// --lib cost_of_400 -- --ignored --nocapture`.
     #[test]
     #[ignore = "measures"]
     fn cost_of_400_flows() {
@@ -170,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut recorder = started(dir.path());
         let (mut reports_ns, mut rows_ns) = (0, 0);
-        // A generator of numbers that no encoding foresees.
+        // A random generator, so that no encoding benefits from regular values.
         let mut seed = 4791u64;
         let mut counts = vec![(0u64, 0u64); FLOWS as usize];
         for second in 1..=SECONDS {
@@ -212,7 +211,7 @@ mod tests {
         assert!(bytes / (u64::from(FLOWS) * SECONDS) <= 25);
     }
 
-    /// A sequence of an agent whose clock is set forwards by an hour and back by two, through the recording and the metrics.
+    /// An agent whose clock is set forward by an hour and back by two, through recording and metrics.
     #[test]
     fn a_clock_that_jumps_costs_no_count_and_is_reported() {
         use std::collections::BTreeMap;

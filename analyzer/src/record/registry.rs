@@ -1,14 +1,14 @@
 //! The registry of tables: name, type, unit, meaning and source of every column. The type of a row, the schema of the
-//! Parquet files and docs/recording.md are made from it.
+//! Parquet files and docs/recording.md are generated from it.
 //!
-//! A column that is added is nullable and comes last, so that older files go on to be read. Names, types and meanings do
-//! not change.
+//! A new column is nullable and comes last, so that older files stay readable. Names, types and meanings never
+//! change.
 
 use super::cell::Time;
 use crate::sample::{Address, Direction};
 use crate::util::shared::Shared;
 
-/// A text that may be missing.
+/// A nullable text.
 type Text = Option<Shared>;
 
 tables! {
@@ -49,10 +49,10 @@ tables! {
         timeout_wait_ns: Option<i64>, "ns", "flows[].loss.timeout_wait_ns + loss_responses.timeout_wait_ns", "Silence before these timeouts. Null: as `lost`.";
         rnr_wait_ns: Option<i64>, "ns", "flows[].loss.rnr_wait_ns + loss_responses.rnr_wait_ns", "Time from RNR NAKs to the retransmissions that they delay. Null: as `lost`.";
         rtt_count: Option<u64>, "samples", "flows[].latency_ns.count", "Request-to-ACK and response latencies measured at this tap. Null: not measured.";
-        rtt_sum_ns: Option<u64>, "ns", "flows[].latency_ns", "Their sum, of middles of buckets (6.25 % off at most). Null: no sample.";
+        rtt_sum_ns: Option<u64>, "ns", "flows[].latency_ns", "Their sum, from the middles of histogram buckets (error at most 6.25 %). Null: no sample.";
         rtt_p50_ns: Option<u64>, "ns", "flows[].latency_ns.p50", "Their median in the interval. Null: no sample.";
         rtt_p99_ns: Option<u64>, "ns", "flows[].latency_ns.p99", "Their 99th percentile in the interval. Null: no sample.";
-        rtt_max_ns: Option<u64>, "ns", "flows[].latency_ns.max", "The longest of the interval: the end of its bucket, at most the longest so far. Null: no sample.";
+        rtt_max_ns: Option<u64>, "ns", "flows[].latency_ns.max", "The longest of the interval: the upper bound of its histogram bucket, at most the longest so far. Null: no sample.";
         messages: u64, "messages", "flows[].opcodes", "Requests completed: SEND and WRITE LAST or ONLY, READ and atomic requests; retransmissions count again.";
         pid: Option<u64>, "", "flows[].pid", "Owning process. Null: not known.";
         comm: Text, "", "flows[].comm", "Command name of the process. Null: not known.";
@@ -60,7 +60,7 @@ tables! {
         message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
     }
 
-    FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): some twentieth of the rows." {
+    FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): about a twentieth of the rows." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
         host: Shared, "", "", "Name of the recording host.";
@@ -88,7 +88,7 @@ tables! {
         rtt_max_ns: Option<u64>, "ns", "flows[].latency_ns.max", "As in `flow_seconds`. Null: no sample.";
     }
 
-    LinkSecond = link_seconds, "A link in an interval in which it had RoCE packets, or frames that are none." {
+    LinkSecond = link_seconds, "A link in an interval in which it had RoCE packets or other frames." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
         host: Shared, "", "", "Name of the recording host.";
@@ -102,23 +102,23 @@ tables! {
         ecn_capable: u64, "packets", "links[].ce_ratio (its base)", "ECN-capable RoCE packets other than CNP and ACKNOWLEDGE, CE-marked ones included.";
         ce: u64, "packets", "links[].ce_ratio (its numerator)", "CE-marked packets among `ecn_capable`.";
         cnp_packets: u64, "packets", "flows[].cnp_packets", "Congestion notification packets.";
-        skipped: u64, "frames", "totals.skipped (by link)", "Frames that are no RoCE.";
+        skipped: u64, "frames", "totals.skipped (by link)", "Frames other than RoCE.";
         flows: u64, "flows", "flows", "Flows with packets in the interval.";
         lost: Option<i64>, "packets", "flows[].loss.lost + loss_responses.lost", "Packets lost upstream of the link. Negative where a later packet corrects an earlier interval. Null: no sequence is followed.";
         reordered: Option<i64>, "packets", "flows[].loss.recovered + loss_responses.recovered", "Packets out of order that were not lost. Null: as `lost`.";
         retransmitted: Option<i64>, "packets", "flows[].loss.retransmitted + loss_responses.retransmitted", "Retransmissions of packets seen before on the link. Null: as `lost`.";
         timeouts: Option<i64>, "timeouts", "flows[].loss.timeouts + loss_responses.timeouts", "Transport timeouts seen on the link. Null: as `lost`.";
-        peak_bytes: Option<u64>, "bytes", "bursts[].peak_bytes", "Bytes of the fullest bin of the run, where that bin lies in the interval. Null: an earlier one was fuller, or not known.";
+        peak_bytes: Option<u64>, "bytes", "bursts[].peak_bytes", "Bytes of the bin with the most bytes in the run, if it lies in this interval. Null: an earlier bin has more, or not known.";
         bin_ns: Option<u64>, "ns", "bursts[].bin_ns", "Length of a bin. Null: as `bursts`.";
         bursts: Option<u64>, "bursts", "bursts[].bursts", "Bursts that ended. Null: bins are not counted.";
         incast_senders: Option<u64>, "senders", "incast[].senders_max", "Most senders to one host in a bin since the start. Null: not known.";
         neighbour_system: Text, "", "links[].neighbours[]", "System name of the LLDP neighbour: the switch. Null: none was heard.";
         neighbour_port: Text, "", "links[].neighbours[]", "Port of the LLDP neighbour. Null: none was heard.";
         pause_frames: Option<u64>, "frames", "devices[].pause[].frames, links[].pause[].frames", "Pause frames that stop this direction, of all priorities: received for `egress`, sent for `ingress`; in captures of any station. Null: not counted. By priority: `device_seconds`.";
-        pause_ns: Option<u64>, "ns", "devices[].pause[].paused_ns, links[].pause[].paused_ns", "Time that they paused it, summed over priorities. Null: not counted.";
+        pause_ns: Option<u64>, "ns", "devices[].pause[].paused_ns, links[].pause[].paused_ns", "Time for which they paused it, summed over priorities. Null: not counted.";
     }
 
-    DeviceSecond = device_seconds, "A counter of an RDMA device's port that rose in an interval. Counters that are known and stood still have no row." {
+    DeviceSecond = device_seconds, "A counter of an RDMA device's port that increased in an interval. Counters that did not increase have no row." {
         t: Time, "Unix ns", "devices[].last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Length of the interval.";
         host: Shared, "", "", "Name of the recording host.";
@@ -135,7 +135,7 @@ tables! {
     }
 
     QpLife = qp_lives, "A queue pair of this host as the kernel, its control path and the NIC show it: a row when it is first seen, and when anything but `t` changes. The latest row of a host, device, number and creation is its state." {
-        t: Time, "Unix ns", "window.last_ns", "Time of the reading.";
+        t: Time, "Unix ns", "window.last_ns", "Time of the sample.";
         host: Shared, "", "", "Name of the recording host.";
         job: Text, "", "", "Job of the host. Null: none is known.";
         pod: Text, "", "devices[].qps[].pod", "Pod of the process. Null: none, or not known.";
@@ -145,7 +145,7 @@ tables! {
         lqpn: u64, "", "devices[].qps[].lqpn", "Number of the queue pair.";
         rqpn: Option<u64>, "", "devices[].qps[].rqpn", "Number of the queue pair at the other end. Null: not connected, or a datagram transport.";
         kind: Text, "", "devices[].qps[].kind", "Transport: `RC`, `UC`, `UD`. Null: not known.";
-        origin: Text, "", "devices[].qps[].origin", "What made it: `verbs`, `kernel` or `devx`. Null: not known.";
+        origin: Text, "", "devices[].qps[].origin", "Creator: `verbs`, `kernel` or `devx`. Null: not known.";
         state: Text, "", "devices[].qps[].state", "State: `RTS`, `ERR` and so on. Null: not known.";
         pid: Option<u64>, "", "devices[].qps[].pid", "Process. Null: as in the report.";
         comm: Text, "", "devices[].qps[].comm", "Command name of the process. Null: not known.";
@@ -159,7 +159,7 @@ tables! {
         path_mtu: Option<u64>, "bytes", "devices[].qps[].path_mtu", "Path MTU. Null: not known.";
         timeout_ns: Option<u64>, "ns", "devices[].qps[].timeout_ns", "Transport timeout; 0: never. Null: not known.";
         retry_cnt: Option<u64>, "retries", "devices[].qps[].retry_cnt", "Retries after a timeout or a sequence error. Null: not known.";
-        rnr_retry: Option<u64>, "retries", "devices[].qps[].rnr_retry", "Retries after an RNR NAK; 7: for ever. Null: not known.";
+        rnr_retry: Option<u64>, "retries", "devices[].qps[].rnr_retry", "Retries after an RNR NAK; 7: no limit. Null: not known.";
     }
 
     Event = events, "Something that happened at one packet, or to a queue pair or port on the control path. At most 1,000 of packets in an interval; `hosts.events_left_out` counts the others." {
@@ -205,17 +205,17 @@ tables! {
         dst: Option<Address>, "", "findings[].responder.addr", "Responder. Null: several, or none.";
         packets_ratio: Option<f64>, "ratio", "findings[].impact.packets_ratio", "Share of the packets of the flows concerned. Null: not known.";
         time_lost_ns: Option<u64>, "ns", "findings[].impact.time_lost_ns", "Time lost because of it. Null: not known.";
-        json: Shared, "", "findings[]", "The finding as the report has it, in JSON.";
+        json: Shared, "", "findings[]", "The finding in JSON, as in the report.";
     }
 
-    Step = steps, "A step of the job, as the traffic shows it. A step can come again with a better length: the latest row of a start counts." {
+    Step = steps, "A step of the job, as the traffic shows it. A step can be written again with a more exact length: use the latest row of a start." {
         t: Time, "Unix ns", "window.last_ns", "Time of the report.";
         host: Shared, "", "", "Name of the recording host.";
         job: Text, "", "", "Job of the host. Null: none is known.";
         link: Shared, "", "steps.link", "Link on which the steps are seen.";
         direction: Option<Direction>, "", "steps.direction", "Direction of the link. Null: from a capture.";
-        start: Time, "Unix ns", "steps.latest[].start_ns", "Begin of the step.";
-        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the begin of the next; the last step of a recording has no row.";
+        start: Time, "Unix ns", "steps.latest[].start_ns", "Start of the step.";
+        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the start of the next step; the last step of a recording has no row.";
         busy_ns: u64, "ns", "steps.latest[].busy_ns", "Time with traffic.";
         silence_ns: u64, "ns", "steps.latest[].silence_ns", "Longest silence.";
         straggler: Option<Address>, "", "steps.straggler.waits_for", "Host that most steps wait for. Null: none.";
@@ -227,9 +227,9 @@ tables! {
         explained_ratio: Option<f64>, "ratio", "steps.explained_ratio", "Share of the port's data in whole steps so far. Null: of an older version.";
     }
 
-    Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with a loss or a change of the clock. Counts are of the time since the row before." {
+    Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with lost data or a clock step. Counts cover the time since the previous row." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
-        interval_ns: u64, "ns", "", "Time since the row before.";
+        interval_ns: u64, "ns", "", "Time since the previous row.";
         host: Shared, "", "", "Name of the recording host.";
         job: Text, "", "", "Job of the host. Null: none is known.";
         version: Shared, "", "", "Version of rocescope.";
@@ -241,16 +241,16 @@ tables! {
         roce_packets: u64, "packets", "totals.roce_packets", "RoCE packets.";
         retired_flows: u64, "flows", "totals.retired.flows", "Flows that left the flow table.";
         flow_table_full: u64, "packets", "totals.lost.flow_table_full", "RoCE packets that found the flow table full.";
-        contended: u64, "packets", "totals.lost.contended", "Packets that did not get at their flow's counters.";
+        contended: u64, "packets", "totals.lost.contended", "Packets that could not update the counters of their flow, locked by another CPU.";
         events_dropped: Option<u64>, "events", "totals.lost.events_dropped", "Events that did not reach user space. Null: not known.";
         capture_drops: Option<u64>, "packets", "totals.lost.capture_drops", "Packets that the capture says it dropped. Null: not known.";
         interface_drops: Option<u64>, "packets", "totals.lost.interface_drops", "Packets that the interfaces dropped on receipt. Null: not known.";
-        unrecorded_packets: u64, "packets", "", "RoCE packets in no row of `flow_seconds`: of flows that left the table between two readings, or that found no place in it.";
+        unrecorded_packets: u64, "packets", "", "RoCE packets in no row of `flow_seconds`: of flows that left the table between two samples, or for which the table was full.";
         rows_lost: u64, "rows", "", "Rows that could not be written.";
-        events_left_out: u64, "events", "", "Events beyond the bound of an interval.";
-        clock_jump_ns: i64, "ns", "", "Change of the clock against the time that passed: positive forwards. 0: none.";
+        events_left_out: u64, "events", "", "Packet events that exceeded the limit of 1,000 per interval.";
+        clock_jump_ns: i64, "ns", "", "Step of the clock relative to the elapsed time; positive: forwards. 0: none.";
         clock_synchronised: Option<u64>, "", "", "1: a daemon of NTP or PTP has synchronised the clock, as the kernel knows; 0: none has. Null: from a capture.";
-        clock_offset_ns: Option<i64>, "ns", "", "Offset that the kernel still corrects (adjtimex); positive: the clock is late. Null: not synchronised, or from a capture.";
-        clock_error_ns: Option<u64>, "ns", "", "Bound of the error of the clock, by the kernel's account. Null: as `clock_offset_ns`.";
+        clock_offset_ns: Option<i64>, "ns", "", "Offset that the kernel still corrects (adjtimex); positive: the clock is behind. Null: not synchronised, or from a capture.";
+        clock_error_ns: Option<u64>, "ns", "", "Maximum error of the clock, as the kernel estimates it. Null: as `clock_offset_ns`.";
     }
 }

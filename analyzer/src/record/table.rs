@@ -1,4 +1,4 @@
-//! What a table is: its columns, and rows of it.
+//! Declaration of tables: columns and row types.
 
 use super::cell::{Cell, CellKind, Time};
 
@@ -9,11 +9,11 @@ pub struct Column {
     pub name: &'static str,
     /// Its type.
     pub kind: CellKind,
-    /// Whether it may be null: not known.
+    /// True if it may be null (unknown).
     pub nullable: bool,
-    /// Unit of its values; empty where they have none.
+    /// Unit of the values; empty without one.
     pub unit: &'static str,
-    /// Field of the report with the same figure, of which counts are the increase in the interval; empty where there is none.
+    /// Report field with the same figure; counts are its increase in the interval. Empty without such a field.
     pub source: &'static str,
     /// Meaning, and when it is null.
     pub help: &'static str,
@@ -22,9 +22,9 @@ pub struct Column {
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name, which is that of its folder.
+    /// Name, which is also that of its folder.
     pub name: &'static str,
-    /// What a row is.
+    /// Meaning of a row.
     pub help: &'static str,
     /// Its columns, in order.
     pub columns: &'static [Column],
@@ -35,29 +35,28 @@ pub trait Row: Sized {
     /// The table.
     const TABLE: &'static Table;
 
-    /// Its time.
+    /// Time of the row.
     fn t(&self) -> Time;
 
-    /// Gives the values, in the order of the columns.
+    /// Passes the values to `put`, in the order of the columns.
     fn cells(&self, put: &mut dyn FnMut(Cell));
 
-    /// The row of these values; `None` where one is missing, null in a column that is not nullable, or out of range.
+    /// Builds a row from values; `None` if a value is missing, out of range, or null in a non-nullable column.
     fn of(cells: &mut dyn Iterator<Item = Cell>) -> Option<Self>;
 }
 
-/// What is done with the rows of every table.
+/// An operation on the rows of every table.
 pub trait Visit {
-    /// What can fail.
+    /// Error of the operation.
     type Error;
 
-    /// Does it with the rows of one.
+    /// Processes the rows of one table.
     ///
-    /// # Errors
-    /// Ends the visit.
+    /// # Errors An error ends the visit.
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), Self::Error>;
 }
 
-/// Declares tables: the type of the rows, and from it the columns.
+/// Declares tables: their row types and columns.
 macro_rules! tables {
     ($(
         $row:ident = $table:ident, $help:literal {
@@ -114,27 +113,26 @@ macro_rules! tables {
         }
 
         impl Rows {
-            /// Number of rows.
+            /// Total number of rows.
             #[must_use]
             pub fn len(&self) -> usize {
                 [$( self.$table.len() ),+].into_iter().sum()
             }
 
-            /// Whether there are none.
+            /// True if there are no rows.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Adds others.
+            /// Adds other rows.
             pub fn append(&mut self, mut more: Self) {
                 $( self.$table.append(&mut more.$table); )+
             }
 
             /// Visits the rows of each table, in the order of [`TABLES`].
             ///
-            /// # Errors
-            /// The first of the visitor's.
+            /// # Errors The visitor's first error.
             pub fn visit<V: $crate::record::table::Visit>(&mut self, visitor: &mut V) -> Result<(), V::Error> {
                 $( visitor.rows(&mut self.$table)?; )+
                 Ok(())

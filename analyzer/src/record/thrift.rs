@@ -1,38 +1,38 @@
-//! Soundness of the Thrift structures in a Parquet file, looked at before the reader gets them.
+//! Checks the Thrift structures in a Parquet file before the Parquet reader decodes them.
 //!
-//! The reader skips fields that it does not know, and an element of a list of truth values takes no byte there: a few bytes stand for
-//! billions of elements, in lists of lists for a time without an end. Metadata and page headers have no such list. Without it each
-//! element takes a byte at least, and reading takes time in proportion to the length.
+//! The reader skips unknown fields, and there the elements of a list of booleans take no byte: a few bytes can stand
+//! for billions of elements, and with nested lists decoding would not end. Parquet's metadata and page headers have
+//! no such list, so it is refused. Any other element takes at least a byte, so that decoding time is proportional to
+//! the length.
 //!
 //! The encoding is Thrift's compact protocol (doc/specs/thrift-compact-protocol.md of apache/thrift).
 
-/// Structures and lists inside one another; those of Parquet have up to seven.
+/// Maximum nesting of structures and lists; Parquet uses up to seven.
 const DEPTH: u8 = 32;
 /// `compressed_page_size` of a page header.
 const PAGE_SIZE: i64 = 3;
 
-/// Why bytes are no structure that the reader may have.
+/// Reason for refusing bytes as a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// They end before it does.
+    /// Truncated.
     Cut,
-    /// It has what no metadata and no page header has.
+    /// Contains a construct that neither metadata nor page headers use.
     Unsound,
 }
 
-/// A structure at the begin of some bytes.
+/// A structure at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(super) length: usize,
-    /// The 32-bit number in its field 3: of a page header, the length of the page behind it.
+    /// The 32-bit number in field 3: in a page header, the length of the page after it.
     pub(super) page: Option<i64>,
 }
 
-/// The structure at the begin of the bytes.
+/// Parses the structure at the start of the bytes.
 ///
-/// # Errors
-/// There is none that the reader may have.
+/// # Errors If the bytes do not begin with an acceptable structure.
 pub(super) fn structure(bytes: &[u8]) -> Result<Structure, Fault> {
     let mut walk = Walk { rest: bytes };
     let page = walk.structure(DEPTH)?;
@@ -56,7 +56,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A whole number, seven bits a byte.
+    /// A variable-length integer (LEB128).
     fn number(&mut self) -> Result<u64, Fault> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
@@ -69,13 +69,13 @@ impl Walk<'_> {
         Err(Fault::Unsound)
     }
 
-    /// A whole number with a sign, which is the lowest bit.
+    /// A zigzag-encoded signed integer.
     fn signed(&mut self) -> Result<i64, Fault> {
         let number = self.number()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// The fields up to the stop; the number in field 3.
+    /// The fields up to the stop field. Returns the number in field 3.
     fn structure(&mut self, depth: u8) -> Result<Option<i64>, Fault> {
         let depth = depth.checked_sub(1).ok_or(Fault::Unsound)?;
         let (mut id, mut page) = (0_i64, None);
@@ -88,7 +88,7 @@ impl Walk<'_> {
                 (_, more) => id = id.checked_add(more.into()).ok_or(Fault::Unsound)?,
             }
             match kind {
-                // True and false are in the head.
+                // Booleans are encoded in the field header.
                 1 | 2 => {}
                 5 if id == PAGE_SIZE => page = Some(self.signed()?),
                 _ => self.value(kind, depth)?,
@@ -96,7 +96,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A value of a field or a list.
+    /// Skips a value of a field or list.
     fn value(&mut self, kind: u8, depth: u8) -> Result<(), Fault> {
         match kind {
             3 => self.skip(1),
@@ -108,7 +108,7 @@ impl Walk<'_> {
             }
             9 | 10 => self.list(depth),
             12 => self.structure(depth).map(drop),
-            // Truth values in lists, maps and what is to come: not in Parquet.
+            // Booleans in lists, maps, and unknown types do not occur in Parquet.
             _ => Err(Fault::Unsound),
         }
     }
@@ -128,7 +128,7 @@ impl Walk<'_> {
 mod tests {
     use super::*;
 
-    /// A field with this distance from the one before, and its value.
+    /// A field with this id delta, and its value.
     fn field(more: u8, kind: u8, value: &[u8]) -> Vec<u8> {
         [&[more << 4 | kind], value].concat()
     }
@@ -153,7 +153,7 @@ mod tests {
         let list = |head: &[u8]| structure(&[field(1, 9, head), vec![0]].concat()).map(drop);
         assert_eq!(list(&[0x25, 1, 2]), Ok(()));
         assert_eq!(list(&[0]), Ok(()), "an empty list of no kind");
-        // Two billion truth values, in lists of lists.
+        // Two billion booleans, in nested lists.
         assert_eq!(list(&[0xD9, 0xD9, 0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 7]), Err(Fault::Unsound));
         assert_eq!(structure(&[0x19; 100]), Err(Fault::Unsound), "too deep");
         assert_eq!(structure(&[0x18, 0xFF, 0xFF, 0xFF, 0xFF, 7]), Err(Fault::Cut));

@@ -1,6 +1,6 @@
-//! The columns of flows: one declaration for CSV and for the table of the HTML page.
+//! The columns of flows, declared once for CSV and the table of the HTML page.
 //!
-//! Counts are those of `rocescope.report/1`, each packet once where the capture shows some twice. Unknown is null.
+//! Counts are those of `rocescope.report/1`, without duplicates in the capture. Unknown is null.
 
 use serde_json::Value;
 
@@ -14,25 +14,25 @@ use crate::util::map::Map;
 
 /// A column.
 pub(super) struct Column {
-    /// Its name in CSV, with the unit.
+    /// Name in CSV, with the unit.
     pub(super) name: &'static str,
-    /// Its heading on the page; empty: CSV alone has it.
+    /// Heading on the page; empty for columns of CSV only.
     pub(super) title: &'static str,
-    /// Unit of its values.
+    /// Unit of the values.
     pub(super) unit: Unit,
-    /// Its meaning.
+    /// Meaning.
     pub(super) help: &'static str,
-    /// The value of a flow.
+    /// Reads the value from a flow.
     pub(super) get: fn(&Flow, &Context<'_>) -> Value,
 }
 
-/// What values take from besides their flow.
+/// Further data from which values are read.
 pub(super) struct Context<'a> {
-    /// What other taps know of losses.
+    /// Losses known from other taps.
     around: Around<'a>,
-    /// Length of the time range; `None`: not known.
+    /// Length of the time range; `None`: unknown.
     length_ns: Option<u64>,
-    /// Ids of the findings that name a flow, by its place in the report.
+    /// Ids of the findings that name a flow, by its index in the report.
     findings: Map<usize, Vec<&'static str>>,
 }
 
@@ -61,13 +61,13 @@ impl<'a> Context<'a> {
         Self { around, length_ns: report.facts.window.length_ns().filter(|ns| *ns > 0), findings }
     }
 
-    /// Ids of the findings that name the flow at this place of the report, the most important first.
+    /// Ids of the findings that name the flow at this index of the report, most important first.
     pub(super) fn findings_of(&self, at: usize) -> &[&'static str] {
         self.findings.get(&at).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The name of the column that [`Context::findings_of`] fills, since a flow does not know its place.
+/// Name of the column filled by [`Context::findings_of`], which needs the index of the flow.
 pub(super) const FINDINGS: &str = "findings";
 
 const COLUMN: Column = Column { name: "", title: "", unit: Unit::Count, help: "", get: |_, _| Value::Null };
@@ -89,18 +89,18 @@ fn name(text: Option<&str>) -> Value {
     text.map_or(Value::Null, |text| Value::String(plain(text)))
 }
 
-/// A latency of which there are enough samples.
+/// A latency, if there are enough samples.
 fn latency(flow: &Flow, least: u64, get: fn(&crate::analysis::Latency) -> u64) -> Value {
     flow.latency_ns.as_deref().filter(|latency| latency.count >= least).map(get).into()
 }
 
-/// A figure of both sequences of a flow; null where none is followed.
+/// A figure summed over both sequences of a flow; null if none is followed.
 fn loss(flow: &Flow, get: fn(&crate::analysis::Loss) -> u64) -> Value {
     let known = flow.losses();
     known.iter().flatten().map(get).reduce(|a, b| a + b).into()
 }
 
-/// Packets lost upstream of the link, as far as all taps know; null where no sequence is followed.
+/// Packets lost upstream of the link, as far as known from all taps; null if no sequence is followed.
 fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Value {
     if flow.lost_upstream.get().is_none() && flow.losses().iter().all(Option::is_none) {
         return Value::Null;
@@ -108,7 +108,7 @@ fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Va
     context.around.upstream(flow).iter().map(get).sum::<u64>().into()
 }
 
-/// Every column, in the order of the CSV.
+/// All columns, in the order of the CSV.
 pub(super) const COLUMNS: &[Column] = &[
     Column {
         get: |flow, _| name(Some(flow.link.as_str())),

@@ -1,7 +1,7 @@
 //! The flows as rows of a CSV file (`--output csv`).
 //!
-//! Columns are fixed: one declaration has them all, in one order, with the unit in the name. Unknown is empty, and no cell can
-//! be a formula.
+//! Columns are fixed in number and order, with the unit in the name. Unknown is empty, and no cell can be interpreted
+//! as a formula.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,9 @@ use super::columns::{COLUMNS, Context, FINDINGS};
 use crate::report::Report;
 use crate::util::csv;
 
-/// Writes a line of names and one line per flow.
+/// Writes a header line, and a line per flow.
 ///
-/// # Errors
-/// What writing to `out` gave.
+/// # Errors An error of writing to `out`.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let context = Context::of(report);
     out.write_all(csv::line(COLUMNS.iter().map(|column| column.name.to_owned())).as_bytes())?;

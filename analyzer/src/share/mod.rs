@@ -1,7 +1,7 @@
 //! Reports to share: one HTML page, a trace for timeline viewers, and the flows as CSV.
 //!
-//! Each is a function of a [`Report`](crate::report::Report) and of what happened over time. They judge nothing: what is wrong
-//! is in the findings, and sentences are those of the text report.
+//! Each is a function of a [`Report`](crate::report::Report) and of data over time. They draw no conclusions:
+//! problems are in the findings, and sentences are those of the text report.
 
 mod columns;
 pub mod csv;

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | findings | one per finding: its episodes as slices |
 //! | job | steps as slices |
-//! | one per link | one per flow, which is one direction of a queue pair: its time as a slice, events as instants; counters of the link |
-//! | the same | of a replay, below each flow of requests: its messages as slices, on as many threads as go on at once |
+//! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
+//! | the same | replay only, below each flow of requests: messages as slices, on one thread per concurrent message |
 //!
-//! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be joined. Of
-//! messages the longest are there, from the first packet to the answer; how many are left out is in `otherData`.
+//! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be merged.
+//! Of messages, the longest are included, from the first packet to the response; the number left out is in
+//! `otherData`.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -30,21 +31,21 @@ use crate::sample::{Address, Direction, EventSample, address};
 use crate::util::layout::plain;
 use crate::util::map::Map;
 
-/// Events kept; those beyond are counted.
+/// Maximum number of events kept; further ones are counted.
 const MOST_EVENTS: usize = 200_000;
-/// Flows with a track: those with events, those of findings, then the busiest.
+/// Maximum number of flows with a track: those with events, those named by findings, then the busiest.
 const MOST_FLOWS: usize = 4_000;
 
 /// The process of the findings.
 const FINDINGS: u64 = 1;
 /// The process of the job's steps.
 const JOB: u64 = 2;
-/// Threads of a flow: itself, and one for each of its messages that go on at once.
+/// Thread ids per flow: the flow, and one for each of its concurrent messages.
 const LANES: u64 = 100;
-/// Links come behind these.
+/// First process id of links.
 const LINKS: u64 = 10;
 
-/// An event without its headers.
+/// An event without packet headers.
 #[derive(Clone, Copy, Debug)]
 struct Instant {
     time_ns: u64,
@@ -56,7 +57,7 @@ struct Instant {
     aeth: u32,
 }
 
-/// The events of a run, as many as a trace has.
+/// The events of a run, up to the limit.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     kept: Vec<Instant>,
@@ -64,7 +65,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes events; the first packets of flows are the begin of their slices.
+    /// Adds events; the first packet of a flow is the start of its slice.
     pub fn extend(&mut self, events: &[EventSample]) {
         for event in events {
             if event.events & !Event::NEW_FLOW == 0 {
@@ -87,25 +88,24 @@ impl Events {
     }
 }
 
-/// One entry of the trace.
+/// An entry of the trace.
 struct Entry {
     pid: u64,
     tid: u64,
     time_ns: u64,
-    /// Of a slice.
+    /// Length of a slice.
     length_ns: Option<u64>,
     phase: char,
     name: String,
     args: Value,
 }
 
-/// A flow, by its link, hosts and queue pair.
+/// Identity of a flow: link, hosts and queue pair.
 type Key = (usize, Address, Address, u32);
 
-/// Writes the trace of a report, of its timeline by link and of its events.
+/// Writes the trace of a report, its timeline by link, and its events.
 ///
-/// # Errors
-/// What writing to `out` gave.
+/// # Errors An error of writing to `out`.
 pub fn write(
     report: &Report,
     timeline: &[LinkPoints],
@@ -131,7 +131,7 @@ pub fn write(
     let messages_left_out =
         messages.map(|messages| of_messages(report, messages, &tracks, &mut names, &mut entries));
     of_points(timeline, &mut entries);
-    // A slice comes before what is inside it.
+    // A slice must precede the slices inside it.
     entries.sort_by_key(|entry| (entry.pid, entry.tid, entry.time_ns, Reverse(entry.length_ns.unwrap_or(0))));
     let other = json!({
         "schema": "rocescope.trace/1",
@@ -154,7 +154,7 @@ pub fn write(
     out.write_all(b"\n]}\n")
 }
 
-/// Microseconds with three decimals: a number of JSON may have more digits than a float holds.
+/// Microseconds with three decimals, as text: a JSON number may have more digits than a float.
 fn micros(ns: u64) -> String {
     format!("{}.{:03}", ns / 1_000, ns % 1_000)
 }
@@ -184,7 +184,7 @@ fn line(entry: &Entry) -> String {
     text
 }
 
-/// The names of a process or thread, and its place.
+/// Adds the name and sort position of a process or thread.
 fn named(names: &mut Vec<Entry>, pid: u64, thread: Option<u64>, name: &str) {
     let (tid, kind) = thread.map_or((0, "process"), |tid| (tid, "thread"));
     for (what, args) in
@@ -200,7 +200,7 @@ fn slice(pid: u64, tid: u64, (from_ns, to_ns): (u64, u64), name: String, args: V
     Entry { pid, tid, time_ns: from_ns, length_ns, phase: 'X', name, args }
 }
 
-/// The episodes of every finding; one that has no time is left out.
+/// Adds the episodes of all findings; those without a time are left out.
 fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>) {
     let end = end_of(report);
     let timed = |finding: &&Finding| !spans(finding, end).is_empty();
@@ -225,7 +225,7 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
     }
 }
 
-/// When a finding held, in order and without overlap; what is active lasts to the end of the data.
+/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data.
 pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> =
         finding.episodes.iter().map(|one| (one.first_ns, one.last_ns.max(one.first_ns))).collect();
@@ -267,17 +267,17 @@ fn of_steps(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>) {
     }
 }
 
-/// The process of a link.
+/// The process id of a link.
 fn process(link: usize) -> u64 {
     LINKS + link as u64
 }
 
-/// The place of a link among all.
+/// The index of a link.
 fn place(report: &Report, name: &str, direction: Option<Direction>) -> Option<usize> {
     report.facts.links.iter().position(|link| link.name == name && link.direction == direction)
 }
 
-/// A track for each flow, as far as there is room: with events, in findings, then the busiest.
+/// Adds a track for each flow, up to the limit: with events, named by findings, then the busiest.
 fn of_flows(
     report: &Report,
     events: &Events,
@@ -308,7 +308,7 @@ fn of_flows(
         (!known, Reverse(trouble(flow)), Reverse(flow.bytes_once()))
     });
     order.truncate(MOST_FLOWS);
-    // Beside one another: the links, and on each the flows of the same hosts.
+    // Order: links, and on each the flows of the same hosts together.
     order.sort_by_key(|(key, _)| *key);
     let mut tracks = Map::default();
     for (at, link) in report.facts.links.iter().enumerate() {
@@ -325,7 +325,8 @@ fn of_flows(
     tracks
 }
 
-/// Messages of flows with a track, each on the first thread of its flow that is free. Gives how many have no place.
+/// Adds messages of flows with a track, each on the first free thread of its flow. Returns the number without a free
+/// thread.
 fn of_messages(
     report: &Report,
     messages: &Messages,
@@ -339,7 +340,7 @@ fn of_messages(
     });
     let by_slot: Map<u32, (u64, u64)> = placed.collect();
     let mut left_out = messages.left_out;
-    // Ends of the latest message on each thread of a flow.
+    // End of the latest message on each thread of a flow.
     let mut lanes: Vec<u64> = Vec::new();
     let mut of_slot = None;
     for message in &messages.longest {
@@ -425,7 +426,7 @@ fn of_event(event: &Instant, tid: u64) -> Entry {
     Entry { pid, tid, time_ns: event.time_ns, length_ns: None, phase: 'i', name, args }
 }
 
-/// Counters of each link over time, of a replay: the rate, and the signals that show at all.
+/// Adds counters of each link over time, from a replay: the rate, and signals with any value.
 fn of_points(timeline: &[LinkPoints], entries: &mut Vec<Entry>) {
     const SIGNALS: [(SignalKind, &str); 6] = [
         (SignalKind::Lost, "lost packets"),
@@ -461,7 +462,7 @@ fn of_points(timeline: &[LinkPoints], entries: &mut Vec<Entry>) {
             }
         }
         if !points.points.is_empty() {
-            // A counter keeps its value until the next one.
+            // A counter keeps its value until the next entry.
             let end = points.first.saturating_add(points.points.len() as u64).saturating_mul(length_ns);
             counter(end, "rate", json!({"bits per second": 0}));
             for (_, name) in &shown {

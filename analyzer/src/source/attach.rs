@@ -1,7 +1,8 @@
-//! A running agent as a source: its samples and events through its unix socket, instead of kernel programs of our own.
+//! A running agent as a source: its samples and events through its unix socket, without loading kernel programs.
 //!
-//! The agent sends a reading at each of its intervals and waits for nobody; what a slow view misses it counts and reports.
-//! Samples are cumulative since the agent's start, so that what is left out costs detail in time and no count.
+//! The agent sends a sample at each of its intervals and never waits for a view; it counts and reports what a slow
+//! view misses. Samples are cumulative since the agent's start, so that a missed one loses time resolution but no
+//! counts.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -24,41 +25,41 @@ use crate::util::layout::plain;
 use crate::util::pack::unpacked;
 use crate::util::time::nanos;
 
-/// The socket of an agent, unless the user names another.
+/// Default socket of an agent.
 pub const SOCKET: &str = "/run/rocescope/agent.sock";
-/// Request for the samples of an agent's HTTP server.
+/// Request for the sample stream of an agent's HTTP server.
 const REQUEST: &[u8] = b"GET /samples HTTP/1.1\r\nHost: agent\r\n\r\n";
-/// Longest head of an answer.
+/// Maximum length of a response head, in bytes.
 const MOST_HEAD: u64 = 16 << 10;
-/// Time for an answer to arrive.
+/// Timeout for a response.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// Time without a reading after which an agent hangs: they come once a second.
+/// Time without a sample after which the agent is considered hung: samples arrive every second.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time for the first reading to arrive, once the end is asked for.
+/// Maximum wait for the first sample once the view has ended.
 const FIRST_TIME: Duration = Duration::from_secs(3);
-/// Interval of looks for it.
+/// Polling interval during that wait.
 const LOOK: Duration = Duration::from_millis(20);
-/// Readings come a little late: without a margin every other one would be left out.
+/// Samples arrive slightly late: without a margin, every other one would be skipped.
 const MARGIN_NS: u64 = 50_000_000;
-/// Time between two notices about what was left out.
+/// Minimum time between two notices about missed samples and events.
 const NOTICES: Duration = Duration::from_secs(10);
 
-/// Agent and the data requested from it.
+/// The agent, and the requested data.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Path of its socket.
+    /// Path of the agent's socket.
     pub socket: PathBuf,
-    /// Time between samples, in the data's time; at the shortest that of the agent.
+    /// Time between samples, in data time; at least the interval of the agent.
     pub interval: Duration,
-    /// True if samples are wanted before the end.
+    /// True if samples are needed before the end.
     pub samples: bool,
-    /// True if events are wanted.
+    /// True if events are needed.
     pub events: bool,
     /// Time after which the view ends; `None` for no limit.
     pub duration: Option<Duration>,
 }
 
-/// An agent that answered, and of which nothing has been read yet.
+/// A connection to an agent of which nothing but the greeting has been read.
 #[derive(Debug)]
 pub struct Attached {
     options: Options,
@@ -67,10 +68,9 @@ pub struct Attached {
     hello: Hello,
 }
 
-/// Connects to an agent. No right is needed afterwards.
+/// Connects to an agent. No privileges are needed afterwards.
 ///
-/// # Errors
-/// There is no agent that this program may and can read.
+/// # Errors If there is no agent, or it may not be accessed, or has an incompatible version.
 pub fn connect(options: Options) -> Result<Attached> {
     let socket = &options.socket;
     let stream = UnixStream::connect(socket).map_err(|error| anyhow!("{}", refused(socket, &error)))?;
@@ -89,10 +89,9 @@ impl Attached {
         &self.hello
     }
 
-    /// Reads it in a thread of its own, which ends with the feed.
+    /// Reads from the agent in a thread, which ends with the feed.
     ///
-    /// # Errors
-    /// The system refuses a thread.
+    /// # Errors If a thread cannot be started.
     pub fn start(self) -> Result<(Feed, JoinHandle<()>)> {
         let Self { options, stream, mut reader, hello } = self;
         let (SourceEnd { updates, commands }, feed) = feed::channel();
@@ -116,7 +115,7 @@ impl Attached {
     }
 }
 
-/// Why a socket cannot be connected to, and what helps.
+/// Reason why a socket cannot be connected to, and the remedy.
 fn refused(socket: &Path, error: &io::Error) -> String {
     let at = plain(&socket.display().to_string());
     let data = fs::metadata(socket).ok();
@@ -146,7 +145,7 @@ fn refused(socket: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Asks for samples; what the agent says of itself.
+/// Requests samples; returns the agent's description of itself.
 fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStream>) -> Result<Hello> {
     let at = plain(&socket.display().to_string());
     let asked = stream.write_all(REQUEST).and_then(|()| head(reader));
@@ -154,7 +153,7 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
         let mut body = String::new();
-        // Without a body the status has to do.
+        // Without a body the status is the message.
         let _ = reader.take(1024).read_to_string(&mut body);
         let said = if body.trim().is_empty() { head.lines().next().unwrap_or_default() } else { body.trim() };
         let hint = match status {
@@ -185,7 +184,7 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
     Ok(hello)
 }
 
-/// Status line and headers of an answer.
+/// Reads status line and headers of a response.
 fn head(reader: &mut BufReader<UnixStream>) -> io::Result<String> {
     let mut head = String::new();
     let mut limited = reader.take(MOST_HEAD);
@@ -203,13 +202,13 @@ fn head(reader: &mut BufReader<UnixStream>) -> io::Result<String> {
 /// State shared by both threads.
 #[derive(Debug, Default)]
 struct Shared {
-    /// A reading has arrived.
+    /// A sample has arrived.
     has_reading: AtomicBool,
-    /// The view wants no more.
+    /// The view has ended.
     is_over: AtomicBool,
 }
 
-/// Does what the view wants, until it wants no more or its time is over.
+/// Carries out the commands of the view, until it ends or its time is over.
 fn obey(commands: &Receiver<Command>, mut stream: &UnixStream, shared: &Shared, late: Option<Instant>) {
     loop {
         let next = match late {
@@ -218,7 +217,7 @@ fn obey(commands: &Receiver<Command>, mut stream: &UnixStream, shared: &Shared, 
         };
         match next {
             Ok(Command::Dump) => {
-                // An agent that is gone has ended, as the reader finds.
+                // If this fails, the agent has ended, which the reader notices.
                 let _ = stream.write_all(&[DUMP]);
             }
             Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
@@ -233,11 +232,11 @@ fn obey(commands: &Receiver<Command>, mut stream: &UnixStream, shared: &Shared, 
         }
     }
     shared.is_over.store(true, Ordering::Relaxed);
-    // The reader finds the end.
+    // The reader then finds the end of the stream.
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Readings and events that were left out, and the time of the latest notice of them.
+/// Numbers of missed samples and events, and the time of the latest notice.
 #[derive(Debug, Default)]
 struct Left {
     readings: u64,
@@ -246,7 +245,7 @@ struct Left {
 }
 
 impl Left {
-    /// A sentence, where there is something to say and the one before is a while ago.
+    /// A notice, if there is something new and the previous one is long enough ago.
     fn take(&mut self, readings: u64, events: u64) -> Option<String> {
         self.readings += readings;
         self.events += events;
@@ -262,22 +261,22 @@ impl Left {
     }
 }
 
-/// The thread that reads.
+/// The reading thread.
 struct Reading {
     options: Options,
     updates: SyncSender<Update>,
     shared: Arc<Shared>,
-    /// Process of the agent.
+    /// PID of the agent.
     pid: u32,
-    /// A reading that the view does not have yet.
+    /// A sample that the view does not have yet.
     latest: Option<Box<Sample>>,
-    /// Time of the latest one that it has.
+    /// Time of the latest sample sent to the view.
     sent_ns: Option<u64>,
     left: Left,
 }
 
 impl Reading {
-    /// Reads until the agent ends or the view wants no more.
+    /// Reads until the agent or the view ends.
     fn run(&mut self, reader: &mut BufReader<UnixStream>) -> Result<()> {
         loop {
             let read = Frame::read(reader);
@@ -319,7 +318,7 @@ impl Reading {
         }
     }
 
-    /// Offers a reading to the view, where one is due; it is kept for the end.
+    /// Sends a sample to the view if one is due; keeps it for the end otherwise.
     fn sample(&mut self, sample: Box<Sample>) {
         self.shared.has_reading.store(true, Ordering::Relaxed);
         let interval_ns = nanos(self.options.interval).saturating_sub(MARGIN_NS);
@@ -332,18 +331,18 @@ impl Reading {
         }
         match self.updates.try_send(Update::Sample(sample)) {
             Ok(()) => (self.latest, self.sent_ns) = (None, Some(time_ns)),
-            // The view is busy.
+            // The queue to the view is full.
             Err(TrySendError::Full(Update::Sample(sample))) => self.latest = Some(sample),
             Err(_) => {}
         }
     }
 
-    /// Sends what the view must have. One that is gone is found by the other thread.
+    /// Sends an update that the view must have. If the view has ended, the other thread notices.
     fn tell(&self, update: Update) {
         let _ = self.updates.send(update);
     }
 
-    /// The last reading and the end.
+    /// Sends the last sample and the end.
     fn end(&mut self, ended: Result<()>) {
         if let Some(sample) = self.latest.take() {
             self.tell(Update::Sample(sample));

@@ -2,7 +2,7 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 
-/// A program that answers everybody with these bytes and closes.
+/// A server that answers every connection with these bytes and closes it.
 fn answering(folder: &Path, answer: Vec<u8>) -> PathBuf {
     let path = folder.join("agent.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -57,7 +57,7 @@ fn who_is_no_agent_or_another_version_is_named() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         match connect(options(answering(folder.path(), answer))) {
-            // Another version with the same layout is read.
+            // Another version with a compatible layout is accepted.
             Ok(attached) => assert_eq!((expected, attached.hello().pid), ("no error", std::process::id())),
             Err(error) => assert!(format!("{error:#}").contains(expected), "{error:#}"),
         }

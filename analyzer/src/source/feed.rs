@@ -1,8 +1,8 @@
-//! The seam between sources and views: a source runs in its own thread and sends updates, a view receives
-//! them and sends commands.
+//! The interface between sources and views: a source runs in its own thread and sends updates; a view receives them
+//! and sends commands.
 //!
-//! Samples are cumulative, so a view that misses one misses no count; a source therefore never waits for a
-//! view with a sample. Events and notices are sent once, and a source waits until the view takes them.
+//! Samples are cumulative, so that a view that misses one loses no counts; a source therefore never waits for a view
+//! with a sample. Events and notices are sent only once, so a source waits until the view receives them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -12,11 +12,11 @@ use crate::sample::{EventSample, Sample};
 /// A message from a source to its view.
 #[derive(Debug)]
 pub enum Update {
-    /// Counters of the source now.
+    /// Current counters of the source.
     Sample(Box<Sample>),
     /// Events since the last update, in order.
     Events(Vec<EventSample>),
-    /// A sentence for the user: a warning, or a choice that was made and its reason.
+    /// A sentence for the user: a warning, or an automatic choice with its reason.
     Notice(String),
     /// Replay only: it restarts from the beginning, after [`Command::Rewind`]. Everything sent before is void.
     Restarted,
@@ -31,19 +31,19 @@ pub enum Command {
     Pause(bool),
     /// Replay only: data time per clock time; infinity for as fast as possible.
     Speed(f64),
-    /// Replay only: as fast as possible to this Unix time in nanoseconds, then at the speed of before, or
-    /// paused as before. A time in the past changes nothing.
+    /// Replay only: go to this Unix time in nanoseconds as fast as possible, then continue at the previous speed or
+    /// paused. A time in the past has no effect.
     Seek(u64),
-    /// Replay only: back to this Unix time in nanoseconds, by reading all inputs again up to there. Works after
-    /// the end too, and then pauses there. An input that can be read only once is answered with a notice.
+    /// Replay only: go back to this Unix time in nanoseconds, by reading all inputs again up to there. Also works
+    /// after the end, and then pauses there. For an input that can be read only once, the source sends a notice.
     Rewind(u64),
-    /// Live only: write a dump of the flight recorder. Without one the answer is a notice.
+    /// Live only: write a dump of the flight recorder. Without a recorder the source sends a notice.
     Dump,
-    /// Finish: send the last sample, then [`Update::Ended`].
+    /// End: send the last sample, then [`Update::Ended`].
     Stop,
 }
 
-/// End of the channel that a view holds.
+/// The view's end of the channel.
 #[derive(Debug)]
 pub struct Feed {
     /// Updates from the source.
@@ -52,7 +52,7 @@ pub struct Feed {
     pub commands: mpsc::Sender<Command>,
 }
 
-/// End of the channel that a source holds.
+/// The source's end of the channel.
 #[derive(Debug)]
 pub struct SourceEnd {
     /// Updates to the view. Bounded: use [`SourceEnd::sample`] for samples.
@@ -61,7 +61,7 @@ pub struct SourceEnd {
     pub commands: mpsc::Receiver<Command>,
 }
 
-/// Episodes of a source that follow one another in a circle: those of the demonstration.
+/// Cyclic sequence of a source's episodes, as in the demonstration.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     /// Begin of the first one, Unix time in nanoseconds.
@@ -81,7 +81,7 @@ impl PartialEq for Schedule {
     }
 }
 
-/// An episode at a moment.
+/// The current episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Its number, from 1.
@@ -111,10 +111,10 @@ impl Schedule {
     }
 }
 
-/// Updates that may wait for a view.
+/// Maximum number of queued updates.
 const DEPTH: usize = 64;
 
-/// The answer to [`Command::Dump`] where no flight recorder runs.
+/// The response to [`Command::Dump`] without a flight recorder.
 #[must_use]
 pub fn no_recorder() -> Update {
     Update::Notice("no flight recorder runs: start rocescope live with --keep 10m".to_owned())
@@ -132,7 +132,7 @@ pub fn channel() -> (SourceEnd, Feed) {
 }
 
 impl SourceEnd {
-    /// Offers a sample; it is dropped when the view is behind. False when the view is gone.
+    /// Sends a sample, which is dropped if the view's queue is full. False if the view has ended.
     #[must_use]
     pub fn sample(&self, sample: Sample) -> bool {
         !matches!(
@@ -141,7 +141,7 @@ impl SourceEnd {
         )
     }
 
-    /// Sends an update that the view must receive; waits while the view is behind. False when it is gone.
+    /// Sends an update that the view must receive; waits while its queue is full. False if the view has ended.
     #[must_use]
     pub fn tell(&self, update: Update) -> bool {
         self.updates.send(update).is_ok()

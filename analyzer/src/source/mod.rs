@@ -1,6 +1,6 @@
-//! Sources of samples: captures, the kernel, recordings, a demonstration; and code that they share.
+//! Sources of samples: captures, the kernel, recordings, a demonstration; and their common code.
 //!
-//! A source runs in a thread of its own behind a [`feed`].
+//! A source runs in a separate thread behind a [`feed`].
 
 pub mod attach;
 pub mod capture;

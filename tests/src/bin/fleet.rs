@@ -1,4 +1,4 @@
-//! Asks `rocescope fleet` about a simulated fleet and takes the time, for `cargo xtask bench fleet`.
+//! Queries `rocescope fleet` about a simulated fleet and measures the time, for `cargo xtask bench fleet`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,7 +64,8 @@ fn work() -> Result<()> {
     Ok(())
 }
 
-/// Asks every question over the whole recording, then about the time of each fault that it is about. Gives the number of wrong answers.
+/// Asks every question over the whole recording, then over the time range of each fault that concerns it. Returns the
+/// number of wrong answers.
 fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usize> {
     let program = binary::path()?;
     let folder = folder.to_str().context("the folder is no text")?;
@@ -95,11 +96,12 @@ fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usi
     Ok(wrong)
 }
 
-/// Processor time of the programs that have ended, in seconds: on a busy machine it says more than the clock.
+/// CPU time of ended child processes, in seconds: less affected by other load than elapsed time.
 fn cpu_of_children() -> Result<f64> {
     const TICKS_PER_S: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat cannot be read")?;
-    // The name in parentheses may have spaces: fields count from behind it, cutime and cstime are the 14th and 15th there.
+    // The name in parentheses may contain spaces, so fields are counted after it; cutime and cstime are the 14th and
+    // 15th there.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat is not as expected")? / TICKS_PER_S)

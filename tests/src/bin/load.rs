@@ -1,4 +1,4 @@
-//! Measures what watching costs under real load, for `cargo xtask bench load`.
+//! Measures the cost of observation under real load, for `cargo xtask bench load`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use rocescope_tests::load::{scan, scrape, storm, tcp, traffic};
 
-/// Floods links of its own, in network namespaces without a name. Needs root.
+/// Generates load on links in anonymous network namespaces. Needs root.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -16,27 +16,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
-    /// Throughput with nothing, an empty program and rocescope attached
+    /// Throughput without a program, with an empty program, and with rocescope attached
     Traffic {
-        /// Rounds in which every state has its turn
+        /// Rounds, each with every state
         #[arg(long, default_value_t = 7)]
         rounds: usize,
-        /// Seconds of a turn
+        /// Seconds per state
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
     },
-    /// TCP of others through a veth pair with nothing and with rocescope attached, by hook
+    /// TCP traffic through a veth pair, without and with rocescope attached, by hook
     Tcp {
-        /// Rounds in which every hook has its turn
+        /// Rounds, each with every hook
         #[arg(long, default_value_t = 7)]
         rounds: usize,
     },
-    /// New flows at 100,000 a second, and what they do to known ones
+    /// New flows at 100,000 per second, and their effect on known flows
     Scan {
         /// Rounds in which the cost of a known flow is measured
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// Seconds that a rocescope watches a scan
+        /// Seconds for which rocescope observes a scan
         #[arg(long, default_value_t = 10.0)]
         seconds: f64,
     },
@@ -46,12 +46,12 @@ enum What {
         #[arg(long, default_value_t = 200)]
         rounds: usize,
     },
-    /// A storm of events, and what telling of them takes
+    /// A storm of events, and the cost of reporting them
     Storm {
-        /// Storms for each view
+        /// Storms per view
         #[arg(long, default_value_t = 3)]
         rounds: usize,
-        /// Seconds of a storm
+        /// Seconds per storm
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },

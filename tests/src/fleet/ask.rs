@@ -1,4 +1,4 @@
-//! Asking `rocescope fleet`, and engines to do so with.
+//! Runs `rocescope fleet`, and finds engines for it.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The answer of a question in a time range, in JSON. The source is a folder of recordings or a URL; `engine` is for folders.
+/// The answer to a question for a time range, as JSON. The source is a folder of recordings or a URL; `engine`
+/// applies to folders.
 ///
 /// # Errors
 /// The program is missing, or fails.
@@ -33,5 +34,5 @@ pub fn ask(
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    serde_json::from_slice(&output.stdout).context("the answer is no JSON")
+    serde_json::from_slice(&output.stdout).context("the answer is not JSON")
 }

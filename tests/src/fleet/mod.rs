@@ -1,7 +1,8 @@
-//! Recordings of many hosts with known faults, for `rocescope fleet`.
+//! Synthetic recordings of many hosts with known faults, for `rocescope fleet`.
 //!
-//! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs exchange in rings, in steps
-//! of four seconds. Each fault has a time range of its own in one recording, the first range has none.
+//! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs
+//! communicate in rings, in steps of four seconds. Each fault has its own time range in one recording; the first
+//! range is healthy.
 
 #![expect(
     clippy::cast_possible_wrap,
@@ -32,11 +33,11 @@ const HOUR: &str = "date=2025-11-22/hour=08";
 const NS: u64 = 1_000_000_000;
 const RAILS: u64 = 4;
 const PLANES: u64 = 2;
-/// Hosts that each host sends to on each of its ports: the next ones of its job.
+/// Number of hosts to which each host sends on each port: the next ones of its job.
 const PEERS: u64 = 2;
-/// Length of a step, of which it sends in the first half.
+/// Length of a step; hosts send in its first half.
 const STEP_S: u64 = 4;
-/// Bytes of a flow in a second of that half, and in one of the other.
+/// Bytes of a flow per second in that half, and in the other half.
 const BUSY: f64 = 1.5e9;
 const QUIET: f64 = 0.1e9;
 const PACKET: f64 = 4_096.0;
@@ -51,15 +52,15 @@ pub enum Fault {
     SlowLink,
     /// A switch port drops packets to its host.
     LossyPort,
-    /// The hash of a pair of leaf switches sends what arrives for their hosts through one of the two planes.
+    /// The hash of a pair of leaf switches sends the traffic to their hosts through one of the two planes.
     PolarisedHash,
     /// A host computes longer than the others of its job.
     Straggler,
-    /// One plane carries less, slower.
+    /// One plane carries less traffic, more slowly.
     BadPlane,
 }
 
-/// All of them, in the order of their time ranges.
+/// All faults, in the order of their time ranges.
 pub const FAULTS: [Fault; 6] = [
     Fault::Healthy,
     Fault::SlowLink,
@@ -69,16 +70,16 @@ pub const FAULTS: [Fault; 6] = [
     Fault::BadPlane,
 ];
 
-/// A fleet, and for how long each fault lasts.
+/// A fleet, and the duration of each fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet {
     /// Hosts.
     pub hosts: u64,
-    /// Seconds of each fault; six times as many fit into an hour.
+    /// Seconds per fault; six times this must fit into an hour.
     pub seconds: u64,
 }
 
-/// What was written.
+/// Size of the written recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
     /// Rows of all tables.
@@ -98,15 +99,15 @@ struct Port {
 }
 
 impl Fleet {
-    /// The fleet of the tests.
+    /// The fleet used in tests.
     pub const SMALL: Self = Self { hosts: 60, seconds: 20 };
 
-    /// Hosts of a job, of which each has its own ring.
+    /// Hosts per job, each with its own ring.
     const fn job(&self) -> u64 {
         if self.hosts < 200 { 20 } else { 40 }
     }
 
-    /// Hosts at one leaf switch.
+    /// Hosts per leaf switch.
     const fn pod(&self) -> u64 {
         if self.hosts < 200 { 20 } else { 50 }
     }
@@ -134,7 +135,8 @@ impl Fleet {
         self.hosts / 2 + 1
     }
 
-    /// What the headline of the answer to `question` says of a fault, in its time range. `None`: nothing stands out.
+    /// The text that the headline for `question` contains about a fault, in its time range. `None`: nothing stands
+    /// out.
     #[must_use]
     pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
         let (slow, lossy) = (self.slow(), self.lossy());
@@ -158,7 +160,7 @@ impl Fleet {
         }
     }
 
-    /// The host whose port drops packets, which the timeline of the whole recording names.
+    /// The host whose port drops packets, which the timeline of the whole recording must name.
     #[must_use]
     pub fn lossy_host(&self) -> String {
         name(self.lossy().host)
@@ -265,12 +267,12 @@ impl Fleet {
         }
         let packets = bytes / PACKET;
         let slow = fault == Fault::SlowLink && [src, dst].contains(&self.slow());
-        // At the receiver, the way through the fabric is behind the packets.
+        // At the receiver, the path through the fabric is upstream of the tap.
         let base = if direction == Direction::Egress { 20_000.0 } else { 4_000.0 };
         let latency =
             base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
         let lossy = fault == Fault::LossyPort && dst == self.lossy();
-        // A bit error here and there is no fault.
+        // Occasional bit errors are no fault.
         let stray = u64::from(dice(3) < 0.001);
         let lost = if direction == Direction::Ingress {
             stray + if lossy { (packets * 0.002) as u64 } else { 0 }
@@ -368,7 +370,7 @@ impl Fleet {
         }
     }
 
-    /// Counters of the devices of a host, in the time of each fault: all that a recording has where the NIC does RoCE.
+    /// Device counters of a host, in the time range of each fault: the only data in a recording with hardware RoCE.
     fn devices_of(&self, host: u64) -> Vec<DeviceSecond> {
         let (name, job) = (name(host), self.job_of(host));
         let ports = (0..RAILS * PLANES).map(|at| Port { host, rail: at / PLANES, plane: at % PLANES });
@@ -407,7 +409,7 @@ impl Fleet {
         ports.flat_map(|port| of_port(port).collect::<Vec<_>>()).collect()
     }
 
-    /// What the headline names where the recording has nothing but counters of devices.
+    /// The text that the headline contains if the recording has only device counters.
     #[must_use]
     pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
         let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
@@ -418,7 +420,7 @@ impl Fleet {
         }
     }
 
-    /// The steps that a host sees, with the straggler that it waits for.
+    /// The steps seen by a host, with the straggler that it waits for.
     fn steps_of(&self, host: u64) -> Vec<Step> {
         let names =
             Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };

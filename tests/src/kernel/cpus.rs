@@ -1,4 +1,4 @@
-//! Threads on chosen CPUs.
+//! Pins threads to CPUs.
 
 use super::available;
 use crate::load::usage;
@@ -11,7 +11,7 @@ pub fn pin(cpu: usize) {
     usage::pin(0, cpu).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// Two CPUs, or a line that says that nothing can race here.
+/// Two CPUs, or a printed line that races cannot be tested here.
 #[must_use]
 pub fn two_cpus() -> Option<[usize; 2]> {
     if !available() {

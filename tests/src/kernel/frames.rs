@@ -1,4 +1,4 @@
-//! Captures as Ethernet frames, which is what the kernel programs get.
+//! Converts captures to Ethernet frames, which the kernel programs expect.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ pub struct Frame {
 
 const ETHERNET_LEN: u32 = 14;
 
-/// Every frame of a capture. Cooked and raw ones get an Ethernet header in place of what they had;
-/// `None` when frames of some other kind are among them, which no kernel program ever meets.
+/// All frames of a capture. Cooked and raw frames get an Ethernet header instead of their own; `None` if the capture
+/// has frames of other link types, which never reach the kernel programs.
 ///
 /// # Errors
 /// Fails if the capture cannot be read.
@@ -59,7 +59,7 @@ fn reframed(record: &Record<'_>) -> Option<Frame> {
 }
 
 impl Frame {
-    /// The frame as long as it was on the wire, what is not known of it being zeros.
+    /// The frame at its length on the wire, with zeros for unknown bytes.
     #[must_use]
     pub fn padded(&self) -> Self {
         let mut data = self.data.clone();
@@ -67,7 +67,7 @@ impl Frame {
         Self { data, ..*self }
     }
 
-    /// The frame with at most `most` of its bytes.
+    /// The frame truncated to at most `most` bytes.
     #[must_use]
     pub fn cut(&self, most: usize) -> Self {
         Self { data: self.data[..self.data.len().min(most)].to_vec(), ..*self }

@@ -1,4 +1,4 @@
-//! A program in the kernel that frames can be sent through.
+//! Runs frames through a kernel program.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::frames::Frame;
 use super::replayed::LINK;
 use super::test_run;
 
-/// Test runs happen on the loopback interface of this network namespace.
+/// Test runs use the loopback interface of this network namespace.
 const LOOPBACK: u32 = 1;
-/// After that many frames the ring buffer is emptied: it holds about 3,000 events.
+/// Number of frames after which the ring buffer is emptied: it holds about 3,000 events.
 const DRAIN: u32 = 1_000;
 
 /// The four programs.
@@ -40,7 +40,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All of them.
+    /// All hooks.
     pub const ALL: [Self; 4] = [Self::Xdp, Self::XdpFrags, Self::TcIngress, Self::TcEgress];
 
     /// True if it is one of the XDP programs.
@@ -60,7 +60,7 @@ impl Hook {
         }
     }
 
-    /// Return value that lets the packet go on, which the program must give.
+    /// Return value that passes the packet on, which the program must return.
     #[must_use]
     pub fn passes(self) -> u32 {
         const XDP_PASS: u32 = 2;
@@ -68,7 +68,7 @@ impl Hook {
         if self.is_xdp() { XDP_PASS } else { TCX_NEXT }
     }
 
-    /// Loads the program and gives a descriptor of it.
+    /// Loads the program and returns its descriptor.
     ///
     /// # Errors
     /// Fails if the kernel refuses it.
@@ -82,7 +82,7 @@ impl Hook {
     }
 }
 
-/// Programs whose clock tests set, for frames on the loopback interface.
+/// Programs with a test clock, for frames on the loopback interface.
 ///
 /// # Errors
 /// Fails if the kernel refuses the maps.
@@ -90,11 +90,11 @@ pub fn programs(max_flows: u32, test_clock: bool) -> Result<Programs> {
     Programs::load(&LoadOptions { max_flows, test_clock, ..LoadOptions::new(&[LOOPBACK]) })
 }
 
-/// One program with its maps, and what was read from them.
+/// A program with its maps and the data read from them.
 pub struct Machine {
     /// The maps.
     pub programs: Programs,
-    /// Order in which they are read.
+    /// Reader of the maps.
     pub tables: Tables,
     /// Events so far.
     pub events: Vec<EventSample>,
@@ -105,7 +105,7 @@ pub struct Machine {
     peers: Peers,
     window: Option<(u64, u64)>,
     undrained: u32,
-    /// True if bins that may go on are left out, as while programs are attached.
+    /// True to leave out bins that may continue, as while programs are attached.
     pub running: bool,
 }
 
@@ -143,7 +143,7 @@ impl Machine {
         })
     }
 
-    /// Sends one frame, at its time.
+    /// Sends one frame at its time.
     ///
     /// # Errors
     /// Fails if the kernel does not take the frame, or the program would not let it pass.
@@ -156,7 +156,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sends one frame without ever emptying the ring buffer.
+    /// Sends one frame without emptying the ring buffer.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -184,7 +184,7 @@ impl Machine {
         self.programs.hash.index(LOOPBACK, self.hook == Hook::TcEgress)
     }
 
-    /// Empties the ring buffer and gives the records as they are.
+    /// Empties the ring buffer and returns the raw records.
     ///
     /// # Errors
     /// Fails if there is something else than records in it.
@@ -235,7 +235,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Retires every flow, whatever it is doing.
+    /// Retires all flows, whatever their state.
     ///
     /// # Errors
     /// Fails if a map cannot be read or written.
@@ -256,7 +256,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Everything counted so far, as replay would put it.
+    /// All counts so far, in the form of a replay.
     ///
     /// # Errors
     /// Fails if a map cannot be read.

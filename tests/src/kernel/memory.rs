@@ -10,15 +10,15 @@ use aya::programs::ProgramInfo;
 /// One map.
 #[derive(Clone, Debug)]
 pub struct MapCost {
-    /// Most entries it can have.
+    /// Maximum number of entries.
     pub entries: u32,
-    /// Bytes of kernel memory, as the kernel itself accounts for them.
+    /// Bytes of kernel memory, according to the kernel.
     pub bytes: u64,
     /// True if every CPU has its own values.
     pub per_cpu: bool,
 }
 
-/// The maps that programs use, by name. Global variables of the programs count too.
+/// The maps used by programs, by name, including global variables of the programs.
 ///
 /// # Errors
 /// Fails if the kernel does not report it.
@@ -26,7 +26,7 @@ pub fn maps(programs: &[ProgramInfo]) -> Result<BTreeMap<String, MapCost>> {
     const BPF_MAP_TYPE_PERCPU_ARRAY: u64 = 6;
     let mut found = BTreeMap::new();
     for program in programs {
-        for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
+        for id in program.map_ids()?.context("the kernel does not report the maps of a program")? {
             let info = MapInfo::from_id(id)?;
             let fd = info.fd()?;
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());

@@ -1,9 +1,9 @@
-//! The kernel programs under test: run over single frames, read like a live source reads them.
+//! Tests of the kernel programs: single frames are run through them, and their maps are read as a live source does.
 //!
-//! [`frames`] turns captures into Ethernet frames, [`machine`] sends those through a program with
-//! `BPF_PROG_TEST_RUN` ([`test_run`]) and makes a sample of what was counted, [`replayed`] gets the
-//! same from replay, and [`diff`](crate::diff) finds every difference between the two reports. [`wire`] is a pair of
-//! real interfaces with the live source on one of them.
+//! [`frames`] turns captures into Ethernet frames, [`machine`] runs them through a program with `BPF_PROG_TEST_RUN`
+//! ([`test_run`]) and makes a sample of the counts, [`replayed`] gets the same from replay, and [`diff`](crate::diff)
+//! finds all differences between the two reports. [`wire`] is a pair of real interfaces with the live source on one
+//! of them.
 
 pub mod cpus;
 pub mod frames;
@@ -17,8 +17,7 @@ pub mod wire;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-/// True if this process may load programs. Without that a test has nothing to do: it says so in a
-/// line, or fails where every test is expected to run (`CI=true`).
+/// True if this process may load programs. Otherwise prints a SKIP line, or fails if all tests must run (`CI=true`).
 ///
 /// # Panics
 /// Panics if it may not, and `CI=true` is set.
@@ -39,7 +38,7 @@ pub fn available() -> bool {
     false
 }
 
-/// The least there is to do with eBPF: an array of one number, gone at once.
+/// The smallest possible eBPF operation: creates an array of one number, which is removed at once.
 fn make_a_map() -> io::Result<()> {
     const BPF_MAP_CREATE: libc::c_long = 0;
     const BPF_MAP_TYPE_ARRAY: u32 = 2;

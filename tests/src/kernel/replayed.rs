@@ -1,4 +1,4 @@
-//! Replay of frames that also go through the kernel programs.
+//! Replays frames that also go through the kernel programs.
 
 use anyhow::{Context as _, Result, bail};
 use rocescope::metrics::Metrics;
@@ -20,13 +20,13 @@ pub const LINK: &str = "frames.pcap";
 /// Fails if replay fails.
 pub fn sample(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let (mut sample, events) = replay(frames)?;
-    // The others depend on the packets that a source sees; `kernel_latency.rs` compares them.
+    // The other metrics depend on the packets that a source sees; `kernel_latency.rs` compares them.
     let Metrics { marking, traffic, .. } = sample.metrics;
     sample.metrics = Metrics { marking, traffic, ..Metrics::default() };
     Ok((sample, events))
 }
 
-/// The last sample of a replay of `frames`, with its figures.
+/// The last sample of a replay of `frames`, with its metrics.
 ///
 /// # Errors
 /// Fails if replay fails.
@@ -42,7 +42,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
     let feed = replay::start(options)?;
     let (mut last, mut events) = (None, Vec::new());
     loop {
-        match feed.updates.recv().context("the replay broke off")? {
+        match feed.updates.recv().context("the replay ended unexpectedly")? {
             Update::Sample(sample) => last = Some(*sample),
             Update::Events(more) => events.extend(more),
             Update::Notice(_) | Update::Restarted => {}
@@ -57,8 +57,7 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 
 /// The report of a sample, as JSON.
 ///
-/// # Errors
-/// Fails if it is not as docs/report.schema.json has it, which would be a fault of the report.
+/// # Errors Fails if it does not match docs/report.schema.json, which would be an error in the report.
 pub fn report(sample: &Sample) -> Result<Value> {
     let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
     schema::check(&report)?;

@@ -1,4 +1,4 @@
-//! The flow slots of loaded programs, mapped, to act on them like another CPU.
+//! Maps the flow slots of loaded programs, to modify them like another CPU.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -21,12 +21,12 @@ pub struct Slots {
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Maps the slots that a loaded program uses.
+    /// Maps the slots of a loaded program.
     ///
     /// # Errors
     /// Fails if the kernel does not report it, or does not map.
     pub fn of(program: &ProgramInfo) -> Result<Self> {
-        for id in program.map_ids()?.context("the kernel does not say which maps a program uses")? {
+        for id in program.map_ids()?.context("the kernel does not report the maps of a program")? {
             let info = MapInfo::from_id(id)?;
             if info.name_as_str() != Some(maps::SLOTS) {
                 continue;
@@ -46,7 +46,7 @@ impl Slots {
         bail!("the program has no map {}", maps::SLOTS)
     }
 
-    /// The seqlock of a slot; `None` when there is no such slot.
+    /// The seqlock of a slot; `None` if there is no such slot.
     #[must_use]
     pub fn seqlock(&self, slot: u32) -> Option<&AtomicU64> {
         if slot >= self.count {
@@ -57,7 +57,7 @@ impl Slots {
         Some(unsafe { AtomicU64::from_ptr(&raw mut (*self.first.as_ptr().add(slot as usize)).seqlock) })
     }
 
-    /// Locks a slot like a program that is delayed while it counts; dropping the guard unlocks it.
+    /// Locks a slot like a program that is delayed while counting; dropping the guard unlocks it.
     #[must_use]
     pub fn hold(&self, slot: u32) -> Option<Held<'_>> {
         let seqlock = self.seqlock(slot)?;
@@ -77,7 +77,7 @@ impl Drop for Slots {
     }
 }
 
-/// A slot that stays locked.
+/// A locked slot.
 #[derive(Debug)]
 pub struct Held<'a>(&'a AtomicU64);
 

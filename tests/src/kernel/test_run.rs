@@ -1,12 +1,11 @@
-//! `BPF_PROG_TEST_RUN`: a program runs on a frame of ours, on this CPU, without any interface.
+//! `BPF_PROG_TEST_RUN`: runs a program on a given frame, on this CPU, without an interface.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// Bytes of an Ethernet header, the least that the kernel takes.
+/// Length of an Ethernet header, the minimum that the kernel accepts.
 pub const LEAST: usize = 14;
-/// Length that fits the first page of a test frame, behind its headroom and before the kernel's own
-/// data at its end.
+/// Maximum length that fits the first page of a test frame, between its headroom and the kernel's data at its end.
 pub const LINEAR: usize = 3_400;
 
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
@@ -42,16 +41,15 @@ struct SkBuff {
     wire_len: u32,
 }
 
-/// Runs an XDP program over a frame `repeat` times. Gives what the program returned last.
+/// Runs an XDP program on a frame `repeat` times. Returns the last return value.
 ///
-/// # Errors
-/// The kernel's, for example when the frame is longer than it takes.
+/// # Errors The kernel's error, for example for a frame that is too long.
 pub fn xdp(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<u32> {
     run(program, frame, repeat, None)
 }
 
-/// Runs a TC program over a frame `repeat` times; `wire_len` is the length the kernel shall believe
-/// the frame had. Gives what the program returned last.
+/// Runs a TC program on a frame `repeat` times; `wire_len` is the frame's pretended length. Returns the last return
+/// value.
 ///
 /// # Errors
 /// As for [`xdp`].
@@ -59,18 +57,17 @@ pub fn tc(program: BorrowedFd<'_>, frame: &[u8], wire_len: u32, repeat: u32) -> 
     run(program, frame, repeat, Some(&SkBuff { before: [0; 40], wire_len }))
 }
 
-/// Runs an XDP program over copies of a frame `repeat` times, and does with each what the program
-/// decides: a frame that is redirected leaves through an interface. Needs kernel 5.18.
+/// Runs an XDP program on copies of a frame `repeat` times and carries out its decision on each: a redirected frame
+/// leaves through an interface. Needs kernel 5.18.
 ///
-/// # Errors
-/// As for [`xdp`]; `EINTR` when a signal came.
+/// # Errors As for [`xdp`]; `EINTR` after a signal.
 pub fn live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<()> {
     let mut attr = TestRunAttr { flags: LIVE_FRAMES, ..attr(program, frame, repeat)? };
     call(&mut attr)
 }
 
-/// Runs an XDP program over a frame `repeat` times. Gives the nanoseconds that each took on average,
-/// with the call and what the kernel does in between.
+/// Runs an XDP program on a frame `repeat` times. Returns the average nanoseconds per run, including the call and the
+/// kernel's work in between.
 ///
 /// # Errors
 /// As for [`xdp`].
@@ -102,10 +99,10 @@ fn run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, context: Option<&SkBu
     call(&mut attr).map(|()| attr.retval)
 }
 
-/// The addresses in `attr` are those of a frame and a context that live through the call.
+/// The addresses in `attr` are those of a frame and a context that are valid during the call.
 fn call(attr: &mut TestRunAttr) -> io::Result<()> {
-    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr`, and what it points to is as the
-    // callers promise. Nothing is written back but into `attr`.
+    // SAFETY: `attr` is a prefix of the kernel's `union bpf_attr`, and its pointers are valid as the callers
+    // guarantee. Only `attr` is written to.
     let done =
         unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut *attr, size_of::<TestRunAttr>()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -1,5 +1,4 @@
-//! Two network namespaces of our own with a veth pair between them: frames go in at one end, and
-//! the live source watches the other.
+//! Two network namespaces connected by a veth pair: frames enter at one end, and the live source watches the other.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,11 +11,11 @@ use rocescope::sample::Sample;
 use rocescope::source::feed::{Command, Update};
 use rocescope::source::live::{self, Config, Programs, Running};
 
-/// Name of the end that is watched.
+/// Name of the watched end.
 pub const WATCHED: &str = "watched";
-/// Name of the end that frames are sent from.
+/// Name of the sending end.
 pub const SENDING: &str = "sending";
-/// Longest wait for frames that should arrive at once.
+/// Timeout for frames that should arrive at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pair.
@@ -28,7 +27,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A new pair with nothing else on it.
+    /// A new pair without other traffic.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -41,8 +40,7 @@ impl Wire {
 
     /// Starts the live source on the watched end.
     ///
-    /// # Errors
-    /// The source's.
+    /// # Errors The error of the source.
     pub fn watch(&self, hook: HookChoice, xdp_mode: XdpModeChoice) -> Result<Running> {
         live::start(Config {
             interfaces: vec![WATCHED.to_owned()],
@@ -55,7 +53,7 @@ impl Wire {
         })
     }
 
-    /// Attaches the program that tags what leaves the sending end. It stays as long as `programs`.
+    /// Attaches the program that tags frames leaving the sending end. It stays attached as long as `programs` lives.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -65,25 +63,23 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends frames from the sending end, as they are.
+    /// Sends frames from the sending end, unmodified.
     ///
-    /// # Errors
-    /// The kernel's.
+    /// # Errors The error of the kernel.
     pub fn send(&self, frames: &[Vec<u8>]) -> Result<()> {
         self.sending.run(|| send(self.index, frames))?
     }
 }
 
-/// Waits until the source has counted `packets` packets, stops it and gives its last sample.
+/// Waits until the source has counted `packets` packets, stops it and returns its last sample.
 ///
-/// # Errors
-/// The source's, and when the packets do not come.
+/// # Errors The error of the source, or a timeout of the packets.
 pub fn take(running: Running, packets: u64) -> Result<Sample> {
     let start = Instant::now();
     let mut last = None;
     let mut stopping = false;
     loop {
-        let update = running.feed.updates.recv_timeout(PATIENCE).context("the live source is silent")?;
+        let update = running.feed.updates.recv_timeout(PATIENCE).context("no update from the live source")?;
         match update {
             Update::Sample(sample) => {
                 let counted: u64 = sample.flows.iter().map(|flow| flow.stats.packets).sum();
@@ -110,19 +106,19 @@ pub fn take(running: Running, packets: u64) -> Result<Sample> {
 
 fn send(interface: u32, frames: &[Vec<u8>]) -> Result<()> {
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-    // SAFETY: the call takes numbers alone.
+    // SAFETY: the call takes only numbers.
     let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(io::Error::last_os_error()).context("no packet socket");
     }
     // SAFETY: the descriptor is new and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // SAFETY: an address is integers, which may be zero.
+    // SAFETY: the address consists of integers, for which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_ifindex = interface.cast_signed();
     for frame in frames {
-        // SAFETY: `frame` and `address` live through the call, with these sizes.
+        // SAFETY: `frame` and `address` are valid during the call, with these sizes.
         let sent = unsafe {
             libc::sendto(
                 socket.as_raw_fd(),

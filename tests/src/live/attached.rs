@@ -1,4 +1,4 @@
-//! Programs attached to an interface, and foreign programs, through bpf(2) itself.
+//! Programs attached to an interface, including foreign ones, read and loaded through bpf(2).
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -32,14 +32,13 @@ pub struct Hooks {
     pub promiscuity: u32,
 }
 
-/// Longest time that the kernel may take to detach the programs of a killed process.
+/// Timeout for the kernel to detach the programs of a killed process.
 const LETTING_GO: Duration = Duration::from_secs(10);
 
 impl Hooks {
-    /// Waits until nothing is attached any more.
+    /// Waits until nothing is attached.
     ///
-    /// # Errors
-    /// Names what is still attached, or fails if it cannot be read.
+    /// # Errors Names remaining attachments, or the failure to read them.
     pub fn until_gone(world: &World, link: &mut Link) -> Result<()> {
         let late = Instant::now() + LETTING_GO;
         loop {
@@ -54,8 +53,7 @@ impl Hooks {
 
     /// Reads them.
     ///
-    /// # Errors
-    /// Fails if the interface is gone or the kernel refuses.
+    /// # Errors Fails if the interface was removed or the kernel refuses.
     pub fn of(world: &World, link: &mut Link) -> Result<Self> {
         let promiscuity = link.near_counted()?.promiscuity;
         let index = link.index;
@@ -71,8 +69,8 @@ impl Hooks {
 }
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<i32> {
-    // SAFETY: `attr` is a prefix of `union bpf_attr` for this command, and what it points to lives
-    // through the call, see the callers below.
+    // SAFETY: `attr` is a prefix of `union bpf_attr` for this command, and its pointers are valid during the call,
+    // see the callers below.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::try_from(done).unwrap_or_default()) }
 }
@@ -108,8 +106,7 @@ fn tcx_programs(index: u32, place: u32) -> Result<u32> {
     }
 }
 
-/// An XDP program of somebody else's that passes everything on, attached to the near end of a link
-/// until it is dropped.
+/// A foreign XDP program that passes all frames, attached to the near end of a link until dropped.
 #[derive(Debug)]
 pub struct ForeignXdp {
     _program: OwnedFd,
@@ -117,7 +114,7 @@ pub struct ForeignXdp {
 }
 
 impl ForeignXdp {
-    /// Attaches it, as the driver likes best.
+    /// Attaches it in the driver's default mode.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -159,7 +156,7 @@ fn pass_all() -> io::Result<OwnedFd> {
         ..Load::default()
     };
     let fd = bpf(BPF_PROG_LOAD, &mut load)?;
-    // SAFETY: the call just made this descriptor.
+    // SAFETY: the call has just created this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -174,6 +171,6 @@ fn link_xdp(program: u32, index: u32) -> io::Result<OwnedFd> {
     }
     let mut create = Create { prog_fd: program, target_ifindex: index, attach_type: BPF_XDP, flags: 0 };
     let fd = bpf(BPF_LINK_CREATE, &mut create)?;
-    // SAFETY: the call just made this descriptor.
+    // SAFETY: the call has just created this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

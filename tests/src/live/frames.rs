@@ -1,4 +1,4 @@
-//! Frames to send: those of captures, and crafted ones.
+//! Frames to send: from captures, and crafted ones.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::capture_file::{ETHERNET, Order, Pcap};
 use crate::craft::{self, Mac, Net, Transport};
 use crate::oracle::{captures, cases};
 
-/// A time like any other, for frames that come from nowhere in particular.
+/// An arbitrary time, for crafted frames.
 const TIME_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Every whole Ethernet frame of the captures and crafted cases of the tests that a link with this
-/// MTU can carry, in their order.
+/// All complete Ethernet frames from the captures and crafted cases of the tests that a link with this MTU can carry,
+/// in order.
 ///
 /// # Errors
 /// Fails if a capture cannot be read.
@@ -35,14 +35,14 @@ pub fn whole(mtu: u32) -> Result<Vec<Vec<u8>>> {
     Ok(frames)
 }
 
-/// The frames of a plain Ethernet capture of which nothing was cut off.
+/// The untruncated frames of a plain Ethernet capture.
 fn whole_frames(path: &Path) -> Result<impl Iterator<Item = Vec<u8>> + use<>> {
     let plain = captures::plain(path)?.filter(|plain| plain.link_type == u32::from(ETHERNET));
     let frames = plain.map(|plain| plain.frames).unwrap_or_default();
     Ok(frames.into_iter().filter(|(frame, length)| frame.len() as u64 == u64::from(*length)).map(|(f, _)| f))
 }
 
-/// One, two and three tags, of both kinds, and a flow that changes its own.
+/// One, two and three tags of both kinds, and a flow whose tag changes.
 fn tagged() -> Vec<Vec<u8>> {
     let packet = |qp, psn| {
         let transport = Transport::new(0x04, qp, psn).payload(vec![7; 100]);
@@ -64,7 +64,7 @@ fn tagged() -> Vec<Vec<u8>> {
     frames
 }
 
-/// From a full frame of the usual MTU to one of 9000, and beyond what one page holds.
+/// From a full frame of the usual MTU to one of 9000, and beyond the size of a page.
 fn long() -> Vec<Vec<u8>> {
     let lengths = [1513, 1514, 1515, 2048, 3498, 3512, 3513, 4095, 4096, 4097, 6000, 8192, 9013, 9014];
     (1..=4 * lengths.len() as u32)
@@ -81,15 +81,15 @@ fn long() -> Vec<Vec<u8>> {
 pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     // 14 Ethernet, 20 IPv4, 8 UDP, 12 BTH, 4 ICRC.
     const AROUND: usize = 58;
-    // A length that is no multiple of four is reached with padding that is not said to be any.
+    // A length that is not a multiple of four is reached with undeclared padding.
     let transport = Transport { pad: Some(0), ..Transport::new(0x01, 0x601, psn) };
     let transport = transport.payload(vec![9; length - AROUND]);
     let packet = Net::v4([10, 9, 1, 1], [10, 9, 1, 2]).tos(2).roce(49_153, &transport);
     craft::ethernet(Mac::SRC, Mac::DST, &packet)
 }
 
-/// True if the kernel programs see a tunnel that they do not take apart where replay finds RoCE: they
-/// go through one VXLAN, GRE or ERSPAN, replay through four tunnels of any kind.
+/// True if the kernel programs stop at a tunnel in which replay finds RoCE: they parse one VXLAN, GRE or ERSPAN,
+/// replay up to four tunnels of any kind.
 #[must_use]
 pub fn is_deep(frame: &[u8]) -> bool {
     let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -99,7 +99,7 @@ pub fn is_deep(frame: &[u8]) -> bool {
         && parse::<Full>(&frame, meta, &mut ()).err() != unparsed
 }
 
-/// SENDs of `flows` queue pairs in turn, all in order.
+/// SENDs of `flows` queue pairs, alternating, all in order.
 #[must_use]
 pub fn sends(flows: u32, packets_each: u32) -> Vec<Vec<u8>> {
     let packets = (0..packets_each).flat_map(|psn| (0..flows).map(move |flow| (psn, flow)));

@@ -1,6 +1,6 @@
 //! Helpers of the tests that run the program on real interfaces.
 //!
-//! Everything happens in network namespaces without a name, which end with the test.
+//! Everything runs in anonymous network namespaces, which disappear with the test.
 
 pub mod attached;
 pub mod frames;
@@ -9,7 +9,7 @@ pub mod tcp;
 pub mod terminal;
 pub mod wire;
 
-/// True if a test that needs root can run. Says so when it cannot, and fails where it must run.
+/// True if a test that needs root can run. Otherwise prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if this is not root and `CI` is `true`.

@@ -16,12 +16,12 @@ use serde_json::Value;
 use crate::oracle::binary;
 use crate::schema;
 
-/// Longest time that anything may take on a slow machine under load.
+/// General timeout, for a slow machine under load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The user and group that may do nothing.
+/// The user and group without privileges.
 const NOBODY: u32 = 65534;
 
-/// Output of a program so far, and a mark at its end.
+/// Output of a program so far, and a flag for its end.
 #[derive(Clone, Debug, Default)]
 struct Written(Arc<(Mutex<Bytes>, Condvar)>);
 
@@ -32,7 +32,7 @@ impl Written {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a pipe to its end.
+    /// Reads a pipe to its end.
     fn follow(&self, mut pipe: impl Read + Send + 'static) -> JoinHandle<()> {
         let written = self.clone();
         std::thread::spawn(move || {
@@ -56,7 +56,7 @@ impl Written {
         String::from_utf8_lossy(&self.state().0).into_owned()
     }
 
-    /// Waits until `found` finds something in what was written.
+    /// Waits until `found` matches the output.
     fn wait<T>(&self, found: impl Fn(&str) -> Option<T>) -> Option<T> {
         let late = Instant::now() + PATIENCE;
         let mut state = self.state();
@@ -76,21 +76,22 @@ impl Written {
 /// Options of a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start<'a> {
-    /// In which network namespace; `None` for that of the test.
+    /// Network namespace; `None` for that of the test.
     pub netns: Option<&'a NetNs>,
-    /// As the user nobody, without any capability.
+    /// Run as the user nobody, without capabilities.
     pub nobody: bool,
-    /// As the user nobody with these capabilities alone, by their numbers in linux/capability.h.
+    /// Run as the user nobody with only these capabilities, by their numbers in linux/capability.h.
     pub capabilities: &'a [u8],
-    /// A file system in memory of this many KiB at this folder, which the program alone sees: through `/proc/ID/root` others do.
+    /// Mount a memory file system of this many KiB at this folder, visible only to the program; other processes reach
+    /// it through `/proc/PID/root`.
     pub disk: Option<(&'a Path, u32)>,
-    /// Closes its standard output at once.
+    /// Close its standard output at once.
     pub closed_output: bool,
-    /// Variables of its environment.
+    /// Environment variables.
     pub variables: &'a [(&'a str, &'a str)],
 }
 
-/// A running program. Is killed when dropped.
+/// A running program, killed when dropped.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -113,22 +114,20 @@ pub struct Ended {
 impl Ended {
     /// The one JSON report on standard output.
     ///
-    /// # Errors
-    /// Fails if there is anything else.
+    /// # Errors Fails for any other output.
     pub fn report(&self) -> Result<Value> {
-        schema::read(&self.out).with_context(|| format!("no report; it said: {}", self.err))
+        schema::read(&self.out).with_context(|| format!("no report; standard error: {}", self.err))
     }
 
     /// The reports of `--output jsonl`, one per line.
     ///
-    /// # Errors
-    /// Fails if a line is none.
+    /// # Errors Fails if a line is not a report.
     pub fn lines(&self) -> Result<Vec<Value>> {
         self.out.lines().map(schema::read).collect()
     }
 }
 
-/// rocescope in a mount namespace of its own, under the process id of the child.
+/// Runs rocescope in a separate mount namespace, with the PID of the child.
 fn on_disk(folder: &Path, kib: u32) -> Result<Command> {
     const SCRIPT: &str = "mount -t tmpfs -o size=\"$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -136,7 +135,7 @@ fn on_disk(folder: &Path, kib: u32) -> Result<Command> {
     Ok(command)
 }
 
-/// rocescope as nobody, with capabilities that outlive the change of user.
+/// Runs rocescope as nobody, with capabilities that survive the change of user.
 fn with_capabilities(numbers: &[u8]) -> Result<Command> {
     let list: Vec<String> = numbers.iter().map(|number| format!("+cap_{number}")).collect();
     let (user, list) = (NOBODY.to_string(), list.join(","));
@@ -166,7 +165,7 @@ impl Program {
         if how.nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
-        // A child is in the namespace of the thread that makes it.
+        // A child inherits the namespace of the thread that creates it.
         let mut child = match how.netns {
             Some(netns) => netns.run(|| command.spawn())?,
             None => command.spawn(),
@@ -192,7 +191,7 @@ impl Program {
         Self::watching(start, &[&["live"], arguments].concat())
     }
 
-    /// The same with more to choose.
+    /// The same with further options.
     ///
     /// # Errors
     /// Fails if it ends before.
@@ -206,25 +205,23 @@ impl Program {
         Ok(program)
     }
 
-    /// Its process id.
+    /// Its PID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `found` finds something on standard error.
+    /// Waits until `found` matches its standard error.
     ///
-    /// # Errors
-    /// Fails if it does not in time, or the program ends before.
+    /// # Errors Fails after a timeout, or if the program ends before.
     pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let said = || anyhow!("what was waited for was not said, but: {}", self.err.text());
+        let said = || anyhow!("the expected message was not printed; standard error: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
     }
 
-    /// Waits for a report of `--output jsonl` that is as wanted, and gives it.
+    /// Waits for a report of `--output jsonl` that satisfies `wanted`, and returns it.
     ///
-    /// # Errors
-    /// Fails if none comes in time, or the program ends before.
+    /// # Errors Fails after a timeout, or if the program ends before.
     pub fn reported(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let last = |text: &str| -> Option<Value> {
             let (complete, _) = text.rsplit_once('\n')?;
@@ -233,7 +230,10 @@ impl Program {
         let found = self.out.wait(|text| last(text).filter(&wanted));
         let found = found.ok_or_else(|| {
             let totals = last(&self.out.text()).map(|report| report["totals"].to_string());
-            anyhow!("no report as waited for; the last is {totals:?}; it said: {}", self.err.text())
+            anyhow!(
+                "no report satisfies the condition; the last is {totals:?}; standard error: {}",
+                self.err.text()
+            )
         })?;
         schema::check(&found)?;
         Ok(found)
@@ -258,7 +258,7 @@ impl Program {
                 break status;
             }
             if Instant::now() > late {
-                bail!("rocescope does not end; it said: {}", self.err.text());
+                bail!("rocescope does not end; standard error: {}", self.err.text());
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -288,13 +288,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Has ended already in a test that went well.
+        // In a successful test it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A process that does nothing in a namespace, so that the namespace can be named by its number.
+/// An idle process in a namespace, by whose PID the namespace can be named.
 #[derive(Debug)]
 pub struct Tenant(Child);
 
@@ -304,13 +304,13 @@ impl Tenant {
     /// # Errors
     /// Fails if it cannot be started.
     pub fn of(netns: &NetNs) -> Result<Self> {
-        // Waits for the end of its standard input, which comes with the test's own.
+        // Waits for the end of its standard input, which closes with the test.
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         Ok(Self(netns.run(|| command.spawn())?.context("cat could not be started")?))
     }
 
-    /// Its process id.
+    /// Its PID.
     #[must_use]
     pub fn id(&self) -> String {
         self.0.id().to_string()

@@ -1,4 +1,4 @@
-//! TCP of others through a watched link.
+//! TCP traffic through a watched link.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,13 +17,13 @@ const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 pub struct Stream {
     /// Bytes of payload.
     pub bytes: u64,
-    /// Packets that the interface received meanwhile, segmented or not.
+    /// Packets received by the interface meanwhile, segmented or not.
     pub packets: u64,
     /// Time from the first byte sent to the last one received.
     pub time: Duration,
 }
 
-/// Gives both ends of a link an address.
+/// Assigns addresses to both ends of a link.
 ///
 /// # Errors
 /// Fails if the kernel refuses.

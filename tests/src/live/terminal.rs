@@ -1,4 +1,4 @@
-//! A real terminal to run the program in: a shell inside tmux, with a server of its own.
+//! A real terminal for the program: a shell inside tmux, with a tmux server of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,10 +10,10 @@ use super::program::PATIENCE;
 
 /// The shell's prompt.
 pub const PROMPT: &str = "ready>";
-/// Time between two looks at the screen.
+/// Polling interval of the screen.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// True if there is tmux. Says so when there is not, and fails where there must be.
+/// True if tmux is installed. Otherwise prints a SKIP line, or fails with `CI=true`.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.
@@ -27,10 +27,10 @@ pub fn tmux_or_skip(test: &str) -> bool {
     found
 }
 
-/// A shell in a terminal. Both end when it is dropped.
+/// A shell in a terminal. Both end when dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    /// Holds the server's socket.
+    /// Contains the server's socket.
     folder: tempfile::TempDir,
 }
 
@@ -51,7 +51,7 @@ impl Terminal {
 
     fn tmux(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new("tmux");
-        // A tmux around the tests is none of theirs.
+        // A surrounding tmux session must not be used.
         command.env_remove("TMUX").arg("-S").arg(self.folder.path().join("tmux")).args(arguments);
         let Output { status, stdout, stderr } = command.output().context("tmux could not be started")?;
         ensure!(status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&stderr));
@@ -74,10 +74,9 @@ impl Terminal {
         self.tmux(&["capture-pane", "-e", "-p"])
     }
 
-    /// Waits until the screen is as wanted, and gives it.
+    /// Waits until the screen satisfies `wanted`, and returns it.
     ///
-    /// # Errors
-    /// With what is on the screen instead, when it does not become so in time.
+    /// # Errors After a timeout, with the content of the screen.
     pub fn until(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let late = Instant::now() + PATIENCE;
         loop {
@@ -100,16 +99,15 @@ impl Terminal {
         self.tmux(&[&["send-keys"], keys].concat()).map(drop)
     }
 
-    /// Presses a key and waits for what it does.
+    /// Presses a key and waits for its effect.
     ///
-    /// # Errors
-    /// With what is on the screen instead.
+    /// # Errors After a timeout, with the content of the screen.
     pub fn press_until(&self, key: &str, what: &str, wanted: impl FnMut(&str) -> bool) -> Result<String> {
         self.press(&[key])?;
         self.until(&format!("{what} after {key}"), wanted)
     }
 
-    /// Types text as it stands.
+    /// Types text literally.
     ///
     /// # Errors
     /// Fails if the terminal is gone.
@@ -126,12 +124,12 @@ impl Terminal {
         self.press(&["Enter"])
     }
 
-    /// The exit status of the shell's last command, once the shell is back.
+    /// The exit status of the shell's last command, once it has ended.
     ///
     /// # Errors
     /// Fails if the shell does not answer.
     pub fn status(&self) -> Result<String> {
-        // In two parts, so that the command itself does not look like its answer.
+        // In two parts, so that the command itself does not match the expected output.
         self.command("echo the-status'='$?'.'")?;
         let find = |screen: &str| -> Option<String> {
             let (_, after) = screen.rsplit_once("the-status=")?;
@@ -158,7 +156,7 @@ impl Terminal {
         }
     }
 
-    /// Makes the terminal another size.
+    /// Resizes the terminal.
     ///
     /// # Errors
     /// Fails if the terminal is gone.
@@ -166,7 +164,7 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
     }
 
-    /// The device of the terminal, by which others can write to it.
+    /// The device of the terminal, to which other processes can write.
     ///
     /// # Errors
     /// Fails if the terminal is gone.
@@ -195,7 +193,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Only this terminal's own server.
+        // Only the server of this terminal.
         let _ = self.tmux(&["kill-server"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A watched namespace, the world around it, and links between them.
+//! A watched namespace, the namespace of its peers, and links between them.
 
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use rocescope::host::netns::NetNs;
 use rocescope::host::veth::{self, VethEnd};
 use rocescope::source::demo::play::Port;
 
-/// Frames between two looks at whether they have arrived: fewer than the queues in a link hold.
+/// Frames sent before waiting for their arrival: fewer than the queues of a link hold.
 const BURST: usize = 64;
-// A VXLAN names its network, its underlay and its port in attributes of its own (linux/if_link.h).
+// VXLAN attributes for network id, underlay and port (linux/if_link.h).
 const VXLAN_ID: u16 = 1;
 const VXLAN_LINK: u16 = 3;
 const VXLAN_PORT: u16 = 15;
-/// Longest time of a burst on a busy machine.
+/// Timeout of a burst on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two namespaces, and nothing in them but what a test makes.
+/// Two namespaces that contain only what a test creates.
 #[derive(Debug)]
 pub struct World {
-    /// The namespace in which the program watches.
+    /// The watched namespace.
     pub near: NetNs,
-    /// The namespace at the other end of the traffic.
+    /// The namespace of the peers.
     pub far: NetNs,
 }
 
@@ -33,9 +33,9 @@ pub struct Link {
     pub name: String,
     /// Index of that end.
     pub index: u32,
-    /// Sends from there: egress.
+    /// Port for sending from there: egress.
     pub near: Port,
-    /// Sends from the other end: ingress.
+    /// Port for sending from the other end: ingress.
     pub far: Port,
     near_counters: Counters,
     far_counters: Counters,
@@ -76,7 +76,7 @@ impl std::ops::Sub for Counted {
     }
 }
 
-/// Reads the counters of one interface, whatever the namespace of the caller.
+/// Reads the counters of an interface, whatever the namespace of the caller.
 struct Counters {
     socket: RouteSocket,
     index: u32,
@@ -96,7 +96,7 @@ impl Counters {
         let stats = attrs.get(libc::IFLA_STATS64).context("an interface without counters")?;
         let at = |field: usize| -> Result<u64> {
             let bytes = stats.get(field * 8..).and_then(|rest| rest.first_chunk());
-            Ok(u64::from_ne_bytes(*bytes.context("counters are cut off")?))
+            Ok(u64::from_ne_bytes(*bytes.context("truncated counters")?))
         };
         Ok(Counted {
             received: at(0)?,
@@ -108,12 +108,12 @@ impl Counters {
     }
 }
 
-/// Fate of frames that were sent.
+/// Frames sent and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames sent.
     pub frames: u64,
-    /// Those that the link dropped.
+    /// Frames dropped by the link.
     pub dropped: u64,
 }
 
@@ -136,7 +136,7 @@ impl World {
         Ok((world, link))
     }
 
-    /// Adds a link; its far end has the same name with `peer-` before it.
+    /// Adds a link; the name of its far end has the prefix `peer-`.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -155,7 +155,7 @@ impl World {
         })
     }
 
-    /// Makes an interface of a kind in the watched namespace, on top of `lower` if given.
+    /// Creates an interface of a kind in the watched namespace, on top of `lower` if given.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -182,11 +182,11 @@ impl World {
         })?
     }
 
-    /// Makes a layer-3 tunnel interface in the watched namespace, up and with an address; `hardware` is a hardware type
-    /// other than its own. What is written to the file arrives on it; packets begin with IP.
+    /// Creates a layer-3 tunnel interface in the watched namespace, up and with an address; `hardware` overrides its
+    /// hardware type. Data written to the file arrives on it; packets begin with the IP header.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn tun(&self, name: &str, address: std::net::IpAddr, hardware: Option<u16>) -> Result<std::fs::File> {
         const TUNSETLINK: libc::Ioctl = 0x4004_54cd;
         self.near.run(|| -> Result<std::fs::File> {
@@ -227,8 +227,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the near end of a link a smaller MTU than the far one: longer frames are dropped on
-    /// the way.
+    /// Gives the near end of a link a smaller MTU than the far end, so that longer frames are dropped in transit.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -251,22 +250,20 @@ impl World {
 impl Link {
     /// The counters of the near end.
     ///
-    /// # Errors
-    /// Fails if the interface is gone.
+    /// # Errors Fails if the interface was removed.
     pub fn near_counted(&mut self) -> Result<Counted> {
         self.near_counters.read()
     }
 
     /// The counters of the far end.
     ///
-    /// # Errors
-    /// Fails if the interface is gone.
+    /// # Errors Fails if the interface was removed.
     pub fn far_counted(&mut self) -> Result<Counted> {
         self.far_counters.read()
     }
 
-    /// Sends frames towards the watched namespace in bursts, each when the one before has arrived.
-    /// Returns when all have.
+    /// Sends frames towards the watched namespace in bursts, each after the previous one has arrived. Returns when
+    /// all have arrived.
     ///
     /// # Errors
     /// Fails if the kernel does not take a frame, or frames neither arrive nor are dropped in time.
@@ -306,7 +303,7 @@ impl Link {
         Ok(Sent { frames: frames.len() as u64, dropped: 0 })
     }
 
-    /// Sends frames towards the watched namespace without regard to what the link can take.
+    /// Sends frames towards the watched namespace without flow control.
     ///
     /// # Errors
     /// Fails if the kernel does not take a frame.
@@ -315,7 +312,7 @@ impl Link {
         for frame in std::iter::repeat_n(frames, times).flatten() {
             match self.far.send(frame) {
                 Ok(()) => {}
-                // The same drop, reported to the sender as well.
+                // The drop was also reported to the sender.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) => return Err(error).context("a frame of a flood"),
             }

@@ -14,18 +14,18 @@ use crate::craft::{self, Mac, Net, Transport};
 use crate::kernel::machine;
 use crate::kernel::test_run;
 
-/// The program that makes the frames.
+/// The program that generates the frames.
 const PROGRAM: &str = "rocescope_test_flood";
-/// AETH: the NAK for a PSN out of sequence, and a message number.
+/// AETH: sequence-error NAK, and a message number.
 const NAK: [u8; 4] = [0x60, 0, 0, 1];
 const ACKNOWLEDGE: u8 = 0x11;
 const WRITE_MIDDLE: u8 = 0x07;
-/// The first of the queue pairs that are scanned, far from those that have traffic.
+/// First queue pair of the scanned range, far from those with traffic.
 pub const SCANNED: u32 = 0x10_0000;
-/// The first of those.
+/// First queue pair with traffic.
 const FIRST: u32 = 0x100;
 
-/// The plan as aya wants it.
+/// The plan in the form that aya requires.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Plan(FloodPlan);
@@ -33,17 +33,17 @@ struct Plan(FloodPlan);
 // SAFETY: integers without padding.
 unsafe impl Pod for Plan {}
 
-/// PacketKind of packets of a flood.
+/// Kind of the packets of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     /// WRITE MIDDLE, 1024 bytes of payload.
     Data,
-    /// A NAK each: every packet is an event.
+    /// NAKs: every packet is an event.
     Nak,
 }
 
 impl PacketKind {
-    /// The frame that all others are copies of but for queue pair and PSN.
+    /// The frame that is copied; only queue pair and PSN vary.
     #[must_use]
     pub fn template(self) -> Vec<u8> {
         let transport = match self {
@@ -58,11 +58,11 @@ impl PacketKind {
 /// Parameters of a flood.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Its packets.
+    /// Kind of the packets.
     pub kind: PacketKind,
-    /// Queue pairs that have turns.
+    /// Number of alternating queue pairs.
     pub flows: u32,
-    /// Every n-th frame goes to a queue pair that had none before; 0: none does.
+    /// Every n-th frame goes to a new queue pair; 0: none does.
     pub scan_every: u32,
     /// True if the packets of a queue pair all have the same PSN, see [`FloodPlan::hold_psn`].
     pub hold_psn: bool,
@@ -70,7 +70,7 @@ pub struct Wanted {
 
 /// Sends frames out of an interface.
 pub struct Flood {
-    /// Keeps its maps, and outlives the object that it was loaded with.
+    /// Keeps its maps alive; outlives the object from which it was loaded.
     program: OwnedFd,
     plan: Array<MapData, Plan>,
     frame: Vec<u8>,
@@ -129,12 +129,12 @@ impl Flood {
         }
     }
 
-    /// Sends for about so long. The thread must be in the interface's namespace.
+    /// Sends for about this time. The thread must be in the interface's namespace.
     ///
     /// # Errors
     /// The kernel's.
     pub fn send_for(&self, time: Duration) -> Result<()> {
-        // A call takes some 20 ms to prepare and to clean up, whatever it sends.
+        // A call needs some 20 ms for setup and cleanup, regardless of the number of frames.
         const LONG: Duration = Duration::from_millis(400);
         let start = Instant::now();
         let mut frames = 1 << 16;
@@ -150,7 +150,7 @@ impl Flood {
         }
     }
 
-    /// Frames made so far, and how many of them went to new queue pairs.
+    /// Number of frames generated so far, and of those to new queue pairs.
     ///
     /// # Errors
     /// Fails if the map cannot be read.

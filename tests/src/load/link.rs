@@ -15,14 +15,14 @@ use super::usage;
 use crate::live::program::PATIENCE;
 use crate::live::wire::{Counted, Link, World};
 
-/// Frames of a flood fit this MTU.
+/// MTU that fits all frames of a flood.
 const MTU: u32 = 1500;
 // linux/ethtool.h
 const ETHTOOL_SGRO: u32 = 0x2c;
 
 static LINKS: AtomicU32 = AtomicU32::new(0);
 
-/// A watched namespace, the world around it and a link that takes frames without packet buffers.
+/// A watched namespace, its peer, and a link that accepts frames without packet buffers.
 #[derive(Debug)]
 pub struct FloodLink {
     /// The namespaces.
@@ -31,16 +31,16 @@ pub struct FloodLink {
     pub link: Link,
     /// The index of the far end, in its own namespace.
     pub far: u32,
-    /// The kernel threads that may work for the receiving end.
+    /// The kernel threads that may process frames for the receiving end.
     pub threads: Vec<i32>,
 }
 
 /// CPU of the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
-    /// On the sender's CPU, a batch after each batch that is sent: no frame is dropped.
+    /// On the sender's CPU, a batch after each batch sent: no frame is dropped.
     SameCpu,
-    /// In a kernel thread on the second CPU of [`usage::cpus`]: what it cannot take is dropped.
+    /// In a kernel thread on the second CPU of [`usage::cpus`]: frames beyond its capacity are dropped.
     OwnCpu,
 }
 
@@ -51,16 +51,16 @@ impl FloodLink {
     /// Fails if the kernel refuses, or this host cannot receive on a CPU of its own.
     pub fn new(receiver: Receiver) -> Result<Self> {
         let world = World::new()?;
-        // A name of its own: by it the kernel's thread is found, and that of an earlier link may linger.
+        // A unique name, by which the kernel thread is found, since that of an earlier link may still exist.
         let name = format!("load{}", LINKS.fetch_add(1, Ordering::Relaxed));
         let link = world.link(&name, MTU)?;
         let far = world.far.run(|| rocescope::host::veth::index_of(&format!("peer-{name}")))??;
-        // A pair takes frames without packet buffers when its receiving end polls, which it does for
-        // an XDP program, or for this. So the link is the same one with and without a program.
+        // A veth pair accepts frames without packet buffers if its receiving end polls, which it does for an XDP
+        // program or for GRO. With GRO the link behaves the same with and without a program.
         world.near.run(|| poll(&name))??;
         let cpus = usage::cpus()?;
         let threads = match receiver {
-            // This thread takes the frames that a batch leaves.
+            // This thread processes frames that a batch leaves.
             Receiver::SameCpu => usage::named(&format!("ksoftirqd/{}", cpus.first().context("no CPU")?)),
             Receiver::OwnCpu => move_to(&world.near, &name, *cpus.get(1).context("there is only one CPU")?)?,
         };
@@ -69,7 +69,7 @@ impl FloodLink {
 }
 
 impl FloodLink {
-    /// Counters of the near end since `before`, once all frames of a flood have arrived or were dropped.
+    /// Growth of the near end's counters since `before`, once all frames of a flood have arrived or were dropped.
     ///
     /// # Errors
     /// Fails if some do neither in time.
@@ -87,7 +87,7 @@ impl FloodLink {
     }
 }
 
-/// Switches generic receive offload on.
+/// Enables generic receive offload.
 fn poll(name: &str) -> Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut command = [ETHTOOL_SGRO, 1];
@@ -104,7 +104,7 @@ fn poll(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets a kernel thread receive, on that CPU.
+/// Makes a kernel thread on this CPU receive.
 fn move_to(near: &NetNs, name: &str, cpu: usize) -> Result<Vec<i32>> {
     near.run(|| -> Result<()> {
         let root = SysRoot::of_this_thread()?;

@@ -1,4 +1,4 @@
-//! A program in a terminal of its own that nobody looks at.
+//! Runs a program in a pseudo-terminal whose output is discarded.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,7 +13,7 @@ use rustix::process::{ioctl_tiocsctty, setsid};
 use crate::oracle::binary;
 use crate::pty;
 
-/// rocescope behind its user interface. Is killed when dropped.
+/// rocescope with its user interface, killed when dropped.
 #[derive(Debug)]
 pub struct Screen {
     child: Child,
@@ -31,8 +31,8 @@ impl Screen {
         command.args(arguments).env("TERM", "xterm-256color");
         command.stdin(Stdio::from(theirs.try_clone()?));
         command.stdout(Stdio::from(theirs.try_clone()?)).stderr(Stdio::from(theirs));
-        // SAFETY: between fork and exec the closure makes system calls alone. It makes the terminal the
-        // one of the process, where keys come from.
+        // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
+        // terminal of the process, from which keys are read.
         unsafe {
             command.pre_exec(|| {
                 setsid()?;
@@ -40,18 +40,18 @@ impl Screen {
             });
         }
         let child = netns.run(|| command.spawn())?.context("rocescope could not be started")?;
-        // The command still holds the terminal's other end, which would keep the reader waiting.
+        // The command still holds the other end of the terminal, which would keep the reader waiting.
         drop(command);
         let mut ours = File::from(ours);
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 1 << 14];
-            // It ends with an error when the last process has let go of the other end.
+            // Ends with an error when the last process has closed the other end.
             while ours.read(&mut buffer).is_ok_and(|read| read > 0) {}
         });
         Ok(Self { child, reader: Some(reader) })
     }
 
-    /// Its process id.
+    /// Its PID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -1,5 +1,5 @@
-//! New flows at a high rate: what they cost the known ones, and that totals stay exact and memory
-//! bounded when there are more than the table holds.
+//! New flows at a high rate: their cost for known flows, exact totals, and bounded memory beyond the size of the
+//! table.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +18,9 @@ use crate::kernel::machine::{self, Hook};
 use crate::kernel::test_run;
 use crate::live::program::Program;
 
-/// New flows a second.
+/// New flows per second.
 pub const RATE: u32 = 100_000;
-/// As many flows as the table has places unless the user says otherwise.
+/// Default size of the flow table.
 const PLACES: u32 = rocescope::source::live::DEFAULT_MAX_FLOWS;
 const MICROS: u64 = 1_000_000;
 
@@ -28,12 +28,12 @@ const MICROS: u64 = 1_000_000;
 fn to_qp(qp: u32) -> Vec<u8> {
     let mut frame = PacketKind::Data.template();
     let [_, bytes @ ..] = qp.to_be_bytes();
-    // Behind Ethernet, IPv4, UDP and five bytes of BTH.
+    // After Ethernet, IPv4, UDP and five bytes of BTH.
     frame[47..50].copy_from_slice(&bytes);
     frame
 }
 
-/// State of the table and of the scan while the known flow is measured.
+/// State of the table and of the scan during the measurement of the known flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Quiet,
@@ -55,8 +55,8 @@ impl State {
     }
 }
 
-/// Sends packets of new flows at a steady rate until it is stopped, and reads their events as a view
-/// does. Returns the number of packets.
+/// Sends packets of new flows at a steady rate until stopped, and reads their events as a view does. Returns the
+/// number of packets.
 fn scan(
     program: BorrowedFd<'_>,
     first_qp: u32,
@@ -76,7 +76,7 @@ fn scan(
     Ok(sent)
 }
 
-/// Nanoseconds of a packet of the known flow, less those of an empty program.
+/// Nanoseconds per packet of the known flow, less those of an empty program.
 fn known(program: BorrowedFd<'_>, empty: BorrowedFd<'_>) -> Result<f64> {
     const REPEAT: u32 = 500_000;
     let frame = to_qp(1);
@@ -85,7 +85,7 @@ fn known(program: BorrowedFd<'_>, empty: BorrowedFd<'_>) -> Result<f64> {
     Ok(f64::from(with) - f64::from(without))
 }
 
-/// One round: the known flow in every state, and how many new flows a second there really were.
+/// One round: the known flow in every state. Returns the actual number of new flows per second.
 fn round(costs: &mut [(State, Vec<f64>)]) -> Result<f64> {
     let cpus = usage::cpus()?;
     let &[here, there, ..] = cpus.as_slice() else {
@@ -135,7 +135,7 @@ fn round(costs: &mut [(State, Vec<f64>)]) -> Result<f64> {
     Ok(sent.load(Ordering::Relaxed) as f64 * MICROS as f64 / micros as f64)
 }
 
-/// Each new flow has its place, or its packet is counted as without one.
+/// Verifies that each new flow has a slot, or that its packet is counted as without one.
 fn complete(programs: &mut Programs, new: u32) -> Result<()> {
     let reading = Tables::default().read(programs)?;
     let scanned: u64 =
@@ -144,7 +144,7 @@ fn complete(programs: &mut Programs, new: u32) -> Result<()> {
     let without = rocescope::source::live::tables::link_counters(programs, link)?.flow_table_full.packets;
     ensure!(
         scanned + without == u64::from(new),
-        "{new} packets of new flows: {scanned} in flows, {without} without a place"
+        "{new} packets of new flows: {scanned} in flows, {without} without a slot"
     );
     Ok(())
 }
@@ -152,26 +152,25 @@ fn complete(programs: &mut Programs, new: u32) -> Result<()> {
 /// Result of a run of rocescope during a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched {
-    /// New flows a second.
+    /// New flows per second.
     pub rate: f64,
-    /// New flows in all.
+    /// Number of new flows.
     pub new: u64,
-    /// Flows that were retired.
+    /// Number of retired flows.
     pub retired: u64,
-    /// Packets that found the table full.
+    /// Packets without room in the table.
     pub without: u64,
-    /// Processor time of rocescope's process, as a share of one core.
+    /// CPU time of rocescope's process, as a share of one core.
     pub process: f64,
-    /// Its peak memory when half of the time was over, and at the end, in bytes.
+    /// Peak memory of the process at half of the time, and at the end, in bytes.
     pub memory: [u64; 2],
 }
 
-/// Scans a link under rocescope's eyes for so long; every second packet is one of 64 known flows.
+/// Scans a link watched by rocescope for this time; every second packet belongs to one of 64 known flows.
 ///
-/// # Errors
-/// Fails if something is refused, or the totals do not come out even.
+/// # Errors Fails if an operation is refused, or the totals are inconsistent.
 pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
-    /// Time between two bursts, and what is sent in one.
+    /// Interval and size of bursts.
     const TURN: Duration = Duration::from_millis(200);
     let burst = RATE / 5 * 2;
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
@@ -215,7 +214,8 @@ pub fn watched(time: Duration, options: &[&str]) -> Result<Watched> {
     })
 }
 
-/// Holds the report against the interface and itself. Gives retired flows, and packets without a place.
+/// Compares the report with the interface and checks its consistency. Returns retired flows, and packets without a
+/// slot.
 fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     let number = |value: &Value| value.as_u64().with_context(|| format!("no number: {value}"));
     let totals = &report["totals"];
@@ -232,16 +232,15 @@ fn even(report: &Value, received: u64) -> Result<(u64, u64)> {
     let retired = number(&totals["retired"]["packets"])?;
     ensure!(
         roce == in_flows + retired + without + contended,
-        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a place, {contended} \
+        "{roce} packets of RoCE: {in_flows} in flows, {retired} retired, {without} without a slot, {contended} \
          contended"
     );
     Ok((number(&totals["retired"]["flows"])?, without))
 }
 
-/// Both measurements, and their tables.
+/// Runs both measurements, and prints their tables.
 ///
-/// # Errors
-/// Fails if something is refused, or does not come out even.
+/// # Errors Fails if an operation is refused, or the totals are inconsistent.
 pub fn bench(rounds: usize, time: Duration) -> Result<()> {
     println!("\nnew flows at {RATE} a second");
     if usage::cpus()?.len() > 1 {
@@ -280,6 +279,6 @@ pub fn bench(rounds: usize, time: Duration) -> Result<()> {
             mib(seen.memory[1]),
         );
     }
-    println!("  packets = in flows + retired + without a place = received by the interface, each time");
+    println!("  packets = in flows + retired + without a slot = received by the interface, each time");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Time of a scrape of `rocescope export` at 400 flows.
+//! Duration of a scrape of `rocescope export` with 400 flows.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use crate::live::frames;
 use crate::live::program::{Program, Start};
 use crate::live::wire::World;
 
-/// Queue pairs, each with a flow in both directions.
+/// Number of queue pairs, each with a flow in both directions.
 const QPS: u32 = 200;
 const ADDRESS: &str = "127.0.0.1:14791";
-/// A scrape takes at most so long.
+/// Maximum duration of a scrape.
 const LIMIT_MS: f64 = 10.0;
 
 /// Measures and prints.
@@ -33,7 +33,7 @@ pub fn bench(rounds: usize) -> Result<()> {
         let sent: Vec<Vec<u8>> = (0..QPS).map(|qp| frames::send(0x100 + qp, round)).collect();
         link.receive(&sent)?;
         link.transmit(&sent)?;
-        // Traffic goes on, and metrics are made, while it is scraped.
+        // Traffic continues and metrics are updated during the scrapes.
         std::thread::sleep(Duration::from_millis(137));
         let begin = Instant::now();
         let answer = world.near.run(scrape)??;

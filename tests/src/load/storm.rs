@@ -1,4 +1,4 @@
-//! Every packet an event: what telling of them takes, and that counting does not wait for it.
+//! Every packet is an event: the cost of reporting events, and counting must not wait for it.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use super::{cell, median, usage};
 use crate::live::program::{PATIENCE, Program};
 
 const FLOWS: u32 = 64;
-/// Between two reports.
+/// Interval of reports.
 const INTERVAL: &str = "100ms";
-/// Longest time until the first reports or screens.
+/// Time before the first reports or screens.
 const START: Duration = Duration::from_millis(500);
 
-/// Output of rocescope meanwhile.
+/// Output of rocescope during the storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// A report ten times a second: events are read for connection management alone.
+    /// A report ten times a second: events are read only for connection management.
     Reports,
     /// The user interface, which lists events.
     Screen,
@@ -37,15 +37,15 @@ impl View {
     }
 }
 
-/// One storm.
+/// Result of a storm.
 #[derive(Clone, Copy, Debug)]
 pub struct FloodRun {
-    /// Packets that were counted, a second.
+    /// Packets counted per second.
     pub packets: f64,
-    /// Processor time of rocescope's process, as a share of one core.
+    /// CPU time of rocescope's process, as a share of one core.
     pub process: f64,
-    /// Share of the events that were dropped, and the longest time between two reports of which the
-    /// second counted more, where there are reports.
+    /// With reports: share of dropped events, and the longest time between two reports of which the second counted
+    /// more.
     pub reported: Option<(f64, Duration)>,
 }
 
@@ -75,10 +75,9 @@ impl Watching {
     }
 }
 
-/// Floods a link with NAKs for so long.
+/// Floods a link with NAKs for this time.
 ///
-/// # Errors
-/// Fails if something is refused, or a packet or an event is not accounted for.
+/// # Errors Fails if an operation is refused, or a packet or event is not accounted for.
 pub fn run(view: View, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
     let watching = Watching::new(view, &bench.world.near, &bench.link.name)?;
@@ -105,17 +104,17 @@ pub fn run(view: View, time: Duration) -> Result<FloodRun> {
     Ok(FloodRun { packets: received as f64 / seconds, process: worked.as_secs_f64() / seconds, reported })
 }
 
-/// Waits until somebody listens to everything on the link, which rocescope asks for last.
+/// Waits for promiscuous mode on the link, which rocescope enables last.
 fn attached(bench: &mut FloodLink) -> Result<()> {
     let late = Instant::now() + PATIENCE;
     while bench.link.near_counted()?.promiscuity == 0 {
-        ensure!(Instant::now() < late, "rocescope does not attach");
+        ensure!(Instant::now() < late, "rocescope did not attach");
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
 
-/// The share of the events that were dropped, and the longest time that counters stood still.
+/// The share of dropped events, and the longest time without an increase of the counters.
 fn reports(program: Program, received: u64) -> Result<(f64, Duration)> {
     let reports = program.interrupt()?.lines()?;
     let last = reports.last().context("no report")?;
@@ -140,7 +139,7 @@ fn naks(flow: &Value) -> Option<u64> {
     flow["ack"]["naks"]["psn_sequence_error"].as_u64()
 }
 
-/// Storm after storm, and a table.
+/// Runs all storms and prints a table.
 ///
 /// # Errors
 /// As for [`run`].

@@ -1,4 +1,4 @@
-//! TCP of others on a watched veth pair: its rate with and without rocescope, by hook.
+//! TCP rate through a watched veth pair, with and without rocescope, by hook.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use crate::live::program::Program;
 use crate::live::tcp::{prepare, stream};
 use crate::live::wire::World;
 
-/// Bytes of one stream.
+/// Bytes per stream.
 const BYTES: u64 = 2 << 30;
 
-/// Every hook in turn, round after round, and a table of medians.
+/// Measures every hook in every round and prints a table of medians.
 ///
 /// # Errors
 /// Fails if a connection fails or the program does not start.

@@ -16,9 +16,9 @@ use crate::live::program::Program;
 
 pub(super) const EMPTY_XDP: &str = "rocescope_test_pass_xdp";
 const EMPTY_TC: &str = "rocescope_test_pass_tc";
-/// Queue pairs that the flood is spread over.
+/// Queue pairs over which the flood is spread.
 const FLOWS: u32 = 64;
-/// Frames in front of each measurement, for caches, pages and the table of flows.
+/// Frames before each measurement, to warm up caches, pages and the flow table.
 const WARM_UP: u32 = 50_000;
 
 /// State of the receiving end.
@@ -26,18 +26,18 @@ const WARM_UP: u32 = 50_000;
 pub enum State {
     /// Nothing.
     Nothing,
-    /// An XDP program that passes everything on.
+    /// An XDP program that passes all frames.
     EmptyXdp,
     /// rocescope with `--hook xdp --xdp-mode native`.
     Xdp,
-    /// A TC program that passes everything on.
+    /// A TC program that passes all frames.
     EmptyTc,
     /// rocescope with `--hook tc`.
     Tc,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [Self::Nothing, Self::EmptyXdp, Self::Xdp, Self::EmptyTc, Self::Tc];
 
     /// Its name in the table.
@@ -65,18 +65,18 @@ impl State {
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct FloodRun {
-    /// Frames received, a second by the clock.
+    /// Frames received per second of elapsed time.
     pub received: f64,
-    /// Frames made, a second by the clock.
+    /// Frames generated per second of elapsed time.
     pub offered: f64,
-    /// Frames received in a second of processor time of those who work on them: the receiving end, and
-    /// the sender where both share a CPU. Other work on the machine hardly moves it.
+    /// Frames received per second of CPU time of the threads that process them: the receiving end, and the sender if
+    /// both share a CPU. Hardly affected by other load.
     pub per_cpu: f64,
-    /// Processor time of rocescope's process, as a share of one core.
+    /// CPU time of rocescope's process, as a share of one core.
     pub process: Option<f64>,
 }
 
-/// Something attached to the near end.
+/// A program attached to the near end.
 enum Attached {
     Nothing,
     /// Detached when dropped.
@@ -112,7 +112,7 @@ impl Attached {
         }
     }
 
-    /// The process, where there is one.
+    /// The process, if there is one.
     fn process(&self) -> Option<u32> {
         match self {
             Self::Rocescope(program) => Some(program.id()),
@@ -121,10 +121,9 @@ impl Attached {
     }
 }
 
-/// Floods a link for about so long.
+/// Floods a link for about this time.
 ///
-/// # Errors
-/// Fails if something is refused, or rocescope counted other packets than the interface.
+/// # Errors Fails if an operation is refused, or rocescope's packet count differs from the interface's.
 pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;
@@ -147,7 +146,7 @@ pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
         let in_flows: u64 = flows.iter().filter_map(|flow| flow["packets"].as_u64()).sum();
         ensure!(in_flows == seen, "{seen} packets, {in_flows} of them in flows");
     }
-    // The warm-up arrived at the same share as the rest.
+    // Frames of the warm-up arrived in the same proportion as the rest.
     let made = spent.frames as f64;
     let received = counted.received as f64 * made / (made + f64::from(WARM_UP));
     Ok(FloodRun {
@@ -158,7 +157,7 @@ pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
     })
 }
 
-/// Packets sent, and the time they took.
+/// Number of packets sent, and the time taken.
 struct Spent {
     frames: u64,
     seconds: f64,
@@ -174,7 +173,7 @@ fn send(
     time: Duration,
 ) -> Result<Spent> {
     let cpu = usage::cpus()?.first().copied().context("no CPU")?;
-    // A thread of its own: it stays on the CPU and in the namespace that it moves to.
+    // In a separate thread, which stays on its CPU and in its namespace.
     std::thread::scope(|scope| {
         joined(scope.spawn(|| {
             usage::pin(0, cpu)?;
@@ -207,7 +206,7 @@ pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of the measurement has panicked"))?
 }
 
-/// Every state in turn, round after round, and a table for each place of the receiving end.
+/// Measures every state in every round, and prints a table for each placement of the receiving end.
 ///
 /// # Errors
 /// As for [`run`].

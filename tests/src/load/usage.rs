@@ -1,4 +1,4 @@
-//! Processor time, memory and CPUs of processes and threads.
+//! CPU time, memory and CPU affinity of processes and threads.
 
 use std::fs;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, bail};
 use rustix::param::clock_ticks_per_second;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
-/// Processor time of a process, user and system, of all its threads.
+/// User and system CPU time of a process, over all its threads.
 ///
 /// # Errors
 /// Fails if it has ended.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the program has ended")?;
-    // Behind the name, which may hold anything: state, then numbers from the fourth field on.
+    // After the name, which may contain any character: state, then numbers from the fourth field on.
     let (_, rest) = text.rsplit_once(')').context("a process without a name")?;
     let ticks = |field: usize| -> Result<u64> {
         Ok(rest.split_whitespace().nth(field - 3).context("a line cut short")?.parse()?)
@@ -21,7 +21,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis((ticks(14)? + ticks(15)?) * 1000 / clock_ticks_per_second()))
 }
 
-/// Processor time of one thread of anybody's, user and system, to the nanosecond.
+/// User and system CPU time of any thread, to the nanosecond.
 ///
 /// # Errors
 /// Fails if it has ended, or the kernel does not report it.
@@ -31,13 +31,13 @@ pub fn thread_time(thread: i32) -> Result<Duration> {
     Ok(Duration::from_nanos(first.parse()?))
 }
 
-/// The number of the calling thread.
+/// The id of the calling thread.
 #[must_use]
 pub fn this_thread() -> i32 {
     gettid().as_raw_pid()
 }
 
-/// The largest part of a process that was ever in memory, in bytes.
+/// Peak resident memory of a process, in bytes.
 ///
 /// # Errors
 /// Fails if it has ended.
@@ -57,7 +57,7 @@ pub fn cpus() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Keeps a thread on one CPU: the caller for 0.
+/// Pins a thread to one CPU; 0 is the calling thread.
 ///
 /// # Errors
 /// Fails if there is no such thread, or it may not be moved.
@@ -70,7 +70,7 @@ pub fn pin(thread: i32, cpu: usize) -> Result<()> {
     sched_setaffinity(Pid::from_raw(thread), &set).context("a thread was not moved")
 }
 
-/// Kernel threads and processes whose name starts so.
+/// Kernel threads and processes whose name starts with this.
 #[must_use]
 pub fn named(start: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,9 +1,9 @@
-//! Captures with other bytes.
+//! Captures with changed bytes.
 
 use super::pick;
 use crate::sim::rng::Rng;
 
-/// Numbers at which lengths and counters turn.
+/// Boundary values of lengths and counters.
 const WORDS: [u32; 8] = [0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF];
 
 /// A capture of the tests with some changes.
@@ -15,7 +15,7 @@ pub(super) fn mutant(files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// One change, of all bytes or close to the beginning, where the headers of the file are.
+/// Makes one change, anywhere or near the start, where the headers of the file are.
 pub(super) fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     if bytes.is_empty() {
         return;

@@ -1,11 +1,11 @@
-//! Captures whose packets say other things.
+//! Captures with changed packets.
 
 use std::io::Read as _;
 
 use super::pick;
 use crate::sim::rng::Rng;
 
-/// One packet of a capture of Ethernet.
+/// One packet of an Ethernet capture.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     seconds: u32,
@@ -14,12 +14,12 @@ pub(super) struct Frame {
     bytes: Vec<u8>,
 }
 
-/// Most packets of a mutant: more would take the time of other mutants.
+/// Maximum number of packets of a mutant, so that each takes little time.
 const MOST: usize = 1_500;
-/// Where the BTH begins behind Ethernet, IPv4 without options and UDP.
+/// Offset of the BTH after Ethernet, IPv4 without options and UDP.
 const BTH: usize = 42;
 
-/// The packets of a little-endian pcap of Ethernet, also in gzip; `None` of other files.
+/// The packets of a little-endian Ethernet pcap, also compressed; `None` for other files.
 pub(super) fn parse(file: &[u8]) -> Option<Vec<Frame>> {
     let mut plain = Vec::new();
     if file.starts_with(&[0x1F, 0x8B]) {
@@ -48,7 +48,7 @@ pub(super) fn parse(file: &[u8]) -> Option<Vec<Frame>> {
     (!frames.is_empty()).then_some(frames)
 }
 
-/// A part of one capture with some changes. Taps with the same number in `common` begin with the same part.
+/// A part of a capture with some changes. Taps with the same number in `common` begin with the same part.
 pub(super) fn mutant(captures: &[Vec<Frame>], common: u64, rng: &mut Rng) -> Vec<u8> {
     let mut same = Rng::new(common);
     let capture = &captures[pick(&mut same, captures.len())];
@@ -95,9 +95,9 @@ fn change(frames: &mut Vec<Frame>, rng: &mut Rng) {
     }
 }
 
-/// Changes one field of the headers of a RoCEv2 packet over IPv4; of others some other bytes.
+/// Changes one header field of a RoCEv2 packet over IPv4; in other packets other bytes.
 fn field(bytes: &mut [u8], kind: u64, value: u64) {
-    // Offset, and how many low bytes of the value go there.
+    // Offset, and number of low bytes of the value to write there.
     let (at, len) = match kind {
         0 => (BTH, 1),
         1 => (BTH + 1, 1),

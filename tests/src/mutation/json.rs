@@ -1,4 +1,4 @@
-//! Reports with other values.
+//! Reports with changed values.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn mutant(reports: &[Value], rng: &mut Rng) -> Vec<u8> {
     text
 }
 
-/// Walks to a place of the report, and puts a value there or takes away what it has.
+/// Descends to a random place of the report, and sets or removes a value there.
 fn change(report: &mut Value, value: Value, rng: &mut Rng) {
     let mut at = report;
     loop {

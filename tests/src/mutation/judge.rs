@@ -1,4 +1,4 @@
-//! Runs a program on a mutant, and judges how it ended.
+//! Runs a program on a mutant, and evaluates how it ended.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-/// A run that takes longer does not end: the inputs have some hundred kilobytes.
+/// Timeout after which a run counts as hanging: the inputs have some hundred kilobytes.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
-/// How a run ended.
+/// Result of a run.
 pub(super) struct Ended {
     /// `None`: it did not end in time.
     pub(super) status: Option<ExitStatus>,
@@ -32,7 +32,7 @@ pub(super) fn run(command: &mut Command, folder: &Path) -> Result<Ended> {
     Ok(Ended { status, output: std::fs::read(output)?, errors: std::fs::read(errors)? })
 }
 
-/// Waits for a program, and ends it when it takes too long.
+/// Waits for a program, and kills it after a timeout.
 pub(super) fn wait(child: &mut Child, longest: Duration) -> Result<Option<ExitStatus>> {
     let end = Instant::now() + longest;
     loop {
@@ -48,7 +48,7 @@ pub(super) fn wait(child: &mut Child, longest: Duration) -> Result<Option<ExitSt
     }
 }
 
-/// What was wrong with a run.
+/// The fault of a run, if any.
 pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
     let Some(status) = ended.status else { return Some("did not end".to_owned()) };
     if let Some(signal) = status.signal() {
@@ -76,7 +76,7 @@ pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
     }
 }
 
-/// A sum of a report that does not come out even.
+/// A sum in a report that is inconsistent.
 fn unbalanced(report: &Value) -> Option<String> {
     let n = |value: &Value| value.as_u64().map_or(0, u128::from);
     let sum = |list: &Value| -> u128 {

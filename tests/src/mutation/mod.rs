@@ -1,8 +1,8 @@
-//! Mutated input for rocescope: files, packets, reports and keys that no capture program writes and no person types.
+//! Mutated input for rocescope: files, packets, reports and keys that do not occur in normal use.
 //!
-//! A number and a seed make a mutant, the same on every machine. It fails when rocescope panics, dies of a signal, does not
-//! end, writes control characters where a terminal would read them, or a report in which packets do not add up. In a build
-//! with overflow checks (profile `checked`), a count that overflows is a panic.
+//! A number and a seed determine a mutant, the same on every machine. It fails if rocescope panics, is killed by a
+//! signal, hangs, writes control characters to a terminal, or writes a report with inconsistent packet sums. In a
+//! build with overflow checks (profile `checked`), an overflowing count is a panic.
 //!
 //! | kind | mutates | runs |
 //! |---|---|---|
@@ -30,20 +30,20 @@ use anyhow::{Context as _, Result};
 use crate::oracle::captures;
 use crate::sim::rng::{Rng, mix};
 
-/// Choice of what is run.
+/// Selection of the runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program.
     pub rocescope: PathBuf,
-    /// How long new mutants are made.
+    /// Time in which new mutants are started.
     pub duration: Duration,
-    /// Decides the mutants.
+    /// Seed of the mutants.
     pub seed: u64,
-    /// The mutant with this number alone.
+    /// Run only the mutant with this number.
     pub only: Option<u64>,
-    /// Where the input of mutants that fail is kept.
+    /// Folder for the input of failing mutants.
     pub keep: PathBuf,
-    /// Mutants at the same time.
+    /// Number of mutants run in parallel.
     pub jobs: usize,
 }
 
@@ -54,25 +54,25 @@ pub struct Failure {
     pub number: u64,
     /// Its kind.
     pub kind: &'static str,
-    /// What was wrong, with the command.
+    /// The fault, with the command.
     pub why: String,
 }
 
-/// What was run.
+/// Result of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Mutants by kind.
     pub ran: Vec<(&'static str, u64)>,
-    /// Those that failed.
+    /// Failed mutants.
     pub failures: Vec<Failure>,
 }
 
-/// Kinds of mutants, in the order of their numbers: files and frames are quick, and most of the input there is.
+/// Kinds of mutants, in the order of their numbers: files and frames are fast, and most inputs are of these kinds.
 const KINDS: [&str; 8] = ["file", "frames", "file", "frames", "report", "file", "frames", "screen"];
 
-/// What mutants are made of.
+/// Material for mutants.
 struct Stock {
-    /// Captures as they are in their files.
+    /// Captures as file contents.
     files: Vec<Vec<u8>>,
     /// Frames of Ethernet captures.
     captures: Vec<Vec<frames::Frame>>,
@@ -98,10 +98,10 @@ impl Stock {
     }
 }
 
-/// Makes and runs mutants for the time that is chosen.
+/// Creates and runs mutants for the given time.
 ///
 /// # Errors
-/// When the captures of the tests cannot be read, or a mutant cannot be written or started.
+/// If the captures of the tests cannot be read, or a mutant cannot be written or started.
 pub fn run(options: &Options) -> Result<Outcome> {
     let stock = Stock::load(&options.rocescope)?;
     std::fs::create_dir_all(&options.keep)?;
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         let work = || -> Result<()> {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                // Each kind has its turn, however short the time.
+                // Every kind runs at least once, however short the time.
                 let over = Instant::now() >= end && number >= KINDS.len() as u64;
                 if options.only.map_or(over, |only| number > only) {
                     return Ok(());
@@ -132,14 +132,14 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// Makes and runs one mutant; gives its kind, and what was wrong.
+/// Creates and runs one mutant; returns its kind, and its fault.
 fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, Option<String>)> {
     let mut rng = Rng::new(mix(options.seed) ^ mix(number));
     let kind = KINDS[usize::try_from(number).unwrap_or(0) % KINDS.len()];
     let folder = options.keep.join(format!("mutant-{number}"));
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(&options.rocescope);
-    // No configuration of the user, and exports stay here.
+    // Without the user's configuration; exports are written here.
     command.current_dir(&folder).env("HOME", &folder).env("XDG_CONFIG_HOME", &folder).stdin(Stdio::null());
     let ended = match kind {
         "file" | "frames" => {
@@ -182,12 +182,12 @@ fn one(stock: &Stock, options: &Options, number: u64) -> Result<(&'static str, O
     Ok((kind, why.map(|why| format!("{why}: {command:?} in {}", folder.display()))))
 }
 
-/// A place in a list of this length.
+/// A random index into a list of this length.
 fn pick(rng: &mut Rng, len: usize) -> usize {
     usize::try_from(rng.below(len as u64)).unwrap_or(0)
 }
 
-/// Options of `replay` that change its way through the code.
+/// Options of `replay` that select different code paths.
 fn replay_options(rng: &mut Rng) -> Vec<&'static str> {
     const OPTIONS: [&[&str]; 14] = [
         &["--max-flows", "3"],

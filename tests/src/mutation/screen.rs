@@ -1,4 +1,4 @@
-//! Keys, mouse and sizes that the terminal UI does not expect.
+//! Unexpected keys, mouse events and sizes for the terminal UI.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +15,7 @@ use super::pick;
 use crate::pty;
 use crate::sim::rng::Rng;
 
-/// What keys send besides single characters. Ctrl-Z would stop the program, and Ctrl-C and `q` end it.
+/// Key sequences other than single characters. Ctrl-Z would stop the program, and Ctrl-C and `q` end it.
 const SEQUENCES: [&str; 26] = [
     "\u{1b}[A",
     "\u{1b}[B",
@@ -44,18 +44,18 @@ const SEQUENCES: [&str; 26] = [
     "\u{1b}[<0;999;999M",
     "\u{1b}[200~pasted\u{1b}[201~",
 ];
-/// Sizes of terminals, the impossible ones included.
+/// Sizes of terminals, including impossible ones.
 const SIZES: [(u16, u16); 9] =
     [(80, 24), (120, 40), (60, 15), (1, 1), (0, 0), (3, 100), (500, 2), (200, 60), (40, 10)];
 
-/// Runs a command in a terminal, types and resizes, and asks it to end.
+/// Runs a command in a terminal, sends keys and resizes, and then ends it.
 pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
     let (ours, theirs) = pty::open().context("no terminal could be made")?;
     let errors = tempfile::NamedTempFile::new()?;
     command.env("TERM", "xterm-256color").stderr(errors.reopen()?);
     command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs));
-    // SAFETY: between fork and exec the closure makes system calls alone. It makes the terminal the one of the process,
-    // where keys come from.
+    // SAFETY: between fork and exec the closure makes only system calls. It makes the terminal the controlling
+    // terminal of the process, from which keys are read.
     unsafe {
         command.pre_exec(|| {
             setsid()?;
@@ -63,13 +63,13 @@ pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
         });
     }
     let mut child = command.spawn().context("rocescope could not be started")?;
-    // The command still holds the terminal's other end, which would keep the reader waiting.
+    // The command still holds the other end of the terminal, which would keep the reader waiting.
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut terminal = File::from(ours);
     let mut screen = terminal.try_clone()?;
     let reader = std::thread::spawn(move || {
         let mut buffer = [0; 1 << 14];
-        // It ends with an error when the last process has let go of the other end.
+        // Ends with an error when the last process has closed the other end.
         while screen.read(&mut buffer).is_ok_and(|read| read > 0) {}
     });
     std::thread::sleep(Duration::from_millis(100));
@@ -84,7 +84,7 @@ pub(super) fn run(command: &mut Command, rng: &mut Rng) -> Result<Ended> {
             // A printable character; `q` would end the program.
             char::from(b'!' + u8::try_from(rng.below(94)).unwrap_or(0)).to_string().replace('q', "Q")
         };
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = terminal.write_all(text.as_bytes());
         std::thread::sleep(Duration::from_millis(rng.below(8)));
     }

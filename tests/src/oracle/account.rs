@@ -1,8 +1,8 @@
-//! The accounting of `rocescope.report/1`, written a second time and fed by tshark.
+//! A second implementation of the accounting of `rocescope.report/1`, based on tshark.
 //!
-//! Nothing here is shared with the product but the definitions. The result is a JSON value with the
-//! report's own field names, so that a difference can be named by its path. Fields that the
-//! definitions leave open (latency, findings, process) are not in it.
+//! It shares only the definitions with the product. The result is a JSON value with the report's field names, so that
+//! a difference is identified by its path. Fields without an exact definition (latency, findings, process) are not
+//! included.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub type FlowKey = (String, IpAddr, IpAddr, u64);
 pub struct Account {
     packets: u64,
     bytes: u64,
-    /// Frames that are RoCE but were cut off within their BTH.
+    /// RoCE frames that were truncated within their BTH.
     truncated: u64,
     window: Option<(u64, u64)>,
     links: BTreeSet<String>,
@@ -58,7 +58,7 @@ pub struct Flow {
     mixed: BTreeSet<&'static str>,
 }
 
-/// Properties that a flow takes from its first packet.
+/// Properties of a flow from its first packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Setting {
     vlan: Option<u64>,
@@ -75,7 +75,7 @@ fn widen(window: &mut Option<(u64, u64)>, time: u64) {
 }
 
 impl Account {
-    /// Accounts capture files, each a link of its own, in the order given.
+    /// Accounts for capture files, each a link, in the given order.
     ///
     /// # Errors
     /// Fails if tshark fails, or leaves out a field that a frame must have.
@@ -139,7 +139,7 @@ impl Account {
         &self.flows
     }
 
-    /// The report that the product should give, without the fields that are not defined to the letter.
+    /// The expected report, without fields that have no exact definition.
     #[must_use]
     pub fn report(&self) -> Value {
         let sum = |of: fn(&Flow) -> u64| self.flows.values().map(of).sum::<u64>();
@@ -191,7 +191,7 @@ impl Account {
         self.links.iter().map(|name| of(name)).collect()
     }
 
-    /// Over 5-tuples weighted by bytes; one seen on several links counts where it has most.
+    /// Over 5-tuples weighted by bytes; one seen on several links counts with its maximum.
     fn entropy(&self) -> Value {
         let mut on_link: HashMap<(&str, IpAddr, IpAddr, u64), u64> = HashMap::new();
         for ((link, src, dst, _), flow) in &self.flows {
@@ -206,7 +206,7 @@ impl Account {
         }
         let total = tuples.values().sum::<u64>() as f64;
         let shares: Vec<_> = tuples.values().map(|bytes| *bytes as f64 / total).collect();
-        // + 0.0 turns the -0 of a single tuple into 0.
+        // + 0.0 converts the -0 of a single tuple to 0.
         let bits = -shares.iter().map(|p| p * p.log2()).sum::<f64>() + 0.0;
         let ports: BTreeSet<_> = tuples.keys().map(|(_, _, port)| port).collect();
         let known = !tuples.is_empty();
@@ -221,10 +221,10 @@ impl Account {
         value
     }
 
-    /// The QP at the sending end, where the packets state it: `{"is": QP or null}`, or `"unstated"`.
+    /// The QP at the sending end, if the packets state it: `{"is": QP or null}`, else `"unstated"`.
     fn peer(&self, (link, src, dst, dest_qp): &FlowKey, flow: &Flow) -> Value {
         let one = |stated: &BTreeSet<u64>| json!({ "is": stated.first().filter(|_| stated.len() == 1) });
-        // A queue pair has one transport: what else uses its number makes the datagrams' word doubtful.
+        // A queue pair has one transport: if its number is also used otherwise, the datagrams' statement is doubtful.
         let datagrams_only = flow.opcodes.keys().all(|code| code >> 5 == 3 || *code == 0x81);
         if !flow.src_qps.is_empty() {
             return if datagrams_only { one(&flow.src_qps) } else { json!("unstated") };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// The program to test: `ROCESCOPE_BIN`, else the one built next to the running test.
+/// The program under test: `ROCESCOPE_BIN`, else the one built next to the running test.
 ///
 /// # Errors
 /// Fails if there is none.
@@ -17,12 +17,12 @@ pub fn path() -> Result<PathBuf> {
     if let Some(chosen) = std::env::var_os("ROCESCOPE_BIN") {
         let chosen = PathBuf::from(chosen);
         if !chosen.is_file() {
-            bail!("ROCESCOPE_BIN names {}, which is no file: correct or unset it", chosen.display());
+            bail!("ROCESCOPE_BIN names {}, which is not a file: correct or unset it", chosen.display());
         }
         return Ok(chosen);
     }
     let test = std::env::current_exe().context("the path of this test is not known")?;
-    // target/<profile>/deps/<test>: release first, as what users run.
+    // target/<profile>/deps/<test>: the release build first, since users run it.
     for target in test.ancestors().skip(1) {
         for profile in ["release", "debug"] {
             let candidate = target.join(profile).join("rocescope");
@@ -34,10 +34,10 @@ pub fn path() -> Result<PathBuf> {
     bail!("the program rocescope is not built: run `cargo build -p rocescope`, or set ROCESCOPE_BIN to it")
 }
 
-/// The JSON report of `rocescope replay` over capture files, as it stands on standard output.
+/// The JSON report of `rocescope replay` over capture files, from standard output.
 ///
-/// # Errors
-/// Fails if the program is missing, fails, or prints something other than a report as docs/report.schema.json has it.
+/// # Errors Fails if the program is missing, fails, or prints anything but a report that matches
+/// docs/report.schema.json.
 pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
 where
     I: IntoIterator<Item = S>,
@@ -54,11 +54,11 @@ where
     let report = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("rocescope replay {} did not print a JSON report", what()))?;
     schema::check(&report)
-        .with_context(|| format!("the report of rocescope replay {} is not as published", what()))?;
+        .with_context(|| format!("the report of rocescope replay {} does not match the schema", what()))?;
     Ok(report)
 }
 
-/// Gives the report's inputs without their folders, which differ from machine to machine.
+/// Removes the folders from the report's inputs, since they differ between machines.
 pub fn strip_folders(report: &mut Value) {
     for input in report["source"]["inputs"].as_array_mut().into_iter().flatten() {
         let name = input.as_str().and_then(|path| Path::new(path).file_name()?.to_str().map(str::to_owned));

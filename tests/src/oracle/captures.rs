@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The folder of captures that belong to the tests.
+/// The folder of the tests' captures.
 #[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
 }
 
-/// All captures of the tests, in the order of their paths.
+/// All captures of the tests, sorted by path.
 ///
 /// # Errors
 /// Fails if the folder cannot be read.
@@ -18,7 +18,7 @@ pub fn own() -> Result<Vec<PathBuf>> {
     beneath(&folder())
 }
 
-/// All captures below the folder named by `ROCESCOPE_CAPTURES`; none when it is not set.
+/// All captures below the folder `ROCESCOPE_CAPTURES`; none if it is not set.
 ///
 /// # Errors
 /// Fails if that folder cannot be read.
@@ -34,7 +34,7 @@ fn beneath(folder: &Path) -> Result<Vec<PathBuf>> {
             .with_context(|| format!("the folder of captures {} cannot be read", folder.display()))?;
         for entry in entries {
             let entry = entry?;
-            // file_type does not follow links, so that a link to a folder above cannot make this endless.
+            // file_type does not follow links, so that a link to a parent folder causes no endless loop.
             if entry.file_type()?.is_dir() {
                 folders.push(entry.path());
             } else if is_capture(&entry.path()) {
@@ -61,7 +61,7 @@ pub struct PlainPcap {
     pub frames: Vec<(Vec<u8>, u32)>,
 }
 
-/// Reads a plain pcap file; `None` when it is of another kind (pcapng, gzip).
+/// Reads a plain pcap file; `None` for other formats (pcapng, gzip).
 ///
 /// # Errors
 /// Fails if the file cannot be read, or ends within a record.
@@ -76,7 +76,7 @@ pub fn plain(path: &Path) -> Result<Option<PlainPcap>> {
         let bytes = file.get(at..at + 4)?.try_into().ok()?;
         Some(if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     };
-    // The upper half of the link type's word says how long the FCS is, where it is known.
+    // The upper half of the link type field contains the FCS length, if known.
     let link_type = word(20).context("no file header")? & 0xFFFF;
     let (mut frames, mut at) = (Vec::new(), 24);
     while at < file.len() {
@@ -84,7 +84,7 @@ pub fn plain(path: &Path) -> Result<Option<PlainPcap>> {
             bail!("a record without header")
         };
         let end = at + 16 + usize::try_from(kept)?;
-        frames.push((file.get(at + 16..end).context("a record that is cut off")?.to_vec(), length));
+        frames.push((file.get(at + 16..end).context("a truncated record")?.to_vec(), length));
         at = end;
     }
     Ok(Some(PlainPcap { link_type, frames }))

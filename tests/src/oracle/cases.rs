@@ -1,11 +1,11 @@
-//! Capture files of what no public capture shows, each with what is in it.
+//! Crafted capture files for cases without a public capture, each with its expected content.
 
 use super::craft::{self, Captured, Roce, aeth, reth};
 
 /// A crafted capture file.
 #[derive(Debug)]
 pub struct Case {
-    /// Name of the file, which says what is in it.
+    /// Name of the file, which describes its content.
     pub name: &'static str,
     /// Its bytes.
     pub file: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Case {
     pub flows: usize,
 }
 
-/// All of them.
+/// All cases.
 #[must_use]
 pub fn all() -> Vec<Case> {
     [
@@ -45,7 +45,7 @@ fn case(name: &'static str, file: Vec<u8>, packets: u64, flows: usize) -> Case {
     Case { name, file, packets, flows }
 }
 
-/// Packets in Ethernet, a millisecond apart, as a file.
+/// Packets in Ethernet, a millisecond apart, as a capture file.
 fn in_ethernet(packets: &[Roce]) -> Vec<u8> {
     let frames = packets.iter().map(|packet| craft::ethernet(0x0800, &packet.ipv4())).collect();
     craft::pcap(1, &craft::in_sequence(frames))
@@ -139,7 +139,7 @@ fn version_1_of_the_protocol() -> Vec<Case> {
 
 fn source_ports_and_entropy() -> Vec<Case> {
     let packet = |index: u32, src_port| Roce { src_port, psn: index, payload: 100, ..Roce::default() };
-    // 69 is TFTP's and 4789 VXLAN's as destination; as sources they mean nothing.
+    // As destinations, 69 is TFTP and 4789 VXLAN; as source ports they have no meaning.
     let mut packets = vec![packet(0, 69), packet(1, 4789), packet(2, 4791), packet(3, 0)];
     packets.extend(
         (4..).zip(50_000..50_020).flat_map(|(psn, port)| [packet(psn, port), packet(psn + 20, port)]),
@@ -152,7 +152,7 @@ type Wrap = dyn Fn(&[u8], &[u8]) -> Vec<u8>;
 fn tunnels_and_mirrors() -> Vec<Case> {
     const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
     const ERSPAN2: [u8; 16] = [0x10, 0, 0x88, 0xBE, 0, 0, 0, 9, 0x10, 0x64, 0, 1, 0, 0, 0, 2];
-    // Both the packet and the Ethernet frame around it are offered to be wrapped.
+    // Both the packet and its Ethernet frame are passed to be wrapped.
     let around = |name, wrap: &Wrap| {
         let frame = |psn| {
             let packet = Roce { psn, class: 2, payload: 256, ..Roce::default() }.ipv4();
@@ -223,16 +223,16 @@ fn fragments_and_lying_lengths() -> Vec<Case> {
     };
     let frames = vec![
         craft::ethernet(0x0800, &whole),
-        // More fragments follow: the UDP length speaks of all of them.
+        // More fragments follow: the UDP length covers all of them.
         changed(|p| {
             p[6] = 0x20;
             p[25] = 200;
         }),
-        // A later fragment, which happens to look like the first.
+        // A later fragment that happens to look like the first.
         changed(|p| p[7] = 9),
-        // UDP says more than IP.
+        // The UDP length exceeds the IP length.
         changed(|p| p[25] = 200),
-        // UDP leaves no room for BTH, RETH and ICRC.
+        // The UDP length leaves no room for BTH, RETH and ICRC.
         changed(|p| {
             p[24] = 0;
             p[25] = 30;
@@ -249,7 +249,7 @@ fn frames_cut_short() -> Vec<Case> {
     ];
     let mut frames = Vec::new();
     for frame in &packets {
-        // 34 is the end of the IPv4 header, 42 that of UDP, 54 that of the BTH.
+        // Offset 34 is the end of the IPv4 header, 42 that of UDP, 54 that of the BTH.
         for kept in [36, 38, 42, 45, 53, 54, 55, 57, 58, 69, 70, frame.len()] {
             let number = frames.len() as u64;
             frames.push(Captured {

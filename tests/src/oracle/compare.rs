@@ -1,16 +1,16 @@
-//! Figure-by-figure comparison of a report with the tests' own accounting.
+//! Compares a report with the tests' own accounting, figure by figure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// At most this many ports are listed per flow.
+/// Maximum number of ports listed per flow.
 const LISTED_PORTS: usize = 16;
-/// Sums of floating-point numbers depend on their order by about this much.
+/// Sums of floating-point numbers vary by about this much with their order.
 const TOLERANCE: f64 = 1e-9;
 
-/// Every difference, in sentences: what, the report's value, and the value it should have.
+/// All differences as sentences: path, the report's value, and the expected value.
 #[must_use]
 pub fn differences(report: &Value, expected: &Value) -> Vec<String> {
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Addresses are compared as such: `::ffff:10.0.0.1` and `::ffff:a00:1` are the same GID.
+/// Addresses are compared by value: `::ffff:10.0.0.1` and `::ffff:a00:1` are the same GID.
 fn address(value: &Value) -> String {
     let text = text(value);
     text.parse::<IpAddr>().map_or(text, |ip| ip.to_canonical().to_string())
@@ -77,7 +77,7 @@ fn matched(
             }
         }
     }
-    // A link on which nothing was RoCE may be listed, with zeros.
+    // A link without RoCE may be listed, with zeros.
     for (key, our) in ours.iter().filter(|(key, _)| !theirs.contains_key(*key)) {
         if our["packets"] != 0 {
             found.push(format!("{what} {} {}: in the report, but not for tshark", key.0, key.1));
@@ -85,7 +85,7 @@ fn matched(
     }
 }
 
-/// Counts and times are equal or not; only ratios may differ in their last digits.
+/// Counts and times must be equal; only ratios may differ in their last digits.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours.as_f64(), theirs.as_f64()) {
         (Some(a), Some(b)) if theirs.is_f64() => (a - b).abs() <= TOLERANCE * b.abs().max(1.0),
@@ -93,7 +93,7 @@ fn same(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// Compares every field that is expected; others in the report may be there.
+/// Compares every expected field; the report may have others.
 fn fields(place: &str, ours: &Value, theirs: &Value, skip: &[&str], found: &mut Vec<String>) {
     match theirs {
         Value::Object(map) => {
@@ -115,7 +115,7 @@ fn totals(ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     if theirs["skipped_sum"] != skipped {
         found.push(format!("totals: skipped adds up to {skipped}, tshark {}", theirs["skipped_sum"]));
     }
-    // Frames cut off before a port can be read are truncated too, and tshark cannot know those.
+    // Frames truncated before their ports are counted as truncated too, which tshark cannot detect.
     let truncated = ours["skipped"]["truncated"].as_u64().unwrap_or(0);
     if theirs["skipped_truncated_at_least"].as_u64() > Some(truncated) {
         found.push(format!(
@@ -129,7 +129,7 @@ fn sum_of<'a>(values: impl Iterator<Item = &'a Value>) -> u64 {
     values.filter_map(Value::as_u64).sum()
 }
 
-/// The sums that the report promises to hold, whatever was captured.
+/// Sums that hold in every report, whatever was captured.
 fn conservation(report: &Value, found: &mut Vec<String>) {
     let totals = &report["totals"];
     let count = |value: &Value| value.as_u64().unwrap_or(0);
@@ -174,11 +174,11 @@ fn flow(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     ];
     let version1 = theirs["roce_version"] == 1;
     if version1 {
-        // The definition speaks of an IP header, which these packets do not have.
+        // DSCP is defined by the IP header, which these packets do not have.
         skip.push("dscp");
     }
     fields(place, ours, theirs, &skip, found);
-    // Additions to the report that it need not have, but must get right when it has them.
+    // Optional additions to the report, which must be correct if present.
     if ours.get("roce_version").is_some() {
         fields(place, &ours["roce_version"], &theirs["roce_version"], &[], found);
     }
@@ -210,7 +210,7 @@ fn flow(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The listed ports must be those with most bytes; which of several equal ones is open.
+/// The listed ports must be those with most bytes; the choice among equal ones is free.
 fn source_ports(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     let index = |value: &Value| {
         let list = value.as_array().into_iter().flatten();
@@ -236,7 +236,7 @@ fn source_ports(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<Strin
     }
 }
 
-/// A set: the order of the names says nothing.
+/// A set: the order of the names does not matter.
 fn mixed(place: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     let names = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<BTreeSet<_>>();
     let (our, their) = (names(&ours["mixed"]), names(&theirs["mixed"]));

@@ -1,6 +1,6 @@
-//! Frames made for the tests: what no public capture shows.
+//! Crafted frames for cases without a public capture.
 //!
-//! Addresses are from the ranges for documentation. Every packet has a right ICRC unless it is cut.
+//! Addresses are from the ranges for documentation. Every packet has a correct ICRC unless it is truncated.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -118,13 +118,13 @@ fn with_icrc(mut bytes: Vec<u8>, grh: bool) -> Vec<u8> {
     bytes
 }
 
-/// A length as headers carry it.
+/// A length as encoded in headers.
 #[must_use]
 pub fn length(bytes: usize) -> [u8; 2] {
     (bytes as u16).to_be_bytes()
 }
 
-/// An IPv4 header in front of `length` bytes.
+/// An IPv4 header for a packet of `length` bytes.
 #[must_use]
 pub fn ipv4_header(protocol: u8, class: u8, length: usize, ends: (u8, u8)) -> Vec<u8> {
     let mut bytes = vec![0x45, class];
@@ -137,7 +137,7 @@ pub fn ipv4_header(protocol: u8, class: u8, length: usize, ends: (u8, u8)) -> Ve
     bytes
 }
 
-/// An IPv6 header in front of `length` bytes.
+/// An IPv6 header for a packet of `length` bytes.
 #[must_use]
 pub fn ipv6_header(next: u8, class: u8, length: usize, ends: (u8, u8)) -> Vec<u8> {
     let mut bytes = vec![0x60 | class >> 4, class << 4, 0, 0];
@@ -149,7 +149,7 @@ pub fn ipv6_header(next: u8, class: u8, length: usize, ends: (u8, u8)) -> Vec<u8
     bytes
 }
 
-/// Ethernet in front of a packet.
+/// Prepends an Ethernet header.
 #[must_use]
 pub fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
@@ -158,7 +158,7 @@ pub fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Puts a tag behind the addresses of an Ethernet frame; `tpid` is 0x8100 or 0x88A8.
+/// Inserts a tag after the addresses of an Ethernet frame; `tpid` is 0x8100 or 0x88A8.
 #[must_use]
 pub fn tagged(tpid: u16, priority: u16, id: u16, frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..12].to_vec();
@@ -188,20 +188,20 @@ pub fn tunnelled(port: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
     carried(17, &udp, inner)
 }
 
-/// A frame with the time it was captured and how much of it was.
+/// A frame with its time and captured length.
 #[derive(Debug, Clone)]
 pub struct Captured {
     /// Nanoseconds of Unix time.
     pub time_ns: u64,
     /// The whole frame.
     pub frame: Vec<u8>,
-    /// Bytes kept of it.
+    /// Number of bytes kept.
     pub kept: usize,
-    /// Interface it was captured on, where the file has several.
+    /// Interface of the capture, if the file has several.
     pub interface: u32,
 }
 
-/// Frames a millisecond apart, whole.
+/// Complete frames, a millisecond apart.
 #[must_use]
 pub fn in_sequence(frames: Vec<Vec<u8>>) -> Vec<Captured> {
     let time = |index: u64| 1_700_000_000_000_000_001 + index * 1_000_000;
@@ -263,7 +263,7 @@ pub fn pcapng(interfaces: &[&str], frames: &[Captured]) -> Vec<u8> {
     file
 }
 
-/// Closes a pcapng file of [`pcapng`] with what its first interface dropped.
+/// Appends the drops of the first interface to a file of [`pcapng`].
 #[must_use]
 pub fn with_drops(mut file: Vec<u8>, time_ns: u64, dropped: u64) -> Vec<u8> {
     let mut body = 0_u32.to_be_bytes().to_vec();
@@ -274,7 +274,7 @@ pub fn with_drops(mut file: Vec<u8>, time_ns: u64, dropped: u64) -> Vec<u8> {
     file
 }
 
-/// A Linux cooked header of version 1 in front of a packet; `sent` by this host, or received.
+/// Prepends a Linux cooked header of version 1; `sent` by this host, or received.
 #[must_use]
 pub fn cooked(sent: bool, ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, if sent { 4 } else { 0 }, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];

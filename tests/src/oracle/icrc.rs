@@ -1,9 +1,9 @@
 //! The invariant CRC of a RoCE packet, bit by bit.
 //!
-//! Written from the rule and not for speed, so that it shares nothing with the parser it judges:
-//! CRC-32 (reflected polynomial 0xEDB88320) over eight bytes of ones, the network header with
-//! everything a router may rewrite set to ones, the UDP header with its checksum set to ones, the
-//! BTH with its fifth byte set to ones, and the rest. It is stored least significant byte first.
+//! Written from the definition without regard to speed, and independent of the parser under test: CRC-32 (reflected
+//! polynomial 0xEDB88320) over eight bytes of ones, the network header with everything a router may rewrite set to
+//! ones, the UDP header with its checksum set to ones, the BTH with its fifth byte set to ones, and the rest. It is
+//! stored least significant byte first.
 
 /// CRC-32 as in Ethernet and zlib: reflected, initial value and final inversion all ones.
 #[must_use]
@@ -20,8 +20,8 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 
 /// ICRC of a packet that starts at its IPv4, IPv6 or (RoCEv1) GRH header and ends before the ICRC.
 ///
-/// `grh` says that the header is a GRH, after which the BTH follows without UDP. `None` when the
-/// packet is too short or of no known version.
+/// `grh` means that the header is a GRH, which the BTH follows without UDP. `None` if the packet is too short or has
+/// an unknown version.
 #[must_use]
 pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
     let mut masked = packet.to_vec();
@@ -33,7 +33,7 @@ pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
             usize::from(packet[0] & 0x0F) * 4
         }
         6 => {
-            // Traffic class and flow label: all of the first word but the version.
+            // Traffic class and flow label: the first word except for the version.
             masked[0] |= 0x0F;
             for at in [1, 2, 3, 7] {
                 *masked.get_mut(at)? = 0xFF;
@@ -55,7 +55,7 @@ pub fn icrc(packet: &[u8], grh: bool) -> Option<u32> {
     Some(crc32(&covered))
 }
 
-/// True if the last four bytes of `packet` (which ends with its ICRC) are the ICRC of the rest.
+/// True if the last four bytes of `packet` are the ICRC of the rest.
 #[must_use]
 pub fn holds(packet: &[u8], grh: bool) -> Option<bool> {
     let (covered, stored) = packet.split_at_checked(packet.len().checked_sub(4)?)?;

@@ -1,10 +1,9 @@
-//! tshark's `frame.protocols`, reduced to the layers that carry RoCE.
+//! Reduces tshark's `frame.protocols` to the layers that carry RoCE.
 //!
-//! Rules: `ethertype` and IPv6 extension headers are no layers of their own, an 802.1ad tag is a
-//! `vlan` like any other, and the path ends before the first layer that never carries RoCE
-//! (`data` and everything above a transport).
+//! Rules: `ethertype` and IPv6 extension headers are not layers, an 802.1ad tag is a `vlan` like any other, and the
+//! path ends before the first layer that never carries RoCE (`data` and everything above a transport).
 
-/// Layers that may stand above a RoCE packet, as tshark names them.
+/// Layers that may precede a RoCE packet, by tshark's names.
 const CARRIERS: [&str; 15] = [
     "eth",
     "sll",
@@ -35,9 +34,9 @@ pub fn normalised(protocols: &str) -> String {
     path.join(":")
 }
 
-/// Differences between two lists of layer paths, frame by frame, in sentences.
+/// Differences between two lists of layer paths, frame by frame, as sentences.
 ///
-/// `ours` may stop early only where `may_stop` says so; it gets our path and tshark's.
+/// `ours` may end early only if `may_stop` allows it; it gets both paths.
 pub fn differences(ours: &[String], theirs: &[String], may_stop: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     if ours.len() != theirs.len() {

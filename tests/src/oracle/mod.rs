@@ -1,8 +1,8 @@
-//! A second, independent accounting of RoCE captures, to hold `rocescope replay` against.
+//! A second, independent accounting of RoCE captures, for comparison with `rocescope replay`.
 //!
-//! tshark dissects ([`tshark`], [`packet`]), the definitions of the report are applied once more
-//! ([`opcode`], [`psn`], [`account`]), and the two results are compared figure by figure
-//! ([`compare`]). [`craft`] makes the packets of which no capture exists.
+//! tshark dissects ([`tshark`], [`packet`]), the definitions of the report are implemented again ([`opcode`],
+//! [`psn`], [`account`]), and the two results are compared figure by figure ([`compare`]). [`craft`] makes the
+//! packets of which no capture exists.
 
 pub mod account;
 pub mod binary;

@@ -1,33 +1,33 @@
-//! The opcodes of the Base Transport Header, as the tests know them.
+//! The tests' own table of BTH opcodes.
 //!
-//! Names follow the Linux kernel's `ib_pack.h` without its `IB_OPCODE_` prefix. XRC, which that
-//! header does not list, is named like RC. This table is written apart from the product's own.
+//! Names follow the Linux kernel's `ib_pack.h` without its `IB_OPCODE_` prefix. XRC, which that header does not list,
+//! is named like RC. This table is independent of the product's.
 
-/// Meaning of an opcode: the headers behind the Base Transport Header, and the role of the packet.
+/// Meaning of an opcode: the headers after the BTH, and the role of the packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, read by name")]
 pub struct Opcode {
-    /// Name as reports give it.
+    /// Name in reports.
     pub name: String,
-    /// Bytes of extended headers between BTH and payload; `None` when the chain is not known.
+    /// Length of the extended headers between BTH and payload; `None` if unknown.
     pub extended: Option<u64>,
-    /// The sequence of packet sequence numbers that it belongs to.
+    /// The PSN sequence to which it belongs.
     pub sequence: Option<Sequence>,
-    /// Offset of the AETH behind the BTH, for opcodes that carry one.
+    /// Offset of the AETH after the BTH, for opcodes that carry one.
     pub aeth: Option<usize>,
-    /// Offset of the RETH behind the BTH, for READ requests.
+    /// Offset of the RETH after the BTH, for READ requests.
     pub read_reth: Option<usize>,
     /// SEND or WRITE, FIRST or MIDDLE: its payload is the path MTU.
     pub full_mtu: bool,
-    /// Carries a DETH, thus a source QP, right behind the BTH.
+    /// Carries a DETH, and thus a source QP, directly after the BTH.
     pub deth: bool,
-    /// ACKNOWLEDGE or CNP: never application payload, never in the CE ratio.
+    /// ACKNOWLEDGE or CNP: no application payload, and not part of the CE ratio.
     pub control: bool,
     /// Congestion notification packet.
     pub cnp: bool,
 }
 
-/// The requests of a flow and the responses in it are numbered independently.
+/// The requests of a flow and its responses are numbered independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sequence {
     /// Numbered by the sender of the packet.
@@ -65,12 +65,12 @@ const OPERATIONS: [(u8, &str, u64); 25] = [
     (0x1D, "ATOMIC_WRITE", 16),
 ];
 
-/// Bytes of a DETH or of an immediate, which differ from RC's chains in UD.
+/// Length of a DETH, or of immediate data, which in UD differ from RC's header chains.
 const DETH: u64 = 8;
 const IMMEDIATE: u64 = 4;
 const XRCETH: usize = 4;
 
-/// Looks an opcode up; every number has an answer.
+/// Looks up an opcode; every number has an entry.
 #[must_use]
 pub fn lookup(code: u8) -> Opcode {
     let low = code & 0x1F;

@@ -1,9 +1,8 @@
-//! From a row of tshark's fields to what the accounting needs of a packet.
+//! Converts a row of tshark's fields to the packet data that the accounting needs.
 //!
-//! BTH, AETH, RETH and DETH are tshark's own decoding wherever it has one. tshark 4.0 takes CNP,
-//! XRC, FLUSH and ATOMIC WRITE for unknown opcodes and shows nothing behind their BTH; for those
-//! alone, and where a source port keeps it from decoding at all, the bytes of the UDP payload are read
-//! here.
+//! BTH, AETH, RETH and DETH are decoded by tshark where it can. tshark 4.0 treats CNP, XRC, FLUSH and ATOMIC WRITE as
+//! unknown opcodes and decodes nothing after their BTH; for those, and if a source port keeps it from decoding at
+//! all, the bytes of the UDP payload are decoded here.
 
 use std::net::IpAddr;
 
@@ -33,7 +32,7 @@ pub struct Frame {
 pub enum Content {
     /// A RoCE packet.
     Roce(Box<Packet>),
-    /// To port 4791 (or RoCEv1), but cut between the UDP header and the end of the BTH.
+    /// To port 4791 (or RoCEv1), but truncated between the UDP header and the end of the BTH.
     Truncated,
     /// Anything else.
     Other,
@@ -58,13 +57,13 @@ pub struct Packet {
     pub dest_qp: u64,
     /// Packet sequence number.
     pub psn: u32,
-    /// Application payload in bytes; `None` when it is not known.
+    /// Application payload in bytes; `None` if unknown.
     pub payload: Option<u64>,
     /// Two low bits of the traffic class of the innermost header; `None` in RoCEv1.
     pub ecn: Option<usize>,
     /// Its six high bits.
     pub dscp: Option<u64>,
-    /// Outermost VLAN id; 0 for none, `None` where the capture cannot tell.
+    /// Outermost VLAN id; 0 for none, `None` if the capture does not contain tags.
     pub vlan: Option<u64>,
     /// Second VLAN id.
     pub inner_vlan: Option<u64>,
@@ -74,9 +73,9 @@ pub struct Packet {
     pub encapsulation: Option<String>,
     /// 14 and the length of the innermost IP packet, when encapsulated.
     pub inner_bytes: Option<u64>,
-    /// Syndrome of the AETH; `None` when there is none or it was cut off.
+    /// Syndrome of the AETH; `None` without one, or if it was truncated.
     pub syndrome: Option<u64>,
-    /// DMA length of a READ request; `None` when cut off.
+    /// DMA length of a READ request; `None` if truncated.
     pub dma_length: Option<u64>,
     /// Source QP of a datagram.
     pub src_qp: Option<u64>,
@@ -84,7 +83,7 @@ pub struct Packet {
     pub cm: Option<Cm>,
 }
 
-/// The two messages of the connection manager that state QP numbers.
+/// The two messages of the connection manager that contain QP numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cm {
     /// Request: local communication id, local QP.
@@ -93,7 +92,7 @@ pub enum Cm {
     Rep(u64, u64),
 }
 
-/// Number of occurrences of each layer above this one: the index into tshark's lists of values.
+/// Number of occurrences of each layer above this one, as index into tshark's lists of values.
 #[derive(Debug, Default)]
 struct Above {
     ip: usize,
@@ -128,10 +127,10 @@ pub fn decode(row: &Row) -> Result<Frame> {
     })
 }
 
-/// `:in` and `:out` for cooked captures, `:ifN:in` where the interface is known.
+/// `:in` and `:out` for cooked captures, `:ifN:in` if the interface is known.
 fn cooked_suffix(row: &Row) -> String {
     let Some(kind) = row.number("sll.pkttype", 0) else { return String::new() };
-    // Packet type 4 is "sent by us"; all others were received.
+    // Packet type 4 is sent by this host; all others were received.
     let direction = if kind == 4 { "out" } else { "in" };
     match row.number("sll.ifindex", 0) {
         Some(index) => format!(":if{index}:{direction}"),
@@ -139,7 +138,7 @@ fn cooked_suffix(row: &Row) -> String {
     }
 }
 
-/// Walks tshark's layers down to the RoCE packet, if there is one.
+/// Descends through tshark's layers to the RoCE packet, if there is one.
 fn content(row: &Row) -> Result<Content> {
     let mut above = Above::default();
     let mut previous = "";
@@ -227,7 +226,7 @@ impl Above {
         self.tags.push((id, row.number(priority, index).unwrap_or(0)));
     }
 
-    /// The parts of a packet that do not depend on its BTH, as a packet yet without one.
+    /// Fills in the parts of a packet that do not depend on its BTH.
     fn carry(&self, packet: &mut Packet, network_bytes: u64) {
         let tag = |index: usize| self.tags.get(index).map(|(id, _)| *id);
         packet.vlan = if self.raw && self.tags.is_empty() { None } else { Some(tag(0).unwrap_or(0)) };
@@ -243,7 +242,7 @@ impl Above {
 fn version2(row: &Row, above: &Above) -> Result<Content> {
     let payload = row.bytes("udp.payload", above.udp);
     if payload.len() < BTH {
-        // A UDP header that is itself cut may be read as far as it goes, or not at all.
+        // A truncated UDP header may be decoded as far as it goes, or not at all.
         let whole = row.text("udp.checksum", above.udp).is_some();
         return Ok(if whole { Content::Truncated } else { Content::Other });
     }
@@ -295,8 +294,8 @@ fn version1(row: &Row, above: &Above) -> Result<Content> {
     Ok(Content::Roce(Box::new(packet)))
 }
 
-/// Reads the BTH and what is behind it. `bytes` start with the BTH; `udp_length` is `None` when the
-/// lengths of the packet contradict one another.
+/// Decodes the BTH and the rest. `bytes` start with the BTH; `udp_length` is `None` if the lengths of the packet
+/// contradict one another.
 fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet> {
     let own = |offset: usize, count: usize| {
         bytes.get(offset..offset + count).map(|part| part.iter().fold(0, |sum, b| sum << 8 | u64::from(*b)))
@@ -305,7 +304,8 @@ fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet
     let field = |name: &str, offset: usize, count: usize| {
         row.number(name, 0).or_else(|| own(offset, count)).with_context(|| format!("no {name}"))
     };
-    let code = u8::try_from(field("infiniband.bth.opcode", 0, 1)?).context("an opcode beyond eight bits")?;
+    let code =
+        u8::try_from(field("infiniband.bth.opcode", 0, 1)?).context("an opcode of more than eight bits")?;
     let opcode = opcode::lookup(code);
     let pad = match row.number("infiniband.bth.padcnt", 0) {
         Some(pad) => pad,
@@ -316,7 +316,7 @@ fn behind_bth(row: &Row, bytes: &[u8], udp_length: Option<u64>) -> Result<Packet
         (false, Some(extended), Some(length)) => length.checked_sub(8 + 12 + extended + pad + 4),
         _ => None,
     };
-    // tshark knows RC, UC and UD up to SEND WITH INVALIDATE.
+    // tshark decodes RC, UC and UD up to SEND WITH INVALIDATE.
     let tshark_knows = matches!(code, 0x00..=0x17 | 0x20..=0x2B | 0x64 | 0x65)
         && row.number("infiniband.bth.opcode", 0).is_some();
     let behind = |header: Option<usize>, name: &str, from: usize, count: usize| {

@@ -1,38 +1,38 @@
-//! The rule for packet sequence numbers, modulo 2^24.
+//! The accounting rule for packet sequence numbers, modulo 2^24.
 
 const MODULUS: u32 = 1 << 24;
 const WINDOW: u32 = 65_536;
 
-/// One sequence of packet sequence numbers: the requests of a flow, or the responses in it.
+/// One PSN sequence: the requests of a flow, or its responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracker {
     /// Sequence number of the first packet.
     pub first: u32,
-    /// PSN of the next new packet, or the highest that it may have.
+    /// PSN of the next new packet, or the highest possible value.
     pub expected: u32,
     /// Packets with a PSN before `expected`.
     pub repeats: u64,
-    /// Packets that went ahead of `expected`.
+    /// Packets with a PSN above `expected`.
     pub gaps: u64,
-    /// Sequence numbers jumped over.
+    /// Number of PSNs skipped.
     pub missing: u64,
-    /// Jumps too far to be either.
+    /// Jumps too far for either.
     pub restarts: u64,
     /// Distance below `expected` within which the next packet is still in order.
     slack: u32,
 }
 
-/// The number of sequence numbers a packet uses.
+/// Number of PSNs that a packet takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
     /// Exactly this number.
     Exact(u32),
-    /// At least one, at most this number: a READ whose path MTU or length is not known.
+    /// At least one, at most this number: a READ with unknown path MTU or length.
     UpTo(u32),
 }
 
 impl Span {
-    /// Span of a READ request of `dma_length` bytes (`None`: cut off) at a path MTU (`None`: unknown).
+    /// Span of a READ request of `dma_length` bytes (`None`: truncated) at a path MTU (`None`: unknown).
     #[must_use]
     pub fn of_read(dma_length: Option<u64>, mtu: Option<u64>) -> Self {
         let packets = |size: u64, mtu: u64| u32::try_from(size.div_ceil(mtu).max(1)).unwrap_or(u32::MAX);
@@ -45,7 +45,7 @@ impl Span {
 }
 
 impl Tracker {
-    /// Starts with a first packet, which is never a gap.
+    /// Starts with the first packet, which is never a gap.
     #[must_use]
     pub fn start(psn: u32, span: Span) -> Self {
         let mut tracker =
@@ -54,7 +54,7 @@ impl Tracker {
         tracker
     }
 
-    /// Accounts one more packet.
+    /// Accounts for one more packet.
     pub fn observe(&mut self, psn: u32, span: Span) {
         let behind = self.expected.wrapping_sub(psn) % MODULUS;
         let ahead = psn.wrapping_sub(self.expected) % MODULUS;

@@ -1,8 +1,8 @@
-//! Rows of fields from tshark, one per frame.
+//! Runs tshark and reads its fields, one row per frame.
 //!
-//! tshark gets an empty configuration of its own in which every protocol is disabled but those that
-//! carry RoCE. Without that it takes a UDP source port it knows for the protocol (69 would be TFTP)
-//! and guesses at payloads, and a user's own preferences would decide what the tests see.
+//! tshark gets an empty configuration in which only protocols that carry RoCE are enabled. Otherwise it would take a
+//! known UDP source port for the protocol (69 would be TFTP) and guess at payloads, and the user's preferences would
+//! affect the tests.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -65,7 +65,7 @@ const FIELDS: [&str; 51] = [
     "frame.number",
 ];
 
-/// Protocols that stay enabled: those that carry RoCE, and those without which tshark shows nothing.
+/// Enabled protocols: those that carry RoCE, and those without which tshark decodes nothing.
 const KEPT: [&str; 19] = [
     "frame",
     "eth",
@@ -115,14 +115,14 @@ impl Row {
         }
     }
 
-    /// The same as bytes, for fields that tshark prints as a string of hexadecimal digits.
+    /// The same as bytes, for fields that tshark prints as hexadecimal digits.
     #[must_use]
     pub fn bytes(&self, field: &str, index: usize) -> Vec<u8> {
         let text = self.text(field, index).unwrap_or_default();
         (0..text.len() / 2).filter_map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect()
     }
 
-    /// The frame's layers, outermost first, as tshark names them.
+    /// The frame's layers, outermost first, by tshark's names.
     pub fn protocols(&self) -> impl Iterator<Item = &str> {
         self.text("frame.protocols", 0).unwrap_or_default().split(':')
     }
@@ -132,7 +132,7 @@ impl Row {
     /// # Errors
     /// Fails if tshark printed something other than seconds and a fraction.
     pub fn time_ns(&self) -> Result<u64> {
-        let text = self.text("frame.time_epoch", 0).context("tshark gave a frame no time")?;
+        let text = self.text("frame.time_epoch", 0).context("no frame time from tshark")?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
         let nanos = format!("{fraction:0<9}");
         let parse =
@@ -143,8 +143,7 @@ impl Row {
 
 /// True if tshark can be run here.
 ///
-/// # Errors
-/// Fails if it cannot while `CI=true`: there, tests that silently check nothing are a fault.
+/// # Errors Fails if it cannot with `CI=true`, since tests must not be skipped there.
 pub fn available() -> Result<bool> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return Ok(true);
@@ -160,8 +159,7 @@ pub fn available() -> Result<bool> {
 
 /// All frames of a capture file (pcap, pcapng, also gzip).
 ///
-/// # Errors
-/// Fails if tshark fails or its output does not have the shape asked for.
+/// # Errors Fails if tshark fails or its output does not have the requested format.
 pub fn read(capture: &Path) -> Result<Vec<Row>> {
     let mut command = isolated()?;
     command.arg("-n").arg("-r").arg(capture);

@@ -15,23 +15,23 @@ use super::lab::{LabRun, Scenario};
 use super::score::{Judgement, Verdict, judge};
 use super::truth::Truth;
 
-/// A replay that takes longer has failed.
+/// Timeout of a replay.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Choice of what is run.
+/// Selection of the runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program.
     pub rocescope: PathBuf,
-    /// Seeds of each scenario.
+    /// Number of seeds per scenario.
     pub seeds: u64,
-    /// Varies what scenarios leave open, and leaves out runs in which their fault does not happen then.
+    /// Varies parameters that a scenario leaves open, and skips runs in which the fault then does not occur.
     pub vary: bool,
     /// Only scenarios whose name or kind contains this.
     pub only: Option<String>,
-    /// Keeps captures, truth and reports here.
+    /// Folder in which captures, truth and reports are kept.
     pub keep: Option<PathBuf>,
-    /// Runs at the same time.
+    /// Number of parallel runs.
     pub jobs: usize,
 }
 
@@ -46,14 +46,13 @@ pub struct Outcome {
     pub seed: u64,
     /// The truth, unless the simulation could not be written.
     pub truth: Option<Truth>,
-    /// The comparison with it.
+    /// Result of the comparison with the truth.
     pub judgement: Judgement,
 }
 
-/// Runs all that is chosen, in the order of the table.
+/// Runs the selected scenarios, in the order of the table.
 ///
-/// # Errors
-/// When nothing is chosen or a folder cannot be made.
+/// # Errors If nothing is selected or a folder cannot be created.
 pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
     let chosen = |scenario: &&Scenario| {
         options.only.as_ref().is_none_or(|only| scenario.name.contains(only) || scenario.kind.contains(only))
@@ -73,7 +72,7 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
             scope.spawn(|| {
                 while let Some((scenario, seed)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = one(scenario, *seed, options);
-                    // Other rates may be too slow for a queue to fill, or too fast for a timer.
+                    // With other rates a queue may not fill, or a timer may not expire.
                     let of = |truth: &Truth| !truth.happened(scenario.kind, scenario.name);
                     if options.vary && outcome.truth.as_ref().is_some_and(of) {
                         continue;
@@ -91,7 +90,7 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Simulates, replays and judges one scenario.
+/// Simulates, replays and scores one scenario.
 fn one(scenario: &Scenario, seed: u64, options: &Options) -> Outcome {
     let mut truth = None;
     let judged = judgement(scenario, seed, options, &mut truth);
@@ -126,7 +125,7 @@ fn judgement(
 /// The JSON report of a run's captures.
 ///
 /// # Errors
-/// When the program cannot be started, fails, or takes too long.
+/// If the program cannot be started, fails, or takes too long.
 pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
     let (out, errors) = (folder.join("report.json"), folder.join("errors.txt"));
     let mut child = Command::new(rocescope)
@@ -163,7 +162,7 @@ pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
 pub struct Totals {
     /// Runs.
     pub runs: usize,
-    /// Runs whose report is right.
+    /// Runs with a correct report.
     pub right: usize,
 }
 
@@ -178,7 +177,7 @@ pub fn totals(outcomes: &[Outcome]) -> (Totals, Totals) {
     (of(false), of(true))
 }
 
-/// Prints what is not right, a table by kind, and the totals.
+/// Prints incorrect runs, a table by kind, and the totals.
 pub fn print(outcomes: &[Outcome]) {
     const ALL: [Verdict; 5] =
         [Verdict::Right, Verdict::Missed, Verdict::WrongPlace, Verdict::FalseAlarm, Verdict::Failed];

@@ -1,14 +1,14 @@
-//! Rate reduction on CNPs, after DCQCN.
+//! Rate reduction on CNPs, modelled after DCQCN.
 
-/// Time between two steps of recovery.
+/// Interval of recovery steps.
 const STEP_NS: u64 = 60_000;
-/// Steps that halve the distance to the target, before the target grows.
+/// Number of steps that halve the distance to the target, before the target grows.
 const FAST: u64 = 5;
 
 /// The rate of one requester.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Without congestion; 0 for the speed of the port.
+    /// Rate without congestion; 0 for the speed of the port.
     line: u64,
     now: u64,
     target: u64,
@@ -23,7 +23,7 @@ impl Rate {
         Self { line, now: line, target: line, alpha: 1024, at: 0, steps: 0 }
     }
 
-    /// A CNP arrived. `port` is the speed of the port.
+    /// Reduces the rate on a CNP. `port` is the speed of the port.
     pub(crate) fn reduce(&mut self, now: u64, port: u64) {
         let line = if self.line == 0 { port } else { self.line };
         self.recover(now, port);
@@ -36,7 +36,7 @@ impl Rate {
         (self.at, self.steps) = (now, 0);
     }
 
-    /// Bits per second now; 0 for the speed of the port.
+    /// Current rate in bits per second; 0 for the speed of the port.
     pub(crate) fn recover(&mut self, now: u64, port: u64) -> u64 {
         let line = if self.line == 0 { port } else { self.line };
         if self.now == self.line || self.now == line {

@@ -1,10 +1,10 @@
-//! One direction of a cable: the queue and rate of the port that feeds it, and what goes wrong on the way.
+//! One direction of a cable: queue and rate of the sending port, and faults in transit.
 
 use std::collections::VecDeque;
 
 use super::packet::{Body, Packet, op};
 
-/// Random early marking: none below `min` bytes of queue, `max_ppm` at `max`, all above.
+/// Random early marking: none below `min` bytes of queue, `max_ppm` at `max`, everything above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Red {
     pub(crate) min: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Match {
     pub(crate) qp: Option<u32>,
     /// Only requests and READ responses (`Some(true)`), or only the rest.
     pub(crate) data: Option<bool>,
-    /// Only packets with more payload.
+    /// Only packets with more payload than this.
     pub(crate) over: Option<u32>,
     /// Only an opcode.
     pub(crate) opcode: Option<u8>,
@@ -38,53 +38,54 @@ impl Match {
     }
 }
 
-/// Damage on a channel.
+/// A fault on a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
-    /// Loses packets at random.
+    /// Drops packets at random.
     Drop { ppm: u32 },
-    /// Loses runs of packets.
+    /// Drops runs of packets.
     DropRuns { ppm: u32, len: u32 },
-    /// Delays packets at random by up to `jitter_ns` beyond `ns`: reorders when that exceeds their distance.
+    /// Delays packets at random by up to `jitter_ns` beyond `ns`: reorders if that exceeds their distance.
     Delay { ppm: u32, ns: u64, jitter_ns: u64 },
     /// Changes ToS bits: keeps those of `keep`, sets those of `set`.
     Tos { keep: u8, set: u8 },
-    /// Changes a bit that must not change.
+    /// Flips a bit that must not change.
     Corrupt { ppm: u32 },
-    /// Changes the payload; computes the ICRC again, or leaves the one of before.
+    /// Changes the payload; recomputes the ICRC, or keeps the old one.
     Alter { ppm: u32, recompute: bool },
-    /// Cuts the payload to this many bytes and forwards the rest with this ToS, as a switch does whose queue is full.
+    /// Truncates the payload to this many bytes and forwards the rest with this ToS, like a trimming switch with a
+    /// full queue.
     Trim { ppm: u32, payload: u32, tos: u8 },
-    /// Sends a second copy later.
+    /// Sends a duplicate later.
     Duplicate { ppm: u32, after_ns: u64 },
-    /// Marks packets CE, at random.
+    /// CE-marks packets at random.
     Mark { ppm: u32 },
 }
 
-/// An effect on some packets for some time.
+/// An effect on matching packets for some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) only: Match,
     pub(crate) effect: Effect,
-    /// Packets that a run of losses still takes.
+    /// Packets still to be dropped by a run of losses.
     pub(crate) left: u32,
 }
 
 impl Fault {
-    /// From the beginning to the end.
+    /// A fault for the whole simulation.
     pub(crate) fn always(only: Match, effect: Effect) -> Self {
         Self { from_ns: 0, to_ns: u64::MAX, only, effect, left: 0 }
     }
 
-    /// For a time range of the simulation.
+    /// A fault for a time range of the simulation.
     pub(crate) fn during(from_ns: u64, to_ns: u64, only: Match, effect: Effect) -> Self {
         Self { from_ns, to_ns, only, effect, left: 0 }
     }
 }
 
-/// The end of a channel.
+/// Node at the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Host(usize),
@@ -100,22 +101,22 @@ pub(crate) struct Channel {
     pub(crate) delay_ns: u64,
     pub(crate) queue: VecDeque<Packet>,
     pub(crate) queued: u64,
-    /// Bytes of queue beyond which packets are dropped.
+    /// Queue length in bytes beyond which packets are dropped.
     pub(crate) limit: u64,
     pub(crate) red: Option<Red>,
-    /// How long what is queued before them holds up packets, summed, and these packets.
+    /// Sum of queueing delays, and the number of packets.
     pub(crate) waited_ns: u64,
     pub(crate) waited: u64,
     pub(crate) busy: bool,
     pub(crate) paused_until: u64,
     pub(crate) wake_at: u64,
     pub(crate) faults: Vec<Fault>,
-    /// Taps that see what enters the cable, and what leaves it.
+    /// Taps at the entry of the cable, and at its exit.
     pub(crate) near: Vec<usize>,
     pub(crate) far: Vec<usize>,
-    /// Changes of the rate: from when on, bits per second.
+    /// Changes of the rate: time, and bits per second.
     pub(crate) rates: Vec<(u64, u64)>,
-    /// For PFC: bytes in the switch behind this channel that entered through it, and whether it is paused.
+    /// For PFC: bytes in the switch after this channel that entered through it, and whether it is paused.
     pub(crate) held: u64,
     pub(crate) holding: bool,
     pub(crate) renew_at: u64,
@@ -147,12 +148,12 @@ impl Channel {
         }
     }
 
-    /// Mean time that packets wait in the queue, nanoseconds.
+    /// Mean queueing delay of packets, in nanoseconds.
     pub(crate) fn wait_ns(&self) -> u64 {
         self.waited_ns / self.waited.max(1)
     }
 
-    /// Nanoseconds that a frame of `bytes` takes on the wire, with preamble, FCS and gap.
+    /// Transmission time of a frame of `bytes` in nanoseconds, including preamble, FCS and gap.
     pub(crate) fn time(&self, bytes: u32, now: u64) -> u64 {
         let changed = self.rates.iter().rev().find(|(from, _)| *from <= now);
         let rate = changed.map_or(self.bits_per_s, |(_, rate)| *rate);
@@ -160,7 +161,7 @@ impl Channel {
     }
 }
 
-/// True for what overtakes data in a host's NIC.
+/// True for packets with priority over data in a host's NIC.
 pub(crate) fn urgent(packet: &Packet) -> bool {
     packet.opcode == op::CNP || matches!(packet.body, Body::Pfc { .. })
 }

@@ -1,4 +1,4 @@
-//! The discrete-event simulation: integer nanoseconds, a queue of events, and everything that they change.
+//! The discrete-event simulation: time in integer nanoseconds, a queue of events, and the simulated state.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,14 +13,14 @@ use super::switch::Switch;
 use super::tap::Tap;
 use super::vary::Vary;
 
-/// Something that happens at a time.
+/// An event at a time.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A channel has put the last bit of a packet on the wire.
     Sent(usize, Packet),
     /// A packet reaches the other end of a channel.
     Arrive(usize, Packet),
-    /// A channel may have something to send: a rate limit or a pause has ended.
+    /// A channel may have a packet to send: a rate limit or a pause has ended.
     Wake(usize),
     /// The transport timer of a queue pair.
     Timer(usize),
@@ -28,15 +28,15 @@ pub(crate) enum Event {
     Ack(usize),
     /// A receive buffer is posted.
     Credit(usize),
-    /// A job's own event.
+    /// An event of a job.
     Program(usize, u64),
     /// Sends a frame from a host's control queue.
     Emit(Box<Packet>),
-    /// Freezes a queue pair: the process stops, and nothing leaves or is answered.
+    /// Freezes a queue pair: the process stops, and neither sends nor answers.
     Freeze(usize),
 }
 
-/// What a queue pair reports to the job that uses it.
+/// Notification of a queue pair to its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// The job starts, or an event that it scheduled is due.
@@ -47,28 +47,28 @@ pub(crate) enum Notice {
     Delivered { tag: u64 },
 }
 
-/// A host: its address, the channels of its NIC, and what waits in front of queue pairs.
+/// A host: its address, the channels of its NIC, and its control queue.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) addr: Addr,
     pub(crate) uplinks: Vec<usize>,
     pub(crate) qps: Vec<usize>,
-    /// Position of the round robin, and packets that the queue pair in turn may still send.
+    /// Position of the round robin, and packets that the current queue pair may still send.
     pub(crate) turn: usize,
     pub(crate) left: u32,
-    /// Packets of one queue pair in a row.
+    /// Maximum consecutive packets of one queue pair.
     pub(crate) quantum: u32,
     pub(crate) ident: u16,
-    /// IPv4 identifications count up; else they stay 0.
+    /// IPv4 identifications are incremented; otherwise they are 0.
     pub(crate) counts_ident: bool,
     /// Time from a packet's arrival to its answer.
     pub(crate) reaction_ns: u64,
 }
 
-/// Counts of what really happened, for the truth.
+/// Counts of actual events, for the truth.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// RoCE packets that the fabric lost, and of these requests and READ responses.
+    /// RoCE packets lost in the fabric, and the requests and READ responses among them.
     pub(crate) lost: u64,
     pub(crate) lost_data: u64,
     pub(crate) timeouts: u64,
@@ -80,11 +80,11 @@ pub(crate) struct Facts {
     pub(crate) longest_ack_ns: Vec<u64>,
 }
 
-/// Everything that is simulated.
+/// The simulated state.
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) end: u64,
-    /// Bytes that taps keep of a frame.
+    /// Snap length of the taps.
     pub(crate) snap: u32,
     pub(crate) vary: Vary,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Schedules an event. Events of the same time happen in the order in which they were scheduled.
+    /// Schedules an event. Events at the same time occur in the order of scheduling.
     pub(crate) fn at(&mut self, ns: u64, event: Event) {
         self.sequence += 1;
         self.queue.push(Reverse((ns.max(self.now), self.sequence)));
@@ -136,7 +136,7 @@ impl World {
         index
     }
 
-    /// Runs until nothing is left to do, or `end`.
+    /// Runs until no event is left, or until `end`.
     pub(crate) fn run(&mut self) {
         while let Some(Reverse((ns, sequence))) = self.queue.pop() {
             if ns > self.end {
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Gives a notice to a job.
+    /// Notifies a job.
     pub(crate) fn notify(&mut self, job: usize, notice: Notice) {
         if let Some(mut running) = self.jobs[job].take() {
             running.notice(self, job, notice);

@@ -1,4 +1,4 @@
-//! From a packet's fields to the bytes of its frame.
+//! Encodes packets as frames.
 
 use super::packet::{Body, CE, Packet, op};
 
@@ -10,7 +10,7 @@ pub(crate) enum Addr {
 }
 
 impl Addr {
-    /// As reports write it.
+    /// The address as reports write it.
     pub(crate) fn text(self) -> String {
         match self {
             Self::V4(bytes) => std::net::Ipv4Addr::from(bytes).to_string(),
@@ -31,7 +31,7 @@ pub(crate) enum Layer {
 }
 
 impl Layer {
-    /// The opcode on the wire: CNPs of InfiniBand have one of their own.
+    /// The opcode on the wire: CNPs of InfiniBand have a different one.
     pub(crate) fn opcode(self, opcode: u8) -> u8 {
         if opcode == op::CNP && self == Self::InfiniBand { 0x80 } else { opcode }
     }
@@ -53,7 +53,7 @@ pub(crate) fn wire_len(packet: &Packet, ends: (Addr, Addr), layer: Layer) -> u32
     }
 }
 
-/// BTH to ICRC.
+/// Length from BTH to ICRC.
 fn roce_len(packet: &Packet) -> u32 {
     12 + packet.ext_len() + packet.payload.next_multiple_of(4) + ICRC
 }
@@ -73,7 +73,7 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
             let bth = out.len();
             roce(packet, out);
             out[bth] = layer.opcode(packet.opcode);
-            // FECN stands for CE.
+            // FECN corresponds to CE.
             out[bth + 4] |= u8::from(packet.tos & CE == CE) << 7;
             if snap >= len {
                 out.resize(start + (len - ICRC - VCRC) as usize, 0);
@@ -96,12 +96,12 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
             }
         }
     }
-    // The payload is zeros, as far as the capture keeps it.
+    // The payload is zeros, up to the snap length.
     out.resize(start + len.min(snap) as usize, 0);
     len
 }
 
-/// Appends the ICRC of what begins at `at`, after what happened to the packet on its way.
+/// Appends the ICRC of the bytes from `at` on, taking into account damage in transit.
 fn finish(packet: &Packet, at: usize, icrc: impl Fn(&[u8]) -> u32, out: &mut Vec<u8>) {
     let sent = icrc(&out[at..]);
     if packet.altered
@@ -178,7 +178,7 @@ fn udp(ports: [u16; 2], len: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// BTH, extended headers, and the payload that is not just zeros.
+/// BTH, extended headers, and the payload unless it is zeros.
 fn roce(packet: &Packet, out: &mut Vec<u8>) {
     let pad = (packet.payload.next_multiple_of(4) - packet.payload) as u8;
     out.extend([packet.opcode, pad << 4, 0xFF, 0xFF]);
@@ -231,7 +231,7 @@ fn pfc(src: usize, priority: u8, quanta: u16, out: &mut Vec<u8>) {
 }
 
 /// The invariant CRC of a packet from its IP header to the end of its payload: CRC-32 over eight bytes of ones and
-/// the packet, with all that routers may change set to ones.
+/// the packet, with fields that routers may change set to ones.
 fn icrc(packet: &[u8], v6: bool) -> u32 {
     let mut head = [0xFF_u8; 68];
     let ip = if v6 { 40 } else { 20 };
@@ -250,7 +250,7 @@ fn icrc(packet: &[u8], v6: bool) -> u32 {
     !head[..8 + len].iter().chain(&packet[len..]).fold(u32::MAX, |crc, byte| feed(crc, *byte))
 }
 
-/// The same of an InfiniBand packet without GRH, from its LRH: the virtual lane may change.
+/// The same for an InfiniBand packet without GRH, from its LRH: the virtual lane may change.
 fn icrc_local(packet: &[u8]) -> u32 {
     let changes = |(at, byte): (usize, &u8)| match at {
         0 => byte | 0xF0,

@@ -1,4 +1,4 @@
-//! Programs that use the network: streams, request and reply, collectives with compute phases, datagrams.
+//! Applications that use the network: streams, request and reply, collectives with compute phases, datagrams.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use super::engine::{Event, Notice, World};
 use super::packet::{Packet, op};
 use super::qp::Verb;
 
-/// A program. It acts on notices only.
+/// An application. It only reacts to notices.
 pub(crate) trait Program {
     fn notice(&mut self, world: &mut World, me: usize, notice: Notice);
 }
 
-/// Queue pairs that send messages, `depth` at a time.
+/// Queue pairs that send messages, with `depth` messages in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) qps: Vec<usize>,
-    /// Operations and lengths, used in turn.
+    /// Operations and lengths, used in rotation.
     pub(crate) messages: Vec<(Verb, u32)>,
-    /// Messages of each queue pair.
+    /// Messages per queue pair.
     pub(crate) count: u64,
     pub(crate) depth: u64,
-    /// Time from a completion to the next message, and by how much it varies.
+    /// Time from a completion to the next message, and its variation.
     pub(crate) gap_ns: u64,
     pub(crate) jitter_ns: u64,
-    /// After this number of messages of a queue pair, a longer time.
+    /// After this number of messages of a queue pair, a longer pause.
     pub(crate) rest: (u64, u64),
     posted: BTreeMap<usize, u64>,
 }
 
-/// Queue pairs that send one message after the other, each when that of the one before it is complete.
+/// Queue pairs that send one message each in rotation, after the previous one is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     pub(crate) qps: Vec<usize>,
     pub(crate) message: (Verb, u32),
-    /// Messages of all of them.
+    /// Total number of messages.
     pub(crate) count: u64,
     /// Time from a completion to the next message.
     pub(crate) gap_ns: u64,
@@ -144,26 +144,26 @@ impl Program for PingPong {
     }
 }
 
-/// What a member of a collective does in one round: sends a chunk through each of these queue pairs, and goes on
-/// when the same number of chunks has arrived.
+/// A member's part in one round of a collective: it sends a chunk through each of these queue pairs, and continues
+/// after as many chunks have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
     pub(crate) sends: Vec<usize>,
     pub(crate) wait: u64,
 }
 
-/// Time that members compute before a step.
+/// Compute time of members before a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compute {
     pub(crate) ns: u64,
     pub(crate) jitter_ns: u64,
-    /// One member computes longer: who, by how much, in which steps.
+    /// A member with longer compute time: index, additional time, steps.
     pub(crate) late: Option<(usize, u64, std::ops::Range<u64>)>,
-    /// All compute longer with every step.
+    /// Increase of everyone's compute time per step.
     pub(crate) growth_ns: u64,
-    /// A member stops for good in a round of a step.
+    /// A member that stops permanently, in this step and round.
     pub(crate) hang: Option<(usize, u64, usize)>,
-    /// All wait that long before a step: which, and how long.
+    /// A pause of all members before a step: step and duration.
     pub(crate) pause: Option<(u64, u64)>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Collective {
     /// Rounds of each member.
     pub(crate) rounds: Vec<Vec<Round>>,
     pub(crate) verb: Verb,
-    /// A chunk is that many messages of that many bytes.
+    /// A chunk: number of messages, and bytes per message.
     pub(crate) chunk: (u64, u32),
     pub(crate) steps: u64,
     pub(crate) compute: Compute,
@@ -252,7 +252,7 @@ impl Collective {
         let Round { sends, wait } = self.rounds[member][round].clone();
         self.needed[member] += wait * self.chunk.0;
         for qp in sends {
-            // Members are on the hosts of the same numbers.
+            // Member i runs on host i.
             let to = world.qps[world.qps[qp].peer].host % self.rounds.len();
             for _ in 0..self.chunk.0 {
                 world.post(qp, self.verb, self.chunk.1, me, to as u64);
@@ -272,7 +272,7 @@ impl Collective {
         } else if step + 1 < self.steps {
             self.at[member] = (step + 1, 0);
             self.compute(world, me, member);
-            // Until it has computed, nothing lets it go on.
+            // It does not continue before it has finished computing.
             self.at[member].1 = usize::MAX;
         } else {
             self.at[member].1 = usize::MAX;

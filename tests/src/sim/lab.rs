@@ -1,4 +1,4 @@
-//! A scenario: what is built and run, and what is true of it.
+//! A scenario: its construction, its run and its truth.
 
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,11 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const KB: u32 = 1 << 10;
 pub(crate) const MB: u32 = 1 << 20;
 
-/// A named way to build a run.
+/// A named way to construct a run.
 pub struct Scenario {
     /// Name, unique.
     pub name: &'static str,
-    /// What it is a case of; `control` for clean traffic.
+    /// Kind of fault; `control` for clean traffic.
     pub kind: &'static str,
     pub(crate) build: fn(&mut Lab),
 }
@@ -35,7 +35,7 @@ pub struct LabRun {
     pub truth: Truth,
 }
 
-/// A run that is being built.
+/// A run under construction.
 pub(crate) struct Lab {
     pub(crate) world: World,
     pub(crate) truth: Truth,
@@ -56,13 +56,13 @@ impl Lab {
         Place::Pair(self.addr(a), self.addr(b))
     }
 
-    /// Expects a diagnosis of one of these kinds.
+    /// Expects a finding of one of these kinds.
     pub(crate) fn expect(&mut self, ids: &[&'static str], place: Place) -> &mut Self {
         self.truth.expected.push(Expected::new(ids, place));
         self
     }
 
-    /// The same, true only in a range of the simulation's time.
+    /// The same, only in a range of simulation time.
     pub(crate) fn expect_during(
         &mut self,
         ids: &[&'static str],
@@ -73,19 +73,19 @@ impl Lab {
         self
     }
 
-    /// The same, where information suffices.
+    /// The same; severity info suffices.
     pub(crate) fn expect_info(&mut self, ids: &[&'static str], place: Place) -> &mut Self {
         self.truth.expected.push(Expected::new(ids, place).or_info());
         self
     }
 
-    /// Findings that may be made as well.
+    /// Findings that are allowed in addition.
     pub(crate) fn also(&mut self, ids: &[&'static str]) -> &mut Self {
         self.truth.also.extend(ids);
         self
     }
 
-    /// Findings that must not be made.
+    /// Findings that must not be raised.
     pub(crate) fn never(&mut self, ids: &[&'static str]) -> &mut Self {
         self.truth.never.extend(ids);
         self
@@ -118,25 +118,25 @@ impl Scenario {
     /// Runs the simulation and writes captures and truth into `folder`.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn run(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         self.run_world(World::new(seed ^ hash(self.name)), seed, folder)
     }
 
-    /// The same with other rates, delays, addresses, numbers and settings than those of the scenario, by the seed.
+    /// The same with rates, delays, addresses, numbers and settings varied by the seed.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn run_varied(&self, seed: u64, folder: &Path) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.vary = Vary::of(seed ^ hash(self.name), self.kind);
         self.run_world(world, seed, folder)
     }
 
-    /// The same with captures that keep `snap` bytes of a frame.
+    /// The same with a snap length of `snap` bytes.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn run_with_snap(&self, seed: u64, folder: &Path, snap: u32) -> Result<LabRun> {
         let mut world = World::new(seed ^ hash(self.name));
         world.snap = snap;
@@ -165,7 +165,7 @@ impl Scenario {
     }
 }
 
-/// FNV-1a of a name: scenarios with the same seed differ.
+/// FNV-1a of a name, so that scenarios with the same seed differ.
 fn hash(name: &str) -> u64 {
     name.bytes()
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))

@@ -1,9 +1,9 @@
 //! A packet-level simulator of RoCE fabrics, for captures with a known truth.
 //!
 //! Hosts run reliable connections (windows, ACKs, go-back-N or selective retransmission, timeouts, RNR, READ,
-//! atomics, rate reduction) over switches with queues (hashing, spraying, ECN, PFC, drops). Faults are put on cables,
-//! taps write captures anywhere, and each scenario says what a report of its captures must contain. Nothing here uses
-//! the analysis or its definitions: packets and files have a writer of their own.
+//! atomics, rate reduction) over switches with queues (hashing, spraying, ECN, PFC, drops). Faults are placed on
+//! cables, taps write captures anywhere, and each scenario states what a report on its captures must contain. Nothing
+//! here uses the analysis or its definitions: packets and files are encoded independently.
 //!
 //! Time is in integer nanoseconds and all randomness comes from a seed: a scenario and a seed give the same bytes on
 //! every machine.

@@ -1,4 +1,4 @@
-//! Fabrics and what is built on them: hosts on one switch, leaves and spines, connections, taps.
+//! Fabrics and their components: hosts on one switch, leaves and spines, connections, taps.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::tap::Tap;
 pub(crate) const GBIT: u64 = 1_000_000_000;
 
 impl World {
-    /// Adds hosts without cables, 10.0.0.1 and so on.
+    /// Adds hosts without cables, from 10.0.0.1 on.
     fn hosts(&mut self, count: usize) {
         for _ in 0..count {
             let number = self.hosts.len() as u8 + 1;
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Lays a cable; gives the channels of both directions.
+    /// Adds a cable; returns the channels of both directions.
     pub(crate) fn cable(&mut self, a: Node, b: Node, bits_per_s: u64, delay_ns: u64) -> (usize, usize) {
         let (bits_per_s, delay_ns) = (self.vary.rate(bits_per_s), delay_ns * self.vary.delay);
         for (from, to) in [(a, b), (b, a)] {
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Two hosts, cabled back to back through two switches in a row: taps fit on each hop.
+    /// Two hosts connected through two switches in a row, with a tap on each hop.
     pub(crate) fn line(&mut self, bits_per_s: u64) {
         self.hosts(2);
         let (left, right) = (self.switch(), self.switch());
@@ -72,7 +72,7 @@ impl World {
         self.switches[right].routes.extend([(0, vec![west]), (1, vec![to_second])]);
     }
 
-    /// Leaves are switches 0.., spines follow. Hosts 0..per are on leaf 0, and so on.
+    /// Switches from 0 on are leaves, followed by spines. Hosts 0..per are on leaf 0, and so on.
     pub(crate) fn leaf_spine(&mut self, leaves: usize, per: usize, spines: usize, rates: (u64, u64)) {
         self.hosts(leaves * per);
         let all: Vec<usize> = (0..leaves + spines).map(|_| self.switch()).collect();
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Addresses of IPv6 for all hosts.
+    /// Assigns IPv6 addresses to all hosts.
     pub(crate) fn ipv6(&mut self) {
         for (number, host) in (1..).zip(&mut self.hosts) {
             let mut addr = [0; 16];
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Connects two hosts; gives the queue pairs at both ends. A port of `One(0)` is derived from both QP numbers.
+    /// Connects two hosts; returns the queue pairs at both ends. A port of `One(0)` is derived from both QP numbers.
     pub(crate) fn connect(&mut self, a: usize, b: usize, set: &Settings) -> (usize, usize) {
         let (first, second) = (self.qps.len(), self.qps.len() + 1);
         let numbers = [first, second].map(|qp| self.vary.first_qpn + qp as u32);
@@ -124,7 +124,7 @@ impl World {
         (first, second)
     }
 
-    /// Captures at a host: what it sends and what reaches it.
+    /// Captures a host's ingress and egress.
     pub(crate) fn tap_host(&mut self, host: usize, name: &str) -> usize {
         let tap = self.add_tap(name);
         for channel in &mut self.channels {
@@ -138,7 +138,7 @@ impl World {
         tap
     }
 
-    /// Captures at a cable between two nodes, at the first node's end, in both directions.
+    /// Captures both directions of a cable between two nodes, at the first node's end.
     pub(crate) fn tap_cable(&mut self, at: Node, other: Node, name: &str) -> usize {
         let tap = self.add_tap(name);
         let (out, back) = (self.channel(at, other), self.channel(other, at));
@@ -170,27 +170,27 @@ impl World {
         self.taps.len() - 1
     }
 
-    /// Puts a fault on the way from one node to another.
+    /// Adds a fault to the channel from one node to another.
     pub(crate) fn fault(&mut self, from: Node, to: Node, fault: Fault) {
         let channel = self.channel(from, to);
         self.channels[channel].faults.push(fault);
     }
 
-    /// ECN marking at all ports of switches.
+    /// Enables ECN marking at all switch ports.
     pub(crate) fn red(&mut self, min: u64, max: u64, max_ppm: u32) {
         for channel in self.channels.iter_mut().filter(|channel| matches!(channel.from, Node::Switch(_))) {
             channel.red = Some(Red { min, max, max_ppm });
         }
     }
 
-    /// Buffer of all ports of switches.
+    /// Sets the buffer of all switch ports.
     pub(crate) fn buffers(&mut self, limit: u64) {
         for channel in self.channels.iter_mut().filter(|channel| matches!(channel.from, Node::Switch(_))) {
             channel.limit = limit;
         }
     }
 
-    /// Forwarding of all switches.
+    /// Sets the forwarding mode of all switches.
     pub(crate) fn spread(&mut self, spread: Spread) {
         for switch in &mut self.switches {
             switch.spread = spread;

@@ -1,4 +1,4 @@
-//! A host's NIC: picks what leaves, and hands what arrives to its queue pair.
+//! A host's NIC: schedules egress packets, and delivers ingress packets to their queue pair.
 
 use super::channel::Node;
 use super::engine::World;
@@ -9,7 +9,7 @@ use super::qp::Ports;
 const CNP_TOS: u8 = 48 << 2 | 2;
 
 impl World {
-    /// Sends a packet of the host itself (ACK, CNP, datagram) before data of queue pairs.
+    /// Sends a packet of the host itself (ACK, CNP, datagram) with priority over data of queue pairs.
     pub(crate) fn emit(&mut self, mut packet: Packet) {
         let host = &mut self.hosts[packet.src];
         if host.counts_ident {
@@ -56,7 +56,7 @@ impl World {
         None
     }
 
-    /// What all packets of a queue pair have: port, ToS, identification; and what it costs of its rate.
+    /// Completes a packet of a queue pair (port, ToS, identification), and charges its rate limit.
     fn finish(&mut self, index: usize, channel: usize, mut packet: Packet) -> Packet {
         let port = self.channels[channel].bits_per_s;
         let now = self.now;
@@ -82,7 +82,7 @@ impl World {
         packet
     }
 
-    /// Something of a queue pair may leave now.
+    /// Wakes the NIC, since a queue pair may send.
     pub(crate) fn ring(&mut self, index: usize) {
         for at in 0..self.hosts[self.qps[index].host].uplinks.len() {
             let channel = self.hosts[self.qps[index].host].uplinks[at];
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// A packet reached its host.
+    /// Handles a packet that reached its host.
     pub(crate) fn receive(&mut self, host: usize, packet: Packet) {
         let Some(index) = packet.to_qp else { return };
         if packet.dst != host || self.qps[index].stopped() || packet.corrupt {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Sends a CNP for a marked packet, if the pacing allows.
+    /// Sends a CNP for a marked packet, if the pacing allows it.
     fn congested(&mut self, index: usize) {
         let qp = &self.qps[index];
         if !qp.set.dcqcn || self.now < qp.cnp_at {

@@ -1,4 +1,4 @@
-//! A packet of the simulation: its header fields, and what only the simulator knows of it.
+//! A simulated packet: its header fields, and data known only to the simulator.
 
 use std::rc::Rc;
 
@@ -40,13 +40,13 @@ pub(crate) const CE: u8 = 3;
 pub(crate) enum Body {
     /// RoCEv2.
     Roce,
-    /// A PFC frame: pauses a priority for as many quanta.
+    /// A PFC frame that pauses a priority for this number of quanta.
     Pfc { priority: u8, quanta: u16 },
-    /// UDP to another port, with as many bytes.
+    /// UDP to another port, with this number of bytes.
     Other { bytes: u32 },
 }
 
-/// One frame on its way. Hosts are numbers; a tap looks their addresses up.
+/// A frame in transit. Hosts are numbers; a tap looks up their addresses.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of a header")]
 pub(crate) struct Packet {
@@ -59,7 +59,7 @@ pub(crate) struct Packet {
     pub(crate) ident: u16,
     pub(crate) opcode: u8,
     pub(crate) dest_qp: u32,
-    /// PSN that does not wrap; 24 bits of it are on the wire.
+    /// PSN without wrap-around; its low 24 bits are on the wire.
     pub(crate) psn: u64,
     pub(crate) ack_req: bool,
     pub(crate) becn: bool,
@@ -72,26 +72,26 @@ pub(crate) struct Packet {
     pub(crate) payload: u32,
     /// Payload with a meaning: a management datagram.
     pub(crate) mad: Option<Rc<Vec<u8>>>,
-    /// A bit changed on the way: the ICRC does not match.
+    /// A bit was changed in transit: the ICRC does not match.
     pub(crate) corrupt: bool,
-    /// Its payload was changed on the way.
+    /// Its payload was changed in transit.
     pub(crate) altered: bool,
     /// This PSN was on the wire before.
     pub(crate) retransmission: bool,
-    /// Index of the queue pair that it goes to, in the world's list.
+    /// Index of its destination queue pair in the world's list.
     pub(crate) to_qp: Option<usize>,
-    /// PSNs that it takes: those of its responses for a READ request.
+    /// Number of PSNs that it takes: those of its responses for a READ request.
     pub(crate) span: u64,
-    /// The last packet of a message that the receiving program notices.
+    /// The last packet of a message of which the receiving program is notified.
     pub(crate) notify: Option<(usize, u64)>,
-    /// Channel by which it entered the switch that holds it.
+    /// Channel by which it entered the switch that buffers it.
     pub(crate) entry: Option<usize>,
-    /// Outer IPv6 header of the fabric: the segment (plane) it takes.
+    /// Outer IPv6 header of the fabric: its segment (plane).
     pub(crate) outer: Option<u16>,
 }
 
 impl Packet {
-    /// A RoCEv2 packet with everything else at zero.
+    /// A RoCEv2 packet with all other fields zero.
     pub(crate) fn roce(src: usize, dst: usize, opcode: u8, dest_qp: u32, psn: u64) -> Self {
         Self {
             body: Body::Roce,
@@ -136,7 +136,7 @@ impl Packet {
         self.is_roce() && matches!(self.opcode, 0x00..=0x0C | 0x14)
     }
 
-    /// True for what carries an application's data: requests and READ responses.
+    /// True for packets with an application's data: requests and READ responses.
     pub(crate) fn is_data(&self) -> bool {
         self.is_request() || self.is_roce() && (op::READ_FIRST..=op::READ_ONLY).contains(&self.opcode)
     }

@@ -1,10 +1,10 @@
-//! A reliable connection's queue pair: its settings and its state at both ends.
+//! A queue pair of a reliable connection: its settings and its state at both ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::packet::Packet;
 
-/// What a message does.
+/// Operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Write,
@@ -18,7 +18,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ports {
     One(u16),
-    /// Another one for each packet: this number, from a base on.
+    /// A different port for each packet: this number, from a base on.
     Many(u16, u16),
 }
 
@@ -26,8 +26,8 @@ pub(crate) enum Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     GoBackN,
-    /// Only the missing PSN; the responder keeps what arrives out of order, and sends a NAK once a hole is that old,
-    /// in packets.
+    /// Only the missing PSN; the responder keeps packets that arrive out of order, and sends a NAK once a gap has
+    /// this age, in packets.
     Selective(u64),
 }
 
@@ -35,13 +35,13 @@ pub(crate) enum Recovery {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) mtu: u32,
-    /// Unacknowledged packets that the requester allows.
+    /// Maximum number of unacknowledged packets of the requester.
     pub(crate) window: u64,
-    /// READ requests in flight.
+    /// Maximum number of READ requests in flight.
     pub(crate) reads: u64,
-    /// Requests an ACK at every n-th packet.
+    /// Interval of acknowledge requests, in packets.
     pub(crate) ack_every: u64,
-    /// ACKs that are merged into one.
+    /// Number of ACKs coalesced into one.
     pub(crate) coalesce: u32,
     pub(crate) timeout_ns: u64,
     pub(crate) retries: u32,
@@ -49,22 +49,22 @@ pub(crate) struct Settings {
     pub(crate) recovery: Recovery,
     pub(crate) ports: Ports,
     pub(crate) tos: u8,
-    /// Line rate limit of the requester, in bits per second; 0 for none.
+    /// Rate limit of the requester, in bits per second; 0 for none.
     pub(crate) bits_per_s: u64,
-    /// Sends CNPs, and obeys them.
+    /// Sends CNPs, and reacts to them.
     pub(crate) dcqcn: bool,
-    /// Shortest time between two CNPs of a queue pair.
+    /// Minimum time between two CNPs of a queue pair.
     pub(crate) cnp_gap_ns: u64,
-    /// Receive buffers; 0 for no end of them.
+    /// Number of receive buffers; 0 for unlimited.
     pub(crate) buffers: u32,
     /// Time until a used buffer is posted again.
     pub(crate) repost_ns: u64,
     /// RNR timer code of the responder.
     pub(crate) rnr_code: u8,
     pub(crate) first_psn: u64,
-    /// The responder refuses the message with this number by this NAK code, and both ends stop.
+    /// The responder rejects the message with this number with this NAK code, and both ends stop.
     pub(crate) refuse: Option<(u32, u8)>,
-    /// Planes of the fabric that packets are spread over by an outer header; 0 for none.
+    /// Planes of the fabric over which packets are spread by an outer header; 0 for none.
     pub(crate) planes: u16,
 }
 
@@ -101,7 +101,7 @@ impl Default for Settings {
 pub(crate) struct Message {
     pub(crate) verb: Verb,
     pub(crate) len: u32,
-    /// First PSN, and PSNs that it takes.
+    /// First PSN, and number of PSNs.
     pub(crate) start: u64,
     pub(crate) count: u64,
     pub(crate) job: usize,
@@ -114,12 +114,12 @@ impl Message {
     }
 }
 
-/// An answer that a responder owes. Answers leave in the order of their requests.
+/// An answer that a responder has to send. Answers leave in the order of their requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// An ACK, NAK or atomic response; else the responses to a READ.
     pub(crate) packet: Option<Packet>,
-    /// Not before this time.
+    /// Earliest time of sending.
     pub(crate) at: u64,
     pub(crate) start: u64,
     pub(crate) next: u64,
@@ -127,7 +127,7 @@ pub(crate) struct Answer {
     pub(crate) len: u32,
 }
 
-/// One end of a connection: requester of its own messages, responder to its peer's.
+/// One end of a connection: requester of its own messages, responder for its peer's.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "states of two independent machines")]
 pub(crate) struct Qp {
@@ -137,13 +137,14 @@ pub(crate) struct Qp {
     pub(crate) set: Settings,
     /// Stopped by an error.
     pub(crate) dead: bool,
-    /// Its process is gone.
+    /// Its process has ended.
     pub(crate) frozen: bool,
-    /// Uplink of the host, when it is bound to one.
+    /// Uplink of the host to which it is bound, if any.
     pub(crate) uplink: Option<usize>,
 
     pub(crate) messages: VecDeque<Message>,
-    /// PSN of the next message, the next packet, the oldest unacknowledged, and behind the highest that was sent.
+    /// PSN of the next message, of the next packet, of the oldest unacknowledged packet, and after the highest PSN
+    /// sent.
     pub(crate) end: u64,
     pub(crate) next: u64,
     pub(crate) una: u64,
@@ -154,7 +155,7 @@ pub(crate) struct Qp {
     pub(crate) tries: u32,
     pub(crate) wait_until: u64,
     pub(crate) reread: Option<u64>,
-    /// When the last packets that ask for an ACK were sent first.
+    /// Times of the first transmission of packets that request an ACK.
     pub(crate) asked: BTreeMap<u64, u64>,
     pub(crate) rate: super::cc::Rate,
     pub(crate) free_at: u64,
@@ -173,7 +174,7 @@ pub(crate) struct Qp {
 
 impl Qp {
     pub(crate) fn new(host: usize, number: u32, peer: usize, mut set: Settings) -> Self {
-        // A window without a packet that asks for an ACK would wait for the timer.
+        // A window without a packet that requests an ACK would wait for the timer.
         set.ack_every = set.ack_every.min(set.window / 2).max(1);
         let (first, credits) = (set.first_psn, set.buffers);
         Self {

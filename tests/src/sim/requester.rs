@@ -1,10 +1,10 @@
-//! The requester of a reliable connection: sends, waits for ACKs, and begins again.
+//! The requester of a reliable connection: sends, waits for ACKs, and retransmits.
 
 use super::engine::{Event, Notice, World};
 use super::packet::{Packet, SYNDROME_NAK, SYNDROME_RNR, op};
 use super::qp::{Message, Recovery, Verb};
 
-/// Waiting times of RNR timer codes, in nanoseconds.
+/// RNR timer in nanoseconds, by code.
 fn rnr_ns(code: u8) -> u64 {
     const US: [u64; 16] = [655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920];
     US[usize::from(code & 15)] * 1_000
@@ -23,7 +23,7 @@ impl World {
         self.ring(index);
     }
 
-    /// The time from which on the queue pair has a packet to send, as far as its window goes.
+    /// The earliest time at which the queue pair has a packet to send, within its window.
     pub(crate) fn ready(&self, index: usize) -> Option<u64> {
         let answer = self.qps[index].answers.front().map(|answer| answer.at);
         answer.into_iter().chain(self.request_ready(index)).min()
@@ -47,7 +47,7 @@ impl World {
         Some(qp.wait_until)
     }
 
-    /// Takes the next packet: an answer to a READ, a hole, or what follows.
+    /// Takes the next packet: an answer to a READ, a missing packet, or a new one.
     pub(crate) fn next_packet(&mut self, index: usize) -> Option<Packet> {
         if let Some(packet) = self.next_answer(index) {
             return Some(packet);
@@ -114,7 +114,7 @@ impl World {
         Some(packet)
     }
 
-    /// Starts the transport timer anew.
+    /// Restarts the transport timer.
     fn arm(&mut self, index: usize) {
         let now = self.now;
         let qp = &mut self.qps[index];
@@ -162,7 +162,7 @@ impl World {
         self.facts.died.push(index);
     }
 
-    /// A response arrived: ACK, NAK, READ or atomic response.
+    /// Handles a response: ACK, NAK, READ or atomic response.
     pub(crate) fn answered(&mut self, index: usize, packet: &Packet) {
         let syndrome = packet.aeth.0;
         match packet.opcode {
@@ -191,7 +191,7 @@ impl World {
         self.ring(index);
     }
 
-    /// Everything below `psn` is acknowledged, as far as READs have their data.
+    /// Everything below `psn` is acknowledged, up to READs without their data.
     fn progress(&mut self, index: usize, psn: u64) {
         let now = self.now;
         let qp = &mut self.qps[index];
@@ -237,7 +237,7 @@ impl World {
         let now = self.now;
         let qp = &mut self.qps[index];
         let Some(message) = qp.message(psn).copied() else { return };
-        // Responses acknowledge what was before them.
+        // Responses acknowledge earlier requests.
         if qp.una < message.start && message.start <= qp.high {
             self.progress(index, message.start);
         }
@@ -246,7 +246,7 @@ impl World {
             qp.reread = None;
             self.acknowledge(index, psn + 1, now);
         } else if psn > qp.una && qp.reread != Some(qp.una) && qp.una >= message.start {
-            // A response is missing: the READ begins again where it is.
+            // A response is missing: the READ restarts at that PSN.
             qp.reread = Some(qp.una);
             qp.next = qp.una;
         }

@@ -1,15 +1,15 @@
-//! The responder of a reliable connection: expects PSNs in order, or keeps what arrives early.
+//! The responder of a reliable connection: expects PSNs in order, or keeps packets that arrive out of order.
 
 use super::engine::{Event, Notice, World};
 use super::packet::{Packet, SYNDROME_ACK, SYNDROME_NAK, SYNDROME_RNR, op};
 use super::qp::{Answer, Ports, Recovery};
 use super::rng::mix;
 
-/// The longest that an ACK is held back.
+/// Maximum delay of an ACK.
 const ACK_DELAY_NS: u64 = 20_000;
 
 impl World {
-    /// A request arrived.
+    /// Handles a request.
     pub(crate) fn respond(&mut self, index: usize, packet: Packet) {
         let qp = &mut self.qps[index];
         if packet.psn < qp.expected {
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Sends a NAK for a hole that reordering no longer explains.
+    /// Sends a NAK for a gap that reordering no longer explains.
     fn old_hole(&mut self, index: usize, depth: u64) {
         let qp = &mut self.qps[index];
         let oldest_hole = qp.expected;
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Accepts the packet with the expected PSN, unless no buffer is there or it is refused.
+    /// Accepts the packet with the expected PSN, unless there is no buffer or it is rejected.
     fn accept(&mut self, index: usize, packet: &Packet) {
         let qp = &mut self.qps[index];
         if let Some((number, code)) = qp.set.refuse
@@ -167,20 +167,20 @@ impl World {
         self.answer(index, ack);
     }
 
-    /// Queues the responses to a READ; one that begins again replaces what was left of it.
+    /// Queues the responses to a READ; a restarted READ replaces its remaining responses.
     fn read(&mut self, index: usize, packet: &Packet) {
         let qp = &mut self.qps[index];
         let host = qp.host;
         qp.answers.retain(|answer| answer.packet.is_some() || answer.end <= packet.psn);
         let (start, end) = (packet.psn, packet.psn + packet.span);
-        // Later than an ACK that is on its way already.
+        // Later than an ACK that is already in transit.
         let at = self.now + self.hosts[host].reaction_ns + 1;
         let answer = Answer { packet: None, at, start, next: start, end, len: packet.dma_len };
         self.qps[index].answers.push_back(answer);
         self.ring(index);
     }
 
-    /// The next answer in the queue pair's order, when it is time.
+    /// The next answer in the queue pair's order, if due.
     pub(crate) fn next_answer(&mut self, index: usize) -> Option<Packet> {
         let (now, qp) = (self.now, &mut self.qps[index]);
         let answer = qp.answers.front_mut().filter(|answer| answer.at <= now)?;

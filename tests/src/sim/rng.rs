@@ -1,6 +1,6 @@
-//! Random numbers that depend on nothing but a seed.
+//! Random numbers determined by a seed.
 
-/// A splitmix64 generator: a seed means the same run on every machine.
+/// A splitmix64 generator: a seed gives the same run on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::truth::{Expected, Place, Truth};
 
-/// The result for one run, best to worst.
+/// The result of one run, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// All that is true is reported, at its place, and nothing else.
+    /// Everything true is reported, at its place, and nothing else.
     Right,
-    /// A finding at warning or critical that is not true.
+    /// A false finding of severity warning or critical.
     FalseAlarm,
     /// The right finding at a wrong place or time.
     WrongPlace,
-    /// Something true is not reported.
+    /// A true finding is missing.
     Missed,
     /// No report: the program failed or took too long.
     Failed,
@@ -36,9 +36,9 @@ impl fmt::Display for Verdict {
 /// The result with its reasons.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The worst of what follows.
+    /// The worst result.
     pub verdict: Verdict,
-    /// One line for each thing that is not right.
+    /// One line for each deviation.
     pub reasons: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ fn is_one_of(finding: &Value, expected: &Expected) -> bool {
     expected.ids.contains(&id) && (expected.info || finding["severity"] != "info")
 }
 
-/// True when a finding's ends, title, place and evidence name the place, and its title or ends no other one.
+/// True if a finding's ends, title, place and evidence name the place, and its title or ends name no other.
 fn is_at(finding: &Value, place: &Place) -> bool {
     let ends = [&finding["requester"]["addr"], &finding["responder"]["addr"]];
     let ends: Vec<&str> = ends.into_iter().filter_map(Value::as_str).collect();
@@ -109,7 +109,7 @@ fn is_at(finding: &Value, place: &Place) -> bool {
                 let (a, b) = (Some(a.as_str()), Some(b.as_str()));
                 (src, dst) == (a, b) || (src, dst) == (b, a)
             };
-            // Ends that contradict the truth count; flows decide where no ends are given.
+            // Ends that contradict the truth count; without ends, flows decide.
             has(a) && has(b)
                 || ends.iter().all(|end| end == a || end == b)
                     && finding["flows"].as_array().is_some_and(|flows| flows.iter().any(of_flow))
@@ -126,7 +126,7 @@ fn is_at(finding: &Value, place: &Place) -> bool {
     }
 }
 
-/// True when a text has a name that no further letter or digit continues.
+/// True if a text contains a name that no further letter or digit continues.
 fn names(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let continues = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

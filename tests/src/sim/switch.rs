@@ -8,7 +8,7 @@ use super::frame::{self, Layer};
 use super::packet::{Body, CE, Packet};
 use super::rng::mix;
 
-/// The choice among parallel channels.
+/// Selection among parallel channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// A hash over the 5-tuple with the switch's seed.
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Makes sure that a channel is looked at again.
+    /// Schedules another attempt of a channel to send.
     pub(crate) fn wake(&mut self, index: usize, ns: u64) {
         if ns < self.channels[index].wake_at {
             self.channels[index].wake_at = ns;
@@ -146,7 +146,7 @@ impl World {
                     packet.corrupt |= !recompute;
                 }
                 Effect::Trim { ppm, payload, tos } if packet.payload > payload && self.rng.chance(ppm) => {
-                    // Forwarded at once in another queue, and no packet to its receiver.
+                    // Forwarded at once in another queue, and not a packet for its receiver.
                     (packet.payload, packet.tos, packet.corrupt) = (payload, tos, true);
                     self.facts.trimmed += 1;
                 }
@@ -202,7 +202,7 @@ impl World {
         self.enqueue(way, packet);
     }
 
-    /// Sends a pause through the opposite channel when too much is held from this one.
+    /// Sends a pause through the opposite channel if too much is buffered from this one.
     fn pause(&mut self, entry: usize, switch: usize) {
         let Some(pfc) = self.switches[switch].pfc else { return };
         let now = self.now;
@@ -210,7 +210,7 @@ impl World {
         let quanta = match channel.holding {
             false if channel.held > pfc.off => QUANTA,
             true if channel.held < pfc.on => 0,
-            // The pause ran out before the queue did.
+            // The pause expired before the queue was drained.
             true if channel.held > pfc.off && now >= channel.renew_at => QUANTA,
             _ => return,
         };
@@ -241,7 +241,7 @@ impl World {
         self.kick(back);
     }
 
-    /// Accounts for a packet that is no longer in the switch's memory.
+    /// Accounts for a packet that has left the switch's buffer.
     fn leave_switch(&mut self, packet: &Packet) {
         let Some(entry) = packet.entry else { return };
         let Node::Switch(switch) = self.channels[entry].to else { return };

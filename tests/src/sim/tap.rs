@@ -1,14 +1,14 @@
-//! Captures: what passes a point of the simulation, as files.
+//! Captures: packets at a point of the simulation, as files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::frame::{self, Addr, Layer};
 use super::packet::{Body, CE, Packet, SYNDROME_NAK, SYNDROME_RNR, op};
 
-/// The Unix time at which simulations begin.
+/// Unix time at the start of simulations.
 pub(crate) const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
 
-/// Counts of what a tap recorded, kept while the packets pass.
+/// Counts of the packets at a tap.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     /// RoCE packets.
@@ -43,14 +43,14 @@ pub(crate) struct Tap {
     pub(crate) snap: u32,
     pub(crate) layer: Layer,
     pub(crate) format: Format,
-    /// The capturing clock's error.
+    /// Clock error of the capturing host.
     pub(crate) ahead_ns: u64,
-    /// Shows only this time range of the simulation.
+    /// Captures only this time range of the simulation.
     pub(crate) range: (u64, u64),
-    /// Misses packets at random, in ppm.
+    /// Rate of packets that the capture misses, in ppm.
     pub(crate) misses_ppm: u32,
     pub(crate) counted: Counted,
-    /// PSNs that passed, by flow.
+    /// PSNs seen, by flow.
     passed: HashMap<(usize, usize, u32), HashSet<u64>>,
     bytes: Vec<u8>,
 }
@@ -130,7 +130,7 @@ impl Tap {
         let mut file = Vec::new();
         let words: &[u32] = match self.format {
             Format::Pcap => &[0xA1B2_3C4D, 0x0004_0002, 0, 0, self.snap, link_type],
-            // A section without a length; an interface with `if_tsresol` 9, nanoseconds.
+            // A section without a length, and an interface with `if_tsresol` 9 (nanoseconds).
             Format::PcapNg => &[
                 0x0A0D_0D0A,
                 28,

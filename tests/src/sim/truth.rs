@@ -1,4 +1,4 @@
-//! The truth of a run, written beside its captures: what a report must say, and what it must not.
+//! The truth of a run, written beside its captures: required and forbidden findings.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,9 @@ use super::tap::{Counted, EPOCH_NS};
 /// The place of a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Not checked: the finding is about the whole capture.
+    /// Not checked: the finding concerns the whole capture.
     Any,
-    /// A host's address: the one that is at fault, or that suffers.
+    /// A host's address: the faulty host, or the affected one.
     Host(String),
     /// Both ends of a connection or of a path.
     Pair(String, String),
@@ -19,46 +19,46 @@ pub enum Place {
     Hop(String, String),
 }
 
-/// A diagnosis that must be made.
+/// A required diagnosis.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Findings that are right, any of them.
+    /// Correct findings, of which any suffices.
     pub ids: Vec<&'static str>,
     /// Its place.
     pub place: Place,
-    /// The time range in which it is true, in Unix time; `None` for the whole capture.
+    /// The time range in which it holds, in Unix time; `None` for the whole capture.
     pub window: Option<(u64, u64)>,
-    /// Information suffices: the capture cannot show how bad it is.
+    /// Severity info suffices, since the capture cannot show the impact.
     pub info: bool,
 }
 
-/// A figure of the report that the truth knows: a JSON pointer, and the least and most that it may be.
+/// A figure of the report whose true value is known, with its minimum and maximum.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Name, for the score.
     pub name: &'static str,
     /// Computes the figure from a report.
     pub of: fn(&Value) -> Option<f64>,
-    /// The least and most that is right.
+    /// Minimum and maximum of the correct value.
     pub range: (f64, f64),
 }
 
 /// The truth of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    /// Diagnoses that must be made. None for a clean control: then nothing may be at warning or critical.
+    /// Required diagnoses. Empty for a clean control: then nothing may have severity warning or critical.
     pub expected: Vec<Expected>,
-    /// Further findings that may be made at warning or critical: consequences, or other words for the same.
+    /// Further findings allowed with severity warning or critical: consequences, or alternative descriptions.
     pub also: Vec<&'static str>,
-    /// Findings that must not be made at any severity.
+    /// Findings forbidden at any severity.
     pub never: Vec<&'static str>,
-    /// Figures that must be right.
+    /// Figures to be checked.
     pub figures: Vec<Figure>,
-    /// What the taps recorded, by file.
+    /// Counts of the taps, by file.
     pub counted: Vec<(String, Counted)>,
-    /// Packets that the fabric lost, of them data, and transport timeouts.
+    /// Number of RoCE packets lost in the fabric.
     pub lost: u64,
-    /// Of these, requests and READ responses.
+    /// Requests and READ responses among these.
     pub lost_data: u64,
     /// Transport timeouts of all requesters.
     pub timeouts: u64,
@@ -76,7 +76,7 @@ impl Expected {
         Self { ids: ids.to_vec(), place, window: None, info: false }
     }
 
-    /// True only in a range of the simulation's time.
+    /// Restricts it to a range of simulation time.
     pub(crate) fn during(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.window = Some((EPOCH_NS + from_ns, EPOCH_NS + to_ns));
         self
@@ -89,8 +89,8 @@ impl Expected {
 }
 
 impl Truth {
-    /// Whether what scenarios of a kind are about happened: packets were lost, timers expired, queue pairs died. True for kinds
-    /// of which this does not tell.
+    /// True if the fault of this kind of scenario occurred: packets were lost, timers expired, queue pairs died. True
+    /// for kinds for which this is not known.
     #[must_use]
     pub fn happened(&self, kind: &str, name: &str) -> bool {
         let Some((_, first)) = self.counted.first() else { return false };
@@ -106,7 +106,7 @@ impl Truth {
         }
     }
 
-    /// As written beside the captures.
+    /// JSON, as written beside the captures.
     #[must_use]
     pub fn json(&self, name: &str, seed: u64) -> Value {
         let expected =

@@ -1,24 +1,25 @@
-//! Traffic beside that of a scenario: what its truth does not depend on is another by a seed, so that no rule can fit it.
+//! Varies a scenario's traffic where its truth does not depend on it, by a seed, so that no rule can be fitted to
+//! fixed values.
 
 use super::frame::Addr;
 use super::qp::{Ports, Settings};
 use super::rng::{Rng, mix};
 
-/// What differs. The default is the scenario as it is written.
+/// Variations. The default is the scenario as written.
 #[derive(Clone, Debug)]
 pub(crate) struct Vary {
-    /// Factors of all rates (numerator, denominator), and of the delays of cables.
+    /// Factors of all rates (numerator, denominator), and of cable delays.
     rate: (u64, u64),
     pub(crate) delay: u64,
     /// The first three bytes of addresses, and the first queue pair number.
     net: [u8; 3],
     pub(crate) first_qpn: u32,
-    /// IPv4 identifications count up, unless the scenario says it.
+    /// IPv4 identifications are incremented, unless the scenario sets this.
     pub(crate) idents: bool,
     pub(crate) reaction_ns: u64,
-    /// Settings of connections, where a scenario leaves the default.
+    /// Settings of connections for which a scenario uses the default.
     settings: Settings,
-    /// Of first PSNs; 0 for that of the settings.
+    /// Seed of first PSNs; 0 for that of the settings.
     psns: u64,
 }
 
@@ -38,7 +39,7 @@ impl Default for Vary {
 }
 
 impl Vary {
-    /// By a seed, for a kind of scenario.
+    /// The variations for a seed and a kind of scenario.
     pub(crate) fn of(seed: u64, kind: &str) -> Self {
         let mut rng = Rng::new(mix(seed));
         let usual = Settings::default();
@@ -64,7 +65,7 @@ impl Vary {
             },
             psns: rng.next() | 1,
         };
-        // Faults of the path MTU hang on it, and foreign hosts on the addresses.
+        // Faults of the path MTU depend on it, and foreign hosts on the addresses.
         match kind {
             "mtu" => vary.settings.mtu = Settings::default().mtu,
             "foreign" => vary.net = Self::default().net,

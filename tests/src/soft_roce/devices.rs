@@ -1,5 +1,5 @@
-//! Counters of devices in a report, compared with those that their driver gives over
-//! `rdma`, what perftest printed, and what was counted from packets.
+//! Compares device counters in a report with those that the driver shows through `rdma`, with perftest's output, and
+//! with packet counts.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -10,11 +10,11 @@ use super::report::{flow, on_link, used};
 
 /// PSNs count modulo 2^24.
 const PSNS: u64 = 1 << 24;
-/// Fields of `rdma statistic` that are no counters.
+/// Fields of `rdma statistic` that are not counters.
 const ABOUT: [&str; 3] = ["ifname", "ifindex", "port"];
 
-/// The name in rocescope's vocabulary of what Soft-RoCE counts; others keep the driver's.
-/// Names of the driver: rxe_hw_counters.c of Linux.
+/// The name in rocescope's vocabulary of a Soft-RoCE counter; others keep the driver's name. Names of the driver:
+/// rxe_hw_counters.c of Linux.
 fn common_name(of_driver: &str) -> &str {
     match of_driver {
         "sent_pkts" => "tx_packets",
@@ -37,8 +37,8 @@ fn entries<'a>(report: &'a Value, end: End, source: &'a str) -> impl Iterator<It
     all.filter(move |entry| entry["name"] == end.device && entry["source"] == source)
 }
 
-/// Every counter of the driver is in the report's `devices`, with what it added while the run went
-/// on (`counted`), and nothing else is.
+/// Every counter of the driver is in the report's `devices`, with its increase during the run (`counted`), and no
+/// other counter is.
 ///
 /// # Errors
 /// The differences.
@@ -58,7 +58,7 @@ pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
         let ours = &entry["counters"][common_name(name)];
         ensure!(
             ours == value,
-            "{name} of {}: the driver says {value}, the report {ours}: {entry}",
+            "{name} of {}: {value} in the driver, {ours} in the report: {entry}",
             end.device
         );
     }
@@ -67,7 +67,7 @@ pub fn as_the_driver(report: &Value, end: End, counted: &Value) -> Result<()> {
     Ok(())
 }
 
-/// All packets pass the interface here, so that all that the driver carried was seen.
+/// All packets pass the interface here, so that everything the driver carried was seen.
 ///
 /// # Errors
 /// The differences.
@@ -90,16 +90,15 @@ pub fn covered(report: &Value, end: End, counted: &Value) -> Result<()> {
 pub struct Followed {
     /// Number of times that one was in a report.
     pub sightings: usize,
-    /// Number of those whose device was read again, with another result, while they worked.
+    /// Number of those whose device was read again with another result while they were active.
     pub read_again: usize,
-    /// Number of those that moved.
+    /// Number of those that advanced.
     pub moved: usize,
-    /// Of each in turn, what changed from report to report: state, PSN, packets counted from PSNs.
+    /// For each, the changes from report to report: state, PSN, packets counted from PSNs.
     pub steps: Vec<String>,
 }
 
-/// The queue pairs of a transfer as its devices reported them in the course of a run, of which `reports`
-/// are the reports: peer, process and PSNs.
+/// The queue pairs of a transfer as reported by their devices in `reports` during the run: peer, process and PSNs.
 ///
 /// # Errors
 /// The differences from perftest's output, from `rdma resource`, and from the packets.
@@ -119,9 +118,9 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                     .flat_map(|e| e["qps"].as_array().into_iter().flatten());
                 all.find(|qp| qp["lqpn"] == own.0 && qp["rqpn"] == peer.0).cloned()
             };
-            // First PSN of the requester, which is the responder's too.
+            // First PSN of the requester, which is also the responder's.
             let first = near.1;
-            // A requester that repeats takes PSNs back. A responder never does.
+            // A requester that retransmits lowers its PSN. A responder never does.
             let goes_back = repeated && end == NEAR;
             let mut before: Option<(u64, u64)> = None;
             let mut first_psn = None;
@@ -136,14 +135,14 @@ pub fn queue_pairs(reports: &[Value], transfer: &Transferred) -> Result<Followed
                     followed.steps.push(step);
                 }
                 let Some(at) = qp[psn].as_u64() else { continue };
-                // perftest's server never sends, so that it may stay ready to receive.
+                // perftest's server never sends, so it may stay in RTR.
                 let ready = qp["state"] == "RTS" || end == FAR && qp["state"] == "RTR";
                 if !ready || goes_back {
                     continue;
                 }
                 read_again |= *first_psn.get_or_insert(at) != at;
                 let used_by_then = (at + PSNS - first) % PSNS;
-                // The report's packets are read after its queue pairs; Soft-RoCE takes a PSN before it sends.
+                // The report's packets are read after its queue pairs; Soft-RoCE assigns a PSN before it sends.
                 let seen = flow(report, NEAR, "egress", FAR, far.0).map_or(0, |flow| used(&flow["psn"]));
                 ensure!(used_by_then <= seen + 1, "{used_by_then} PSNs, {seen} of them in packets: {place}");
                 let Some(counted) = qp[count].as_u64() else { continue };

@@ -1,4 +1,4 @@
-//! What the hop between the ends does to packets: behind one tap and before the other.
+//! Faults of the hop between the ends, downstream of one tap and upstream of the other.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::lab::End;
 use super::tool::{LIMIT, json, run};
 
-/// A fault of the hop, mended when dropped.
+/// A fault of the hop, removed when dropped.
 #[derive(Debug)]
 pub struct Hop {
     port: &'static str,
-    /// Commands that mend it.
+    /// Commands that remove it.
     mend: Vec<Vec<&'static str>>,
 }
 
@@ -31,7 +31,7 @@ impl Hop {
         Ok(hop)
     }
 
-    /// Queues what goes to an end: `words` are those of `tc qdisc` after the interface.
+    /// Queues packets to an end: `words` are those of `tc qdisc` after the interface.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -42,7 +42,7 @@ impl Hop {
         Ok(hop)
     }
 
-    /// Gives the port towards an end another MTU: what is larger is dropped without a word, as a bridge does.
+    /// Changes the MTU of the port towards an end: larger packets are dropped silently, as a bridge does.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -64,7 +64,7 @@ impl Hop {
         Ok(count.trim().parse()?)
     }
 
-    /// Waits until its queue is empty and stays so: what waits in it is lost with it.
+    /// Waits until its queue is empty and stays so, since queued packets are lost with it.
     ///
     /// # Errors
     /// Fails if `tc` shows no length, or the queue does not become empty.
@@ -86,7 +86,7 @@ impl Hop {
 impl Drop for Hop {
     fn drop(&mut self) {
         for command in &self.mend {
-            // What fails here is only what is already gone.
+            // Failures concern only what has already been removed.
             let _ = Command::new(command[0]).args(&command[1..]).status();
         }
     }

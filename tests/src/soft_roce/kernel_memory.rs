@@ -1,4 +1,4 @@
-//! Memory of a test at the address at which the kernel has it: what a driver would hand to a function of the kernel.
+//! Memory of a test at its kernel address, as a driver would pass to a kernel function.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,7 +14,7 @@ const LOADED: u64 = 1;
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
-/// A page of this process. It is not moved as long as nothing makes the kernel compact its memory.
+/// A page of this process. It is not moved unless the kernel compacts its memory.
 #[derive(Debug)]
 pub struct KernelMemory {
     page: Box<Page>,
@@ -24,16 +24,15 @@ pub struct KernelMemory {
 impl KernelMemory {
     /// A page of zeros.
     ///
-    /// # Errors
-    /// Fails without the right to read `/proc/self/pagemap`, and on kernels without `/proc/kcore`.
+    /// # Errors Fails without permission to read `/proc/self/pagemap`, and on kernels without `/proc/kcore`.
     pub fn new() -> Result<Self> {
-        // Written, so that it is there.
+        // Written, so that it is present in memory.
         let page = Box::new(Page(std::hint::black_box([1; PAGE])));
         let own = page.0.as_ptr() as u64;
         let mut entry = [0; 8];
         let pages = File::open("/proc/self/pagemap").context("cannot open /proc/self/pagemap")?;
         pages.read_exact_at(&mut entry, own / PAGE as u64 * 8)?;
-        // Documentation/admin-guide/mm/pagemap.rst: the frame in bits 0 to 54, bit 63 for a page that is there.
+        // Documentation/admin-guide/mm/pagemap.rst: the frame is in bits 0 to 54, and bit 63 means present.
         let entry = u64::from_le_bytes(entry);
         let frame = entry & ((1 << 55) - 1);
         ensure!(entry >> 63 == 1 && frame != 0, "/proc/self/pagemap does not show the page: {entry:#x}");
@@ -63,7 +62,7 @@ impl KernelMemory {
     }
 }
 
-/// Where the kernel has mapped this physical address, from the program headers of `/proc/kcore`.
+/// The kernel's address of a physical address, from the program headers of `/proc/kcore`.
 fn mapped(physical: u64) -> Result<u64> {
     let mut headers = vec![0; 64 << 10];
     let read = File::open("/proc/kcore").and_then(|mut file| file.read(&mut headers));
@@ -80,7 +79,7 @@ fn mapped(physical: u64) -> Result<u64> {
     let inside = |at: usize| {
         let (kind, from, base, length) =
             (word(at)? & 0xffff_ffff, word(at + 16)?, word(at + 24)?, word(at + 40)?);
-        // What has no physical address has the largest number.
+        // Segments without a physical address have the largest number.
         let inside = physical.checked_sub(base).filter(|inside| *inside < length && base != u64::MAX)?;
         (kind == LOADED).then(|| from + inside)
     };

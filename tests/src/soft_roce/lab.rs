@@ -1,9 +1,9 @@
 //! Two RDMA devices, each on a veth pair to a bridge, in one network namespace.
 //!
-//! The driver of Linux 6.1 receives in the first network namespace only, so both ends are there, and
-//! rules make each packet from one end's address to the other's leave by the wire instead of the
-//! loopback. Neighbours are fixed and IPv6 is off, so that nothing else is on the wire. A bridge is the
-//! hop between them, on which [`super::hop`] harms packets between the two taps.
+//! The driver of Linux 6.1 receives in the first network namespace only, so both ends are there, and rules make
+//! packets between the two addresses leave by the wire instead of the loopback. Neighbours are static and IPv6 is
+//! disabled, so that nothing else is on the wire. A bridge is the hop between them, on which [`super::hop`] drops or
+//! changes packets between the two taps.
 
 use std::fs;
 use std::path::Path;
@@ -25,37 +25,37 @@ pub struct End {
     pub device: &'static str,
     /// Its address.
     pub address: &'static str,
-    /// The port of the hop to which its interface is cabled.
+    /// The bridge port to which its interface is connected.
     pub hop: &'static str,
     mac: &'static str,
 }
 
 impl End {
-    /// Another host behind the same wire: the same device by another of its addresses, see [`Hosts`].
+    /// Another host on the same wire: the same device with another of its addresses, see [`Hosts`].
     #[must_use]
     pub const fn at(self, address: &'static str) -> Self {
         Self { address, ..self }
     }
 }
 
-/// The requester: perftest's client. Loss and marking are set up on its interface.
+/// The requester: perftest's client. Loss and marking are applied on its interface.
 pub const NEAR: End =
     End { interface: "h0", device: "rxe0", address: "10.0.0.1", hop: "b0", mac: "02:00:00:00:00:01" };
-/// The end that answers.
+/// The responder.
 pub const FAR: End =
     End { interface: "h1", device: "rxe1", address: "10.0.0.2", hop: "b1", mac: "02:00:00:00:00:02" };
-/// Both.
+/// Both ends.
 pub const ENDS: [End; 2] = [NEAR, FAR];
 const BRIDGE: &str = "br0";
 /// MTU of the interfaces.
 pub const MTU: u32 = 1500;
-/// The RDMA path MTU that goes with it.
+/// The corresponding RDMA path MTU.
 pub const PATH_MTU: u64 = 1024;
 
 const MODULES: [&str; 8] =
     ["rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "bridge", "sch_netem", "sch_red", "sch_tbf"];
 
-/// Unloads a module and all that use it; gives their names in the order in which they went.
+/// Unloads a module and its dependants; returns their names in the order of unloading.
 ///
 /// # Errors
 /// Fails if one of them is in use.
@@ -63,7 +63,7 @@ pub fn unload(module: &str) -> Result<Vec<String>> {
     let mut gone = Vec::new();
     let loaded = fs::read_to_string("/proc/modules")?;
     let mut lines = loaded.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Name, length, uses, and who uses it.
+    // Name, length, use count, and users.
     let Some(words) = lines.find(|words| words.first() == Some(&module)) else { return Ok(gone) };
     for user in words.get(3).unwrap_or(&"-").split(',').filter(|user| !user.is_empty() && *user != "-") {
         gone.extend(unload(user)?);
@@ -73,7 +73,7 @@ pub fn unload(module: &str) -> Result<Vec<String>> {
     Ok(gone)
 }
 
-/// Sets everything up, once.
+/// Sets up everything, once.
 ///
 /// # Errors
 /// Fails if the kernel has no Soft-RoCE, or anything else is missing here.
@@ -85,7 +85,7 @@ pub fn up() -> Result<()> {
 fn set_up() -> Result<()> {
     if Path::new("/sys/class/net").join(NEAR.interface).exists() {
         if results().is_ok() {
-            // Of the test program before this one in the same guest.
+            // Set up by the previous test program in the same guest.
             return Ok(());
         }
         bail!(
@@ -109,8 +109,8 @@ fn set_up() -> Result<()> {
     batch(&commands())?;
     add_devices()?;
     for end in ENDS {
-        // All that arrives passes one processor, in the order in which it was sent: two would put packets
-        // of one queue pair into another order, even between tcpdump's place and ours.
+        // All arriving packets are processed by one CPU, in the order of sending: two CPUs could reorder packets of
+        // one queue pair, even between tcpdump's hook and rocescope's.
         for interface in [end.interface, end.hop] {
             let steering = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
             fs::write(&steering, "1").with_context(|| steering.clone())?;
@@ -119,12 +119,12 @@ fn set_up() -> Result<()> {
     Ok(())
 }
 
-/// More hosts behind the ends, as far as packets show: addresses of their devices, removed when dropped.
+/// More hosts at the ends, as far as packets show: additional addresses of their devices, removed when dropped.
 #[derive(Debug)]
 pub struct Hosts(Vec<(usize, &'static str)>);
 
 impl Hosts {
-    /// Adds addresses, each of a network of 24 bits, to the ends with these numbers in [`ENDS`].
+    /// Adds addresses, each in a /24 network, to the ends with these indices in [`ENDS`].
     ///
     /// # Errors
     /// Fails if the kernel refuses one, or a device does not take it.
@@ -141,7 +141,7 @@ impl Hosts {
         Ok(added)
     }
 
-    /// For `ip -batch`, with the words for addresses and rules, for routes, and for neighbours.
+    /// Commands for `ip -batch`, with the words for addresses and rules, for routes, and for neighbours.
     fn commands(&self, [add, route, neighbour]: [&str; 3]) -> String {
         let mut lines = Vec::new();
         for (number, address) in &self.0 {
@@ -151,7 +151,7 @@ impl Hosts {
             lines.push(format!("addr {add} {address}/24 dev {interface}"));
             lines.push(format!("route {route} local {address} dev {interface} table {arriving}"));
             for table in [arriving, leaving] {
-                // That of the ends' own network is there.
+                // The route of the ends' own network exists.
                 if !NEAR.address.starts_with(network) {
                     lines.push(format!("route {route} {network}.0/24 dev {interface} table {table}"));
                 }
@@ -168,12 +168,12 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // What fails here is only what went with an address.
+        // Failures concern only what was removed with an address.
         let _ = batch(&self.commands(["del", "del", "del"]));
     }
 }
 
-/// Has `ip` do these, also when one fails.
+/// Runs these commands with `ip`, continuing after failures.
 fn batch(commands: &str) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), commands)?;
@@ -197,8 +197,8 @@ pub fn add_devices() -> Result<()> {
     Ok(())
 }
 
-/// For `ip -batch`. A table for what arrives at an end and one for what leaves it, both looked at
-/// before the one that says both addresses are local.
+/// Commands for `ip -batch`: a table for packets that arrive at an end and one for those that leave it, both
+/// consulted before the local table, which contains both addresses.
 fn commands() -> String {
     let mut lines = vec!["rule add pref 900 lookup local".to_owned(), "rule del pref 0".to_owned()];
     lines.push(format!("link add {BRIDGE} mtu {MTU} type bridge"));
@@ -226,7 +226,7 @@ fn commands() -> String {
     lines.join("\n") + "\n"
 }
 
-/// The place of an end's IPv4 address among its device's GIDs.
+/// The index of an end's IPv4 address in its device's GID table.
 ///
 /// # Errors
 /// Fails if it has none.
@@ -247,11 +247,11 @@ pub fn gid_index(end: End) -> Result<u32> {
 pub fn statistic(end: End) -> Result<Value> {
     let port = format!("{}/1", end.device);
     let shown = json("rdma", &["-j", "statistic", "show", "link", &port])?;
-    shown.get(0).cloned().with_context(|| format!("`rdma statistic` shows nothing of {port}: {shown}"))
+    shown.get(0).cloned().with_context(|| format!("`rdma statistic` does not show {port}: {shown}"))
 }
 
-/// Adds queueing disciplines to what leaves [`NEAR`], each given as the words after its interface,
-/// and removes them when dropped.
+/// Adds queueing disciplines to the egress of [`NEAR`], each given as the words after its interface, and removes them
+/// when dropped.
 #[derive(Debug)]
 pub struct Harm(());
 
@@ -283,7 +283,7 @@ impl Harm {
 
 impl Drop for Harm {
     fn drop(&mut self) {
-        // Not `run`: that would panic nowhere, but what fails here is only what is already gone.
+        // Not `run`, since failures concern only what has already been removed.
         let _ = Command::new("tc").args(["qdisc", "del", "dev", NEAR.interface, "root"]).status();
     }
 }

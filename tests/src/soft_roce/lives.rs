@@ -1,4 +1,4 @@
-//! Queue pairs on the kernel's control path, held against what perftest asked for and sent.
+//! Compares queue pairs on the kernel's control path with perftest's parameters and packets.
 
 use anyhow::Result;
 use rocescope::util::system::{KernelVersion, kernel_version};
@@ -9,19 +9,18 @@ use super::perftest::Transferred;
 use super::qps::Qp;
 use super::report::{count, flow};
 
-/// The kernel's control path shows each queue pair from its creation to its end, with the settings that
-/// perftest asked for and the source port that its packets had.
+/// The kernel's control path shows each queue pair from its creation to its end, with perftest's settings and the
+/// source port of its packets.
 ///
 /// # Errors
-/// When a flow is not in the report.
+/// If a flow is not in the report.
 ///
-/// # Panics
-/// When a queue pair is not as it was made.
+/// # Panics If a queue pair differs from its parameters.
 pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     let lives = &report["qp_lives"];
     assert_eq!(lives["unavailable"], Value::Null, "{lives}");
     assert_eq!((&lives["dropped"], &lives["qps_left_out"]), (&0.into(), &0.into()), "{lives}");
-    // Soft-RoCE has no context of its own to hand out: one query a device says so, and no more are made.
+    // Soft-RoCE provides no contexts of its own: one query per device shows that, and no more are made.
     let contexts = &report["qp_context"];
     let refused = contexts["refused"].as_array().map_or(&[][..], Vec::as_slice);
     assert!(count(&contexts["failed"]) <= 2 && contexts["queried"] == 0, "{contexts}");
@@ -45,7 +44,8 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
             assert_eq!(life["src"], end.address, "{life}");
             assert_eq!(life["dscp"], transfer.wanted.traffic_class >> 2, "{life}");
             assert_eq!(life["path_mtu"], PATH_MTU, "{life}");
-            // Who only receives never goes on from RTR, where these are set. Seven retries are perftest's default.
+            // A queue pair that only receives stays in RTR, before these are set. Seven retries are perftest's
+            // default.
             let sends = life["state"] != "RTR";
             let [timeout, retries] = [4_096u64 << transfer.wanted.timeout(), 7]
                 .map(|value| if sends { Value::from(value) } else { Value::Null });
@@ -69,18 +69,17 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     Ok(())
 }
 
-/// The source port that is computed of a queue pair of Soft-RoCE whose packets have this one: null before kernel 5.17, where
-/// Soft-RoCE has a rule of its own.
+/// The expected computed source port of a Soft-RoCE queue pair with this port in its packets: null before kernel
+/// 5.17, where Soft-RoCE uses a rule of its own.
 #[must_use]
 pub fn computed(port: &Value) -> Value {
     let has_shared_rule = kernel_version() >= Some(KernelVersion::new(5, 17, 0));
     if has_shared_rule { port.clone() } else { Value::Null }
 }
 
-/// The life of a queue pair that the connection manager set up, from its creation to its end; gives the other end.
+/// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end.
 ///
-/// # Panics
-/// When it is not as `rdma resource` shows it, or its packets had another source port.
+/// # Panics If it differs from `rdma resource`, or its packets had another source port.
 #[must_use]
 pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
     let other = if end == NEAR { FAR } else { NEAR };

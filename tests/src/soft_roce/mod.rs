@@ -1,5 +1,5 @@
-//! Helpers of the tests with Soft-RoCE devices: two hosts in one, programs that talk over them, and
-//! what the kernel and other tools say of it.
+//! Helpers for tests with Soft-RoCE devices: two hosts in one machine, programs that communicate over them, and the
+//! view of the kernel and of other tools.
 //!
 //! These tests run in the virtual machine of `cargo xtask vm`, whose kernel has the driver.
 

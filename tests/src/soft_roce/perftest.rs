@@ -1,4 +1,4 @@
-//! perftest between the two ends: what is run, and what it says of it.
+//! Runs perftest between the two ends, and reads its output.
 
 use std::fs;
 
@@ -21,9 +21,9 @@ pub struct Transfer {
     pub size: u64,
     /// Traffic class of its packets.
     pub traffic_class: u64,
-    /// True if each message waits for the one before it.
+    /// True if each message waits for the previous one.
     pub one_by_one: bool,
-    /// Work requests that one call posts.
+    /// Number of work requests per post.
     pub chain: u64,
 }
 
@@ -61,12 +61,11 @@ impl Transfer {
         if self.one_by_one { 23 } else { 18 }
     }
 
-    /// Runs both ends to their end, and looks at their queue pairs meanwhile.
+    /// Runs both ends to completion, and lists their queue pairs meanwhile.
     ///
-    /// # Errors
-    /// Fails if one fails, or does not say what is expected of it.
+    /// # Errors Fails if one fails, or its output is not as expected.
     pub fn run(self) -> Result<Transferred> {
-        // A port for each: the last one's may not be free again yet.
+        // A new port for each transfer, since that of the last one may not be free yet.
         let port = free_port()?;
         let start = |end: End, peer: &[&str]| -> Result<Tool> {
             let words = [
@@ -77,10 +76,10 @@ impl Transfer {
                 ("-n", self.iterations.to_string()),
                 ("-s", self.size.to_string()),
                 ("-m", PATH_MTU.to_string()),
-                // 4.096 µs · 2^n until a transport timeout: 1 s, longer than the queue of 24 Mbit/s holds
-                // packets and an emulated machine takes: of requests repeated too early the driver refuses some.
-                // The driver's timer goes off that often in a long transfer even where nothing is lost: for
-                // those that are to go without repeats, longer than they last.
+                // 4.096 µs · 2^n until a transport timeout: 1 s, longer than the queue of 24 Mbit/s holds packets and
+                // an emulated machine takes, since the driver refuses some requests that are retransmitted too early.
+                // The driver's timer expires at this interval in a long transfer even without loss: transfers that
+                // must have no retransmissions get a longer one.
                 ("-u", self.timeout().to_string()),
             ];
             let mut arguments = vec!["-F".to_owned(), format!("--tclass={}", self.traffic_class)];
@@ -88,7 +87,7 @@ impl Transfer {
                 arguments.extend(["-l".to_owned(), self.chain.to_string()]);
             }
             if self.one_by_one {
-                // One message in flight, and one completion for each.
+                // One message in flight, and a completion for each.
                 arguments.extend(["-t", "1", "-Q", "1"].map(str::to_owned));
             }
             arguments.extend(words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
@@ -134,7 +133,7 @@ fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// True if anything listens on a TCP port, by the kernel's own tables.
+/// True if a process listens on a TCP port, according to the kernel.
 fn is_listening(port: u16) -> bool {
     const LISTEN: &str = "0A";
     let wanted = format!(":{port:04X}");

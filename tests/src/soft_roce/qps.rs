@@ -1,4 +1,4 @@
-//! The queue pairs of this machine: as `rdma resource show qp` shows them, and as rocescope reads them.
+//! The queue pairs of this machine, as shown by `rdma resource show qp` and as read by rocescope.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use serde_json::Value;
 
 use super::tool::{Tool, json, wait_for};
 
-/// A queue pair, without what changes while it sends.
+/// A queue pair, without values that change while it sends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Qp {
     /// RDMA device.
     pub device: String,
     /// Its number.
     pub lqpn: u32,
-    /// The number at the other end.
+    /// Number of the peer's queue pair.
     pub rqpn: Option<u32>,
     /// `RC`, `GSI` …
     pub kind: String,
-    /// Process.
+    /// PID.
     pub pid: Option<u32>,
-    /// Its command; of the kernel's own, the module.
+    /// Command of the process; for queue pairs of the kernel, the module.
     pub comm: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub fn shown() -> Result<Vec<Qp>> {
                 rqpn: number(&qp["rqpn"]).filter(|qpn| *qpn != 0),
                 kind: text(&qp["type"])?,
                 pid: number(&qp["pid"]).filter(|pid| *pid != 0),
-                // Some versions put the kernel's own in brackets.
+                // Some versions put kernel modules in brackets.
                 comm: text(&qp["comm"]).map(|comm| comm.trim_matches(['[', ']']).to_owned()),
             })
         })
@@ -79,14 +79,12 @@ pub fn read() -> Result<Vec<Qp>> {
     Ok(found)
 }
 
-/// Those that `rdma resource` shows as `wanted` while a program runs: all that were there at any
-/// look.
+/// Queue pairs of `rdma resource` that satisfy `wanted` while a program runs, collected over all readings.
 ///
-/// # Errors
-/// Fails if it shows none with its other end until the program's end.
+/// # Errors Fails if none with a known peer appears before the program's end.
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
-    wait_for("the end of a program whose queue pairs are looked at", || {
+    wait_for("the end of a program while its queue pairs are listed", || {
         found.extend(shown()?.into_iter().filter(|qp| wanted(qp) && qp.rqpn.is_some()));
         Ok((!program.is_running()?).then_some(()))
     })?;

@@ -1,4 +1,4 @@
-//! Reading a report.
+//! Helpers for reading a report.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -15,7 +15,7 @@ const PSNS: u64 = 1 << 24;
 #[must_use]
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 /// The flow to a queue pair, on the interface of an end.
@@ -64,7 +64,7 @@ pub fn sum(report: &Value, end: End, direction: &str, of: impl Fn(&Value) -> u64
     flows.filter(|flow| flow["link"] == end.interface && flow["direction"] == direction).map(of).sum()
 }
 
-/// The number of PSNs a sequence has used: packets that were not repeats.
+/// Number of PSNs used in a sequence: packets without retransmissions.
 #[must_use]
 #[track_caller]
 pub fn used(psn: &Value) -> u64 {

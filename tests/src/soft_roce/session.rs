@@ -1,4 +1,4 @@
-//! A run of rocescope beside tcpdump and the kernel's own counters, over some traffic.
+//! Runs rocescope beside tcpdump and the kernel's own counters, over some traffic.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,21 +11,20 @@ use super::lab::{ENDS, End, statistic, up};
 use super::tool::{Tool, wait_for};
 use crate::live::program::{Program, Start};
 
-/// Enough of each packet for connection management, whose messages are the longest headers.
+/// Snap length that suffices for connection management, whose messages have the longest headers.
 const SNAP_LENGTH: &str = "400";
-/// Longest time that tcpdump buffers a packet.
+/// Maximum time for which tcpdump buffers a packet.
 const SETTLE: Duration = Duration::from_millis(1600);
 
-/// Folder that the guest shares with its host, for results.
+/// Folder shared between guest and host, for results.
 ///
-/// # Errors
-/// Outside of it.
+/// # Errors Fails outside of the guest.
 pub fn results() -> Result<PathBuf> {
     let place = std::env::var_os("ROCESCOPE_VM_RESULTS");
     place.map(PathBuf::from).context("ROCESCOPE_VM_RESULTS is not set: this is for `cargo xtask vm`")
 }
 
-/// Everything that watches.
+/// All observers.
 #[derive(Debug)]
 pub struct Session {
     name: &'static str,
@@ -39,18 +38,18 @@ pub struct Session {
 pub struct SessionResult {
     /// rocescope's report.
     pub report: Value,
-    /// Its reports in the course of the run, a second apart, and the same at last.
+    /// Its reports during the run, one per second, and the final one.
     pub reports: Vec<Value>,
     /// Standard error of rocescope.
     pub said: String,
-    /// The capture of each end, nearest first.
+    /// The capture of each end, near end first.
     pub captures: Vec<PathBuf>,
-    /// Counters of each end's device meanwhile.
+    /// Increase of each end's device counters.
     pub counted: Vec<Value>,
 }
 
 impl Session {
-    /// Starts everything and waits until it watches.
+    /// Starts all observers and waits until they are ready.
     ///
     /// # Errors
     /// Fails if anything does not.
@@ -64,18 +63,17 @@ impl Session {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
             (attached == ENDS.len()).then_some(())
         })?;
-        // Packets are counted before queue pairs are followed: first the host's settings are read.
+        // Packets are counted before queue pairs are followed, since the host's settings are read first.
         program.reported(|report| report["qp_lives"]["lists"].as_u64() > Some(0))?;
         let captures: Result<Vec<_>> = ENDS.into_iter().map(|end| capture(name, end)).collect();
         let before: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
         Ok(Self { name, program, captures: captures?, before: before? })
     }
 
-    /// Ends everything. `harmed` are the queue pairs whose packets were not all on the wire: what is
-    /// counted before a queueing discipline is not what tcpdump sees behind it.
+    /// Ends all observers. `harmed` are the queue pairs whose packets were not all on the wire: counts upstream of a
+    /// queueing discipline differ from tcpdump's downstream of it.
     ///
-    /// # Errors
-    /// Fails if anything ends in another way than it should.
+    /// # Errors Fails if an observer ends unexpectedly.
     pub fn finish(self, harmed: &[u64]) -> Result<SessionResult> {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();

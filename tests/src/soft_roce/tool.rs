@@ -1,4 +1,4 @@
-//! Other programs: started, waited for with a limit, and never left behind.
+//! Other programs: started, waited for with a timeout, and never left behind.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -9,15 +9,14 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Longest time of a tool in an emulated machine with other work.
+/// Timeout of a tool in an emulated machine under load.
 pub const LIMIT: Duration = Duration::from_secs(90);
-/// Between two looks at whether something has happened.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until `found` finds something.
+/// Waits until `found` returns a value.
 ///
-/// # Errors
-/// Fails if it does not in time; `what` completes the sentence.
+/// # Errors Fails after a timeout; `what` completes the sentence.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let late = Instant::now() + LIMIT;
     loop {
@@ -31,7 +30,7 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> 
     }
 }
 
-/// A running program. Is killed when dropped.
+/// A running program, killed when dropped.
 #[derive(Debug)]
 pub struct Tool {
     shown: String,
@@ -47,7 +46,7 @@ impl Tool {
     /// Fails if it cannot be started.
     pub fn start(program: &str, arguments: &[&str]) -> Result<Self> {
         let shown = format!("{program} {}", arguments.join(" "));
-        // Files rather than pipes: nobody has to read them for the program to go on.
+        // Files rather than pipes, which would block the program unless they are read.
         let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
@@ -55,7 +54,7 @@ impl Tool {
         Ok(Self { shown, child, out, err })
     }
 
-    /// Its process id.
+    /// Its PID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -77,7 +76,7 @@ impl Tool {
         text(&self.err)
     }
 
-    /// Waits for its end, and gives what it wrote to standard output.
+    /// Waits for its end, and returns its standard output.
     ///
     /// # Errors
     /// Fails if it does not end in time, or fails.
@@ -107,19 +106,19 @@ impl Tool {
 
 impl Drop for Tool {
     fn drop(&mut self) {
-        // Has ended already in a test that went well.
+        // In a successful test it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 fn text(file: &File) -> Result<String> {
-    // Opened anew, for a place of its own in it: the program's is where it writes.
+    // Opened again for a separate file position, since the program writes at its own.
     let bytes = std::fs::read(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Runs a program to its end, and gives what it wrote to standard output.
+/// Runs a program to its end, and returns its standard output.
 ///
 /// # Errors
 /// Fails if it cannot be started, does not end in time, or fails.
@@ -129,8 +128,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
 
 /// The same for a program that writes JSON.
 ///
-/// # Errors
-/// Also when that is none.
+/// # Errors Also fails if the output is not JSON.
 pub fn json(program: &str, arguments: &[&str]) -> Result<Value> {
     let text = run(program, arguments)?;
     let shown = || format!("`{program} {}` wrote no JSON: {text}", arguments.join(" "));

@@ -1,4 +1,5 @@
-//! libibverbs, as far as the tests need it: queue pairs made, set, used and broken as no other program does it.
+//! The parts of libibverbs that tests need: queue pairs that are created, configured, used and broken as no other
+//! program does.
 //!
 //! The library is that of the guest.
 #![expect(unsafe_code, reason = "a C library is called")]
@@ -21,9 +22,9 @@ use abi::{
 
 /// Status of a completion (`enum ibv_wc_status`): success.
 pub const SUCCESS: u32 = 0;
-/// The peer refused: a wrong rkey.
+/// The peer rejected the request: a wrong rkey.
 pub const REMOTE_ACCESS_ERROR: u32 = 10;
-/// The peer did not answer the first transmission and its retries.
+/// The peer did not acknowledge the first transmission and its retries.
 pub const RETRY_EXCEEDED: u32 = 12;
 
 /// `IBV_EVENT_SQ_DRAINED`.
@@ -34,9 +35,9 @@ const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;
 const REMOTE_READ: c_int = 4;
 const SIGNALED: u32 = 2;
-/// Of a registered buffer.
+/// Size of the registered buffer.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Work requests of a queue pair.
+/// Maximum number of work requests of a queue pair.
 const DEPTH: u32 = 64;
 
 fn library() -> Result<&'static Library> {
@@ -98,12 +99,12 @@ impl Port {
         Ok(Self { library, end, context, pd, region, _buffer: buffer, gid: u8::try_from(gid_index(end)?)? })
     }
 
-    /// Makes a queue pair, which is not connected.
+    /// Creates an unconnected queue pair.
     ///
     /// # Errors
     /// Fails if the device refuses.
     pub fn queue_pair(&self) -> Result<QueuePair<'_>> {
-        // SAFETY: the context is open; the others are what it may be without.
+        // SAFETY: the context is open; the other arguments are optional.
         let cq =
             unsafe { (self.library.create_cq)(self.context, DEPTH.cast_signed(), null_mut(), null_mut(), 0) };
         ensure!(!cq.is_null(), "{} makes no completion queue", self.end.device);
@@ -134,7 +135,7 @@ impl Port {
         Ok(QueuePair { port: self, cq, qp })
     }
 
-    /// Waits for the next asynchronous event of the device's queue pairs, and gives its type.
+    /// Waits for the next asynchronous event of the device's queue pairs, and returns its type.
     ///
     /// # Errors
     /// Fails if the device gives none.
@@ -153,7 +154,7 @@ impl Port {
         unsafe { &*self.region }
     }
 
-    /// The function in the operations of its context.
+    /// A function in the operations of its context.
     fn operation(&self, offset: usize) -> Object {
         // SAFETY: within `struct ibv_context`, whose operations were set when it was opened.
         unsafe { self.context.byte_add(offset).cast::<Object>().read() }
@@ -195,7 +196,7 @@ impl Drop for Port {
 pub struct Settings {
     /// Address of the peer.
     pub peer: Ipv4Addr,
-    /// Its number.
+    /// The peer's queue pair number.
     pub qpn: u32,
     /// Path MTU as an `enum ibv_mtu`: 3 for 1,024 bytes.
     pub mtu: u32,
@@ -207,17 +208,16 @@ pub struct Settings {
     pub rnr_retries: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// Of IPv6; the UDP source port follows from it.
+    /// IPv6 flow label, from which the UDP source port follows.
     pub flow_label: u32,
     /// First PSN in both directions.
     pub psn: u32,
 }
 
 impl Settings {
-    /// To a queue pair of an end, with a timeout of 67 ms and three retries.
+    /// Settings for a connection to a queue pair of an end, with a timeout of 67 ms and three retries.
     ///
-    /// # Errors
-    /// None with a good address.
+    /// # Errors Fails for an invalid address.
     pub fn to(end: End, qpn: u32) -> Result<Self> {
         Ok(Self {
             peer: end.address.parse()?,
@@ -266,7 +266,7 @@ impl QueuePair<'_> {
         checked("modify", errno)
     }
 
-    /// From RESET to INIT.
+    /// Changes the state from RESET to INIT.
     ///
     /// # Errors
     /// The error number of the verb.
@@ -280,7 +280,7 @@ impl QueuePair<'_> {
         self.modify(set, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
     }
 
-    /// From INIT to RTR.
+    /// Changes the state from INIT to RTR.
     ///
     /// # Errors
     /// The error number of the verb.
@@ -309,7 +309,7 @@ impl QueuePair<'_> {
         self.modify(set, mask::STATE | path | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER)
     }
 
-    /// From RTR to RTS.
+    /// Changes the state from RTR to RTS.
     ///
     /// # Errors
     /// The error number of the verb.
@@ -327,10 +327,9 @@ impl QueuePair<'_> {
         self.modify(set, mask::STATE | mask::SQ_PSN | retries | mask::MAX_QP_RD_ATOMIC)
     }
 
-    /// Goes to a state with nothing but it.
+    /// Changes to a state without further attributes.
     ///
-    /// # Errors
-    /// The error number of the verb: `EINVAL` where more is needed.
+    /// # Errors The error number of the verb: `EINVAL` if more attributes are required.
     pub fn bare(&self, state: &str) -> Result<()> {
         let state = match state {
             "RTR" => state::RTR,
@@ -340,7 +339,7 @@ impl QueuePair<'_> {
         self.modify(Attributes { state, ..Attributes::default() }, mask::STATE)
     }
 
-    /// From RTS to SQD, with an event when the work at hand is done.
+    /// Changes the state from RTS to SQD, with an event when the posted work is done.
     ///
     /// # Errors
     /// The error number of the verb.
@@ -349,7 +348,7 @@ impl QueuePair<'_> {
         self.modify(set, mask::STATE | mask::EN_SQD_ASYNC_NOTIFY)
     }
 
-    /// Connects two queue pairs, each with these settings but for the peer.
+    /// Connects two queue pairs with the same settings except for the peer.
     ///
     /// # Errors
     /// The error number of the verb that failed.
@@ -416,7 +415,7 @@ impl QueuePair<'_> {
         }
     }
 
-    /// Writes messages one by one, and waits for each.
+    /// Writes messages one by one, and waits for each completion.
     ///
     /// # Errors
     /// Fails if one fails.

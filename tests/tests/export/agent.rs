@@ -1,4 +1,4 @@
-//! `rocescope agent`: one process that publishes, records and dumps; what a kill costs; what systemd hears of it.
+//! `rocescope agent`: one process that publishes, records and dumps; effects of a kill; notifications to systemd.
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{METRICS, ask, get, traffic, until, world};
 
-/// The files below a folder whose names end in `.parquet`.
+/// The files below a folder with the suffix `.parquet`.
 pub(super) fn tables(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -29,7 +29,7 @@ pub(super) fn tables(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Packets of the rows of flows below a folder.
+/// Sum of the packets in flow rows below a folder.
 fn packets(folder: &Path) -> u64 {
     flow_rows(folder).map(|row| row.packets).sum()
 }
@@ -40,7 +40,7 @@ fn flow_rows(folder: &Path) -> impl Iterator<Item = FlowSecond> {
         .flat_map(|file| parquet::decode::<FlowSecond>(std::fs::read(file).unwrap().into()).unwrap())
 }
 
-/// Dumps that are whole: one that is being written still changes its name.
+/// Complete dumps: a dump being written has another name.
 pub(super) fn dumps(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut dumps: Vec<PathBuf> = all
@@ -54,7 +54,7 @@ pub(super) fn json(path: PathBuf) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// The configuration of an agent that does everything.
+/// Configuration of an agent with all features.
 fn configuration(at: impl Fn(&str) -> String) -> String {
     format!(
         "[agent]\ninterface = \"near0\"\ninterval = \"200ms\"\nlisten = [\"{METRICS}\", \"unix:{}\"]\n\
@@ -65,7 +65,7 @@ fn configuration(at: impl Fn(&str) -> String) -> String {
     )
 }
 
-/// A dump holds what it says.
+/// Checks the content of a dump.
 fn check_dump(dump: &Path, all: u64) {
     let why = json(dump.join("why.json"));
     let report = json(dump.join("report.json"));
@@ -104,13 +104,13 @@ fn one_process_publishes_records_and_dumps_the_same_figures() {
     until("the metrics", || {
         get(&world.near, METRICS, "/metrics", "").ok().filter(|answer| answer.body.contains(&counted))
     });
-    // The losses make a dump by themselves.
+    // The losses trigger a dump.
     let first = until("a dump of a finding", || dumps(&at("dumps")).into_iter().next());
     let why = json(first.join("why.json"));
     assert_eq!(why["reasons"][0]["cause"], "finding");
     assert!(why["reasons"][0]["title"].as_str().is_some_and(|title| !title.is_empty()), "{why}");
     assert!(why["reasons"][0]["evidence"].as_object().is_some_and(|evidence| !evidence.is_empty()), "{why}");
-    // So does a request on the unix socket, and not one through TCP.
+    // So does a request on the unix socket, but not over TCP.
     let refused = world.near.run(|| std::net::TcpStream::connect(METRICS)).unwrap().unwrap();
     assert_eq!(ask(refused, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 405);
     let socket = UnixStream::connect(at("agent.sock")).unwrap();
@@ -166,7 +166,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
             .contains("rocescope_link_packets_total{link=\"near0\",direction=\"ingress\"} 30\n")
             .then_some(())
     });
-    // The row of that reading is written when the next one is.
+    // The row of that sample is written with the next sample.
     std::thread::sleep(Duration::from_millis(600));
     agent.signal(Signal::KILL).unwrap();
     agent.end().unwrap();
@@ -178,7 +178,8 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
-/// While the disk is full the agent says so once, goes on counting and keeps the rows; with room again it writes all of them.
+/// While the disk is full the agent reports it once, continues counting and keeps the rows; when there is space again
+/// it writes all of them.
 #[test]
 fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     if !root_or_skip("an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep") {
@@ -208,29 +209,29 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
         sent
     };
     traffic();
-    // All that is left of the disk.
+    // Use up the remaining disk space.
     let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
     let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
     traffic();
     agent.said(|text| text.contains("No space left").then_some(())).unwrap();
     traffic();
-    // An open file keeps its room.
+    // An open file keeps its disk space.
     drop(filler);
     std::fs::remove_file(inside.join("filler")).unwrap();
     let all = traffic();
-    // The file system ends with its last user.
+    // The file system disappears with its last user.
     let held = std::fs::File::open(inside.join("recording")).unwrap();
     let ended = agent.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     assert!(ended.err.contains("rows recorded") && !ended.err.contains("panicked"), "{}", ended.err);
-    assert!(!ended.err.contains(" rows lost"), "what waited in memory was written: {}", ended.err);
+    assert!(!ended.err.contains(" rows lost"), "rows kept in memory were not written: {}", ended.err);
     let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
     assert_eq!(packets(Path::new(&held)), all, "{}", ended.err);
     Hooks::until_gone(&world, &mut link).unwrap();
 }
 
-/// An agent as systemd starts it; killed when dropped.
+/// An agent started as by systemd, killed when dropped.
 struct Service(Child);
 
 impl Drop for Service {

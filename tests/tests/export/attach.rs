@@ -1,4 +1,4 @@
-//! `rocescope live --attach`: a view of a running agent, without kernel programs of its own.
+//! `rocescope live --attach`: a view of a running agent, without its own kernel programs.
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
@@ -17,14 +17,14 @@ use super::{ask, traffic, until, world};
 
 const NOBODY: u32 = 65_534;
 
-/// What a user without any right sees of the agent behind a socket.
+/// Output for a user without privileges, attached through a socket.
 fn viewed(socket: &Path, output: &str) -> Ended {
     let how = Start { nobody: true, ..Start::default() };
     let socket = socket.to_str().unwrap();
     Program::run(how, &["live", "--attach", socket, "--output", output, "--duration", "300ms"]).unwrap()
 }
 
-/// A view has the report of the agent's own dump, figure by figure, where both are of the same reading.
+/// A view shows the report of the agent's own dump, figure by figure, if both are of the same sample.
 fn is_the_agents_report(socket: &Path, folder: &Path) {
     let how = Start { nobody: true, ..Start::default() };
     let arguments =
@@ -35,7 +35,7 @@ fn is_the_agents_report(socket: &Path, folder: &Path) {
     assert_eq!(ask(stream, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
     let dump = until("a dump", || dumps(folder).into_iter().next());
     let own = json(dump.join("report.json"));
-    // The view may be behind the dump.
+    // The view may lag behind the dump.
     let last_ns = own["window"]["last_ns"].as_u64();
     view.reported(|report| report["window"]["last_ns"].as_u64() > last_ns).unwrap();
     let lines = view.interrupt().unwrap().lines().unwrap();
@@ -60,7 +60,7 @@ fn shown_in_a_terminal(socket: &Path, folder: &Path) {
     terminal.until("the overview", |screen| screen.contains("live near0")).unwrap();
     let has_flows = |screen: &str| screen.contains("QUEUE PAIRS") && screen.contains("10.8.0.1 → 10.8.0.2");
     terminal.press_until("2", "queue pairs", has_flows).unwrap();
-    // The answer gives way to the notice of the dump, and that of the dump before may stand there still.
+    // The reply is replaced by the notice of the dump, and the notice of an earlier dump may still be there.
     let is_dumped = |screen: &str| screen.contains("dump") && dumps(folder).len() > before;
     terminal.press_until("D", "a dump of the key", is_dumped).unwrap();
     let is_back = |screen: &str| {
@@ -76,7 +76,7 @@ fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
     }
     let (world, mut link) = world();
     let folder = tempfile::tempdir().unwrap();
-    // The test's own folder is closed to others.
+    // The test's folder is not accessible to others.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (socket, at) = (folder.path().join("agent.sock"), folder.path().join("dumps"));
     let unix = format!("unix:{}", socket.display());
@@ -106,7 +106,7 @@ fn a_view_of_an_agent_has_its_figures_and_needs_no_right_but_its_socket() {
         let report = viewed(&socket, "json").report().ok()?;
         (report["totals"]["roce_packets"] == all).then_some(())
     });
-    // Conclusions that wait for time are drawn.
+    // Findings that need some time are evaluated by then.
     std::thread::sleep(Duration::from_secs(1));
     let view = viewed(&socket, "json");
     assert_eq!(view.status.code(), Some(0), "{}", view.err);
@@ -159,7 +159,7 @@ fn an_agent_that_is_killed_or_stopped_is_no_silent_end() {
     assert!(ended.err.contains("it was killed"), "{}", ended.err);
     let stale = Program::run(Start::default(), &attach).unwrap();
     assert!(stale.err.contains("the one that made the socket has ended"), "{}", stale.err);
-    // It has its own options of the source.
+    // Options of the source conflict.
     for option in [
         &["-i", "near0"][..],
         &["--hook", "tc"],

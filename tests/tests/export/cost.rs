@@ -1,4 +1,5 @@
-//! What record, export and an agent that does everything at once take of this host at 400 flows, for docs/performance.md.
+//! Resources that record, export and an agent with all features use on this host with 400 flows, for
+//! docs/performance.md.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -9,15 +10,15 @@ use rocescope_tests::live::{frames, root_or_skip};
 
 use super::{METRICS, get, otlp, world};
 
-/// Queue pairs, each with a flow in both directions.
+/// Number of queue pairs, each with a flow in both directions.
 const QPS: u32 = 200;
-/// Packets of a flow in a second.
+/// Packets per flow and second.
 const EACH: u32 = 25;
-/// Seconds before the measurement, and of it.
+/// Seconds of warm-up, and of the measurement.
 const WARM_UP: u32 = 10;
 const SECONDS: u32 = 60;
 
-/// Processor time in seconds, and the most memory that was resident, in MiB.
+/// CPU time in seconds, and peak resident memory in MiB.
 fn used(id: u32) -> (f64, f64) {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -28,7 +29,7 @@ fn used(id: u32) -> (f64, f64) {
     ((ticks(11) + ticks(12)) / 100.0, kib / 1024.0)
 }
 
-/// Sends a second's packets of all flows, in order, scrapes once, and waits for the next.
+/// Sends one second's packets of all flows, in order, scrapes once, and waits for the next second.
 fn second(world: &World, link: &mut Link, number: u32, scrapes: bool) {
     let start = Instant::now();
     let psns = number * EACH..(number + 1) * EACH;

@@ -1,4 +1,4 @@
-//! The dashboard over Prometheus: a real Prometheus answers each of its queries.
+//! Runs each query of the dashboard on a real Prometheus.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use super::{METRICS, PACKAGE, PROMETHEUS, Prometheus, data, get, traffic, until, world};
 
-/// Where the published example is served, which has every metric: of devices too, which no virtual link has.
+/// Address of the published example, which contains every metric, including those of devices, which virtual links
+/// lack.
 const EXAMPLE: &str = "127.0.0.1:14792";
 
-/// Serves the example to whoever asks, as long as the test runs.
+/// Serves the example to any client, for the duration of the test.
 fn serve(listener: TcpListener) {
     let body = std::fs::read(data("every.prom")).unwrap();
     std::thread::spawn(move || {
@@ -78,7 +79,7 @@ fn prometheus_answers_every_query_of_its_dashboard() {
     let sent = traffic();
     for (title, query) in &queries {
         let path = format!("/api/v1/query?query={}", encoded(query));
-        // Traffic goes on, so that there are rates at all times.
+        // Traffic continues, so that there are rates at all times.
         until(&format!("{title}: {query}"), || {
             link.receive(&sent).unwrap();
             let answer = get(&world.near, PROMETHEUS, &path, "").ok()?;

@@ -1,4 +1,4 @@
-//! The demonstration's traffic through an agent: metrics, recording, view and report have the same figures.
+//! Traffic of the demonstration through an agent: metrics, recording, view and report must have the same figures.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpStream};
@@ -37,7 +37,7 @@ const COLUMN_NAMES: [&str; 4] = ["packets", "bytes", "ce", "retransmitted"];
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts far below 2^53")]
 fn number(value: &Value) -> u64 {
-    // ClickHouse writes 64 bits as text.
+    // ClickHouse writes 64-bit numbers as text.
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).or_else(|| Some(value.as_f64()? as u64)).unwrap()
 }
 
@@ -46,7 +46,7 @@ fn link_of(value: &Value, name: &str) -> (String, String) {
     (text(&value[name]), text(&value["direction"]))
 }
 
-/// The report's: sums over its flows, which nothing here retires.
+/// From the report: sums over its flows, none of which is retired here.
 fn of_report(report: &Value) -> Figures {
     let mut all = Figures::new();
     for flow in report["flows"].as_array().unwrap() {
@@ -65,7 +65,7 @@ fn of_report(report: &Value) -> Figures {
     all
 }
 
-/// A table's, by an engine that is asked in SQL and answers with rows in JSON.
+/// From a table, by an engine that takes SQL and returns rows in JSON.
 fn of_engine(command: &mut Command, sql: &str, is_lines: bool) -> Figures {
     let output = piped(command, sql.as_bytes());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -90,7 +90,7 @@ fn tables_of(recording: &Path, table: &str) -> String {
     format!("{}/v1/{table}/**/*.parquet", recording.display())
 }
 
-/// The sums of a table, by a server of that namespace.
+/// The sums of a table, by a server in that namespace.
 fn of_server(netns: &NetNs, port: u16, table: &str) -> Figures {
     let sql = sql(table).trim_end().trim_end_matches(';').to_owned();
     let head =
@@ -101,7 +101,7 @@ fn of_server(netns: &NetNs, port: u16, table: &str) -> Figures {
     rows(&answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>())
 }
 
-/// A row of a flow takes at most 25 bytes beside the begin and end of a file: names, types and places of the columns.
+/// A flow row takes at most 25 bytes, apart from a file's fixed part: names, types and offsets of the columns.
 fn check_size(recording: &Path) {
     const FILE: u64 = 4_096;
     let (mut bytes, mut rows) = (0, 0);
@@ -114,7 +114,7 @@ fn check_size(recording: &Path) {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one run, and all who counted it")]
+#[expect(clippy::too_many_lines, reason = "one run with all its consumers")]
 fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     const TEST: &str = "metrics_recording_view_and_report_of_the_demonstration_agree";
     if !root_or_skip(TEST) {
@@ -151,7 +151,7 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
         &dump_dir,
     ];
     let click_house = click_house_or_skip(TEST);
-    // Every third answer to what is inserted there is lost.
+    // The response to every third insert is lost.
     let server = click_house
         .as_ref()
         .map(|program| near.run(|| ClickHouse::start(program, folder.path(), &[])).unwrap().unwrap());
@@ -165,7 +165,7 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     until("the end of the traffic", || player.is_finished().then_some(()));
     let sent = player.join().unwrap();
     assert!(sent.first_error.is_none(), "{:?}", sent.first_error);
-    // Of a reading after the traffic; conclusions that wait for time are drawn by then.
+    // A sample after the traffic, by which time all findings have been evaluated.
     let ended_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let ended_ns = u64::try_from(ended_ns).unwrap();
     let viewed = until("a reading after the traffic", || {
@@ -199,7 +199,8 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
     agent.signal(Signal::TERM).unwrap();
     let ended = agent.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
-    // Files that are rotated each few seconds are mostly begin and end: the dump has the same rows in one.
+    // Files that are rotated every few seconds consist mostly of their fixed part: the dump has the same rows in one
+    // file.
     check_size(&dump);
     for folder in [Path::new(&recording), &dump] {
         if let Some(program) = duck_db_or_skip(TEST) {
@@ -217,9 +218,9 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
             assert_eq!(of_engine(&mut command, &sql(&from), true), expected, "ClickHouse");
         }
     }
-    // What was sent while it went on, some of it twice, and the rest at its end.
+    // Files sent during the run, some of them twice, and the rest at its end.
     if let Some(server) = server {
-        assert!(ended.err.contains("cannot send to ClickHouse"), "an answer was lost: {}", ended.err);
+        assert!(ended.err.contains("cannot send to ClickHouse"), "no response was lost: {}", ended.err);
         for table in ["flow_seconds", "link_seconds"] {
             assert_eq!(of_server(near, server.port, table), expected, "ClickHouse over HTTP, {table}");
         }

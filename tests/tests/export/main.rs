@@ -1,5 +1,5 @@
-//! `rocescope export` as its users meet it: a real Prometheus scrapes it, other programs' parsers read it, and nothing of it
-//! stays after any end.
+//! `rocescope export` in use: a real Prometheus scrapes it, independent parsers read it, and nothing stays behind
+//! after it ends.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -36,7 +36,7 @@ use serde_json::Value;
 const METRICS: &str = "127.0.0.1:14791";
 const PROMETHEUS: &str = "127.0.0.1:9090";
 const PACKAGE: &str = "prometheus";
-/// Debian's parsers of both formats, and what they say of a family without `# TYPE`.
+/// Debian's parsers of both formats, including the type of a family without `# TYPE`.
 const PARSE: &str = "\
 import sys
 from prometheus_client import parser
@@ -51,7 +51,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/export").join(name)
 }
 
-/// A program with this standard input.
+/// Runs a program with this standard input.
 fn piped(command: &mut Command, input: &[u8]) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -59,7 +59,7 @@ fn piped(command: &mut Command, input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Both parsers that are not ours accept an exposition in both formats. False where they are missing.
+/// Two independent parsers accept an exposition in both formats. False if they are not installed.
 fn accepted(caller: &str, text: &str, open_metrics: &str) -> bool {
     let Some(promtool) = program_or_skip(caller, PACKAGE, "promtool") else { return false };
     let Some(mut python) = python_or_skip(caller, "python3-prometheus-client", "prometheus_client") else {
@@ -100,21 +100,21 @@ fn alerts_fire_on_what_they_are_for() {
         let output = Command::new(&promtool).args([what, "rules"]).arg(file).output().unwrap();
         assert!(output.status.success(), "{what}: {output:?}");
     }
-    // No alert without a test.
+    // Every alert has a test.
     let (alerts, tests) = (std::fs::read_to_string(alerts).unwrap(), std::fs::read_to_string(tests).unwrap());
     for name in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
         assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
     }
 }
 
-/// An answer: status, headers, body.
+/// A response: status, headers, body.
 struct Answer {
     status: u16,
     head: String,
     body: String,
 }
 
-/// Reads what `stream` answers to a request.
+/// Sends a request on `stream` and reads the response.
 fn ask(mut stream: impl std::io::Read + std::io::Write, request: &str) -> std::io::Result<Answer> {
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
@@ -132,7 +132,7 @@ fn get(netns: &NetNs, address: &str, path: &str, accept: &str) -> std::io::Resul
     ask(stream, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n{accept}\r\n"))
 }
 
-/// Waits until `done` gives something.
+/// Waits until `done` returns a value.
 fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let late = Instant::now() + PATIENCE;
     loop {
@@ -179,10 +179,10 @@ fn traffic() -> Vec<Vec<u8>> {
     all
 }
 
-/// A running Prometheus. Is killed when dropped.
+/// A running Prometheus, killed when dropped.
 struct Prometheus {
     child: Child,
-    /// Its data.
+    /// Its data folder.
     _folder: tempfile::TempDir,
 }
 
@@ -286,7 +286,7 @@ fn prometheus_has_the_figures_of_the_report() {
     assert_eq!(up.into_values().collect::<Vec<_>>(), [1.0]);
     drop(server);
 
-    // What it scraped is what other parsers accept.
+    // Other parsers accept what it scraped.
     let text = get(&world.near, METRICS, "/metrics", "").unwrap();
     assert!(text.head.contains("Content-Type: text/plain; version=0.0.4"), "{}", text.head);
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
@@ -323,7 +323,7 @@ fn it_ends_cleanly_and_leaves_nothing() {
     );
     let answer = ask(UnixStream::connect(&socket).unwrap(), "GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!((answer.status, answer.body.contains("rocescope_build_info{")), (200, true));
-    // A second one has nothing attached when it finds the address in use.
+    // A second process attaches nothing before it finds the address in use.
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let second = Program::run(start, &["export", "-i", "near0", "--listen", METRICS]).unwrap();
     assert_eq!(second.status.code(), Some(1));
@@ -342,7 +342,7 @@ fn it_ends_cleanly_and_leaves_nothing() {
     killed.signal(Signal::KILL).unwrap();
     killed.end().unwrap();
     Hooks::until_gone(&world, &mut link).unwrap();
-    // The next one takes the socket over.
+    // The next process takes over the socket.
     assert!(socket.exists());
     let next = exporting(&world, &arguments);
     until_ready(&world);
@@ -378,7 +378,7 @@ fn it_uses_the_sockets_of_systemd() {
     let (world, mut link) = world();
     let listener = world.near.run(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // As systemd does: the socket is descriptor 3, and the variables name this process.
+    // As systemd does: the socket is file descriptor 3, and the variables name this process.
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" export -i near0 --interval 200ms 3<&0 </dev/null";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(binary::path().unwrap());

@@ -1,4 +1,4 @@
-//! OTLP as a collector gets it, read by a decoder of the wire format that knows field numbers alone.
+//! OTLP as received by a collector, decoded by a wire format decoder that knows only field numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -84,12 +84,12 @@ fn number(bytes: &[u8], wanted: u64) -> Option<u64> {
     })
 }
 
-/// Texts of attributes, which are in field `field`, by their names.
+/// Text attributes in field `field`, by name.
 fn attributes(bytes: &[u8], field: u64) -> BTreeMap<String, String> {
     at(bytes, &[field]).into_iter().map(|one| (text(one, &[1]), text(one, &[2, 1]))).collect()
 }
 
-/// Whole numbers of a sum by link and direction in the words of the report.
+/// Integer values of a sum, by link and direction in the report's words.
 fn by_link(request: &[u8], metric: &str, code: Option<&str>) -> BTreeMap<(String, String), f64> {
     let mut all = BTreeMap::new();
     for one in at(request, &[1, 2, 2]).into_iter().filter(|one| text(one, &[1]) == metric) {
@@ -117,7 +117,7 @@ fn by_link(request: &[u8], metric: &str, code: Option<&str>) -> BTreeMap<(String
 /// Path and body of a request.
 pub(super) type Arrived = (String, Vec<u8>);
 
-/// Answers a request with 503 where `busy`, else with 200.
+/// Responds with 503 if `busy`, else with 200.
 fn converse(stream: TcpStream, busy: bool) -> Arrived {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut reader = BufReader::new(stream);
@@ -141,7 +141,7 @@ fn converse(stream: TcpStream, busy: bool) -> Arrived {
     (head.split(' ').nth(1).unwrap().to_owned(), body)
 }
 
-/// A collector that is busy at first.
+/// A collector that is overloaded at first.
 pub(super) fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -157,14 +157,15 @@ pub(super) fn collector(listener: TcpListener) -> mpsc::Receiver<Arrived> {
     receiver
 }
 
-/// A host with a collector at [`COLLECTOR`], and what arrives there.
+/// A host with a collector at [`COLLECTOR`], and the requests received there.
 fn collected() -> (World, Link, mpsc::Receiver<Arrived>) {
     let (world, link) = world();
     let listener = world.near.run(|| TcpListener::bind(COLLECTOR)).unwrap().unwrap();
     (world, link, collector(listener))
 }
 
-/// Exports to `url` in this environment, and compares what arrives at [`COLLECTOR`] with the report. What it said at its end.
+/// Exports to `url` with this environment, compares the requests received at [`COLLECTOR`] with the report, and
+/// returns the messages at the end.
 fn figures_and_findings_arrive(
     (world, link): (&World, &mut Link),
     url: &str,
@@ -239,7 +240,7 @@ fn a_collector_has_the_figures_and_findings_of_the_report() {
     assert!(ended.err.contains("503") && ended.err.contains("are sent to http://"), "{}", ended.err);
 }
 
-/// Ends with the test.
+/// Killed when dropped.
 struct ChildProcess(Child);
 
 impl Drop for ChildProcess {
@@ -273,7 +274,7 @@ fn a_collector_of_others_passes_on_the_figures_and_findings_of_the_report() {
     figures_and_findings_arrive((&world, &mut link), &format!("http://{RECEIVER}"), &[], &arrived);
 }
 
-/// Takes connections over TLS, from clients with a certificate alone, and passes them on in the clear: OpenSSL's.
+/// Accepts TLS connections from clients with a certificate only, and forwards them as plain text, using OpenSSL.
 const TERMINATOR: &str = "
 import select, socket, ssl, sys, threading
 server, key, authority, port, to = sys.argv[1:]
@@ -318,7 +319,7 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
     let complete = [&own[..], &[authorities]].concat();
     figures_and_findings_arrive((&world, &mut link), url, &complete, &arrived);
 
-    // Without the authority the server is not trusted, without a certificate the client is not.
+    // Without the authority the server is not trusted; without a certificate the client is rejected.
     let without = |variables: &[(&str, &str)]| {
         let start = Start { netns: Some(&world.near), variables, ..Start::default() };
         let arguments = ["export", "-i", "near0", "--interval", "200ms", "--otlp", url];
@@ -328,7 +329,7 @@ fn a_collector_behind_tls_has_them_where_both_sides_show_a_certificate() {
     };
     let err = without(&[&own[..], &[("SSL_CERT_FILE", &certificate)]].concat());
     assert!(err.contains("no authority that is trusted here has signed"), "{err}");
-    // In TLS 1.3 the server's refusal may come behind what the client sent, or be lost with the connection.
+    // In TLS 1.3 the server's rejection may arrive after the client's data, or be lost with the connection.
     let err = without(&[authorities]);
     assert!(err.contains("were not delivered before the end"), "{err}");
     let start = Start { netns: Some(&world.near), variables: &own[..1], ..Start::default() };
@@ -367,7 +368,7 @@ fn a_collector_that_is_away_disturbs_nothing_and_loss_is_reported() {
         ended.err
     );
 
-    // What it cannot do is refused before anything is attached.
+    // Unsupported settings are rejected before anything is attached.
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let refused = Program::run(start, &["export", "-i", "near0", "--otlp", "ftp://c:4318"]).unwrap();
     assert_eq!(refused.status.code(), Some(1));

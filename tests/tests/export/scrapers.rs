@@ -1,4 +1,4 @@
-//! Other programs that take the exposition: VictoriaMetrics, and node_exporter's textfile collector.
+//! Other consumers of the exposition: VictoriaMetrics, and node_exporter's textfile collector.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,15 +15,15 @@ use super::{METRICS, exporting, get, sums, traffic, until, world};
 const VICTORIA: &str = "127.0.0.1:8428";
 const NODE: &str = "127.0.0.1:9100";
 
-/// A server of others. Is killed when dropped.
+/// A third-party server, killed when dropped.
 struct Server {
     child: Child,
-    /// Its data.
+    /// Its data folder.
     folder: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts one with the arguments that `arguments` makes of its folder.
+    /// Starts it with the arguments that `arguments` derives from its folder.
     fn start(netns: &NetNs, program: &Path, arguments: impl Fn(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
@@ -61,7 +61,7 @@ fn victoria_metrics_has_the_figures_of_the_report() {
             format!("-storageDataPath={}", folder.join("data").display()),
             format!("-httpListenAddr={VICTORIA}"),
             format!("-promscrape.config={}", file.display()),
-            // Queries see what was just scraped.
+            // Queries include what was just scraped.
             "-search.latencyOffset=0s".to_owned(),
             "-memory.allowedBytes=64MiB".to_owned(),
         ]
@@ -114,7 +114,7 @@ fn node_exporter_takes_the_text_file_as_it_is() {
     link.receive(&frames).unwrap();
     let counted =
         format!("rocescope_link_packets_total{{link=\"near0\",direction=\"ingress\"}} {}\n", frames.len());
-    // The same values of all metrics, some of which change with each reading; it sorts labels by name.
+    // The same values of all metrics, some of which change with each sample; the collector sorts labels by name.
     let series = |text: &str| -> BTreeMap<String, f64> {
         let lines = text.lines().filter(|line| line.starts_with("rocescope_"));
         let point = |line: &str| {
@@ -133,7 +133,7 @@ fn node_exporter_takes_the_text_file_as_it_is() {
         let unchanged = std::fs::read_to_string(&file).ok()? == before;
         let failed = !answer.body.contains("\nnode_textfile_scrape_error 0\n");
         assert!(!failed, "{}", answer.body);
-        // Between two replacements of the file.
+        // Only between two replacements of the file.
         unchanged.then(|| assert_eq!(series(&answer.body), series(&before)))
     });
     assert_eq!(export.interrupt().unwrap().status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! TLS and passwords, by a real Prometheus with a certificate of its own.
+//! TLS and passwords, with a real Prometheus and its own certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use rocescope_tests::packages::program_or_skip;
 
 use super::{METRICS, PACKAGE, Prometheus, data, exporting, get, until, world};
 
-/// Of "a secret", with the lowest cost.
+/// Hash of "a secret" with the lowest cost.
 const HASH: &str = "$2b$04$ocROEnNrwiMooFIPUY8Nr.C/VvgsMHSpYboKpOaROv2hHu0kGvRCy";
 
 fn tls(name: &str) -> String {
     data("tls").join(name).display().to_string()
 }
 
-/// The configuration, and a private key that its owner alone may read.
+/// The configuration, and a private key that only its owner may read.
 fn configuration(folder: &Path) -> PathBuf {
     let key = folder.join("server.key");
     std::fs::copy(tls("server.key"), &key).unwrap();
@@ -30,7 +30,7 @@ fn configuration(folder: &Path) -> PathBuf {
     file
 }
 
-/// Of Prometheus: one that is right, and one for each thing that is not.
+/// Scrape jobs of Prometheus: a correct one, and one for each kind of error.
 fn jobs() -> String {
     let job = |name: &str, client: &str, password: &str| {
         let client = match client {
@@ -85,7 +85,7 @@ fn tls_and_passwords_are_those_of_the_web_configuration() {
     {
         until(name, || up(name).filter(|up| (up - wanted).abs() < 0.5));
     }
-    // The file of a socket has rights of its own.
+    // The socket file has permissions of its own.
     let answer = super::ask(
         std::os::unix::net::UnixStream::connect(&socket).unwrap(),
         "GET /metrics HTTP/1.0\r\n\r\n",
@@ -96,7 +96,7 @@ fn tls_and_passwords_are_those_of_the_web_configuration() {
         "HTTP on the port of TLS"
     );
 
-    // Replaced while privileges are gone: without certificates for clients, and the same password.
+    // Replaced after privileges were dropped: without client certificates, with the same password.
     let text = format!(
         "tls_server_config: {{cert_file: {}, key_file: server.key}}\nbasic_auth_users: {{alice: {HASH}}}\n",
         tls("server.pem")

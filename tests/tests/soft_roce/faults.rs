@@ -1,5 +1,5 @@
-//! Faults of the path and of peers: each must be called what it is, live and in a replay of tcpdump's
-//! captures of both ends.
+//! Faults of the path and of peers: each must be diagnosed correctly, live and in a replay of tcpdump's captures of
+//! both ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ impl Ends {
         Self { near: Port::open(NEAR).unwrap(), far: Port::open(FAR).unwrap() }
     }
 
-    /// A connection with these settings instead of those of [`Settings::to`].
+    /// A connection with changed settings of [`Settings::to`].
     pub(crate) fn connection(&self, with: impl Fn(Settings) -> Settings) -> (QueuePair<'_>, QueuePair<'_>) {
         let (near, far) = (self.near.queue_pair().unwrap(), self.far.queue_pair().unwrap());
         near.connect(&far, with).unwrap();
@@ -33,24 +33,24 @@ impl Ends {
     }
 }
 
-/// Of [`Settings::to`].
+/// Transport timeout of [`Settings::to`].
 const TIMEOUT_NS: u64 = 4_096 << 14;
 /// All IPv4 packets.
 const ALL: &str = "u32 match u8 0 0";
 
-/// Retries for ever: Soft-RoCE never counts the seventh.
+/// Unlimited retries: Soft-RoCE never counts the seventh.
 fn patient(to: Settings) -> Settings {
     Settings { retries: 7, ..to }
 }
 
-/// What was seen live, and in a replay of both captures.
+/// Reports of a live run, and of a replay of both captures.
 pub(crate) struct FaultResult {
     pub(crate) seen: SessionResult,
     replayed: Value,
 }
 
 impl FaultResult {
-    /// Of everything that happens in `traffic`.
+    /// The reports about everything in `traffic`.
     pub(crate) fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
         let session = Session::start(name, &["-i", NEAR.interface, "-i", FAR.interface]).unwrap();
         traffic();
@@ -65,13 +65,13 @@ impl FaultResult {
         told
     }
 
-    /// The finding of this id; `None` for a report without it.
+    /// The finding with this id; `None` for a report without it.
     pub(crate) fn finding(&self, way: &str, id: &str) -> Option<&Value> {
         let (_, report) = self.both().into_iter().find(|(one, _)| *one == way)?;
         findings(report).find(|one| one["id"] == id)
     }
 
-    /// The evidence of the finding of this id.
+    /// The evidence of the finding with this id.
     #[track_caller]
     pub(crate) fn evidence(&self, way: &str, id: &str) -> &Value {
         &self.finding(way, id).unwrap_or_else(|| panic!("{way} does not find {id}"))["evidence"]
@@ -107,7 +107,7 @@ fn lost_acks_are_timeouts() {
     let mut dropped = 0;
     let told = FaultResult::about("acks", || {
         let (near, _far) = ends.connection(|to| to);
-        // RC ACKNOWLEDGE in the BTH, behind headers of 28 bytes; every tenth.
+        // RC ACKNOWLEDGE in the BTH, after headers of 28 bytes; every tenth.
         let hop = Hop::filter(FAR, "u32 match u8 0x11 0xff at 28 action ok random determ drop 10").unwrap();
         near.write_all(&ends.far, 80, 4096).unwrap();
         dropped = hop.dropped().unwrap();
@@ -120,15 +120,18 @@ fn lost_acks_are_timeouts() {
             dropped,
             "{way}, one for each ACK that was dropped: {timeouts}"
         );
-        // Soft-RoCE's timer of 67 ms runs on from one message to the next, so that a timeout costs up to that.
+        // Soft-RoCE's timer of 67 ms continues from one message to the next, so that a timeout costs up to that.
         let most = dropped * 2 * TIMEOUT_NS;
         assert!((dropped * 1_000_000..most).contains(&count(&timeouts["waited_ns"])), "{way}: {timeouts}");
     }
     let timeouts = told.evidence("replay", "retry.timeouts");
-    // Of an ACK that a retransmission crosses, a capture does not show what it was for.
-    assert!(count(&timeouts["acks_lost"]) * 4 >= dropped * 3, "the packets had arrived: {timeouts}");
+    // If a retransmission crosses an ACK, a capture does not show to which packet it belongs.
+    assert!(
+        count(&timeouts["acks_lost"]) * 4 >= dropped * 3,
+        "timeouts not attributed to lost ACKs: {timeouts}"
+    );
     assert_eq!(told.evidence("replay", "loss.between_taps")["vanished"], dropped);
-    // What was lost is the way back alone.
+    // Only the reverse path lost packets.
     let sent = on_link(&told.seen.report, NEAR, "egress").unwrap();
     assert_eq!(on_link(&told.seen.report, FAR, "ingress").unwrap(), sent);
 }
@@ -162,7 +165,7 @@ fn a_path_dead_for_a_while_is_timeouts() {
         });
     });
     for (way, _) in told.both() {
-        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both went on");
+        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both queue pairs continued");
         let timeouts = told.evidence(way, "retry.timeouts");
         assert_eq!(timeouts["queue_pairs"], 2, "{way}: {timeouts}");
         // Each waits as long as the path is dead, and then for its timer.
@@ -189,7 +192,7 @@ fn a_peer_killed_in_a_message_is_a_death() {
             near.write(&ends.far, 1 << 20, None).unwrap();
         }
         assert_eq!(near.completion(LIMIT).unwrap(), Some(SUCCESS));
-        // As the kernel does for a process that was killed, with seven messages to come.
+        // As the kernel does for a killed process, with seven messages outstanding.
         drop(far);
         sibling.write_all(&ends.far, 20, 4096).unwrap();
         let ended = std::iter::from_fn(|| near.completion(LIMIT).unwrap()).find(|status| *status != SUCCESS);
@@ -198,7 +201,8 @@ fn a_peer_killed_in_a_message_is_a_death() {
         sibling.write_all(&ends.far, 20, 4096).unwrap();
     });
     for (way, _) in told.both() {
-        let died = told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} finds no death"));
+        let died =
+            told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} does not find the dead queue pair"));
         let evidence = &died["evidence"];
         assert_eq!(
             (&evidence["cause"], count(&evidence["retries"])),
@@ -215,7 +219,7 @@ fn a_peer_killed_in_a_message_is_a_death() {
     }
 }
 
-/// Each message is answered after several retries, and the queue pairs are destroyed behind the last.
+/// Each message is acknowledged after several retries, and the queue pairs are destroyed after the last.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_way_that_is_slower_than_the_timer_is_no_death() {
@@ -233,7 +237,7 @@ fn a_way_that_is_slower_than_the_timer_is_no_death() {
     }
 }
 
-/// Both captures in one file: each packet passes twice.
+/// Both captures in one file: each packet occurs twice.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn merged_captures_show_packets_twice_and_count_them_once() {
@@ -252,10 +256,10 @@ fn merged_captures_show_packets_twice_and_count_them_once() {
     assert!(findings(&report).any(|one| one["id"] == "capture.duplicates"), "{}", report["findings"]);
     let (packets, copies) =
         (count(&report["totals"]["roce_packets"]), count(&report["totals"]["copied"]["packets"]));
-    assert!(copies * 100 >= packets * 49, "{copies} copies of {packets} packets");
+    assert!(copies * 100 >= packets * 49, "{copies} duplicates of {packets} packets");
 }
 
-/// Two captures as tcpdump writes them, their records by time.
+/// Merges two captures of tcpdump by time.
 fn merge(captures: &[Vec<u8>]) -> Vec<u8> {
     const HEADER: usize = 24;
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -305,24 +309,25 @@ fn reordering_is_no_loss() {
     let ends = Ends::open();
     let told = FaultResult::about("reordered", || {
         let (near, _far) = ends.connection(patient);
-        // Every tenth overtakes those that wait.
+        // Every tenth packet overtakes the queued ones.
         let hop = Hop::queue(FAR, "root netem limit 10000 delay 4ms reorder 100% gap 10").unwrap();
         near.write_all(&ends.far, 8, 32768).unwrap();
-        // Retransmissions of what has arrived meanwhile.
+        // Retransmissions of packets that have arrived meanwhile.
         hop.drained().unwrap();
     });
     let (sent, arrived) = (
         on_link(&told.seen.report, NEAR, "egress").unwrap(),
         on_link(&told.seen.report, FAR, "ingress").unwrap(),
     );
-    assert_eq!(sent, arrived, "nothing was lost, else this shows nothing");
+    assert_eq!(sent, arrived, "packets were lost, so the test proves nothing");
     let naks = |report: &Value| {
         let flows = report["flows"].as_array().into_iter().flatten();
         flows.map(|flow| count(&flow["ack"]["naks"]["psn_sequence_error"])).sum::<u64>()
     };
-    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so that this shows nothing");
+    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so the test proves nothing");
     for (way, report) in told.both() {
-        // Live knows no IPv4 identification: what came late may be called that or a loss, and nothing a loss alone.
+        // Live runs have no IPv4 identification: late packets may be reported as reordering or loss, but nothing as
+        // certain loss.
         let said: Vec<&str> = findings(report).filter_map(|one| one["title"].as_str()).collect();
         let lost: Vec<_> = said
             .iter()
@@ -367,7 +372,7 @@ fn a_rejected_connection_has_its_reason() {
     });
     for (way, _) in told.both() {
         let rejected = told.evidence(way, "cm.rejected");
-        // Invalid service ID (IBTA volume 1, table of reject reasons): nobody listens.
+        // Invalid service ID (IBTA volume 1, table of reject reasons): nothing listens.
         assert_eq!(
             (&rejected["reason_code"], &rejected["setups"]),
             (&8.into(), &1.into()),
@@ -377,7 +382,7 @@ fn a_rejected_connection_has_its_reason() {
     }
 }
 
-/// Packets of a link in one direction, without those of the connection manager and of other programs.
+/// Packets of a link in one direction, without connection management and other programs.
 fn flow_sum(report: &Value, end: End, direction: &str) -> u64 {
     sum(report, end, direction, |flow| if count(&flow["dest_qp"]) > 1 { count(&flow["packets"]) } else { 0 })
 }

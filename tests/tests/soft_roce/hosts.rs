@@ -1,4 +1,4 @@
-//! Traffic of several hosts: the devices of both ends by several addresses each.
+//! Traffic of several hosts: each device is used with several addresses.
 
 use rocescope_tests::soft_roce::lab::{FAR, Hosts, NEAR};
 use rocescope_tests::soft_roce::report::count;
@@ -6,7 +6,7 @@ use rocescope_tests::soft_roce::verbs::Port;
 
 use crate::faults::{FaultResult, findings};
 
-/// Numbers of the ends.
+/// Indices of the ends.
 const AT_NEAR: usize = 0;
 const AT_FAR: usize = 1;
 
@@ -20,7 +20,7 @@ fn roce_of_a_foreign_network_is_named() {
     let near = [NEAR, NEAR.at("10.0.0.11"), NEAR.at("172.16.5.1")].map(|end| Port::open(end).unwrap());
     let far = [FAR, FAR.at("10.0.0.12"), FAR.at("172.16.5.2")].map(|end| Port::open(end).unwrap());
     let told = FaultResult::about("foreign", || {
-        // The four in a chain, so that they are one group; then the two others.
+        // The four hosts form a chain, and thus one group; then the two others.
         for (from, to, messages) in [(0, 0, 60), (0, 1, 60), (1, 1, 60), (2, 2, 180)] {
             let (own, peer) = (near[from].queue_pair().unwrap(), far[to].queue_pair().unwrap());
             own.connect(&peer, |to| to).unwrap();
@@ -34,6 +34,10 @@ fn roce_of_a_foreign_network_is_named() {
         let share = foreign["share"].as_f64().unwrap();
         assert!((0.45..0.55).contains(&share), "half of the messages: {foreign}");
         let worse = findings(report).filter(|one| one["severity"] != "info").count();
-        assert_eq!(worse, 1, "both directions of both links are one fact, {way}: {}", report["findings"]);
+        assert_eq!(
+            worse, 1,
+            "more than one finding for both directions of both links, {way}: {}",
+            report["findings"]
+        );
     }
 }

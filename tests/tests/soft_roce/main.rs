@@ -1,8 +1,8 @@
-//! rocescope, as users get it, on real RDMA devices: those of the kernel's Soft-RoCE driver.
+//! rocescope on real RDMA devices: those of the kernel's Soft-RoCE driver.
 //!
-//! perftest and rping talk between two devices; what rocescope reports is held against what they printed, what the
-//! driver, the queueing disciplines and `rdma` counted, and (`soft_roce_tshark`) captures. `cargo xtask vm` runs these
-//! tests, in a virtual machine whose kernel has the driver and no TCX.
+//! perftest and rping communicate between two devices; rocescope's reports are compared with their output, with the
+//! counts of the driver, of queueing disciplines and of `rdma`, and (`soft_roce_tshark`) with captures. `cargo xtask
+//! vm` runs these tests in a virtual machine whose kernel has the driver and no TCX.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -28,8 +28,8 @@ use serde_json::Value;
 
 /// DSCP 26, ECT(0).
 const ECN_CAPABLE: u64 = 106;
-/// Slowed down by [`DELAY`]: rocescope rests up to five seconds between two looks at queue pairs, and
-/// does so on a machine as slow as an emulated one. This one lasts for two of them, so that it is seen to move.
+/// Slowed down by [`DELAY`]: rocescope pauses up to five seconds between two listings of queue pairs on a machine as
+/// slow as an emulated one. This transfer lasts for two of them, so that progress is seen.
 const WRITE: Transfer = Transfer {
     program: "ib_write_bw",
     queue_pairs: 2,
@@ -39,15 +39,15 @@ const WRITE: Transfer = Transfer {
     one_by_one: true,
     chain: 1,
 };
-/// And these for one.
+/// These last for one listing.
 const SEND: Transfer = Transfer { program: "ib_send_bw", iterations: 80, ..WRITE };
 const READ: Transfer = Transfer { program: "ib_read_bw", iterations: 80, ..WRITE };
 const DELAY: &str = "root handle 5: netem limit 20000 delay 100ms";
-/// As fast as it goes.
+/// At maximum speed.
 const FAST: Transfer = Transfer { iterations: 10, size: 65536, one_by_one: false, ..WRITE };
 /// Through the queue that loses packets.
 const LOSSY: Transfer = FAST;
-/// Whatever is not paced by a queue of 24 Mbit/s would never fill it.
+/// A transfer that is not paced by a queue of 24 Mbit/s would never fill it.
 const MARKED: Transfer = FAST;
 
 // Traffic
@@ -61,11 +61,11 @@ fn traffic_is_counted_with_xdp() {
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn traffic_is_counted_with_tc() {
-    // No interface is named: those with an RDMA device are meant.
+    // Without a named interface, all with an RDMA device are watched.
     counted("tc", &["--hook", "tc"]);
 }
 
-/// All traffic there is, within one run, and everything that can be said of it.
+/// All traffic within one run, and all comparisons.
 fn counted(hook: &'static str, arguments: &[&str]) {
     let session = Session::start(hook, arguments).unwrap();
     let (clean, connected) = {
@@ -113,7 +113,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     marks(report, &marked, &queue);
 }
 
-/// Both sums that every report promises.
+/// Both sums that hold in every report.
 fn conserved(report: &Value) {
     let totals = &report["totals"];
     let skipped: u64 = totals["skipped"].as_object().unwrap().values().map(count).sum();
@@ -122,18 +122,18 @@ fn conserved(report: &Value) {
     let lost = count(&totals["lost"]["flow_table_full"]) + count(&totals["lost"]["contended"]);
     let elsewhere = count(&totals["retired"]["packets"]) + lost;
     assert_eq!(count(&totals["roce_packets"]), flows + elsewhere, "{totals}");
-    assert_eq!(elsewhere, 0, "nothing was idle for long, and there was room for all: {totals}");
+    assert_eq!(elsewhere, 0, "a flow was retired, or the table was full: {totals}");
 }
 
-/// The messages of a WRITE or SEND test are what perftest says they were, where they left; where
-/// they arrived too, unless something happened to them on the way.
+/// Messages of a WRITE or SEND test match perftest's parameters at the sender, and at the receiver unless packets
+/// were dropped or changed on the path.
 fn carried(report: &Value, transfer: &Transferred, unharmed: bool) {
     let name = transfer.wanted.program;
     let each = transfer.iterations / transfer.wanted.queue_pairs;
     assert_eq!(
         (transfer.size, each),
         (transfer.wanted.size, transfer.wanted.iterations),
-        "{name} did something else than it was asked for"
+        "{name} did not run with the requested parameters"
     );
     for ((near, first_psn), (far, _)) in transfer.near.iter().zip(&transfer.far) {
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
@@ -146,25 +146,25 @@ fn carried(report: &Value, transfer: &Transferred, unharmed: bool) {
         assert_eq!(
             count(&sent["payload_bytes"]),
             each * transfer.size + repeats * PATH_MTU,
-            "iterations × size, and what was repeated: {place}"
+            "payload is not iterations × size plus retransmissions: {place}"
         );
         let first = with_opcodes(sent, &["RC_SEND_FIRST", "RC_RDMA_WRITE_FIRST"]);
         let last = with_opcodes(sent, &["RC_SEND_LAST", "RC_RDMA_WRITE_LAST"]);
         for messages in [first, last] {
             assert!((each..=each + repeats).contains(&messages), "{messages} of {each} messages: {place}");
         }
-        assert_eq!(count(&sent["ecn"]["ect0"]), count(&sent["packets"]), "marked only later: {place}");
+        assert_eq!(count(&sent["ecn"]["ect0"]), count(&sent["packets"]), "marked upstream: {place}");
         assert_eq!(count(&sent["dscp"]), ECN_CAPABLE >> 2, "{place}");
         if unharmed {
             let arrived = flow(report, FAR, "ingress", FAR, *far).unwrap();
             for figure in ["packets", "bytes", "payload_bytes", "psn", "opcodes", "ecn", "src_ports"] {
-                assert_eq!(arrived[figure], sent[figure], "{figure} at the other end: {place}");
+                assert_eq!(arrived[figure], sent[figure], "unexpected {figure}: {place}");
             }
         }
     }
 }
 
-/// The same for READ: its messages come back in answer to requests.
+/// The same for READ, whose messages are responses.
 fn read_back(report: &Value, transfer: &Transferred) {
     let each = transfer.iterations / transfer.wanted.queue_pairs;
     for ((near, first_psn), (far, _)) in transfer.near.iter().zip(&transfer.far) {
@@ -173,11 +173,11 @@ fn read_back(report: &Value, transfer: &Transferred) {
         let place = format!("ib_read_bw, QP {near} to {far}: {requests}, {answers}");
         assert_eq!(count(&requests["psn"]["first"]), *first_psn, "first PSN as printed: {place}");
         let asked = with_opcodes(requests, &["RC_RDMA_READ_REQUEST"]);
-        assert_eq!(asked, count(&requests["packets"]), "nothing but requests: {place}");
+        assert_eq!(asked, count(&requests["packets"]), "packets other than requests: {place}");
         assert_eq!(asked, each + count(&requests["psn"]["repeats"]), "{place}");
         assert_eq!(count(&requests["payload_bytes"]), 0, "{place}");
         let psn = &answers["psn_responses"];
-        assert_eq!(count(&psn["first"]), *first_psn, "answers take the PSNs of their requests: {place}");
+        assert_eq!(count(&psn["first"]), *first_psn, "PSN of responses: {place}");
         assert_eq!(used(psn), transfer.packets(), "{place}");
         let repeats = count(&psn["repeats"]);
         assert_eq!(count(&answers["payload_bytes"]), each * transfer.size + repeats * PATH_MTU, "{place}");
@@ -186,8 +186,7 @@ fn read_back(report: &Value, transfer: &Transferred) {
     }
 }
 
-/// Flows lead to the processes that perftest ran as, and to the queue pairs that `rdma resource`
-/// showed meanwhile.
+/// Flows name the processes of perftest, and the queue pairs that `rdma resource` showed meanwhile.
 fn owned(report: &Value, transfer: &Transferred) {
     let (client, server) = transfer.pids;
     for ((near, _), (far, _)) in transfer.near.iter().zip(&transfer.far) {
@@ -204,14 +203,14 @@ fn owned(report: &Value, transfer: &Transferred) {
                 (Some(pid), Some(transfer.wanted.program)),
                 "{shown:?}"
             );
-            // Out: the sending end is here. In: the receiving end is, and the device knows its peer.
+            // Egress: the sending end is here. Ingress: the receiving end is here, and the device knows its peer.
             named(flow(report, end, "egress", other, *peer).unwrap(), shown, *qpn);
             named(flow(report, end, "ingress", end, *qpn).unwrap(), shown, *peer);
         }
     }
 }
 
-/// A flow has the process of this queue pair, and this one sends it.
+/// A flow has the process of this queue pair, and `sender` as its source queue pair.
 fn named(flow: &Value, of: &Qp, sender: u64) {
     assert_eq!(flow["peer_qp"], sender, "the queue pair that sends: {flow}");
     assert_eq!(flow["pairing"]["how"], "device", "{flow}");
@@ -221,13 +220,13 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
 
 // Connections
 
-/// Connects by the connection manager and talks; gives the queue pairs that `rdma resource` showed.
-/// rocescope must read the same of all queue pairs meanwhile.
+/// Connects through the connection manager and communicates; returns the queue pairs that `rdma resource` showed.
+/// rocescope must read the same list of queue pairs meanwhile.
 fn rping() -> Vec<Qp> {
     let count = "25";
     let mut server =
         Tool::start("rping", &["-s", "-a", FAR.address, "-C", count, "-S", "1500", "-V"]).unwrap();
-    // It says nothing when it is ready; the kernel's list of identifiers does.
+    // It prints nothing when it is ready, but the kernel lists its identifier.
     tool::wait_for("rping listening", || {
         anyhow::ensure!(server.is_running()?, "the server of rping ended at once: {}", server.said()?);
         let shown = tool::json("rdma", &["-j", "resource", "show", "cm_id"])?;
@@ -246,7 +245,7 @@ fn rping() -> Vec<Qp> {
         let before = qps::shown()?;
         if both(&before) && !compared {
             let read = qps::read()?;
-            // Nothing was made or destroyed while rocescope read.
+            // No queue pair was created or destroyed while rocescope read.
             if qps::shown()? == before {
                 assert_eq!(read, before, "what rocescope reads, and what `rdma resource` shows");
                 compared = true;
@@ -262,8 +261,8 @@ fn rping() -> Vec<Qp> {
     shown
 }
 
-/// The connection's queue pairs are those that `rdma resource` showed: as the device says, in the
-/// live report, and as the connection's own messages say, in a replay of the capture.
+/// The connection's queue pairs are those of `rdma resource`: from the device in the live report, and from the
+/// connection's own messages in a replay of the capture.
 fn connections(seen: &SessionResult, connected: &[Qp]) {
     for (end, capture) in ENDS.into_iter().zip(&seen.captures) {
         let replayed = binary::replay(std::slice::from_ref(capture), [] as [&str; 0]).unwrap();
@@ -285,8 +284,7 @@ fn connections(seen: &SessionResult, connected: &[Qp]) {
 
 // What others counted
 
-/// The driver of each end has sent and received what was counted on its interface, and refused what
-/// was reported as refused.
+/// The driver of each end sent and received what was counted on its interface, and sent the reported NAKs.
 fn by_the_driver(seen: &SessionResult) {
     let report = &seen.report;
     for (end, counted) in ENDS.into_iter().zip(&seen.counted) {
@@ -300,7 +298,7 @@ fn by_the_driver(seen: &SessionResult) {
         let naks =
             |direction| sum(report, end, direction, |f| count(&f["ack"]["naks"]["psn_sequence_error"]));
         assert_eq!(naks("egress"), count(&counted["out_of_seq_request"]), "NAKs sent: {place}");
-        // While it repeats already, it does not count another one.
+        // During a retransmission the driver counts no further one.
         assert!(
             naks("ingress") >= count(&counted["rcvd_seq_err"]),
             "NAKs received: {} {place}",
@@ -309,11 +307,11 @@ fn by_the_driver(seen: &SessionResult) {
         let rnr = sum(report, end, "ingress", |flow| count(&flow["ack"]["rnr_naks"]));
         assert_eq!(rnr, count(&counted["rcvd_rnr_err"]), "RNR NAKs: {place}");
     }
-    // And as the report itself has it from the driver.
+    // As in the report's own data from the driver.
     devices::both(report, &seen.counted).unwrap();
 }
 
-/// Facts that devices give about their queue pairs while they work.
+/// The devices' data on their queue pairs during transfers.
 fn followed(seen: &SessionResult, transfers: &[Transferred]) {
     let followed: Vec<devices::Followed> =
         transfers.iter().map(|transfer| devices::queue_pairs(&seen.reports, transfer).unwrap()).collect();
@@ -325,13 +323,13 @@ fn followed(seen: &SessionResult, transfers: &[Transferred]) {
         );
         return;
     }
-    assert!(sum(|one| one.moved) > 0, "no queue pair was ever seen to move: {followed:?}");
+    assert!(sum(|one| one.moved) > 0, "no queue pair advanced: {followed:?}");
 }
 
-/// The packets that left and did not arrive are those that the queue dropped.
+/// Packets that left and did not arrive are those dropped by the queue.
 fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
     let dropped = count(&netem["drops"]);
-    assert!(dropped > 0, "netem dropped nothing, so that this shows nothing: {netem}");
+    assert!(dropped > 0, "netem dropped nothing, so the test proves nothing: {netem}");
     let (sent, arrived) =
         (on_link(report, NEAR, "egress").unwrap(), on_link(report, FAR, "ingress").unwrap());
     assert_eq!(sent - arrived, dropped, "{sent} left, {arrived} arrived: {netem}");
@@ -340,18 +338,18 @@ fn losses(report: &Value, transfer: &Transferred, netem: &Value) {
         let arrived = flow(report, FAR, "ingress", FAR, *far).unwrap();
         missing += count(&arrived["psn"]["missing"]);
         let sent = flow(report, NEAR, "egress", FAR, *far).unwrap();
-        assert!(count(&sent["psn"]["repeats"]) > 0, "what was lost had to be sent again: {sent}");
+        assert!(count(&sent["psn"]["repeats"]) > 0, "lost packets were not retransmitted: {sent}");
     }
-    // A retransmission that is lost too is no gap: there was none before it.
+    // If a retransmission is lost too, there is no new gap.
     assert!((1..=dropped).contains(&missing), "{missing} missing, {dropped} dropped");
     let backward = (on_link(report, FAR, "egress").unwrap(), on_link(report, NEAR, "ingress").unwrap());
-    assert_eq!(backward.0, backward.1, "nothing was lost the other way");
+    assert_eq!(backward.0, backward.1, "loss in the reverse direction");
 }
 
-/// The packets that arrived with CE are those that the queue marked.
+/// Packets that arrived with CE are those marked by the queue.
 fn marks(report: &Value, transfer: &Transferred, red: &Value) {
     let marked = count(&red["marked"]);
-    assert!(marked > 0, "RED marked nothing, so that this shows nothing: {red}");
+    assert!(marked > 0, "RED marked nothing, so the test proves nothing: {red}");
     let ce = |direction, end| sum(report, end, direction, |flow| count(&flow["ecn"]["ce"]));
     assert_eq!(ce("ingress", FAR), marked, "{red}");
     assert_eq!((ce("egress", NEAR), ce("ingress", NEAR), ce("egress", FAR)), (0, 0, 0));
@@ -364,11 +362,11 @@ fn marks(report: &Value, transfer: &Transferred, red: &Value) {
 
 // What doctor says
 
-/// A line of `ibv_devinfo` such as "active_mtu:  1024 (3)": what follows the name.
+/// The value in a line of `ibv_devinfo` such as "active_mtu:  1024 (3)".
 fn info<'a>(text: &'a str, name: &str) -> &'a str {
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
     let found = lines.find(|(field, _)| *field == name);
-    found.unwrap_or_else(|| panic!("`ibv_devinfo` says nothing of {name}: {text}")).1.trim()
+    found.unwrap_or_else(|| panic!("`ibv_devinfo` does not show {name}: {text}")).1.trim()
 }
 
 /// Index, address and version of each "GID[  1]:  ::ffff:10.0.0.1, RoCE v2".
@@ -403,7 +401,7 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
         assert_eq!(device["name"], end.device);
         assert_eq!((&device["driver"], &device["software"]), (&"rxe".into(), &true.into()), "{device}");
         assert_eq!((&device["protocol"], &device["verbs"]), (&"roce".into(), &true.into()), "{device}");
-        // Neither tool shows a firmware where there is none.
+        // Neither tool shows a firmware if there is none.
         assert_eq!(
             device["firmware"].as_str().unwrap_or(""),
             dev["fw"].as_str().unwrap_or(""),
@@ -428,8 +426,8 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
         let packets = sights.find(|sight| sight["subject"] == port && sight["way"] == "packets").unwrap();
         assert_eq!(packets["works"], "yes", "its packets pass the kernel: {packets}");
     }
-    // These devices answer all that is asked: what is missing is files that neither they nor this machine have,
-    // as `counters`, which Soft-RoCE does not keep.
+    // These devices answer all queries: only files are missing that neither they nor this machine have, such as
+    // `counters`, which Soft-RoCE does not provide.
     for reason in page["host"]["unread"].as_array().unwrap() {
         let (what, why) = (reason["what"].as_str().unwrap(), reason["why"].as_str().unwrap());
         let absent = ["No such file", "does not exist", "no DCB netlink reply"];
@@ -438,8 +436,7 @@ fn doctor_says_what_rdma_and_ibv_devinfo_say() {
     }
 }
 
-/// Compares a port with `link` of `rdma link` and the output of `ibv_devinfo -v`, and its counters with
-/// `rdma statistic`.
+/// Compares a port with `link` of `rdma link` and with `ibv_devinfo -v`, and its counters with `rdma statistic`.
 fn port_is_as_the_tools_have_it(port: &Value, link: &Value, verbose: &str, end: lab::End) {
     assert_eq!(port["number"], link["port"], "{link}");
     assert_eq!(port["interface"], link["netdev"], "{link}");
@@ -487,7 +484,7 @@ fn has_clsact(interface: &str) -> bool {
     tool::run("tc", &["qdisc", "show", "dev", interface]).unwrap().contains("clsact")
 }
 
-/// Our filters on an interface, as `tc` lists them: there are none without the queueing discipline.
+/// rocescope's filters on an interface, as listed by `tc`: none without the queueing discipline.
 fn filters(interface: &str) -> usize {
     if !has_clsact(interface) {
         return 0;
@@ -497,7 +494,7 @@ fn filters(interface: &str) -> usize {
     both.lines().filter(|line| line.contains("rocescope_tc_")).count()
 }
 
-/// Starts a run on both ends and kills it while packets pass.
+/// Starts a run on both ends and kills it during traffic.
 fn killed_amid_traffic() {
     let session = Program::watching(
         Start::default(),
@@ -509,11 +506,11 @@ fn killed_amid_traffic() {
         session.signal(Signal::KILL).unwrap();
         session.end().unwrap()
     });
-    // The kill and what it leaves does nothing to the traffic.
+    // The kill and its leftovers do not affect the traffic.
     FAST.run().unwrap();
     assert_eq!(killer.join().unwrap().status.code(), None);
     for end in ENDS {
-        assert_eq!(filters(end.interface), 2, "filters outlive a kill here, else this shows nothing");
+        assert_eq!(filters(end.interface), 2, "filters did not outlive the kill");
     }
 }
 
@@ -539,11 +536,11 @@ fn what_a_kill_leaves_is_cleaned_by_doctor() {
         let all = page["host"]["interfaces"].as_array().unwrap();
         let interface = all.iter().find(|interface| interface["name"] == end.interface).unwrap();
         assert_eq!(interface["stale_filters"], 2, "{interface}");
-        assert_eq!(filters(end.interface), 2, "doctor changes nothing unless told to");
+        assert_eq!(filters(end.interface), 2, "doctor changes nothing without --clean");
     }
     doctor(&["--clean"]);
     nothing_is_left();
-    // And the traffic goes on.
+    // The traffic continues.
     FAST.run().unwrap();
 }
 
@@ -558,12 +555,12 @@ fn what_a_kill_leaves_is_cleaned_by_the_next_run() {
     )
     .unwrap();
     for end in ENDS {
-        assert_eq!(filters(end.interface), 2, "those of the next run alone");
+        assert_eq!(filters(end.interface), 2, "filters of the next run only");
     }
-    // One beside it takes them for what they are, whatever the program's file is called.
+    // Another run recognises them, whatever the name of the program's file.
     let beside =
         Program::watching(Start::default(), &["live", "-i", NEAR.interface, "--hook", "tc"]).unwrap();
-    assert_eq!(filters(NEAR.interface), 4, "those of both runs");
+    assert_eq!(filters(NEAR.interface), 4, "filters of both runs");
     assert!(beside.interrupt().unwrap().status.success());
     let transferred = FAST.run().unwrap();
     let ended = next.interrupt().unwrap();

@@ -1,5 +1,5 @@
-//! Queue pairs on the kernel's control path: as a program of our own makes, sets and breaks them, where
-//! perftest and rping do not.
+//! Queue pairs on the kernel's control path, created, configured and broken by the test itself in ways that perftest
+//! and rping do not cover.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::faults::{Ends, findings};
 
-/// On the interfaces of both ends, once the probes have seen a verb: those of its own listing.
+/// Runs on the interfaces of both ends, once the probes have seen a verb: the queries of its own listing.
 pub(crate) fn live(arguments: &[&str]) -> Program {
     let ends = ["live", "-i", NEAR.interface, "-i", FAR.interface, "--output", "jsonl"];
     let program = Program::watching(Start::default(), &[&ends, arguments].concat()).unwrap();
@@ -29,9 +29,9 @@ pub(crate) fn live(arguments: &[&str]) -> Program {
     program
 }
 
-/// The last report of a run, and the ones before.
+/// The last report of a run, and the earlier ones.
 pub(crate) fn ended(program: Program) -> (Value, Vec<Value>) {
-    // All that happened is in the reading of the end.
+    // The final reading includes all events.
     std::thread::sleep(Duration::from_millis(200));
     let ended = program.interrupt().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -54,7 +54,7 @@ pub(crate) fn life(report: &Value, end: End, qpn: u32) -> &Value {
     found.unwrap_or_else(|| panic!("QP {qpn} of {} is not followed: {}", end.device, report["qp_lives"]))
 }
 
-/// Events and failed verbs of this name.
+/// Events and failed verbs with this name.
 fn events<'a>(report: &'a Value, end: End, name: &'a str) -> Vec<&'a Value> {
     listed(report, end, "qp_events").filter(|event| event["event"] == name).collect()
 }
@@ -96,7 +96,7 @@ fn settings_are_those_that_were_asked_for() {
         for (end, other, own, peer) in [(NEAR, FAR, near, far), (FAR, NEAR, far, near)] {
             let shown = shown.iter().find(|qp| qp.device == end.device && qp.lqpn == own).unwrap();
             let life = life(&report, end, own);
-            // The kernel lists the thread that made a queue pair: here one that the tests run on.
+            // The kernel lists the thread that created a queue pair: here one of the test.
             let thread = rustix::thread::gettid().as_raw_nonzero().get();
             assert_eq!((shown.rqpn, shown.pid), (Some(peer), u32::try_from(thread).ok()), "{shown:?}");
             let pid = std::process::id();
@@ -178,7 +178,7 @@ fn verbs_that_fail_and_sleep_are_reported_or_counted() {
     // Attributes are missing.
     let bare = fresh();
     assert_eq!(errno(&bare.bare("RTR").unwrap_err()), Some(libc::EINVAL));
-    // Nobody has this address: more calls sleep at once than the kernel keeps places for their returns.
+    // An address without a host: more calls sleep at once than the kernel has slots for probing their returns.
     let nobody = Settings { peer: Ipv4Addr::new(10, 0, 0, 77), ..Settings::to(FAR, 5).unwrap() };
     let sleepers: Vec<QueuePair<'_>> = (0..24).map(|_| fresh()).collect();
     let errors: BTreeSet<Option<i32>> = std::thread::scope(|scope| {
@@ -200,8 +200,8 @@ fn verbs_that_fail_and_sleep_are_reported_or_counted() {
     );
     let unresolved = of(errors.first().unwrap().unwrap());
     let missed = count(&report["qp_lives"]["missed_returns"]);
-    println!("{} of 24 told, {missed} missed", unresolved.len());
-    assert_eq!(unresolved.len() as u64 + missed, 24, "told or counted as missed: {failed:?}");
+    println!("{} of 24 reported, {missed} missed", unresolved.len());
+    assert_eq!(unresolved.len() as u64 + missed, 24, "reported or counted as missed: {failed:?}");
     assert!(unresolved.iter().all(|event| event["dst"] == "10.0.0.77"), "{failed:?}");
     assert!(unresolved.iter().all(|event| count(&event["duration_ns"]) > 500_000_000), "{failed:?}");
     assert!(findings(&report).any(|one| one["id"] == "qp.setup_failed"), "{}", report["findings"]);
@@ -212,8 +212,8 @@ fn verbs_that_fail_and_sleep_are_reported_or_counted() {
 fn events_of_queue_pairs_and_ports_are_reported() {
     let ends = Ends::open();
     let program = live(&[]);
-    // Queue pairs drained. Soft-RoCE says so in an interrupt: the kernel skips its probe when that falls into
-    // another probe on the same processor.
+    // Drained queue pairs. Soft-RoCE reports this in an interrupt: the kernel skips the probe if that falls into
+    // another probe on the same CPU.
     let drained: Vec<_> = (0..8).map(|_| ends.connection(|to| to)).collect();
     for (near, _) in &drained {
         near.write_all(&ends.far, 1, 256).unwrap();
@@ -250,11 +250,11 @@ fn events_of_queue_pairs_and_ports_are_reported() {
         );
     };
     let told = events(&report, NEAR, "SQ_DRAINED");
-    println!("{} of {} told", told.len(), drained.len());
+    println!("{} of {} reported", told.len(), drained.len());
     assert!(told.iter().all(|event| drained.iter().any(|qpn| event["lqpn"] == *qpn)), "{told:?}");
     assert!(told.len() > drained.len() / 2, "{told:?} of {drained:?}");
     assert!(drained.iter().all(|qpn| life(&report, NEAR, *qpn)["state"] == "SQD"));
-    // Both ends of a refused access are in the error state, and packets say why.
+    // Both ends of a rejected access are in the error state, and packets show the reason.
     events_of(NEAR, "RTS to ERR", wrong);
     events_of(FAR, "RTS to ERR", refused);
     let nak = findings(&report).find(|one| one["id"] == "nak.remote_access_error").unwrap();
@@ -266,14 +266,14 @@ fn events_of_queue_pairs_and_ports_are_reported() {
     assert!(
         !events(&report, NEAR, "PORT_ERR").is_empty() && !events(&report, NEAR, "PORT_ACTIVE").is_empty()
     );
-    assert!(events(&report, FAR, "PORT_ERR").is_empty(), "the other end's cable stayed");
+    assert!(events(&report, FAR, "PORT_ERR").is_empty(), "the other end's cable stayed connected");
 }
 
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_death_is_known_without_a_packet() {
     let ends = Ends::open();
-    // No packet is between these hosts.
+    // No packet is exchanged with this host.
     let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
     let (near, far) = ends.connection(|to| to);
     near.write_all(&ends.far, 3, 4096).unwrap();
@@ -287,12 +287,12 @@ fn a_death_is_known_without_a_packet() {
             [(NEAR, numbers[0]), (FAR, numbers[1])].into_iter().all(is_ready)
         })
         .unwrap();
-    // Their 5-tuples are known all the same: one each way.
+    // Their 5-tuples are still known: one in each direction.
     let paths = &connected["qp_paths"];
     assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
     assert_eq!((&paths["five_tuples"], &paths["unknown"]), (&2.into(), &serde_json::json!({})), "{paths}");
     assert_eq!(paths["ports"]["parts"].as_array().map(Vec::len), Some(2), "{paths}");
-    // 4.096 µs × 2^14, four times: shorter than a link takes to come back.
+    // 4.096 µs × 2^14, four times: shorter than the time in which a link comes up.
     let settings =
         program.reported(|report| findings(report).any(|one| one["id"] == "config.qp_settings")).unwrap();
     let title =
@@ -330,7 +330,7 @@ fn a_death_is_known_without_a_packet() {
     assert!(after < 1_000_000_000, "{after} ns after the last retry");
 }
 
-/// Puts this process into a control group of a pod, for as long as this lives.
+/// Puts this process into a control group of a pod until dropped.
 struct InPod(String);
 
 impl InPod {
@@ -381,8 +381,8 @@ fn the_pod_is_that_of_the_process_when_it_made_the_queue_pair() {
     assert_eq!(life(&report, NEAR, before_number)["pod"], Value::Null);
 }
 
-/// Makes, sets and destroys this many, one after the other; gives the median time of each of the three: of other load on the
-/// machine a mean would say more than of the verbs.
+/// Creates, configures and destroys this number of queue pairs, one after the other; returns the median time of each
+/// of the three, since a mean would be dominated by other load.
 fn churn(port: &Port, count: usize) -> [Duration; 3] {
     let mut spent = [const { Vec::new() }; 3];
     for _ in 0..count {
@@ -402,7 +402,7 @@ fn churn(port: &Port, count: usize) -> [Duration; 3] {
     })
 }
 
-/// Programs of ours that the kernel has loaded.
+/// rocescope's programs loaded in the kernel.
 fn loaded() -> Vec<String> {
     let all = aya::programs::loaded_programs().filter_map(Result::ok);
     all.filter_map(|program| program.name_as_str().map(str::to_owned))
@@ -420,11 +420,12 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     churn(&ends.near, 50);
     let without = churn(&ends.near, LIVES);
     assert_eq!(loaded(), [] as [&str; 0]);
-    // Each report has all of them, which the guest is slow to write and to read: with more of them the latest would be old.
+    // Each report contains all of them, which the guest is slow to write and read: with a shorter interval the latest
+    // report would be old.
     let program = live(&["--interval", "10s"]);
     assert!(loaded().iter().any(|name| name.starts_with("rocescope_qp")), "{:?}", loaded());
     let before = program.reported(|_| true).unwrap();
-    // Whole lives, and what is missed of them, once this many calls have been seen since.
+    // Complete lifecycles, and missed parts, once this number of calls has been seen.
     let seen = |lives: usize| {
         let calls = |report: &Value| count(&report["qp_lives"]["calls"]);
         let last = RefCell::new(Value::Null);
@@ -438,14 +439,14 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
         let whole = ENDS.into_iter().flat_map(|end| listed(&report, end, "qps")).filter(is_whole).count();
         let of = &report["qp_lives"];
         let missed = ["missed_returns", "dropped", "qps_left_out"].map(|name| count(&of[name]));
-        println!("{whole} whole lives of {lives}: {of}");
+        println!("{whole} complete lifecycles of {lives}: {of}");
         (whole as u64, missed.iter().sum::<u64>())
     };
-    // The kernel's part alone: while it is stopped, rocescope takes no processor from the verbs.
+    // Only the kernel's part: while rocescope is stopped, it takes no CPU time from the verbs.
     program.signal(Signal::STOP).unwrap();
     let with = churn(&ends.near, STOPPED);
     program.signal(Signal::CONT).unwrap();
-    println!("make, set, destroy {without:?} without, {with:?} with probes");
+    println!("create, configure, destroy: {without:?} without, {with:?} with probes");
     let (whole, missed) = seen(STOPPED);
     assert_eq!((whole, missed), (STOPPED as u64, 0));
     let began = Instant::now();
@@ -453,9 +454,9 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     let took = began.elapsed();
     println!("{LIVES} in {took:?}");
     let (whole, missed) = seen(STOPPED + LIVES);
-    assert!(whole + missed >= (STOPPED + LIVES) as u64, "{whole} whole lives, {missed} missed");
-    assert!(missed == 0 || took < Duration::from_secs(1), "missed without haste ({took:?}): {missed}");
-    // On both processors, which leaves none to whoever reads the records.
+    assert!(whole + missed >= (STOPPED + LIVES) as u64, "{whole} complete lifecycles, {missed} missed");
+    assert!(missed == 0 || took < Duration::from_secs(1), "missed at a moderate rate ({took:?}): {missed}");
+    // On both CPUs, which leaves none for the reader of the records.
     let began = Instant::now();
     std::thread::scope(|scope| {
         for port in [&ends.near, &ends.far] {
@@ -464,7 +465,7 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     });
     println!("{LIVES} in {:?} on both devices", began.elapsed());
     let (whole, missed) = seen(STOPPED + 2 * LIVES);
-    assert!(whole + missed >= (STOPPED + 2 * LIVES) as u64, "{whole} whole lives, {missed} missed");
+    assert!(whole + missed >= (STOPPED + 2 * LIVES) as u64, "{whole} complete lifecycles, {missed} missed");
 
     program.signal(Signal::KILL).unwrap();
     assert_eq!(program.end().unwrap().status.code(), None);
@@ -472,7 +473,7 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
         Ok(loaded().iter().all(|name| !name.starts_with("rocescope_qp")).then_some(()))
     })
     .unwrap();
-    // What the kill left at TC is another test's business.
+    // Leftovers of the kill at TC are covered by another test.
     Program::run(Start::default(), &["doctor", "--clean"]).unwrap();
 }
 
@@ -495,8 +496,8 @@ fn modules_that_are_loaded_again_are_followed() {
         program.reported(wanted).unwrap_or_else(|why| panic!("QP {qpn}, {name}: {why:#}"));
     };
     followed(made(1), "first");
-    // The driver alone, the modules in which the probes are, and for a while none of them. A look at what is loaded is due
-    // every half second.
+    // Only the driver, the modules with probes, and for some time none of them. Loaded modules are checked every half
+    // second.
     let calls = |report: &Value| count(&report["qp_lives"]["calls"]);
     let mut seen = 0;
     for (modules, pause) in [(&["rdma_rxe"][..], 0), (&["rdma_rxe", "ib_uverbs"], 0), (&["ib_core"], 3)] {
@@ -512,11 +513,11 @@ fn modules_that_are_loaded_again_are_followed() {
         lab::add_devices().unwrap();
         std::thread::sleep(Duration::from_secs(3));
         followed(made(2), &gone.join(", "));
-        // What the probes before had seen and missed stays counted.
+        // Calls seen and missed by earlier probes stay counted.
         let before = std::mem::replace(&mut seen, calls(&program.reported(|_| true).unwrap()));
         assert!(seen > before, "{seen} calls after {before}");
     }
-    // A driver that comes later: without its hardware it makes nothing, but its commands can be probed.
+    // A driver that is loaded later: without its hardware it creates nothing, but its commands can be probed.
     let why = |report: &Value| report["qp_lives"]["devx_unavailable"].clone();
     let before = program.reported(|_| true).unwrap();
     assert_eq!(why(&before), "the module mlx5_core is not loaded");

@@ -1,5 +1,5 @@
-//! Queue pairs on kernels that are not as usual: more of them than a list's records have room for, drivers that give reasons,
-//! kernels without types or probes.
+//! Unusual conditions for queue pairs: more of them than the ring buffer has room for in one listing, drivers that
+//! give reasons, kernels without types or probes.
 
 #![expect(unsafe_code, reason = "a program of the kernel's is attached to a function of this test")]
 
@@ -24,11 +24,11 @@ use super::queue_pairs::{ended, life, listed, live};
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn all_that_were_made_before_the_run_are_known() {
-    /// On each device; of both, more than there is room for in the ring buffer.
+    /// Queue pairs per device; together more than the ring buffer has room for.
     const PAIRS: usize = 400;
     let ends = Ends::open();
     let made: Vec<(QueuePair<'_>, QueuePair<'_>)> = (0..PAIRS).map(|_| ends.connection(|to| to)).collect();
-    // Each report has all of them, which the guest is slow to write and to read.
+    // Each report contains all of them, which the guest is slow to write and read.
     let program = live(&["--interval", "5s"]);
     let known = |report: &Value| {
         let of = |end| listed(report, end, "qps").filter(|qp| qp["path_mtu"] == 1024).count();
@@ -50,13 +50,13 @@ fn all_that_were_made_before_the_run_are_known() {
     }
 }
 
-/// As bnxt_re calls its handler.
+/// Called as bnxt_re calls its handler.
 #[inline(never)]
 extern "C" fn handler(rcfw: u64, event: u64, own: u64) {
     black_box((rcfw, event, own));
 }
 
-/// Where it lies in this executable.
+/// Its address in this executable.
 fn place() -> u64 {
     let address = handler as *const () as u64;
     let text = fs::read_to_string("/proc/self/maps").unwrap();
@@ -65,20 +65,20 @@ fn place() -> u64 {
     address - code.start + code.offset
 }
 
-/// Attaches the program that a running rocescope has for bnxt_re to [`handler`].
+/// Attaches the program that a running rocescope uses for bnxt_re to [`handler`].
 fn attached() -> UProbe {
     let all = aya::programs::loaded_programs().filter_map(Result::ok);
     let found = all.into_iter().find(|program| program.name_as_str() == Some("rocescope_qp_re"));
     let info = found.unwrap_or_else(|| panic!("the program for bnxt_re is not loaded"));
-    // SAFETY: a kprobe's program and a uprobe's are of one type, and this one is a kprobe's.
+    // SAFETY: programs of kprobes and uprobes have one type, and this is a kprobe's.
     let mut probe = unsafe { UProbe::from_program_info(info, "reason".into(), ProbeKind::Entry) }.unwrap();
     let place = UProbeAttachLocation::AbsoluteOffset(place());
     probe.attach(place, fs::read_link("/proc/self/exe").unwrap(), UProbeScope::CallingProcess).unwrap();
     probe
 }
 
-/// The kernel has no hardware of bnxt_re, but its driver and its types. Its firmware's notification and the driver's queue pair are
-/// made by hand, at addresses of the kernel; all behind that is as with the hardware.
+/// The guest has no bnxt_re hardware, but its driver and types. The firmware's notification and the driver's queue
+/// pair are synthesised at kernel addresses; everything after that is as with hardware.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn bnxt_re_says_why_a_queue_pair_died() {
@@ -101,7 +101,8 @@ fn bnxt_re_says_why_a_queue_pair_died() {
 
     let mut memory = KernelMemory::new().unwrap();
     let (qp, device) = (64, 1_024);
-    // `struct creq_qp_error_notification`: the requester's reason, transport retry count exceeded, is byte 3; the responder's is byte 11.
+    // `struct creq_qp_error_notification`: the requester's reason, transport retry count exceeded, is byte 3; the
+    // responder's is byte 11.
     memory.write(3, &[2]).unwrap();
     // The kind of event.
     memory.write(9, &[0xc0]).unwrap();
@@ -115,7 +116,7 @@ fn bnxt_re_says_why_a_queue_pair_died() {
     near.write(&ends.far, 4096, None).unwrap();
     assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
     let own = qp + place("bnxt_re_qp", "qplib_qp");
-    // Another kind of event, or none about a queue pair that is there, has no reason.
+    // Another kind of event, or an event about an unknown queue pair, has no reason.
     handler(0, memory.address() + 16, memory.address() + own as u64);
     handler(0, memory.address(), 0);
     handler(0, memory.address(), memory.address() + own as u64);
@@ -133,7 +134,7 @@ fn bnxt_re_says_why_a_queue_pair_died() {
     tool::run("rmmod", &["bnxt_re"]).unwrap();
 }
 
-/// Files of this kernel replaced by those of a folder, for as long as this lives.
+/// Files of this kernel replaced by those of a folder, until dropped.
 struct Hidden {
     at: &'static str,
     _folder: tempfile::TempDir,
@@ -156,16 +157,16 @@ impl Drop for Hidden {
     }
 }
 
-/// What is left when a kernel has less: everything but the layer, and the reason for it.
+/// Kernels with fewer features lose only the affected layer, with a reason.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn kernels_without_types_or_probes_are_without_that_layer_alone() {
     let ends = Ends::open();
     tool::run("modprobe", &["mlx5_core"]).unwrap();
     for (at, kept, lives, devx) in [
-        // No types of modules: those of queue pairs are the kernel's own in this distribution.
+        // No types of modules: in this distribution those of queue pairs are in the kernel itself.
         ("/sys/kernel/btf", &["vmlinux"][..], None, "struct mlx5_core_dev"),
-        // No kprobes (CONFIG_KPROBES): neither the perf events nor tracefs, which is not mounted here.
+        // No kprobes (CONFIG_KPROBES): neither perf events nor tracefs, which is not mounted here.
         ("/sys/devices/kprobe", &[][..], Some("no kprobe can be attached"), "no kprobe can be attached"),
     ] {
         let hidden = Hidden::behind(at, kept);
@@ -189,7 +190,7 @@ fn kernels_without_types_or_probes_are_without_that_layer_alone() {
         assert_eq!(said("unavailable").is_some(), lives.is_some(), "{}", report["qp_lives"]);
         assert!(lives.is_none_or(|why| said("unavailable").is_some_and(|text| text.contains(why))));
         assert!(said("devx_unavailable").is_some_and(|text| text.contains(devx)), "{}", report["qp_lives"]);
-        // The queue pair is listed by netlink, its counters are read, and its packets are counted.
+        // Netlink lists the queue pair, its counters are read, and its packets are counted.
         let of_near =
             &report["devices"].as_array().unwrap().iter().find(|one| one["name"] == NEAR.device).unwrap();
         assert!(of_near["counters"].as_object().is_some_and(|all| !all.is_empty()), "{of_near}");

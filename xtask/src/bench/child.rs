@@ -13,13 +13,13 @@ use crate::run::show;
 /// One run of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
-    /// Time by the clock.
+    /// Elapsed time.
     pub(crate) wall: Duration,
     /// User and system time of all its threads.
     pub(crate) cpu: Duration,
 }
 
-/// Runs a program to its end with its output thrown away.
+/// Runs a program to its end and discards its output.
 ///
 /// # Errors
 /// Fails if it cannot be started or fails.
@@ -36,13 +36,13 @@ pub(crate) fn time(command: &mut Command) -> Result<Spent> {
     Ok(Spent { wall, cpu: children().saturating_sub(before) })
 }
 
-/// Runs a program to its end with its output thrown away. Gives its peak resident memory in bytes, as it was a few
-/// milliseconds before it ended.
+/// Runs a program to its end and discards its output. Returns its peak resident memory in bytes, as read up to a few
+/// milliseconds before its end.
 ///
 /// # Errors
 /// Fails if it cannot be started, fails, or ends before its memory can be read.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64> {
-    /// Between two looks.
+    /// Polling interval.
     const LOOK: Duration = Duration::from_millis(5);
     let shown = show(command);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -64,11 +64,11 @@ pub(crate) fn peak_memory(command: &mut Command) -> Result<u64> {
     }
 }
 
-/// Processor time of all children that have ended.
+/// CPU time of all children that have ended.
 pub(super) fn children() -> Duration {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to memory of the right size, and any bytes are a valid rusage; a call
-    // that fails leaves the zeros that are there.
+    // SAFETY: the pointer refers to memory of the right size, for which any bytes are valid; a failing call leaves
+    // the zeros.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()
@@ -80,7 +80,7 @@ pub(super) fn children() -> Duration {
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
-/// The value in the middle.
+/// The median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_peak_of_memory_is_that_of_the_program() {
-        // A word of 64 MiB in a variable of the shell.
+        // A word of 64 MiB in a shell variable.
         let script = "a=$(head -c 67108864 /dev/zero | tr '\\0' x); sleep 0.1";
         let peak = peak_memory(Command::new("sh").args(["-c", script])).unwrap();
         assert!(peak > 64 << 20 && peak < 1 << 30, "{peak}");

@@ -1,6 +1,7 @@
-//! `cargo xtask bench fleet`: questions of `rocescope fleet` over the recordings of a simulated fleet with known faults.
+//! `cargo xtask bench fleet`: questions of `rocescope fleet` over the recordings of a simulated fleet with known
+//! faults.
 //!
-//! The simulator and the clock are in the tests' package; this builds them and the program, and runs them.
+//! The simulator and the time measurement are in the tests' package; this builds them and the program, and runs them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +26,7 @@ pub(crate) struct Wanted {
     /// Also measure ClickHouse (560 MB to install)
     #[arg(long)]
     clickhouse: bool,
-    /// Keep the recording in this folder, and use one that is there
+    /// Keep the recording in this folder, and reuse an existing one
     #[arg(long)]
     keep: Option<PathBuf>,
     /// Measure this rocescope instead of building one
@@ -33,10 +34,9 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// Builds, simulates, asks and prints.
+/// Builds, simulates, queries and prints.
 ///
-/// # Errors
-/// When something cannot be built or run, or a question does not name its culprit first.
+/// # Errors If something cannot be built or run, or a question does not name its culprit first.
 pub(crate) fn fleet(wanted: &Wanted) -> Result<()> {
     let packages = setup::test_packages()?;
     setup::engines(&packages, wanted.clickhouse)?;

@@ -1,7 +1,7 @@
-//! `cargo xtask bench floor`: what no replay can do without. The file is read, and each header's ends are looked up in a table
-//! of as many entries as there are flows, of one cache line each. Nothing is checked, judged or reported.
+//! `cargo xtask bench floor`: the minimum work of any replay. Reads the file, and looks up each packet's addresses in
+//! a table with one cache line per flow. Nothing is checked, evaluated or reported.
 //!
-//! `bench replay` runs it by turns with the programs it compares.
+//! `bench replay` runs it alternately with the programs that it compares.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,14 +15,14 @@ use clap::Args;
 /// Capture to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Capture in the format of pcap, of this machine's byte order, as `gen-capture` writes it
+    /// Capture in pcap format, in this machine's byte order, as `gen-capture` writes it
     capture: PathBuf,
 }
 
 /// Addresses, source port and destination queue pair.
 type Ends = ([u64; 4], u32);
 
-/// Counters of a flow: with its ends a cache line.
+/// Counters of a flow: together with its key a cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters {
     packets: u64,
@@ -32,7 +32,7 @@ struct Counters {
 
 type Table = HashMap<Ends, Counters, BuildHasherDefault<Product>>;
 
-/// A multiplication for each word, as the fastest hashes have it.
+/// Hash by a multiplication per word, like the fastest hash functions.
 #[derive(Default)]
 struct Product(u64);
 
@@ -56,12 +56,12 @@ impl Hasher for Product {
     }
 }
 
-/// Reads, looks up, and prints how much it was.
+/// Reads, looks up, and prints the amount.
 ///
 /// # Errors
 /// Fails if the file cannot be read or has another format.
 pub(crate) fn floor(wanted: &Wanted) -> Result<()> {
-    /// Bytes read at once.
+    /// Bytes per read.
     const BUFFER: usize = 1 << 18;
     let name = wanted.capture.display();
     let file = File::open(&wanted.capture).with_context(|| format!("cannot open {name}"))?;
@@ -91,7 +91,7 @@ pub(crate) fn floor(wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Four bytes in this machine's order.
+/// Four bytes in native byte order.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -101,7 +101,7 @@ fn double(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The ends of a RoCEv2 frame behind at most one tag, and its PSN.
+/// The key of a RoCEv2 frame with at most one tag, and its PSN.
 fn ends(frame: &[u8]) -> Option<(Ends, u32)> {
     const ROCE: [u8; 2] = 4791u16.to_be_bytes();
     let kind = |at: usize| frame.get(at..at + 2);

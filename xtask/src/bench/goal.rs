@@ -1,16 +1,16 @@
-//! Figures beside what is wanted of them, as a table for docs/performance.md.
+//! Figures with their goals, as a table for docs/performance.md.
 
 /// Limit and aim of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Goal {
-    /// A change that misses this is not accepted.
+    /// Limit: a change that misses it is not accepted.
     pub(super) wanted: f64,
-    /// Value to reach with time, if that is beyond the limit.
+    /// Long-term target, if it is beyond the limit.
     pub(super) aim: Option<f64>,
     sense: Sense,
 }
 
-/// Which figures are good.
+/// Direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sense {
     AtMost,
@@ -18,12 +18,12 @@ enum Sense {
 }
 
 impl Goal {
-    /// Small figures are good.
+    /// Lower is better.
     pub(super) const fn at_most(wanted: f64, aim: Option<f64>) -> Self {
         Self { wanted, aim, sense: Sense::AtMost }
     }
 
-    /// Large figures are good.
+    /// Higher is better.
     pub(super) const fn at_least(wanted: f64, aim: Option<f64>) -> Self {
         Self { wanted, aim, sense: Sense::AtLeast }
     }
@@ -35,7 +35,7 @@ impl Goal {
         }
     }
 
-    /// True when the figure is as wanted.
+    /// True if the figure is within the limit.
     pub(super) fn is_met(self, figure: f64) -> bool {
         self.reached(figure, self.wanted)
     }
@@ -55,12 +55,12 @@ impl Goal {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// `None`: it was not measured.
+    /// `None`: not measured.
     pub(super) figure: Option<f64>,
-    /// Behind the numbers, with a space where one belongs: ` GB`, ` ×`.
+    /// Suffix of the numbers, including a space where needed: ` GB`, ` ×`.
     pub(super) unit: &'static str,
     pub(super) goal: Goal,
-    /// Figure of the same run for a part of the work without which it cannot be done; `None` if that is not measured.
+    /// Figure of the same run for the unavoidable part of the work; `None` if not measured.
     pub(super) floor: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ impl Row {
     }
 }
 
-/// Three significant digits, or all digits of a whole number.
+/// Three significant digits, or all digits of an integer.
 fn three(number: f64) -> String {
     let digits = match number {
         whole if whole.fract() == 0.0 => 0,
@@ -86,7 +86,7 @@ fn three(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
-/// Prints the table, and how many rows missed what is wanted.
+/// Prints the table, and the number of rows that miss their limit.
 pub(super) fn print(rows: &[Row]) {
     println!("\n| row | measured | floor | wanted | aim | |");
     println!("|---|---|---|---|---|---|");

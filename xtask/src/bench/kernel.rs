@@ -1,7 +1,7 @@
 //! `cargo xtask bench kernel`: `rocescope bench`, compared with its goals.
 //!
-//! `rocescope bench` says what counting costs on a host. Here the same figures stand beside those of
-//! the empty programs that were taken off, and beside what they should be.
+//! `rocescope bench` measures the cost of counting on a host. Here the same figures are shown with those of the empty
+//! programs, which were subtracted, and with their goals.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ pub(crate) struct Wanted {
 enum Of {
     /// Nanoseconds per packet.
     Ns,
-    /// The cost over that of a packet in order over IPv4 in the same kind of program.
+    /// Cost relative to an in-order packet over IPv4 in the same kind of program.
     ToIpv4,
 }
 
-/// The goal of each case; cases that are missing here have none.
+/// The goal of each case; other cases have none.
 const GOALS: [(&str, Of, Goal); 20] = [
     ("ipv4_in_order", Of::Ns, Goal::at_most(60.0, None)),
     ("ipv4_repeat", Of::Ns, Goal::at_most(60.0, None)),
@@ -54,12 +54,12 @@ const GOALS: [(&str, Of, Goal); 20] = [
     ("new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
     ("precise_new_flow", Of::Ns, Goal::at_most(550.0, Some(400.0))),
 ];
-/// The case without which another cannot be, beside it.
+/// Cases with their unavoidable part, which is itself a case.
 const FLOORS: [(&str, &str); 3] =
     [("precise_in_order", "clock"), ("timed_middle", "clock"), ("timed_answered", "clock")];
-/// Two processors on different flows of one table, over one.
+/// Throughput of two CPUs on different flows of one table, relative to one CPU.
 const TWO_CPUS: Goal = Goal::at_least(1.9, Some(1.97));
-/// Reading a full table, in ms of processor time.
+/// Reading a full table, in ms of CPU time.
 const READ_MS: Goal = Goal::at_most(20.0, None);
 /// Kernel memory of the maps, in MiB.
 const MAP_MIB: Goal = Goal::at_most(64.0, None);
@@ -116,7 +116,7 @@ struct Cost {
     empty: Option<f64>,
     ratio: Option<f64>,
     goal: Option<(Of, Goal)>,
-    /// Cost of the part without which it cannot be.
+    /// Cost of the unavoidable part.
     floor: Option<f64>,
 }
 
@@ -152,7 +152,7 @@ fn costs(document: &Value) -> Result<Vec<Cost>> {
 }
 
 impl Cost {
-    /// Beside its goal, where it has one.
+    /// The row with its goal, if it has one.
     fn row(&self) -> Option<Row> {
         let (of, goal) = self.goal?;
         let name = format!("{}, {}", self.name, self.program);

@@ -1,8 +1,8 @@
-//! `cargo xtask bench keys`: how long the terminal UI takes to answer keys while a replay brings samples.
+//! `cargo xtask bench keys`: response time of the terminal UI to keys during a replay.
 //!
-//! The program runs at the far end of a pseudo terminal. A key is written, and the time to the first byte of the
-//! answer is taken, with what the thread of the screen used of a processor meanwhile and how long it waited for
-//! one: on a machine with other work the three tell what is the program's.
+//! The program runs in a pseudo-terminal. A key is written, and the time to the first byte of the response is
+//! measured, together with CPU time and run-queue wait of the screen's thread: on a loaded machine the three separate
+//! the program's share.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ use crate::run::{step, target_dir};
 /// Options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Times that each key is pressed in its turn
+    /// Number of times that each key is pressed
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Connections in the capture; each has a flow in both directions
@@ -40,18 +40,18 @@ pub(crate) struct Wanted {
 }
 
 const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-/// Until there is a minute's span to look back at, and the capture goes on for long enough behind it.
+/// Long enough for a time range of a minute, with enough of the capture left.
 const WARM_UP: Duration = Duration::from_secs(22);
-/// The capture at this pace has some 35,000 packets a second; a round of keys takes some 16 seconds.
+/// At this factor the capture has some 35,000 packets per second; a round of keys takes some 16 seconds.
 const SLOWER: u64 = 300;
 const PACKETS_PER_ROUND: u64 = 600_000;
 const WARM_UP_PACKETS: u64 = 1_000_000;
-/// A key that changes nothing has no answer.
+/// A key without effect has no response.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// Wanted: the median, and the worst.
+/// Limits of the median and the maximum.
 const LIMITS_MS: (f64, f64) = (5.0, 40.0);
 
-/// Keys by what they do, as terminals send them.
+/// Keys by purpose, as sent by terminals.
 const KEYS: &[(&str, &[&str])] = &[
     ("row down, page, end", &["j", "j", "\x1b[6~", "\x1b[5~", "G", "\x1b[1~"]),
     ("sort", &["s", "s", "S", "s", "s"]),
@@ -64,23 +64,22 @@ const KEYS: &[(&str, &[&str])] = &[
     ("pause, back, on", &[" ", "\x1b[D", "\x1b[D", "\x1b[C", " "]),
 ];
 
-/// One key.
+/// Response to one key.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     /// Keys that were sent.
     key: &'static str,
-    /// To the first byte, in milliseconds.
+    /// Time to the first byte, in milliseconds.
     wall: f64,
-    /// Time of a processor, in milliseconds.
+    /// CPU time, in milliseconds.
     cpu: f64,
-    /// Time of waiting for a processor, in milliseconds.
+    /// Time waiting for a CPU, in milliseconds.
     waited: f64,
 }
 
 /// Measures and prints.
 ///
-/// # Errors
-/// Fails if the capture cannot be made, or the program does not run.
+/// # Errors Fails if the capture cannot be created, or the program does not run.
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");
@@ -138,7 +137,7 @@ fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static
     let mut session = Session::start(program, &[&arguments[..], &[file]].concat())?;
     session.drain(WARM_UP)?;
     let mut answers: BTreeMap<&'static str, Vec<Answer>> = BTreeMap::new();
-    // Keys come at any time between two samples.
+    // Keys arrive at varying times between two samples.
     let mut pauses = (0u64..).map(|n| Duration::from_millis(20 + n * 7_919 % 280));
     for _ in 0..rounds {
         for (name, keys) in KEYS {
@@ -149,16 +148,16 @@ fn press(program: &Path, file: &Path, rounds: usize) -> Result<BTreeMap<&'static
         }
     }
     session.press("\x03")?;
-    // It ends now, and its terminal with it.
+    // The program is about to end, and its terminal with it.
     let _ = session.drain(Duration::from_millis(500));
     Ok(answers)
 }
 
-/// The program at the far end of a pseudo terminal.
+/// The program in a pseudo-terminal.
 pub(super) struct Session {
     terminal: File,
     child: Child,
-    /// The end of what it wrote.
+    /// End of its latest output.
     latest: Vec<u8>,
 }
 
@@ -190,7 +189,7 @@ impl Session {
         Ok(Self { terminal, child, latest: Vec::new() })
     }
 
-    /// Bytes that the program wrote within `most`, 0 for none; they are thrown away.
+    /// Number of bytes that the program wrote within `most`, 0 for none; they are discarded.
     fn written(&mut self, most: Duration) -> Result<usize> {
         let mut terminal = [PollFd::new(&self.terminal, PollFlags::IN)];
         if !poll(&mut terminal, Timespec::try_from(most).ok().as_ref()).is_ok_and(|ready| ready > 0) {
@@ -200,7 +199,7 @@ impl Session {
         match self.terminal.read(&mut buffer) {
             Ok(0) => bail!("the program has ended"),
             Ok(bytes) => {
-                // A word may come in two parts.
+                // A word may be split over two reads.
                 let known = self.latest.len().saturating_sub(64);
                 self.latest.drain(..known);
                 self.latest.extend(buffer.iter().take(bytes));
@@ -215,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Takes what the program writes for some time; the number of bytes.
+    /// Reads the program's output for some time; returns the number of bytes.
     pub(super) fn drain(&mut self, time: Duration) -> Result<usize> {
         let end = Instant::now() + time;
         let mut bytes = 0;
@@ -233,7 +232,7 @@ impl Session {
         self.terminal.write_all(keys.as_bytes()).context("cannot write to the pseudo terminal")
     }
 
-    /// Waits until the program writes a word; false if it does not within `most`.
+    /// Waits until the program writes a word; false after a timeout of `most`.
     pub(super) fn writes(&mut self, word: &str, most: Duration) -> Result<bool> {
         let end = Instant::now() + most;
         while !self.latest.windows(word.len()).any(|part| part == word.as_bytes()) {
@@ -246,7 +245,7 @@ impl Session {
         Ok(true)
     }
 
-    /// `None` when the key has no answer.
+    /// `None` if the key has no response.
     fn key(&mut self, key: &'static str) -> Result<Option<Answer>> {
         let before = self.spent()?;
         let start = Instant::now();
@@ -255,13 +254,13 @@ impl Session {
             return Ok(None);
         }
         let wall = start.elapsed().as_secs_f64() * 1e3;
-        // The rest of the picture.
+        // The rest of the frame.
         while self.written(Duration::from_millis(10))? > 0 {}
         let after = self.spent()?;
         Ok(Some(Answer { key, wall, cpu: after.0 - before.0, waited: after.1 - before.1 }))
     }
 
-    /// Milliseconds that the screen's thread has had a processor, and has waited for one.
+    /// Milliseconds for which the screen's thread ran, and for which it waited for a CPU.
     pub(super) fn spent(&self) -> Result<(f64, f64)> {
         let pid = self.child.id();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"))
@@ -275,7 +274,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Errors have nowhere to go: it may have ended already.
+        // An error cannot be reported here, and the program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench load`: rocescope on an interface that receives as fast as it can.
+//! `cargo xtask bench load`: rocescope on an interface that receives at the maximum rate.
 //!
-//! The measuring is done by a program of the tests' package, because it needs root and the kernel
-//! programs; this builds it and what it measures, and runs it.
+//! The measurement is a program of the tests' package, because it needs root and the kernel programs; this builds and
+//! runs it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,10 +20,10 @@ pub(crate) struct Wanted {
     /// Only these parts
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// Rounds of each part, in place of its own number
+    /// Rounds of each part, instead of its default
     #[arg(long)]
     rounds: Option<u32>,
-    /// Seconds of each measurement, in place of the part's own
+    /// Seconds of each measurement, instead of the part's default
     #[arg(long)]
     seconds: Option<f64>,
     /// Measure this rocescope instead of building one
@@ -33,13 +33,13 @@ pub(crate) struct Wanted {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
-    /// Throughput with nothing, an empty program and rocescope attached
+    /// Throughput without a program, with an empty program, and with rocescope attached
     Traffic,
-    /// Every packet an event
+    /// Every packet is an event
     Storm,
-    /// New flows at 100,000 a second
+    /// New flows at 100,000 per second
     Scan,
-    /// A scrape of the exporter at 400 flows
+    /// A scrape of the exporter with 400 flows
     Scrape,
 }
 
@@ -56,8 +56,7 @@ impl Part {
 
 /// Builds, measures and prints.
 ///
-/// # Errors
-/// Fails if something cannot be built, or does not count what it should.
+/// # Errors Fails if something cannot be built, or counts are wrong.
 pub(crate) fn load(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,
@@ -74,7 +73,7 @@ pub(crate) fn load(wanted: &Wanted) -> Result<()> {
 }
 
 fn measure(rocescope: &Path, tool: &Path, part: Part, wanted: &Wanted) -> Result<()> {
-    // sudo cleans the environment, so the program is named behind it.
+    // sudo resets the environment, so the program is named after it.
     let mut command = root_command("env", "a network namespace with a link to flood")?;
     command.arg(format!("ROCESCOPE_BIN={}", rocescope.display())).arg(tool).arg(part.name());
     if let Some(rounds) = wanted.rounds {

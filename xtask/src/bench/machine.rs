@@ -1,11 +1,11 @@
-//! The machine that measurements were made on.
+//! Describes the machine of the measurements.
 
 use std::fs;
 use std::process::Command;
 
 use crate::run::output_of;
 
-/// Prints processors, kernel and load.
+/// Prints CPUs, kernel and load.
 pub(crate) fn print() {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
@@ -16,7 +16,7 @@ pub(crate) fn print() {
     println!("load:       {}", load.split_whitespace().next().unwrap_or("-"));
 }
 
-/// The first line of what a command says, or a dash.
+/// The first line of a command's output, or a dash.
 pub(crate) fn first_line(command: &mut Command) -> String {
     let text = output_of(command);
     text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_else(|| "-".into())

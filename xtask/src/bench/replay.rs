@@ -1,7 +1,7 @@
 //! `cargo xtask bench replay`: the same captures through `rocescope replay` and other programs.
 //!
-//! Programs run alternately, so that other load on the machine affects all of them. Ratios are of medians: of wall-clock
-//! time, for which a user waits, and of processor time, which other load disturbs less.
+//! Programs run alternately, so that other load on the machine affects all of them. Ratios are of medians: of elapsed
+//! time, for which a user waits, and of CPU time, which other load affects less.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,10 +24,10 @@ pub(crate) struct Wanted {
     /// Rounds in which every program runs once
     #[arg(long, default_value_t = ROUNDS)]
     rounds: usize,
-    /// Frames of the snapped capture; that of whole frames has a fifth
+    /// Frames of the truncated capture; that of complete frames has a fifth
     #[arg(long, default_value_t = PACKETS)]
     packets: u64,
-    /// Connections in the captures, unless a row says how many
+    /// Connections in the captures, unless a row specifies the number
     #[arg(long, default_value_t = FLOWS)]
     flows: u32,
     /// Leave out the row of one million flows, whose capture takes 0.9 GB of disk
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     bin: Option<PathBuf>,
 }
 
-/// Rounds, frames and connections, unless the user says otherwise.
+/// Default rounds, frames and connections.
 const ROUNDS: usize = 11;
 const PACKETS: u64 = 2_000_000;
 const FLOWS: u32 = 64;
@@ -49,7 +49,7 @@ impl Default for Wanted {
     }
 }
 
-/// tshark gets this many times fewer frames, because it is slower by about as much.
+/// tshark gets fewer frames by this factor, because it is slower by about as much.
 const TSHARK_SHARE: u64 = 20;
 
 /// A program of a case, and its times.
@@ -81,19 +81,19 @@ impl Entry {
     }
 }
 
-/// Which figure of two programs a goal is for.
+/// The figure of two programs to which a goal applies.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// Wall-clock time of rocescope, the first entry, over that of the other.
+    /// Elapsed time of rocescope, the first entry, relative to the other.
     Wall,
-    /// The same of processor time.
+    /// CPU time of rocescope relative to the other.
     Processor,
-    /// The other's wall-clock time over that of rocescope.
+    /// Elapsed time of the other relative to rocescope.
     Faster,
 }
 
 impl Measure {
-    /// It, of one program held against another.
+    /// The figure, comparing one program with another.
     fn of(self, ours: &Entry, other: &Entry) -> f64 {
         let ratio = |of: fn(&Spent) -> Duration| {
             ours.per_frame(ours.median(of)) / other.per_frame(other.median(of)).max(f64::MIN_POSITIVE)
@@ -112,14 +112,14 @@ struct Case {
     goals: &'static [(Measure, Goal)],
 }
 
-/// Connections of the capture with many.
+/// Connections of the capture with many flows.
 const MANY: u32 = 20_000;
-/// Flows, frames and connections of the capture that memory is measured with: half of the connections have no packet yet
-/// when there are as many flows.
+/// Flows, frames and connections of the capture for the memory measurement: when this number of flows is reached,
+/// half of the connections have had no packet.
 const MILLION: u32 = 1_000_000;
 const MILLION_FRAMES: u64 = 8_000_000;
 const MILLION_CONNECTIONS: u32 = 1 << 20;
-/// Peak resident memory for them, in GB.
+/// Limit of peak resident memory for them, in GB.
 const MILLION_GB: Goal = Goal::at_most(1.0, Some(0.6));
 
 /// Writes the captures, measures, and prints tables.
@@ -135,7 +135,7 @@ pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
     print_machine(&binary);
     let mut rows = Vec::new();
     for mut case in cases(wanted, &binary, &inputs) {
-        // The first round only warms caches.
+        // The first round only warms up caches.
         for round in 0..=wanted.rounds.max(1) {
             for entry in &mut case.entries {
                 let spent = time(&mut entry.command)?;
@@ -154,7 +154,7 @@ pub(crate) fn replay(wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// The peak of memory with a million flows that are kept to the end.
+/// Peak memory with a million flows, all kept to the end.
 fn million(binary: &Path, capture: &Path) -> Result<Row> {
     let mut command = Command::new(binary);
     command.arg("replay").arg(capture).args(["--output", "json", "--max-flows", &MILLION.to_string()]);
@@ -230,7 +230,7 @@ const TSHARK_FIELDS: [&str; 14] = [
     "infiniband.reth.dmalen",
 ];
 
-/// The entry of what no replay can do without.
+/// The entry for the minimum work of any replay.
 const FLOOR: &str = "floor";
 
 /// Goals of the cases.
@@ -284,7 +284,7 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
             ],
         ),
         case("compressed, snapped", COMPRESSED, vec![rocescope(&inputs.gzip, packets), gzip]),
-        // Start-up time favours rocescope here: it reads all frames, tshark a part of them.
+        // Start-up time favours rocescope here, since it reads all frames and tshark only a part.
         case(
             "fields of every packet, per frame",
             FIELDS,
@@ -295,14 +295,14 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Vec<Case> {
     cases
 }
 
-/// This program itself, which nothing has to build.
+/// This program itself, which needs no build.
 fn floor(file: &Path, frames: u64) -> Entry {
     let args = ["bench".as_ref(), FLOOR.as_ref(), file.as_os_str()];
     Entry::new(FLOOR, frames, std::env::current_exe().unwrap_or_else(|_| "cargo-xtask".into()), args)
 }
 
 impl Case {
-    /// True if its programs are installed; prints a line if one is not.
+    /// True if its programs are installed; otherwise prints a line.
     fn can_run(&self) -> bool {
         let missing =
             self.entries.iter().skip(1).find(|e| !has_program(&e.command.get_program().to_string_lossy()));

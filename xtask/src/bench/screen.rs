@@ -1,7 +1,8 @@
-//! `cargo xtask bench screen`: what the terminal UI costs while nobody presses a key.
+//! `cargo xtask bench screen`: cost of the terminal UI without key presses.
 //!
-//! Quiet: 64 queue pairs in the time of the capture, screen by screen: bytes written to the terminal, and processor time of
-//! the screen's thread. Watched: a capture at full speed with the terminal UI, beside the same with a report at the end.
+//! Idle: 64 queue pairs at the speed of the capture, screen by screen: bytes written to the terminal, and CPU time of
+//! the screen's thread. Watched: a capture at full speed with the terminal UI, compared with the same with a report
+//! at the end.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) struct Wanted {
     /// Seconds for which each screen is watched
     #[arg(long, default_value_t = 8)]
     seconds: u64,
-    /// Rounds of the watched replay, of which the median counts
+    /// Rounds of the watched replay, whose median counts
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Captures for the watched replay, instead of a generated one
@@ -33,7 +34,7 @@ pub(crate) struct Wanted {
     bin: Vec<PathBuf>,
 }
 
-/// The screens by their keys.
+/// The screens, by key.
 const SCREENS: [(&str, &str); 8] = [
     ("1", "Overview"),
     ("2", "QPs"),
@@ -44,16 +45,16 @@ const SCREENS: [(&str, &str); 8] = [
     ("7", "Events"),
     ("8", "Findings"),
 ];
-/// A flow in each direction.
+/// Number of connections, each with a flow per direction.
 const CONNECTIONS: u32 = 32;
-/// Some 4,000 packets a second.
+/// Factor that gives some 4,000 packets per second.
 const SLOWER: u64 = 3_000;
 const PACKETS: u64 = 600_000;
-/// Until the time range is full.
+/// Time until the time range is full.
 const WARM_UP: Duration = Duration::from_secs(12);
-/// A replay that lasts longer hangs.
+/// Timeout of a replay.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Wanted: bytes a second, and percent of a core.
+/// Limits: bytes per second, and per cent of a core.
 const LIMITS: (f64, f64) = (5_000.0, 2.0);
 
 /// Measures and prints.
@@ -96,7 +97,7 @@ fn quiet(program: &Path, file: &Path, time: Duration) -> Result<()> {
     println!("{:<10} {:>8} {:>12}", "screen", "bytes/s", "% of a core");
     for (key, name) in SCREENS {
         session.press(key)?;
-        // The first picture of a screen is a whole one.
+        // The first frame of a screen is complete.
         session.drain(Duration::from_secs(1))?;
         let before = session.spent()?.0;
         let start = Instant::now();
@@ -119,7 +120,7 @@ fn watched(program: &Path, captures: &[PathBuf], rounds: usize) -> Result<()> {
         let before = child::children();
         let mut session = Session::start(program, &arguments)?;
         ensure!(session.writes("ENDED", LONGEST)?, "the replay does not end");
-        // The last picture and the last analysis.
+        // The last frame and the last analysis.
         session.drain(Duration::from_millis(700))?;
         drop(session);
         with.push(child::children().saturating_sub(before));

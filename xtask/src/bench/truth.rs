@@ -1,6 +1,6 @@
 //! `cargo xtask bench truth`: findings of `rocescope replay` against simulated fabrics with a known truth.
 //!
-//! The simulator and the score are in the tests' package; this builds them and the program, and runs them.
+//! The simulator and the scoring are in the tests' package; this builds them and the program, and runs them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     /// Seeds of each scenario
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Vary rates, delays, addresses, numbers and settings by the seed, where the truth does not depend on them
+    /// Vary rates, delays, addresses, numbers and settings by the seed, if the truth does not depend on them
     #[arg(long)]
     vary: bool,
     /// Only scenarios whose name or kind contains this
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     /// Keep captures, truth and reports in this folder
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// Fail below 95 % right, or above 2 % false alarms on clean controls
+    /// Fail below 95 % correct, or above 2 % false alarms on clean controls
     #[arg(long)]
     require: bool,
     /// Score this rocescope instead of building one
@@ -37,8 +37,7 @@ pub(crate) struct Wanted {
 
 /// Builds, simulates, replays and prints the score.
 ///
-/// # Errors
-/// When something cannot be built or run, or the score is below what is required.
+/// # Errors If something cannot be built or run, or the score is below what is required.
 pub(crate) fn truth(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,

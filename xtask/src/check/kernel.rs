@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "lints of the kernel programs";
 
-/// Lints them for their own target, apart from the rest: together, features that need the standard
-/// library would reach them.
+/// Lints them for their own target, in a separate run: otherwise feature unification would enable features that need
+/// the standard library.
 pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     let Some(clippy) = clippy(ebpf) else {
         return checks.skip(
@@ -23,14 +23,14 @@ pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
             run(clippy()
                 .args(["-p", "rocescope-ebpf", "--target", "bpfel-unknown-none", "-Z", "build-std=core"])
                 .args(["--features", features, "--", "-D", "warnings"])
-                // `core` is built from source, which a compiler that is not a nightly allows only so.
+                // `core` is built from source, which a stable compiler allows only with this variable.
                 .env("RUSTC_BOOTSTRAP", "1"))
         });
     }
 }
 
-/// Clippy of the toolchain that builds the programs, or of the active one. Linting
-/// links nothing, so any compiler that has the source of `core` will do.
+/// Clippy of the toolchain that builds the programs, or of the active one. Linting links nothing, so that any
+/// compiler with the source of `core` is suitable.
 fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>> {
     if let Some(ebpf) = ebpf {
         let own = move || {
@@ -38,7 +38,7 @@ fn clippy(ebpf: Option<&EbpfToolchain>) -> Option<Box<dyn Fn() -> Command + '_>>
             command.arg("clippy").current_dir(workspace_root()).stdin(Stdio::null());
             command
         };
-        // A component that cannot be installed may be in the active toolchain.
+        // If the component cannot be installed, the active toolchain may have it.
         let _absent = with_component(&ebpf.toolchain, "clippy");
         if output_of(own().arg("--version")).is_some() {
             return Some(Box::new(own));

@@ -1,14 +1,14 @@
-//! Files that have grown out of their room.
+//! Limits the length of source files.
 
 use crate::run::workspace_root;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines a source file may have: past that it asks for a second one.
+/// Maximum number of lines of a source file; longer ones must be split.
 const MOST_LINES: usize = 600;
 
-/// Looks at every Rust file of the workspace.
+/// Checks every Rust file of the workspace.
 ///
 /// # Errors
 /// Names the files that are too long, or a folder that cannot be read.
@@ -29,14 +29,14 @@ pub(super) fn check() -> Result<()> {
     bail!("more than {MOST_LINES} lines, split by topic: {}", long.join(", "))
 }
 
-/// Adds the Rust files below a folder; not those below hidden folders and build output.
+/// Adds the Rust files below a folder, without those in hidden folders and build output.
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        // Cargo marks its output folder, whatever its name, with this file.
+        // Cargo marks its output folder with this file, whatever its name.
         let is_output = path.join("CACHEDIR.TAG").exists();
         if entry.file_type()?.is_dir() {
             if !hidden && !is_output {

@@ -7,7 +7,7 @@ use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 use std::fs;
 use std::path::Path;
 
-/// An architecture, as the program's header names it.
+/// An architecture in the program's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
     X86_64,
@@ -37,7 +37,7 @@ fn check(bytes: &[u8], machine: Machine) -> Result<()> {
         if segment.p_type(endian) == PT_INTERP {
             bail!("it is loaded by the host's dynamic linker, so it is not static");
         }
-        // A static program that may lie anywhere in memory has such a section too, but needs nothing.
+        // A static position-independent program also has such a section, but without dependencies.
         let Some(entries) = segment.dynamic(endian, bytes).context("cannot read its dynamic section")? else {
             continue;
         };
@@ -53,7 +53,7 @@ fn check(bytes: &[u8], machine: Machine) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// This test is a program of the host's own target, which on usual machines is a dynamic one.
+    /// This test is itself a program of the host's default target, which is usually dynamic.
     #[test]
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
     fn a_dynamic_program_is_found_out() {

@@ -1,4 +1,4 @@
-//! Links of Markdown pages, without the network.
+//! Checks links of Markdown pages, without network access.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,14 +17,13 @@ pub(super) const BESIDE: [&str; 5] =
 struct Link<'a> {
     /// Target of the link.
     target: &'a str,
-    /// Its line, from 1.
+    /// Line number, from 1.
     line: usize,
 }
 
-/// Looks at every relative link and anchor of the documentation.
+/// Checks all relative links and anchors of the documentation.
 ///
-/// # Errors
-/// Names the links that lead nowhere, or a page that cannot be read.
+/// # Errors Names the links without a target, or a page that cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root();
     let mut texts = BTreeMap::new();
@@ -69,7 +68,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// The file that a link of a page leads to, relative to the root as the page is.
+/// The target file of a link in a page, relative to the root like the page.
 pub(super) fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut path = page.parent().map(Path::to_path_buf).unwrap_or_default();
     for part in Path::new(link).components() {
@@ -84,12 +83,12 @@ pub(super) fn resolve(page: &Path, link: &str) -> PathBuf {
     path
 }
 
-/// Targets of the links of a text that are not elsewhere.
+/// Targets of the links of a text, without external ones.
 pub(super) fn targets(text: &str) -> impl Iterator<Item = &str> {
     relative(text).map(|link| link.target)
 }
 
-/// The links of a text that lead to files beside it or to its own headings.
+/// Links of a text to other files or to its own headings.
 fn relative(text: &str) -> impl Iterator<Item = Link<'_>> {
     links(text).into_iter().filter(|link| {
         let is_elsewhere = link.target.contains("://") || link.target.starts_with("mailto:");
@@ -97,7 +96,7 @@ fn relative(text: &str) -> impl Iterator<Item = Link<'_>> {
     })
 }
 
-/// All inline links and pictures, `[text](target)`, outside code.
+/// All inline links and images, `[text](target)`, outside code.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -116,12 +115,12 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// True where a position of a line is inside `code`.
+/// True if a position of a line is inside `code`.
 fn is_code(line: &str, at: usize) -> bool {
     line.get(..at).is_some_and(|before| before.matches('`').count() % 2 == 1)
 }
 
-/// The lines outside blocks of code, by number from 1.
+/// The lines outside code blocks, with their numbers from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence = None;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -136,14 +135,14 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of a page: those of its headings, and those that it names itself.
+/// The anchors of a page: those of its headings, and explicit ones.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, line) in prose(text) {
         let level = line.chars().take_while(|c| *c == '#').count();
         if (1..=6).contains(&level) && line.chars().nth(level) == Some(' ') {
             let slug = slug(line.get(level..).unwrap_or_default());
-            // Further headings of one name are numbered.
+            // Repeated headings are numbered.
             let numbered = (1..).map(|number| format!("{slug}-{number}"));
             let free = std::iter::once(slug.clone()).chain(numbered).find(|slug| !found.contains(slug));
             found.extend(free);
@@ -159,7 +158,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 /// The anchor of a heading: its words in lower case, joined with hyphens.
 fn slug(heading: &str) -> String {
     let mut plain = String::new();
-    // Of a link in a heading only the text counts.
+    // Of a link in a heading only its text counts.
     let mut rest = heading.trim();
     while let Some((before, after)) = rest.split_once("](") {
         plain.push_str(before);

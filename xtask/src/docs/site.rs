@@ -1,6 +1,7 @@
 //! `cargo xtask docs --site`: the pages as a site, built by mdBook.
 //!
-//! The site has the folders of the repository, so that links work as they do there. A link to what is no page leads to the repository.
+//! The site has the folder structure of the repository, so that the same links work. A link to a file that is not a
+//! page refers to the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,15 @@ use super::links::{self, BESIDE};
 use crate::run::{run, say, step, target_dir, workspace_root};
 use crate::setup;
 
-/// Address of files that are no pages.
+/// Address of files that are not pages.
 const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
 
 const BOOK: &str = "[book]\ntitle = \"rocescope\"\nsrc = \"pages\"\nlanguage = \"en\"\n\n[build]\nbuild-dir = \"html\"\n\n\
                     [output.html]\ndefault-theme = \"light\"\npreferred-dark-theme = \"ayu\"\n";
 
-/// Builds the site, and checks the links of what was built.
+/// Builds the site, and checks the links of the result.
 ///
-/// # Errors
-/// mdBook cannot be had, or a link leads nowhere.
+/// # Errors mdBook is not available, or a link has no target.
 pub(crate) fn build() -> Result<()> {
     let folder = target_dir().join("site");
     step("pages of the site", || write(&workspace_root(), &folder))?;
@@ -32,7 +32,7 @@ pub(crate) fn build() -> Result<()> {
     Ok(())
 }
 
-/// The pages and pictures, and the order of the pages.
+/// Writes the pages and images, and the order of the pages.
 fn write(root: &Path, folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -64,13 +64,13 @@ fn write(root: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The order of the pages, from the folder above theirs.
+/// The order of the pages, with links relative to the parent folder.
 fn order(summary: &str) -> String {
     let up = summary.replace("](../", "](/");
     up.replace("](", "](docs/").replace("](docs//", "](")
 }
 
-/// A page whose links to what is on no page lead to the repository.
+/// A page whose links to files that are not pages refer to the repository.
 fn outward(page: &Path, text: &str, root: &Path) -> String {
     let mut changed = text.to_owned();
     for target in links::targets(text) {
@@ -86,7 +86,7 @@ fn outward(page: &Path, text: &str, root: &Path) -> String {
     changed
 }
 
-/// Looks whether every relative link of the pages that were built leads to a file of the site.
+/// Checks that every relative link of the built pages has a target in the site.
 fn check(html: &Path) -> Result<()> {
     let mut complaints = Vec::new();
     let mut pages = 0;
@@ -104,7 +104,7 @@ fn check(html: &Path) -> Result<()> {
             complaints.extend(dead.map(|target| format!("{}: {target}", path.display())));
         }
     }
-    // print.html has all pages in one, where links are relative to the page that they come from.
+    // print.html contains all pages, with links relative to their original pages.
     complaints.retain(|complaint| !complaint.contains("print.html"));
     if pages < BESIDE.len() || !complaints.is_empty() {
         bail!("{pages} pages, {} links lead nowhere:\n  {}", complaints.len(), complaints.join("\n  "));
@@ -112,7 +112,7 @@ fn check(html: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files that a page refers to.
+/// Files referenced by a page.
 fn references(html: &str) -> impl Iterator<Item = &str> {
     let all = ["href=\"", "src=\""].into_iter().flat_map(move |name| html.split(name).skip(1));
     let targets = all.filter_map(|rest| rest.split(['"', '#', '?']).next());

@@ -1,4 +1,4 @@
-//! One frame from its fields to its bytes.
+//! Encodes frames.
 
 use flate2::Crc;
 
@@ -7,7 +7,7 @@ use flate2::Crc;
 pub(crate) enum Wrap {
     /// IPv4.
     V4,
-    /// IPv4 behind a VLAN tag.
+    /// IPv4 with a VLAN tag.
     Vlan(u16),
     /// IPv6.
     V6,
@@ -38,7 +38,7 @@ pub(crate) struct Packet<'a> {
     pub(crate) psn: u32,
     /// Extended headers of the packet.
     pub(crate) ext: &'a [u8],
-    /// A multiple of four.
+    /// Payload, a multiple of four bytes.
     pub(crate) payload: &'a [u8],
 }
 
@@ -69,7 +69,7 @@ impl Packet<'_> {
         let keep = wire_len.min(snap as usize);
         let room = (start + keep).saturating_sub(out.len());
         out.extend(&self.payload[..room.min(self.payload.len())]);
-        // Whoever cuts the checksum off need not know it.
+        // The ICRC is not computed if it is truncated.
         if keep > wire_len - ICRC {
             let icrc = icrc(&out[ip..], udp - ip, self.ends.wrap);
             out.extend(icrc.to_le_bytes());
@@ -79,7 +79,7 @@ impl Packet<'_> {
     }
 }
 
-/// Lengths here are those of an MTU of 4096 and its headers.
+/// Lengths here are at most those of an MTU of 4096 and its headers.
 fn length16(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
 }
@@ -106,7 +106,7 @@ fn ip_header(ends: Ends, tos: u8, upper_len: u16, out: &mut Vec<u8>) {
         out.extend(upper_len.to_be_bytes());
         out.extend([17, 64]);
         for host in [ends.src, ends.dst] {
-            // The prefix for documentation.
+            // The IPv6 prefix for documentation.
             out.extend([0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             out.extend(host.to_be_bytes());
         }
@@ -128,8 +128,8 @@ fn ip_header(ends: Ends, tos: u8, upper_len: u16, out: &mut Vec<u8>) {
     out[start + 11] = b;
 }
 
-/// The invariant CRC over a packet from its IP header to the end of its payload: fields that change
-/// on the way count as ones, as does a link header of eight bytes.
+/// The invariant CRC over a packet from its IP header to the end of its payload: fields that change in transit count
+/// as ones, as does a link header of eight bytes.
 fn icrc(packet: &[u8], udp: usize, wrap: Wrap) -> u32 {
     let mut head = [0xFF; 8 + 40 + UDP_HEADER + BTH];
     let len = udp + UDP_HEADER + BTH;
@@ -155,7 +155,7 @@ fn icrc(packet: &[u8], udp: usize, wrap: Wrap) -> u32 {
     crc.sum()
 }
 
-/// A frame that is not RoCE: UDP to a port of no meaning, with `payload`.
+/// A frame that is not RoCE: UDP to an unassigned port, with `payload`.
 pub(crate) fn other(ends: Ends, payload: &[u8], snap: u32, out: &mut Vec<u8>) -> u32 {
     let start = out.len();
     ethernet(ends, out);
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_icrc_is_that_of_a_known_packet() {
-        // An RC SEND ONLY of Soft-RoCE to QP 0x11, PSN 0, with four zero bytes, written out by hand,
-        // and its checksum as computed from the specification bit by bit.
+        // An RC SEND ONLY of Soft-RoCE to QP 0x11, PSN 0, with four zero bytes, written by hand, with its checksum
+        // computed bit by bit from the specification.
         let ends = Ends { src: 1, dst: 2, port: 0xC000, wrap: Wrap::V4 };
         let packet = Packet {
             ends,

@@ -1,7 +1,7 @@
-//! Random numbers that only depend on a seed.
+//! Random numbers determined by a seed.
 
-/// A splitmix64 generator. Written here because its sequence may never change: it is what makes a
-/// seed mean the same capture everywhere.
+/// A splitmix64 generator. Implemented here because its sequence must never change, so that a seed gives the same
+/// capture everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -20,12 +20,12 @@ impl Random {
 
     /// A number from 0 to `bound` − 1 (0 for a bound of 0).
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        // The upper half of a product is as even as 32 random bits allow.
+        // The upper half of a product is as uniform as 32 random bits allow.
         let product = (self.next() >> 32) * u64::from(bound);
         u32::try_from(product >> 32).unwrap_or(0)
     }
 
-    /// True once in `n` times.
+    /// True with a probability of one in `n`.
     pub(crate) fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }

@@ -1,9 +1,9 @@
-//! Traffic as a fabric of GPU hosts has it, made up from a seed.
+//! Synthetic traffic of a fabric of GPU hosts, generated from a seed.
 //!
-//! Connections send RDMA WRITEs, SENDs and READs of 1 to 32 packets in short turns, as the queue
-//! pairs of an adapter do. The other end acknowledges. One packet in 64 of a congested connection is
-//! marked CE and gives rise to a CNP now and then; one in 4,096 is lost upstream of the capture, answered
-//! with a NAK, and retransmitted with all packets behind it (go-back-N).
+//! Connections send RDMA WRITEs, SENDs and READs of 1 to 32 packets in short bursts, as the queue pairs of a NIC do.
+//! The other end acknowledges. One packet in 64 of a congested connection is CE-marked and occasionally triggers a
+//! CNP; one in 4,096 is lost upstream of the capture, and after a NAK retransmitted with all later packets
+//! (go-back-N).
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,19 @@ use super::random::Random;
 
 /// Largest number of connections.
 pub(crate) const MAX_FLOWS: u32 = 1 << 20;
-/// Hosts that connections run between.
+/// Number of hosts.
 const HOSTS: u32 = 256;
 /// 2026-01-01T00:00:00Z.
 const START_NS: u64 = 1_767_225_600_000_000_000;
-/// Random bytes that payloads are cut from: more than a compressor looks back, so that payloads do
-/// not compress, as those of a training job do not.
+/// Random bytes from which payloads are cut: larger than a compressor's window, so that payloads do not compress,
+/// like those of a training job.
 const POOL: usize = 1 << 16;
-/// Packets that may wait for a turn.
+/// Maximum number of queued replies.
 const MAX_REPLIES: usize = 1024;
 
 const ECT0: u8 = 2;
 const CE: u8 = 3;
-/// DSCP 26 for data and 48 for CNPs, as many fabrics have it.
+/// DSCP 26 for data and 48 for CNPs, as in many fabrics.
 const DATA_TOS: u8 = 26 << 2;
 const CNP_TOS: u8 = 48 << 2;
 
@@ -50,9 +50,9 @@ const NAK_PSN_SEQUENCE: u32 = 0x60 << 24;
 /// Metadata of a written packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Unix time in nanoseconds; never goes back.
+    /// Unix time in nanoseconds; never decreases.
     pub(crate) time_ns: u64,
-    /// Length of the whole frame.
+    /// Length of the complete frame.
     pub(crate) wire_len: u32,
 }
 
@@ -65,12 +65,12 @@ enum OperationKind {
 #[derive(Debug)]
 struct Connection {
     ends: Ends,
-    /// Queue pair of the receiving end, and of the sending one.
+    /// Queue pair of the receiving end, and of the sending end.
     qps: [u32; 2],
     psn: u32,
     msn: u32,
     kind: OperationKind,
-    /// Packets of the message that are sent, and that there are.
+    /// Packets of the message sent so far, and in total.
     sent: u32,
     len: u32,
     congested: bool,
@@ -82,7 +82,7 @@ struct Reply {
     connection: usize,
     opcode: u8,
     psn: u32,
-    /// Content of the AETH, where the opcode has one.
+    /// Content of the AETH, if the opcode has one.
     aeth: u32,
     full: bool,
 }
@@ -127,7 +127,7 @@ impl Traffic {
     pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Written {
         let wire_len = self.frame(out);
         let time_ns = self.time_ns;
-        // At 400 Gb/s a byte takes 0.02 ns; adapters pause a little between packets.
+        // At 400 Gb/s a byte takes 0.02 ns; NICs pause slightly between packets.
         self.time_ns += (u64::from(wire_len / 50) + u64::from(self.random.below(40))) * self.slower;
         Written { time_ns, wire_len }
     }
@@ -136,7 +136,7 @@ impl Traffic {
         if self.other > 0 && self.random.below(100) < self.other {
             return self.not_roce(out);
         }
-        // Answers come between the packets of others, not all at once.
+        // Replies are sent between the packets of others, not all at once.
         if !self.replies.is_empty()
             && (self.replies.len() >= MAX_REPLIES || self.random.one_in(2))
             && let Some(reply) = self.replies.pop_front()
@@ -180,8 +180,8 @@ impl Traffic {
         self.data(at, mark, out)
     }
 
-    /// A packet never arrives, the one behind it does: the answer asks for the lost one, and the
-    /// sender starts over there.
+    /// A packet is lost and the next one arrives: the receiver sends a NAK, and the sender goes back to the lost
+    /// packet.
     fn lose(&mut self, at: usize, out: &mut Vec<u8>) -> u32 {
         let Some(connection) = self.connections.get_mut(at) else { return 0 };
         let (psn, sent) = (connection.psn, connection.sent);
@@ -303,7 +303,7 @@ fn connection(number: u32, random: &mut Random) -> Connection {
     let port = 0xC000 | u16::try_from(random.below(0x4000)).unwrap_or(0);
     Connection {
         ends: Ends { src: host(src), dst: host(dst), port, wrap },
-        // Adapters number queue pairs one after another.
+        // NICs assign queue pair numbers consecutively.
         qps: [0x100 + number * 2, 0x101 + number * 2],
         psn: random.below(MASK24),
         msn: 0,
@@ -314,7 +314,7 @@ fn connection(number: u32, random: &mut Random) -> Connection {
     }
 }
 
-/// RETH: some address, some key, the length.
+/// RETH: an arbitrary address and key, and the length.
 fn reth(dma_len: u32) -> [u8; 16] {
     let mut reth = [0; 16];
     reth[1] = 0x7F;
@@ -323,7 +323,7 @@ fn reth(dma_len: u32) -> [u8; 16] {
     reth
 }
 
-/// The last packet of a message is as long as it happens to be.
+/// The last packet of a message has a random length.
 fn last_len(random: u64, mtu: u32) -> u32 {
     let quarters = u64::from(mtu / 4);
     u32::try_from(random % quarters + 1).unwrap_or(1) * 4

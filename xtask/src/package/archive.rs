@@ -1,4 +1,4 @@
-//! Trees of files as archives: tar, .deb, .rpm. Names in order, times of the commit, root as owner.
+//! Packs trees of files as tar, .deb and .rpm: sorted names, the commit's time, root as owner.
 
 use super::tree::{Layout, Parts, set_mode, write};
 use super::{MAINTAINER, Release};
@@ -46,7 +46,7 @@ pub(crate) fn sorted_tar(
         .arg("--mode=u=rwX,go=rX")
         .arg(format!("--mtime=@{}", release.epoch));
     if packed {
-        // Without a name and a time of its own.
+        // Without a name and a timestamp.
         command.args(["--use-compress-program", "gzip -n9"]);
     }
     run(command.arg("--file").arg(path).args(entries))
@@ -159,7 +159,7 @@ fn spec_text(release: &Release, root: &Path) -> Result<String> {
     ))
 }
 
-/// The folders above a file that belong to the package alone: rpm leaves those that no package owns.
+/// The folders above a file that belong only to the package: rpm keeps folders that no package owns.
 fn own_folders(root: &Path, file: &Path) -> Result<Vec<String>> {
     let place = file.strip_prefix(root).context("a file outside of the tree")?;
     let above = place.ancestors().skip(1);
@@ -181,7 +181,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Folders that everybody may enter, whatever the umask of the build.
+/// Makes folders accessible to everyone, whatever the umask of the build.
 fn folders(folder: &Path) -> Result<()> {
     set_mode(folder, 0o755)?;
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?.flatten()

@@ -19,7 +19,7 @@ pub(crate) struct Dependency {
     /// Empty for the crates of this repository.
     source: String,
     folder: PathBuf,
-    /// Names and versions of what it uses.
+    /// Names and versions of its dependencies.
     uses: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
         target.triple(),
     ]));
     let metadata: Value = serde_json::from_str(&metadata.context("cargo metadata failed")?)?;
-    // Its resolution has features of the whole workspace, and with them crates that are in no program.
+    // cargo's resolution has features of the whole workspace, and thus crates that are in no program.
     let tree = output_of(cargo().args([
         "tree",
         "--locked",
@@ -49,7 +49,7 @@ pub(crate) fn of_program(target: Target) -> Result<Vec<Dependency>> {
     Ok(linked(&metadata, "rocescope", &in_tree(&tree.context("cargo tree failed")?)))
 }
 
-/// Names and versions in what `cargo tree` prints: `name v1.2.3 (where it is from)`.
+/// Names and versions in the output of `cargo tree`: `name v1.2.3 (source)`.
 fn in_tree(text: &str) -> BTreeSet<String> {
     let one = |line: &str| {
         let mut words = line.split_whitespace();
@@ -58,8 +58,8 @@ fn in_tree(text: &str) -> BTreeSet<String> {
     text.lines().filter_map(one).collect()
 }
 
-/// Dependencies that `root` is linked with, of those that are `known` to be in it, itself included, in order of
-/// name and version.
+/// Dependencies with which `root` is linked, among those `known` to be in it, including itself, sorted by name and
+/// version.
 fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Dependency> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -67,7 +67,7 @@ fn linked(metadata: &Value, root: &str, known: &BTreeSet<String>) -> Vec<Depende
         list(&metadata["packages"]).into_iter().map(|package| (text(&package["id"]), package)).collect();
     let nodes: BTreeMap<String, Value> =
         list(&metadata["resolve"]["nodes"]).into_iter().map(|node| (text(&node["id"]), node)).collect();
-    // Not of tests, nor of build scripts, which leave nothing in the program.
+    // Without those of tests and build scripts, which leave nothing in the program.
     let normal =
         |dependency: &Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
     let uses = |id: &String| -> Vec<String> {
@@ -150,7 +150,7 @@ pub(crate) fn time(epoch: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// A Unix time as in mails: `Tue, 14 Nov 2023 22:13:20 +0000`.
+/// A Unix time in mail format: `Tue, 14 Nov 2023 22:13:20 +0000`.
 pub(crate) fn mail_time(epoch: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -180,8 +180,8 @@ fn date(epoch: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// The licences of everything in the program, with the texts that come with the crates; each text once. A crate without a text
-/// of its own has that of Apache-2.0, where this is one of its licences.
+/// The licences of everything in the program, with the texts included in the crates, each text once. A crate without
+/// a text gets that of Apache-2.0, if this is one of its licences.
 pub(crate) fn licences(all: &[Dependency]) -> Result<String> {
     let apache = workspace_root().join("LICENSE-APACHE");
     let apache = fs::read_to_string(&apache).with_context(|| format!("cannot read {}", apache.display()))?;
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_is_linked_is_listed_and_nothing_of_tests() {
-        // `o` is in the workspace's resolution, and not in the program.
+        // `o` is in the workspace's resolution, but not in the program.
         let known = in_tree("rocescope v1.0.0 (/here)\na v1.0.0\nb v1.0.0 (*)\n\nt v1.0.0\n");
         let all = linked(&metadata(), "rocescope", &known);
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();

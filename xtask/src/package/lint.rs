@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Files that a package must have, and how their lines begin in the listing of a .rpm.
+/// Required files of a package, and the beginning of their lines in the listing of a .rpm.
 const MUST_HAVE: [&str; 8] = [
     "/usr/bin/rocescope",
     "/etc/rocescope/agent.toml",
@@ -17,7 +17,7 @@ const MUST_HAVE: [&str; 8] = [
     "/usr/share/doc/rocescope/THIRD-PARTY-LICENSES.txt",
 ];
 
-/// Debian's: no error and no warning but those that `deploy/debian/lintian-overrides` has with their reasons.
+/// Debian's lint: no errors or warnings except those in `deploy/debian/lintian-overrides`, which states the reasons.
 pub(super) fn deb(package: &Path) -> Result<()> {
     let listed = output_of(Command::new("dpkg-deb").arg("--contents").arg(package))
         .context("dpkg-deb cannot list it")?;
@@ -30,7 +30,7 @@ pub(super) fn deb(package: &Path) -> Result<()> {
     })
 }
 
-/// Fedora's: digests that hold, files that are there, nothing that it asks of the host but what rpm itself has.
+/// Fedora's checks: digests match, files are present, and the only requirements are those of rpm itself.
 pub(super) fn rpm(package: &Path) -> Result<()> {
     let ask = |arguments: &[&str]| {
         output_of(Command::new("rpm").args(arguments).arg(package))
@@ -40,7 +40,7 @@ pub(super) fn rpm(package: &Path) -> Result<()> {
     ensure!(sums.trim_end().ends_with("digests OK"), "rpm finds wrong digests: {sums}");
     let listed = ask(&["--query", "--package", "--list"])?;
     has_all(&listed, package)?;
-    // Else it would stay when the package is removed.
+    // Otherwise it would stay after the package is removed.
     for folder in ["/etc/rocescope", "/usr/share/doc/rocescope"] {
         ensure!(listed.lines().any(|line| line == folder), "the .rpm does not own {folder}");
     }

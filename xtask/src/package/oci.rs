@@ -1,4 +1,4 @@
-//! A container image as an OCI archive, made without a daemon: the static program, its licences, nothing else.
+//! A container image as an OCI archive, built without a daemon: the static program and its licences.
 
 use super::Release;
 use super::archive::sorted_tar;
@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// rocescope-VERSION-ARCH.oci.tar: `skopeo copy oci-archive:FILE docker://REGISTRY/rocescope`, `podman load`, `ctr image import`.
+/// rocescope-VERSION-ARCH.oci.tar: `skopeo copy oci-archive:FILE docker://REGISTRY/rocescope`, `podman load`, `ctr
+/// image import`.
 pub(crate) fn image(
     release: &Release,
     target: Target,
@@ -50,7 +51,7 @@ pub(crate) fn image(
                 "org.opencontainers.image.source": "https://github.com/rocescope/rocescope",
             },
         },
-        // Not compressed: the digest of the layer is that of its contents.
+        // Not compressed, so that the digest of the layer is that of its contents.
         "rootfs": { "type": "layers", "diff_ids": [layer["digest"]] },
         "history": [{ "created": time, "created_by": "cargo xtask package" }],
     });
@@ -75,7 +76,7 @@ pub(crate) fn image(
     Ok(path)
 }
 
-/// Puts bytes into the layout; gives their descriptor.
+/// Adds bytes to the layout; returns their descriptor.
 fn blob(layout: &Path, bytes: &[u8], media: &str) -> Result<Value> {
     let digits: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let digits = digits.concat();

@@ -1,4 +1,4 @@
-//! The units: what systemd says of their exposure.
+//! Checks the exposure of the units according to systemd.
 
 use crate::run::{has_program, run, say};
 use anyhow::{Context as _, Result};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Highest exposure of a service, in tenths: systemd's own services have 20 to 96.
+/// Maximum exposure of a service, in tenths: systemd's own services have 20 to 96.
 const MOST: &str = "25";
 
 /// Checks that every service in a folder is confined.

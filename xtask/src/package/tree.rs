@@ -1,4 +1,4 @@
-//! The files of a package, as they lie on a host.
+//! The files of a package, with their locations on a host.
 
 use super::{MAINTAINER, Release, dependencies};
 use crate::run::{run, workspace_root};
@@ -10,11 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Parts of a tree.
+/// Contents of a tree.
 pub(crate) struct Parts<'a> {
     /// The program of the package.
     pub(crate) program: &'a Path,
-    /// The program of this machine, which writes manual pages and completions.
+    /// The program for this machine, which writes manual pages and completions.
     pub(crate) native: &'a Path,
     /// Licences of everything in the program.
     pub(crate) licences: String,
@@ -22,14 +22,14 @@ pub(crate) struct Parts<'a> {
     pub(crate) sbom: String,
 }
 
-/// Places of files in packages of a kind.
+/// Kind of file layout.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
     /// Debian's.
     Deb,
     /// Fedora's.
     Rpm,
-    /// No installation: everything side by side.
+    /// Without installation: everything in one folder.
     Tarball,
 }
 
@@ -123,7 +123,7 @@ impl Parts<'_> {
         copy(&units.join("more-rights.conf"), &root.join(more).join("more-rights.conf"))
     }
 
-    /// Output of the program.
+    /// Output of the program with these arguments.
     fn printed(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let output = Command::new(self.native).args(arguments).output();
         let output = output.with_context(|| format!("cannot run {}", self.native.display()))?;
@@ -152,13 +152,13 @@ fn copyright() -> Result<String> {
     ))
 }
 
-/// gzip without name and time.
+/// gzip without name and timestamp.
 fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut out = GzBuilder::new().write(Vec::new(), Compression::best());
     out.write_all(bytes).and_then(|()| out.finish()).context("cannot compress")
 }
 
-/// Debian's list of changes, which refers to ours.
+/// Debian's changelog, which refers to rocescope's.
 fn debian_changes(release: &Release) -> String {
     format!(
         "rocescope ({}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz beside this file has the changes.\n\n -- {MAINTAINER}  {}\n",
@@ -176,7 +176,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     write(to, &fs::read(from).with_context(|| format!("cannot read {}", from.display()))?)
 }
 
-/// Writes a file, with the folders above it, that everybody may read.
+/// Writes a file that everyone can read, and creates its folders.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     make(path)?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;

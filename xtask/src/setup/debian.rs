@@ -15,10 +15,9 @@ const LINKER: Tool = Tool {
     env: &[("LLVM_PREFIX", "/usr/lib/llvm-22"), ("LLVM_SYS_221_PREFIX", "/usr/lib/llvm-22")],
 };
 
-/// Installs what this recipe lacks.
+/// Installs the missing parts of this recipe.
 ///
-/// # Errors
-/// The packages are not to be had here, or bpf-linker does not build.
+/// # Errors Fails if the packages are not available, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     packages::ensure("an eBPF compiler", &DEBIAN_PACKAGES)?;
     if has_program("rustup") {

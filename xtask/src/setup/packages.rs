@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program the integration tests call, and the Debian package that has it.
+/// Programs used by the integration tests, with their Debian packages.
 const TEST_TOOLS: [(&str, &str); 8] = [
     ("tshark", "tshark"),
     ("tcpdump", "tcpdump"),
@@ -18,13 +18,13 @@ const TEST_TOOLS: [(&str, &str); 8] = [
     ("qemu-aarch64", "qemu-user"),
 ];
 
-/// The browser in which reports to share are tested, and its package. Not every distribution has it as a package.
+/// The browser for tests of shared reports, with its package, which not every distribution has.
 const BROWSER: [(&str, &str); 1] = [("chromium", "chromium")];
-/// Packages that the integration tests use and that are not installed: most would start a server.
+/// Packages used by the integration tests without installation, since most would start a server.
 const UNPACKED: [&str; 4] =
     ["prometheus", "prometheus-node-exporter", "python3-prometheus-client", "victoria-metrics"];
 
-/// A program that the test in a virtual machine calls, and its package.
+/// Programs used by the tests in a virtual machine, with their packages.
 const VM_TOOLS: [(&str, &str); 4] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("depmod", "kmod"),
@@ -32,21 +32,21 @@ const VM_TOOLS: [(&str, &str); 4] = [
     ("tshark", "tshark"),
 ];
 
-/// Programs that make and judge packages, and their packages.
+/// Programs that build and check packages, with their packages.
 const PACKAGE_TOOLS: [(&str, &str); 4] =
     [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("lintian", "lintian"), ("systemd-analyze", "systemd")];
 
-/// Programs that make a bare root and run it, and their packages.
+/// Programs that create and run a bare root, with their packages.
 const FRESH_TOOLS: [(&str, &str); 4] =
     [("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("setpriv", "util-linux"), ("tar", "tar")];
 
-/// Installs the programs the integration tests call.
+/// Installs the programs used by the integration tests.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_test_tools() -> Result<()> {
     ensure_programs("the tests", &TEST_TOOLS)?;
-    // Without it, only these tests cannot run, and say so.
+    // Without it only these tests are skipped, with a message.
     if let Err(error) = ensure_programs("the tests in a browser", &BROWSER) {
         say(&format!("the tests in a browser cannot run: {error:#}"));
     }
@@ -55,8 +55,7 @@ pub(super) fn ensure_test_tools() -> Result<()> {
 
 /// Unpacks packages for the integration tests into folders of `dir`.
 ///
-/// # Errors
-/// Names the package that cannot be had.
+/// # Errors Names the package that is not available.
 pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
@@ -70,7 +69,7 @@ pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
     })
 }
 
-/// Installs the programs that the test in a virtual machine calls.
+/// Installs the programs used by the tests in a virtual machine.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
@@ -78,7 +77,7 @@ pub(super) fn ensure_vm_tools() -> Result<()> {
     ensure_programs("the test in a virtual machine", &VM_TOOLS)
 }
 
-/// Installs the programs that make and judge packages.
+/// Installs the programs that build and check packages.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
@@ -86,7 +85,7 @@ pub(super) fn ensure_package_tools() -> Result<()> {
     ensure_programs("the test of the packages", &PACKAGE_TOOLS)
 }
 
-/// Installs the programs that make a bare root.
+/// Installs the programs that create a bare root.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
@@ -104,7 +103,7 @@ fn ensure_programs(purpose: &str, programs: &[(&str, &'static str)]) -> Result<(
     install(purpose, &missing)
 }
 
-/// Installs those of the packages that dpkg does not know as installed.
+/// Installs those of the packages that are not installed according to dpkg.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
@@ -131,7 +130,7 @@ fn install(purpose: &str, packages: &[&str]) -> Result<()> {
         );
     }
     step(&format!("installing {names} for {purpose}"), || {
-        // The owner decides whether others than root may capture: no is the package's default.
+        // Whether non-root users may capture is the owner's decision: the package's default is no.
         preseed("wireshark-common wireshark-common/install-setuid boolean false\n", packages);
         apt(&["update", "--quiet=2"])?;
         let mut args = vec!["install", "--yes", "--quiet=2", "--no-install-recommends"];
@@ -146,8 +145,8 @@ fn apt(args: &[&str]) -> Result<()> {
     run(command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(args).stdin(Stdio::null()))
 }
 
-/// Answers tshark's installation question beforehand. A failure is no loss: the front end that
-/// asks nothing takes the default.
+/// Answers tshark's installation question in advance. A failure does not matter, since the non-interactive front end
+/// takes the default.
 fn preseed(answers: &str, packages: &[&str]) {
     use std::io::Write as _;
     if !packages.contains(&"tshark") || !has_program("debconf-set-selections") {

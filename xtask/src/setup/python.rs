@@ -1,4 +1,4 @@
-//! Python packages that the integration tests use, in folders of their own beside those of Debian.
+//! Python packages used by the integration tests, in separate folders beside Debian's packages.
 
 use crate::run::{output_of, run, step};
 use anyhow::{Context as _, Result, bail};
@@ -6,20 +6,19 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A folder, and the packages in it with their versions. Others that they name as requirements are not used.
+/// A folder, and its packages with versions. Their declared requirements are not installed.
 type Folder = (&'static str, &'static [&'static str]);
 
 /// DuckDB's program: 60 MB.
 pub(super) const DUCK_DB: Folder = ("duckdb", &["duckdb-cli==1.5.6"]);
-/// A collector of OTLP: 29 MB.
+/// An OTLP collector: 29 MB.
 pub(super) const COLLECTOR: Folder = ("rotel", &["rotel==0.0.1a15"]);
-/// ClickHouse's engine: 560 MB, so that only CI and who asks for it have it.
+/// ClickHouse's engine: 560 MB, therefore only in CI and on request.
 pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
 
-/// Puts packages into their folder below `dir`, once.
+/// Installs packages into their folder below `dir`, once.
 ///
-/// # Errors
-/// Names the packages that cannot be had.
+/// # Errors Names the packages that are not available.
 pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
     let folder = dir.join(folder);
     let done = folder.join("installed");
@@ -47,8 +46,8 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
             "--no-deps",
             "--no-compile",
         ]);
-        // Debian's pip refuses even a folder of its own without the first. By environment: the pip of Ubuntu 22.04 knows neither, and
-        // fails on options that it does not know.
+        // Debian's pip refuses even a separate folder without the first. Set by environment, since the pip of Ubuntu
+        // 22.04 knows neither option and fails on unknown ones.
         pip.envs([("PIP_BREAK_SYSTEM_PACKAGES", "1"), ("PIP_ROOT_USER_ACTION", "ignore")]);
         pip.arg("--target").arg(&folder).args(packages);
         run(pip.stdin(Stdio::null()))?;

@@ -8,13 +8,12 @@ use crate::run::{output_of, run, say, step};
 use anyhow::{Context as _, Result, bail};
 use std::process::{Command, Stdio};
 
-/// Needs no LLVM of the system: it borrows the one inside the compiler that runs it.
+/// Needs no LLVM of the system, since it uses that of the compiler.
 const LINKER: Tool = Tool { name: "bpf-linker", version: "0.10.3", args: &[], env: &[] };
 
-/// Installs what this recipe lacks.
+/// Installs the missing parts of this recipe.
 ///
-/// # Errors
-/// No fitting toolchain can be had, or bpf-linker does not build.
+/// # Errors Fails if no suitable toolchain is available, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     let toolchain = compiler()?;
     let linker_dir = LINKER.install(in_toolchain(&toolchain, "cargo"))?;
@@ -49,15 +48,14 @@ fn compiler() -> Result<String> {
     }
 }
 
-/// Makes sure that a toolchain is there with a component.
+/// Ensures that a toolchain with a component is installed.
 ///
-/// # Errors
-/// rustup cannot install it.
+/// # Errors Fails if rustup cannot install it.
 pub(super) fn ensure_component(toolchain: &str, component: &str) -> Result<()> {
     let listed = || {
         output_of(Command::new("rustup").args(["component", "list", "--installed", "--toolchain", toolchain]))
     };
-    // Components of one platform have it in their names.
+    // Platform-specific components have the platform in their names.
     let has = |list: &String| {
         list.lines().any(|line| {
             line.strip_prefix(component).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

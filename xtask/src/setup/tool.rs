@@ -1,4 +1,4 @@
-//! Programs that cargo builds once, into our cache folder and not among the user's own.
+//! Programs that cargo builds once into the cache folder, separate from the user's own.
 
 use super::cache;
 use crate::run::{output_of, run, step};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// A version of a program and how to build it.
 pub(super) struct Tool {
-    /// The package, and the program that it has.
+    /// The package, and the program in it.
     pub(super) name: &'static str,
     pub(super) version: &'static str,
     /// Extra arguments of `cargo install`.
@@ -18,10 +18,9 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// The folder with the program, which `cargo` builds when it is not there.
+    /// The folder with the program, which `cargo` builds if it is missing.
     ///
-    /// # Errors
-    /// The program does not build.
+    /// # Errors Fails if the program does not build.
     pub(super) fn install(&self, mut cargo: Command) -> Result<PathBuf> {
         let Self { name, version, .. } = self;
         let root = cache()?.join(format!("{name}-{version}"));
@@ -38,7 +37,7 @@ impl Tool {
                 .arg(&root)
                 .envs(self.env.iter().copied())
                 .stdin(Stdio::null());
-            // The caller's own build settings are not meant for this build.
+            // The caller's build settings do not apply to this build.
             for variable in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
             {
                 cargo.env_remove(variable);

@@ -1,4 +1,4 @@
-//! Running programs side by side, each with its output in one piece.
+//! Runs programs in parallel, printing the output of each as a whole.
 
 use crate::run::{into_file, print, say};
 use anyhow::Result;
@@ -14,8 +14,8 @@ pub(super) struct LaneProgram {
     pub(super) command: Command,
 }
 
-/// Runs the jobs in their order, at most `lanes` at once. The output of each goes to a file below `dir`, is printed
-/// as a whole when the job has ended, and is then passed to `ended` with the job's name and result.
+/// Runs the jobs in order, at most `lanes` at once. The output of each goes to a file below `dir`, is printed after
+/// its end, and is then passed to `ended` with the job's name and result.
 pub(super) fn run(
     jobs: Vec<LaneProgram>,
     lanes: usize,

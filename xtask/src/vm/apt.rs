@@ -1,4 +1,4 @@
-//! Kernels for guests, and where apt finds their packages.
+//! Kernels for guests, and the package sources for apt.
 
 use super::debian::update;
 use crate::run::{output_of, run};
@@ -8,12 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The package that depends on a distribution's current kernel. (That for clouds has fewer modules.)
+/// The package that depends on a distribution's current kernel. (The cloud variant has fewer modules.)
 const CURRENT: &str = "linux-image-amd64";
-/// The distribution's newer kernel, for what differs between kernels. No package of the machine's own lists is taken from it.
+/// The source of the distribution's newer kernel, for differences between kernels. No package of the machine's own
+/// sources comes from it.
 const BACKPORTS: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
                          http://deb.debian.org/debian bookworm-backports main\n";
-/// The releases of Ubuntu whose kernels are taken, the general one of each version.
+/// The Ubuntu releases from which kernels are taken, the generic one of each version.
 const SUITES: [&str; 4] = ["jammy", "jammy-updates", "noble", "noble-updates"];
 
 /// The kernel of a guest.
@@ -22,17 +23,16 @@ pub(crate) enum Kernel {
     /// The kernel of the distribution.
     #[default]
     Distribution,
-    /// That of its backports.
+    /// The kernel of the distribution's backports.
     Backports,
-    /// Ubuntu's of this version, as in `5.15`.
+    /// Ubuntu's kernel of this version, such as `5.15`.
     Ubuntu(String),
 }
 
 impl Kernel {
-    /// Reads the value of an argument.
+    /// Parses the value of an argument.
     ///
-    /// # Errors
-    /// Says what may be named.
+    /// # Errors Lists the accepted values.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let is_version = |text: &str| {
             let numbers = text.split_once('.');
@@ -63,12 +63,12 @@ impl Kernel {
     }
 }
 
-/// Package lists that apt reads: the machine's own, or others, by options.
+/// Package sources for apt: the machine's own, or others given by options.
 #[derive(Default)]
 pub(super) struct Apt(Vec<String>);
 
 impl Apt {
-    /// With the lists in which a kernel is, and no others, below `dir`; the machine's own for the distribution's.
+    /// Uses only the sources that contain a kernel, below `dir`; for the distribution's kernel the machine's own.
     pub(super) fn new(dir: &Path, kernel: &Kernel) -> Result<Self> {
         let (name, text) = match kernel {
             Kernel::Distribution => return Ok(Self::default()),
@@ -88,7 +88,7 @@ impl Apt {
             ("Dir::Etc::SourceList", sources.display().to_string()),
             ("Dir::Etc::SourceParts", "/dev/null".to_owned()),
             ("Dir::State::Lists", lists.display().to_string()),
-            // Those of the machine's own lists are not to be replaced.
+            // The caches of the machine's own sources must not be replaced.
             ("Dir::Cache::pkgcache", String::new()),
             ("Dir::Cache::srcpkgcache", String::new()),
             ("APT::Sandbox::User", "root".to_owned()),
@@ -103,16 +103,16 @@ impl Apt {
         &self.0
     }
 
-    /// Has apt fetch what packages there are.
+    /// Updates apt's package lists.
     pub(super) fn update(&self) -> Result<()> {
         if self.0.is_empty() {
             return update();
         }
-        // Lists of its own take no root.
+        // Separate lists need no root.
         run(Command::new("apt-get").args(&self.0).args(["update", "--quiet=2"]).stdin(Stdio::null()))
     }
 
-    /// The packages of a kernel: that with the image first. None where no such kernel is known.
+    /// The packages of a kernel, image first. `None` if the kernel is unknown.
     pub(super) fn kernel(&self, kernel: &Kernel) -> Option<Vec<String>> {
         let ask = |arguments: &[&str]| output_of(Command::new("apt-cache").args(&self.0).args(arguments));
         let Kernel::Ubuntu(version) = kernel else {
@@ -127,13 +127,13 @@ impl Apt {
     }
 }
 
-/// The highest number of a general kernel among names of packages.
+/// The highest number of a generic kernel among names of packages.
 fn latest(names: &str, begin: &str) -> Option<u32> {
     let number = |name: &str| name.strip_prefix(begin)?.strip_suffix("-generic")?.parse::<u32>().ok();
     names.lines().filter_map(number).max()
 }
 
-/// The first dependency in what `apt-cache depends` says.
+/// The first dependency in the output of `apt-cache depends`.
 fn dependency(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::trim)
 }

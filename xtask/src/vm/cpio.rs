@@ -1,8 +1,7 @@
-//! Writing an initramfs: a cpio archive of the "newc" kind, as the kernel unpacks it
+//! Writes an initramfs: a cpio archive in the "newc" format, as the kernel unpacks it
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 //!
-//! Written here because it takes no root then: device nodes are entries like any other, and
-//! everything belongs to root.
+//! Implemented here because it then needs no root: device nodes are ordinary entries, and everything belongs to root.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// An archive that is being written.
+/// An archive being written.
 pub(super) struct Archive<W> {
     out: W,
     inode: u32,
@@ -29,7 +28,7 @@ impl<W: Write> Archive<W> {
         Self { out, inode: 0, folders: BTreeSet::new() }
     }
 
-    /// Adds a folder and those above it, once.
+    /// Adds a folder and its parents, once.
     pub(super) fn folder(&mut self, path: &str) -> Result<()> {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
@@ -46,7 +45,7 @@ impl<W: Write> Archive<W> {
         self.below(path, PROGRAM, (0, 0), content)
     }
 
-    /// Adds a file that everybody may read.
+    /// Adds a file that everyone can read.
     pub(super) fn plain(&mut self, path: &str, content: &[u8]) -> Result<()> {
         self.below(path, PLAIN, (0, 0), content)
     }
@@ -61,7 +60,7 @@ impl<W: Write> Archive<W> {
         self.below(path, CHARACTER_DEVICE, (major, minor), &[])
     }
 
-    /// Adds a copy of a file of this machine: a program stays one, a symbolic link too.
+    /// Adds a copy of a local file: executables and symbolic links stay such.
     pub(super) fn copy(&mut self, path: &str, from: &Path) -> Result<()> {
         let unreadable = || format!("cannot read {}", from.display());
         let found = fs::symlink_metadata(from).with_context(unreadable)?;
@@ -74,7 +73,7 @@ impl<W: Write> Archive<W> {
         self.below(path, if is_program { PROGRAM } else { PLAIN }, (0, 0), &content)
     }
 
-    /// Adds all files below a folder of this machine.
+    /// Adds all files below a local folder.
     pub(super) fn copy_all(&mut self, path: &str, from: &Path) -> Result<()> {
         self.folder(path)?;
         let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
@@ -108,7 +107,8 @@ impl<W: Write> Archive<W> {
         self.inode += 1;
         let size = u32::try_from(content.len()).with_context(|| format!("{path} is too large"))?;
         let name_size = u32::try_from(path.len() + 1).with_context(|| format!("{path} is too long"))?;
-        // inode, mode, uid, gid, links, time, size, device of the file, device it is, name's size, sum
+        // inode, mode, uid, gid, links, time, size, device that contains the file, device number, length of the name,
+        // checksum
         let fields = [self.inode, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0]
             .map(|f| format!("{f:08X}"));
         let mut entry = format!("070701{}{path}\0", fields.concat()).into_bytes();

@@ -1,4 +1,5 @@
-//! The guest's kernel and its shell: packages of Debian and, for other kernels, of Ubuntu, downloaded and unpacked, not installed.
+//! The guest's kernel and its shell: packages of Debian and, for other kernels, of Ubuntu, downloaded and unpacked,
+//! not installed.
 
 use super::apt::{Apt, Kernel};
 use super::userland::{self, Userland};
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const SHELL: &str = "busybox-static";
-/// The first kernel on which TC programs attach as links, so that the tests of an older one would be pointless.
+/// The first kernel on which TC programs attach as links, and which is therefore too new for tests of older ones.
 const TOO_NEW: (u32, u32) = (6, 6);
 /// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
 const MODULES: [&str; 10] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "tun", "sch_ingress", "cls_bpf"];
-/// Soft-RoCE, what its users open, and what harms its traffic. And a driver whose hardware is not there.
+/// Soft-RoCE, modules used by its applications, and modules that drop or change its traffic. Also a driver without
+/// its hardware.
 const RDMA_MODULES: [&str; 11] = [
     "rdma_rxe",
     "ib_uverbs",
@@ -28,29 +30,29 @@ const RDMA_MODULES: [&str; 11] = [
     "act_csum",
     "mlx5_core",
 ];
-/// Modules that not every kernel has: another driver without hardware, and checksums, which newer kernels have in a library.
+/// Modules that not every kernel has: another driver without its hardware, and checksums, which newer kernels have in
+/// a library.
 const PERHAPS: [&str; 3] = ["bnxt_re", "crc32_generic", "crc32c_generic"];
-/// The folder that guest and host share.
+/// Modules for the folder shared by guest and host.
 const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Parts of the guest.
 pub(super) struct Parts {
     /// Image of the kernel.
     pub(super) kernel: PathBuf,
-    /// Its release, as `uname -r` will say.
+    /// Its release, as printed by `uname -r`.
     pub(super) release: String,
     /// A folder that becomes the guest's `/lib/modules/<release>`.
     pub(super) modules: PathBuf,
-    /// A shell and other basic programs in one static file.
+    /// A shell and other basic programs in one static executable.
     pub(super) busybox: PathBuf,
     /// A folder that becomes the guest's `/`: its programs and their libraries.
     pub(super) userland: PathBuf,
 }
 
-/// Gets the parts, into and below `dir`. Parts that are there already are used again.
+/// Downloads the parts into and below `dir`. Existing parts are reused.
 ///
-/// # Errors
-/// Fails if the packages are not to be had, or the kernel is not what the test is for.
+/// # Errors Fails if the packages are not available, or the kernel is not one for the test.
 pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
@@ -85,25 +87,23 @@ pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<
     })
 }
 
-/// Has apt fetch what packages there are.
+/// Updates apt's package lists.
 ///
-/// # Errors
-/// Fails if it cannot.
+/// # Errors Fails if apt fails.
 pub(super) fn update() -> Result<()> {
     run(root_command("apt-get", "updating the list of packages")?
         .args(["update", "--quiet=2"])
         .stdin(Stdio::null()))
 }
 
-/// Downloads a package and unpacks it into a folder of its name in `dir`, without installing it; once.
+/// Downloads a package and unpacks it into a folder with its name in `dir`, without installing it; once.
 ///
-/// # Errors
-/// Fails if it cannot be had.
+/// # Errors Fails if it is not available.
 pub(crate) fn unpack(dir: &Path, package: &str) -> Result<PathBuf> {
     unpacked(dir, &[package.to_owned()], &Apt::default())
 }
 
-/// The folder into which packages were unpacked; it has the name of the first.
+/// The folder with the unpacked packages, named after the first.
 fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
     let package = packages.first().context("no package is named")?;
     let place = dir.join(package);
@@ -113,12 +113,12 @@ fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
     let downloads = dir.join("packages");
     let names: Vec<&str> = packages.iter().map(String::as_str).collect();
     if download_from(apt, &downloads, &names).is_err() {
-        // Lists grow old: what they name may have been replaced.
+        // With outdated lists, the named versions may have been replaced.
         apt.update()?;
         download_from(apt, &downloads, &names)
             .with_context(|| format!("cannot get the package {}", names.join(" ")))?;
     }
-    // Complete or not there: an interrupted run must not leave half of a kernel.
+    // All or nothing: an interrupted run must not leave a partial kernel.
     let partial = dir.join(format!("{package}.partial"));
     let _ = fs::remove_dir_all(&partial);
     for package in packages {
@@ -133,8 +133,7 @@ fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
 
 /// Downloads packages into a folder, each by its name or as `name=version`.
 ///
-/// # Errors
-/// Fails if one of them cannot be had.
+/// # Errors Fails if one of them is not available.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
     download_from(&Apt::default(), into, packages)
 }
@@ -143,15 +142,14 @@ fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
     command.args(apt.options());
-    // As root, apt would fetch as a user that may not write here, and complain.
+    // As root, apt would download as a user without write permission here, and print a warning.
     command.args(["download", "--quiet=2", "-o", "APT::Sandbox::User=root"]).args(packages);
     run(command.current_dir(into).stdin(Stdio::null()))
 }
 
-/// Unpacks a package into a folder, which may have others in it already.
+/// Unpacks a package into a folder, which may already contain others.
 ///
-/// # Errors
-/// Fails if it is no package, or the folder cannot be written.
+/// # Errors Fails if it is not a package, or the folder cannot be written.
 pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut files = Command::new("dpkg-deb")
@@ -162,7 +160,7 @@ pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
         .spawn()
         .context("cannot start dpkg-deb")?;
     let archive = files.stdout.take().context("dpkg-deb has no standard output")?;
-    // Folders that are links here stay so: `dpkg-deb --extract` would replace them.
+    // Folders that are symbolic links here stay so; `dpkg-deb --extract` would replace them.
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--keep-directory-symlink", "--no-same-owner", "--directory"])
         .arg(into)
@@ -173,7 +171,7 @@ pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
     unpacked
 }
 
-/// The file of this prefix that was changed last.
+/// The most recently modified file with this prefix.
 fn newest(dir: &Path, prefix: &str) -> Option<PathBuf> {
     let files = fs::read_dir(dir).ok()?.flatten();
     files
@@ -188,7 +186,7 @@ fn only_entry(dir: &Path) -> Result<String> {
     Ok(first.file_name().to_string_lossy().into_owned())
 }
 
-/// The modules wanted and those they need, with the index that modprobe reads.
+/// The required modules with their dependencies, and the index for modprobe.
 fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     let below = format!("lib/modules/{release}");
     let all = kernel.join(&below);
@@ -202,7 +200,7 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         let target = root.join(&below).join(inside);
         fs::create_dir_all(target.parent().unwrap_or(&root))?;
         fs::copy(path, &target).with_context(|| format!("cannot copy {}", path.display()))?;
-        // The guest's module loader is spared that.
+        // Decompressed here, to save the guest's module loader the work.
         match target.extension().and_then(|extension| extension.to_str()) {
             Some("xz") => run(Command::new("xz").args(["--decompress", "--force"]).arg(&target)),
             Some("zst") => {
@@ -227,7 +225,7 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     Ok(root.join(below))
 }
 
-/// True if a module is part of the kernel itself, by the file `modules.builtin` of the kernel's build.
+/// True if a module is built into the kernel, according to `modules.builtin`.
 fn is_builtin(list: &str, module: &str) -> bool {
     list.lines().any(|file| {
         let name = Path::new(file).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
@@ -235,7 +233,7 @@ fn is_builtin(list: &str, module: &str) -> bool {
     })
 }
 
-/// The files of a module and of those it needs, in what depmod calls `modules.dep`.
+/// The files of a module and its dependencies, from depmod's `modules.dep`.
 fn needed<'a>(index: &'a str, module: &str) -> Option<Vec<&'a str>> {
     index.lines().find_map(|line| {
         let (file, others) = line.split_once(':')?;
@@ -248,7 +246,7 @@ fn needed<'a>(index: &'a str, module: &str) -> Option<Vec<&'a str>> {
     })
 }
 
-/// Debian keeps depmod where a user's `PATH` does not look.
+/// `PATH` with system folders, where Debian keeps depmod.
 fn system_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! A guest whose first process is systemd, in which the package is installed, run, upgraded and purged.
+//! A guest with systemd as its first process, in which the package is installed, run, upgraded and purged.
 
 use super::cpio::Archive;
 use super::{Kernel, boot, debian, userland};
@@ -12,8 +12,7 @@ use std::path::Path;
 
 /// Runs the guest with a package for amd64 and one of a higher version.
 ///
-/// # Errors
-/// Names missing prerequisites, or what the guest found wrong.
+/// # Errors Names missing prerequisites, or the faults found by the guest.
 pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the guest is an x86_64 machine: run this on one");
@@ -33,7 +32,8 @@ pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
         archive.program("/init", include_bytes!("packages/init.sh"))?;
         archive.device("/dev/console", 5, 1)?;
         archive.program("/busybox/busybox", &read(&parts.busybox)?)?;
-        // systemd moves mount namespaces by pivot_root, which an initramfs does not allow: this becomes a file system of its own.
+        // systemd switches mount namespaces by pivot_root, which an initramfs does not allow, so the tree becomes a
+        // separate file system.
         archive.copy_all("/tree", &parts.userland)?;
         archive.copy_all(&format!("/tree/usr/lib/modules/{}", parts.release), &parts.modules)?;
         archive.program("/tree/test/run", include_bytes!("packages/test.sh"))?;

@@ -1,5 +1,5 @@
-//! Programs of a guest, with their libraries: Debian's packages, unpacked side by side. Nothing is installed and no maintainer
-//! script runs, so that this takes no root.
+//! Programs of a guest with their libraries: Debian's packages, unpacked into one tree. Nothing is installed and no
+//! maintainer script runs, so that no root is needed.
 
 use super::debian::{download, extract, update};
 use crate::run::{output_of, run, say};
@@ -13,15 +13,15 @@ use std::process::{Command, Stdio};
 pub(super) struct Userland {
     /// Name of its folder.
     name: &'static str,
-    /// Its packages, with what they depend on.
+    /// Its packages, without dependencies.
     packages: &'static [&'static str],
-    /// Folders that no program there reads, and that would only make the guest larger.
+    /// Folders that no program there reads, left out to reduce the size of the guest.
     left_out: &'static [&'static str],
-    /// `/bin`, `/sbin` and `/lib` are links into `/usr`, as where Debian is installed.
+    /// True if `/bin`, `/sbin` and `/lib` are links into `/usr`, as on an installed Debian.
     is_merged: bool,
 }
 
-/// Programs that use and show RDMA devices: the tests call these.
+/// Programs for RDMA devices that the tests use.
 pub(super) const RDMA: Userland = Userland {
     name: "userland",
     packages: &["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"],
@@ -67,21 +67,20 @@ pub(super) const SYSTEMD: Userland = Userland {
     is_merged: true,
 };
 
-/// Links of a merged system.
+/// Links of a merged-usr system.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// File in a tree that lists its packages.
 const LIST: &str = "packages.list";
 
-/// The folder with all of them, below `dir`. It is used again until the distribution has newer ones.
+/// The folder with all of them, below `dir`. Reused until the distribution has newer versions.
 ///
-/// # Errors
-/// Fails if the packages are not to be had.
+/// # Errors Fails if the packages are not available.
 pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
     let place = dir.join(userland.name);
     let have = fs::read_to_string(place.join(LIST)).ok();
     let wanted = match (closure(dir, userland), &have) {
         (Ok(wanted), _) => wanted,
-        // Without the lists of packages there is nothing newer to be had.
+        // Without package lists there is nothing newer.
         (Err(_), Some(_)) => return Ok(place),
         (Err(_), None) => {
             update()?;
@@ -102,7 +101,7 @@ pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
     let list = if names(&wanted).is_ok() {
         list
     } else {
-        // Lists grow old: what they name may have been replaced.
+        // With outdated lists, the named versions may have been replaced.
         update()?;
         let newer = closure(dir, userland)?;
         names(&newer).context("cannot get the programs for the guest")?;
@@ -120,7 +119,7 @@ pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
         let _ = fs::remove_dir_all(partial.join(folder));
     }
     fs::write(partial.join(LIST), &list).context("cannot write the list of packages")?;
-    // Complete or not there: an interrupted run must not leave half a tree.
+    // All or nothing: an interrupted run must not leave a partial tree.
     let _ = fs::remove_dir_all(&place);
     fs::rename(&partial, &place).with_context(|| format!("cannot create {}", place.display()))?;
     let _ = fs::remove_dir_all(&downloads);
@@ -128,7 +127,7 @@ pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Makes the links of a merged system, through which packages are unpacked.
+/// Creates the links of a merged-usr system, through which packages are unpacked.
 fn merge(root: &Path) -> Result<()> {
     for name in MERGED {
         let folder = root.join("usr").join(name);
@@ -139,8 +138,7 @@ fn merge(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The packages and all that they depend on, as `name=version`: what apt would install on a machine
-/// that has nothing yet.
+/// The packages with all dependencies, as `name=version`: what apt would install on an empty system.
 fn closure(dir: &Path, userland: &Userland) -> Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let nothing = dir.join("nothing-installed");
@@ -151,14 +149,14 @@ fn closure(dir: &Path, userland: &Userland) -> Result<Vec<String>> {
     command.arg("install").args(userland.packages).env("LC_ALL", "C");
     let packages = output_of(&mut command).map(|text| installed(&text)).unwrap_or_default();
     if packages.is_empty() {
-        // Once more, for what apt has to say about it.
+        // Again, to show apt's error message.
         run(command.stdin(Stdio::null()).stdout(Stdio::null()))
             .context("apt does not know the packages of the guest's programs")?;
     }
     Ok(packages)
 }
 
-/// The packages in what a simulated installation says.
+/// The packages in the output of a simulated installation.
 fn installed(text: &str) -> Vec<String> {
     let one = |line: &str| {
         let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;

@@ -39,7 +39,7 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// The recording in the options of `record`; `None` without one.
+    /// The options of `record` that correspond to `--record`; `None` without it.
     #[must_use]
     pub fn recording(&self) -> Option<RecordArgs> {
         let export = &self.export;
@@ -61,8 +61,7 @@ pub(in crate::cli) const RELOADED: [&str; 3] = ["on", "post", "cooldown"];
 
 /// The `[agent]` table of a configuration file as a command line.
 ///
-/// # Errors
-/// A value is no text, number, truth value or list of them.
+/// # Errors If a value is not a string, number, boolean or list of these.
 #[cfg(any(feature = "live", test))]
 pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Result<Vec<String>, String> {
     let mut line = Vec::new();
@@ -90,7 +89,7 @@ pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Resul
                     ));
                 }
             };
-            // As one word: a value may begin with a dash.
+            // `--option=value` as one word, since a value may begin with a dash.
             line.push(format!("{option}={value}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Options that all commands with flows share. Where their help depends on the command, the command changes it.
+//! Options shared by all commands that count flows. Commands adapt the help where their defaults differ.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use crate::cli::values::{parse_filter, parse_flows, parse_group, parse_rail, positive};
 use crate::filter::Filter;
 
-/// Options of the accounting, and of the report that is made of it.
+/// Options of the accounting and of the report.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct CommonArgs {
     /// Stop after this time

@@ -38,7 +38,8 @@ pub struct ExportArgs {
     pub listen: Vec<Listen>,
     /// Passwords and TLS for TCP, in the format of Prometheus exporters (web-config.yml)
     ///
-    /// basic_auth_users, and tls_server_config in builds with the feature `tls`. Read again when it, a certificate or a key is replaced.
+    /// basic_auth_users, and tls_server_config in builds with the feature `tls`. Read again when it, a certificate or
+    /// a key is replaced.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "FILE")]
     pub web_config: Option<PathBuf>,
@@ -57,7 +58,7 @@ pub struct ExportArgs {
     pub otlp: Option<String>,
     /// Interval of the metrics
     ///
-    /// A scrape gets the latest: at most the interval of the scrapes.
+    /// A scrape returns the latest metrics: use at most the interval of the scrapes.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "15s")]
     pub interval: Duration,
@@ -77,19 +78,19 @@ pub struct ExportArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Options that all commands with flows share.
+    /// Options shared by all commands that count flows.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
 impl ExportArgs {
-    /// The options that it shares with the views: its readings are those of a view that takes each.
+    /// The corresponding output options: an exporter takes every sample, as a view does.
     #[must_use]
     pub fn view(&self) -> ViewArgs {
         ViewArgs {
             output: Some(Output::Jsonl),
             out: None,
-            // At the pace of the views, so that the analysis sees the same.
+            // Sampled at the interval of the views, so that findings are computed from the same readings.
             interval: self.interval.min(Duration::from_secs(1)),
             ecmp: None,
             screen: None,

@@ -21,7 +21,7 @@ The questions run on duckdb or clickhouse, whichever is on PATH, or on the serve
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = FLEET_EXAMPLES)]
 pub struct FleetArgs {
-    /// What is asked
+    /// The question
     #[arg(value_enum, value_name = "QUESTION")]
     pub question: Question,
     /// Folders of recordings, or the URL of a ClickHouse server
@@ -48,9 +48,9 @@ pub struct FleetArgs {
     /// Instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Most rows of the answer
+    /// Maximum rows of the answer
     ///
-    /// Of timeline all are written.
+    /// The answer of timeline always has all rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub top: u64,
@@ -59,14 +59,14 @@ pub struct FleetArgs {
     pub print_sql: bool,
     /// Program to run the SQL
     ///
-    /// A name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default: duckdb, else
-    /// clickhouse].
+    /// A name on PATH or a path; names that begin with clickhouse are started as clickhouse local [default: duckdb,
+    /// else clickhouse].
     #[arg(long, value_name = "PROGRAM")]
     pub engine: Option<PathBuf>,
 }
 
 impl FleetArgs {
-    /// The rows that are looked at.
+    /// The rows that the question covers.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
         Chosen { job: self.job.clone(), from_s: self.from, to_s: self.to }
@@ -84,7 +84,7 @@ pub enum FleetOutput {
     Html,
 }
 
-/// A time of the calendar, to the second.
+/// Parses a calendar time with a resolution of one second.
 fn parse_second(text: &str) -> Result<u64, String> {
     match parse_time(text)? {
         TimeSpec::Absolute(ns) => Ok(ns / 1_000_000_000),

@@ -16,7 +16,8 @@ use crate::source::replay::time::parse_duration;
 pub struct FlightArgs {
     /// Hold the last minutes, such as 10m, for dumps
     ///
-    /// Held in memory, and written as a dump on SIGUSR1, D in the terminal view, POST /dump on a unix socket of --listen, or --on.
+    /// Held in memory, and written as a dump on SIGUSR1, D in the terminal view, POST /dump on a unix socket of
+    /// --listen, or --on.
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub keep: Option<Duration>,
     /// Write a dump when one of these findings begins
@@ -24,13 +25,13 @@ pub struct FlightArgs {
     /// Ids with *, separated by |, such as 'loss.*|pfc.storm|qp.died'.
     #[arg(long, value_name = "FINDINGS", requires = "keep")]
     pub on: Option<Pattern>,
-    /// Time that a dump goes on behind its trigger [default: 10s]
+    /// Time after its trigger that a dump covers [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "keep")]
     pub post: Option<Duration>,
-    /// Time after a dump in which the same finding makes none [default: 5m]
+    /// Time after a dump during which the same finding triggers no other [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "keep")]
     pub cooldown: Option<Duration>,
-    /// Dumps that stay; the oldest are removed [default: 20]
+    /// Number of dumps to keep; the oldest are removed [default: 20]
     #[arg(long, value_name = "N", requires = "keep", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub max_dumps: Option<u64>,
     /// Folder of the dumps [default: /var/lib/rocescope/dumps]
@@ -42,7 +43,7 @@ pub struct FlightArgs {
 }
 
 impl FlightArgs {
-    /// What the recorder is to do; `None` without `--keep`.
+    /// Settings of the recorder; `None` without `--keep`.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(Settings {

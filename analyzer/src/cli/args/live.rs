@@ -1,4 +1,4 @@
-//! Options of `live`, and those that all live sources share.
+//! Options of `live`, and those shared by all live sources.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ Examples:
   rocescope live --keep 10m --on 'loss.*|qp.died'  with dumps of the minutes before a problem
   rocescope live --attach                          what the agent of this host counts, without kernel programs of its own";
 
-/// Options of a source, which an agent has its own of.
+/// Source options that conflict with `--attach`: the agent has its own.
 const OF_THE_SOURCE: [&str; 17] = [
     "interface",
     "netns",
@@ -51,7 +51,7 @@ const OF_THE_SOURCE: [&str; 17] = [
 pub struct LiveArgs {
     /// Show what the agent of this host counts
     ///
-    /// Through its unix socket, without kernel programs of its own; needs no right but access to it
+    /// Through its unix socket, without kernel programs of its own; needs only access to it
     /// [default: /run/rocescope/agent.sock].
     #[arg(help_heading = "Live source")]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, conflicts_with_all = OF_THE_SOURCE)]
@@ -63,27 +63,27 @@ pub struct LiveArgs {
     /// Options of the flight recorder.
     #[command(flatten)]
     pub flight: FlightArgs,
-    /// Options of the view.
+    /// Options of the output.
     #[command(flatten)]
     pub view: ViewArgs,
 }
 
-/// Options of the live source: what is watched, and how.
+/// Options of the live source: interfaces and how they are observed.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Live source")]
 pub struct SourceArgs {
     /// Network interface, or RDMA device; repeatable
     ///
-    /// An RDMA device stands for its network interface. Without -i: all interfaces with an RDMA device.
+    /// An RDMA device selects its network interface. Without -i: all interfaces with an RDMA device.
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interface: Vec<String>,
-    /// An interface without -i: an error that names the option.
+    /// An interface given without -i; always an error that names the option.
     #[arg(hide = true, value_name = "IFACE", value_parser = parse_misplaced)]
     pub misplaced: Option<String>,
     /// Network namespace of the interfaces: a name, or the PID of a process in it
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
-    /// Ask the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
+    /// Query the NCCL job on this host for its ranks every 10 s or more, through its RAS service (NCCL 2.24 and newer)
     /// [default without HOST:PORT: localhost:28028]
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "localhost", hide_default_value = true)]
@@ -91,12 +91,12 @@ pub struct SourceArgs {
     /// Most queries per second for the NIC's own context of queue pairs (mlx5, hns); 0 disables them [default: 50]
     #[arg(long, value_name = "N")]
     pub qp_queries: Option<u32>,
-    /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within --qp-queries: of
-    /// queue pairs that GPUs drive, and where the kernel hands out none
+    /// Query the firmware of mlx5 NICs for contexts, too, through /dev/fwctl (kernel 6.15 and newer), within
+    /// --qp-queries: of queue pairs that GPUs drive, and where the kernel provides none
     #[arg(long)]
     pub fwctl: bool,
-    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless given):
-    /// opcodes, message sizes and rates per queue pair
+    /// Sample the work requests that processes post, by probes of their providers' post_send (100 ms in 10 s unless
+    /// given): opcodes, message sizes and rates per queue pair
     #[arg(long, value_name = "WINDOW/PERIOD", num_args = 0..=1, require_equals = true, value_parser = parse_windows)]
     #[arg(default_missing_value = "100ms/10s", hide_default_value = true)]
     pub sample_posts: Option<(Duration, Duration)>,

@@ -21,7 +21,7 @@ Examples:
   rocescope record --read trace.pcap --dir tables        a capture as tables
   rocescope replay /var/lib/rocescope                    play a recording back";
 
-/// Options of the tables of a recording, which `agent` has as well.
+/// Options of the tables of a recording, shared by `record` and `agent`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TablesArgs {
     /// Begin new files of the recording after this time or this size, whichever is first
@@ -42,7 +42,7 @@ pub struct TablesArgs {
     pub host: Option<String>,
     /// Also send the files to this ClickHouse
     ///
-    /// They wait in a queue on disk while it is away.
+    /// While it is unreachable, they are queued on disk.
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "URL")]
     pub clickhouse: Option<Server>,
@@ -81,13 +81,13 @@ pub struct RecordArgs {
     /// Options of the source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Options that all commands with flows share.
+    /// Options shared by all commands that count flows.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
 impl RecordArgs {
-    /// The options that it shares with the views.
+    /// The corresponding output options.
     #[must_use]
     pub fn view(&self) -> ViewArgs {
         ViewArgs {
@@ -103,7 +103,7 @@ impl RecordArgs {
         }
     }
 
-    /// What is kept.
+    /// Limits of age and size: the option's, or the default of live recordings.
     #[must_use]
     pub fn keep(&self) -> Keep {
         let always = Keep { time_ns: Some(7 * DAY_NS), bytes: Some(20 << 30) };
@@ -113,7 +113,7 @@ impl RecordArgs {
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// A time and a size, in any order, or one of them.
+/// Parses a duration and a size in either order, or one of them.
 fn time_and_size(text: &str) -> Result<(Option<u64>, Option<u64>), String> {
     let (mut time, mut bytes) = (None, None);
     for part in text.split([',', '|']) {
@@ -135,7 +135,7 @@ fn time_and_size(text: &str) -> Result<(Option<u64>, Option<u64>), String> {
     }
 }
 
-/// Bytes of a size with a unit.
+/// Parses a size with a unit, in bytes.
 fn size(text: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 8] = [
         ("KiB", 1 << 10),

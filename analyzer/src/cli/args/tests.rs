@@ -1,4 +1,4 @@
-//! Command lines: what is read from them, and the errors of wrong ones.
+//! Tests of parsing command lines, and of the errors for invalid ones.
 
 use super::*;
 

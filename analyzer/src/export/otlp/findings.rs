@@ -7,14 +7,14 @@ use super::proto::{AnyValue, KeyValue, LogRecord};
 use crate::analysis::direction_name;
 use crate::findings::{Finding, Severity};
 
-/// MetricKind of these records.
+/// Event name of these log records.
 pub const EVENT: &str = "rocescope.finding";
 
-/// The active findings of the latest reading.
+/// The active findings of the latest report.
 #[derive(Debug, Default)]
 pub struct Findings(BTreeMap<String, SentFinding>);
 
-/// What the record of its end repeats of a finding.
+/// Fields of a finding that the record of its end repeats.
 #[derive(Debug)]
 struct SentFinding {
     severity: Severity,
@@ -23,7 +23,7 @@ struct SentFinding {
 }
 
 impl Findings {
-    /// Records of what changed since the reading before; `time_ns` is that of this reading.
+    /// Records of the changes since the previous report; `time_ns` is the time of this one.
     pub fn take(&mut self, findings: &[Finding], time_ns: u64) -> Vec<LogRecord> {
         let mut records = Vec::new();
         let mut now = BTreeMap::new();
@@ -79,7 +79,7 @@ fn attributes(finding: &Finding) -> Vec<KeyValue> {
 }
 
 fn record(known: &SentFinding, state: &str, time_unix_nano: u64, observed_time_unix_nano: u64) -> LogRecord {
-    // INFO, WARN and ERROR of the specification.
+    // INFO, WARN and ERROR of the OTLP specification.
     let (severity_number, severity_text) = match known.severity {
         Severity::Info => (9, "info"),
         Severity::Warning => (13, "warning"),

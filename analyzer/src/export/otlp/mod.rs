@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`settings`] | the standard environment variables and `--otlp` as targets; pure |
 //! | [`names`] | names, units and attributes |
-//! | [`proto`] | the messages |
-//! | [`findings`] | records of what begins and ends |
-//! | [`queue`] | what waits for the collector, bounded; retries; pure |
+//! | [`proto`] | the protobuf messages |
+//! | [`findings`] | log records of findings that begin, change or end |
+//! | [`queue`] | requests that wait for the collector, bounded; retries; pure |
 //! | [`send`] | a thread for each signal |
 
 pub mod findings;
@@ -31,45 +31,45 @@ use super::exposition::{Point, Series, Value};
 use super::registry::MetricKind;
 use crate::report::Report;
 
-/// Turns readings into requests. Readings come in the order in which they were made.
+/// Turns samples into requests. Samples must arrive in the order in which they were taken.
 #[derive(Debug)]
 pub struct Encoder {
     resource: Resource,
-    /// Begin of counting of each series of the latest reading.
+    /// Start time of each series of the latest sample.
     starts: BTreeMap<(&'static str, String), u64>,
-    /// Time of the latest reading.
+    /// Time of the latest sample, Unix nanoseconds.
     last_ns: Option<u64>,
     findings: Findings,
 }
 
-/// What a reading has to say.
+/// The requests for one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests {
     /// An encoded `ExportMetricsServiceRequest`.
     pub metrics: Vec<u8>,
-    /// An encoded `ExportLogsServiceRequest`, where a finding began, changed or ended.
+    /// An encoded `ExportLogsServiceRequest`, if a finding began, changed or ended.
     pub logs: Option<Vec<u8>>,
-    /// Step of the clock backwards since the reading before.
+    /// Size of a backward clock step since the previous sample, in nanoseconds.
     pub back_ns: Option<u64>,
 }
 
 impl Encoder {
-    /// Nothing sent yet.
+    /// An encoder that has sent nothing.
     #[must_use]
     pub fn new(resource: Resource) -> Self {
         Self { resource, starts: BTreeMap::new(), last_ns: None, findings: Findings::default() }
     }
 
-    /// The requests of a reading of Unix time `time_ns`, with all series of the registry and its report.
+    /// The requests for a sample at Unix time `time_ns`, with all series of the registry and its report.
     #[must_use]
     pub fn take(&mut self, families: &[Series], report: &Report, time_ns: u64) -> Requests {
         let began_ns = report.facts.window.first_ns.unwrap_or(time_ns);
         let back_ns = self.last_ns.filter(|last_ns| *last_ns > time_ns).map(|last_ns| last_ns - time_ns);
         if back_ns.is_some() {
-            // Times of before the step are none of this clock's: a point must not start after its own time.
+            // After a backward step, old start times would lie after the time of a point.
             self.starts.clear();
         }
-        // A series that appears had no value at the reading before.
+        // A series that appears had no value at the previous sample, so it starts there.
         let new_ns = self.last_ns.filter(|last_ns| *last_ns < time_ns).unwrap_or(began_ns).min(time_ns);
         let mut starts = BTreeMap::new();
         let mut metrics = Vec::new();
@@ -143,7 +143,7 @@ fn number(point: &Point, start_time_unix_nano: u64, time_unix_nano: u64) -> Opti
 
 fn histogram(point: &Point, start_time_unix_nano: u64, time_unix_nano: u64) -> Option<HistogramPoint> {
     let Value::Histogram { buckets, sum } = &point.value else { return None };
-    // Counts of the exposition include those of the buckets below.
+    // Counts of the exposition are cumulative over buckets; those of OTLP are not.
     let mut below = 0;
     let mut bucket_counts = Vec::new();
     for (_, count) in buckets {

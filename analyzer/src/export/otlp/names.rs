@@ -3,11 +3,11 @@
 use super::proto::KeyValue;
 use crate::export::registry::{Metric, MetricKind};
 
-/// First words of names that become a part of their own: `rocescope_link_bytes` is `rocescope.link.bytes`.
+/// First words of metric names that become a namespace: `rocescope_link_bytes` is `rocescope.link.bytes`.
 const GROUPS: [&str; 11] =
     ["build", "device", "entropy", "finding", "link", "links", "otlp", "pause", "peer", "process", "qp"];
 
-/// The name of a metric. A collector that translates it for Prometheus arrives at the name of the exposition.
+/// The OTLP name of a metric. A collector that translates it for Prometheus arrives at the name in the exposition.
 #[must_use]
 pub fn name(metric: &Metric) -> String {
     let suffix = if metric.kind == MetricKind::Info { "_info" } else { "" };
@@ -19,7 +19,7 @@ pub fn name(metric: &Metric) -> String {
     }
 }
 
-/// The unit of a metric in UCUM; empty where it has none.
+/// The unit of a metric in UCUM; empty without a unit.
 #[must_use]
 pub fn unit(metric: &Metric) -> &'static str {
     match metric.unit {
@@ -31,7 +31,7 @@ pub fn unit(metric: &Metric) -> &'static str {
     }
 }
 
-/// The attribute of a label, by the semantic conventions where they have one.
+/// The attribute for a label, from the OpenTelemetry semantic conventions if they define one.
 #[must_use]
 pub fn attribute(label: &'static str) -> &'static str {
     match label {
@@ -43,7 +43,7 @@ pub fn attribute(label: &'static str) -> &'static str {
     }
 }
 
-/// Attributes of a series. A port of a device also has the identifier and type of the conventions for hardware.
+/// Attributes of a series. A port of a device also has the hardware identifier and type of the semantic conventions.
 #[must_use]
 pub fn attributes(labels: &[(&'static str, String)]) -> Vec<KeyValue> {
     let mut all: Vec<KeyValue> = labels.iter().map(|(label, value)| one(label, value)).collect();
@@ -65,7 +65,7 @@ fn one(label: &'static str, value: &str) -> KeyValue {
     }
 }
 
-/// A direction in the word of the conventions.
+/// A direction in the terms of the semantic conventions.
 pub(super) fn direction(value: &str) -> &str {
     match value {
         "ingress" | "received" => "receive",
@@ -89,10 +89,10 @@ mod tests {
             let (name, total) =
                 (name(metric), if metric.kind == MetricKind::Counter { "_total" } else { "" });
             assert_eq!(name.replace('.', "_") + total, metric.sample_name());
-            // A name is not also the first part of another one.
+            // A name must not be a namespace of another name.
             let inside = format!("{name}.");
             assert!(!names.iter().any(|other| other.starts_with(&inside)), "{name}");
-            // `1` on anything but a ratio would add a suffix in that translation.
+            // The collector would add the suffix `_ratio` to any other metric with unit `1`.
             assert_eq!(unit(metric) == "1", name.ends_with("_ratio"), "{name}");
         }
         let of = |wanted: &str| REGISTRY.iter().find(|metric| metric.name == wanted).unwrap();

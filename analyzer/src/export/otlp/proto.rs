@@ -1,5 +1,5 @@
-//! The messages of OTLP that are sent and received, with the field numbers of opentelemetry-proto 1.x. Fields that are not
-//! written are left out.
+//! The OTLP messages that are sent and received, with the field numbers of opentelemetry-proto 1.x. Unused fields are
+//! not declared.
 
 use prost::{Message, Oneof};
 
@@ -9,7 +9,7 @@ pub const CUMULATIVE: i32 = 2;
 /// `ExportMetricsServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct MetricsRequest {
-    /// One for each resource.
+    /// One per resource.
     #[prost(message, repeated, tag = "1")]
     pub resource_metrics: Vec<ResourceMetrics>,
 }
@@ -17,10 +17,10 @@ pub struct MetricsRequest {
 /// `ResourceMetrics`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ResourceMetrics {
-    /// What the metrics are about.
+    /// The described entity: this host and process.
     #[prost(message, optional, tag = "1")]
     pub resource: Option<Resource>,
-    /// One for each scope.
+    /// One per scope.
     #[prost(message, repeated, tag = "2")]
     pub scope_metrics: Vec<ScopeMetrics>,
 }
@@ -36,10 +36,10 @@ pub struct Resource {
 /// `InstrumentationScope`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Scope {
-    /// Name of the program.
+    /// Name of the instrumentation: the program.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version.
+    /// Version of the program.
     #[prost(string, tag = "2")]
     pub version: String,
 }
@@ -47,7 +47,7 @@ pub struct Scope {
 /// `ScopeMetrics`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeMetrics {
-    /// The program.
+    /// The instrumentation.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<Scope>,
     /// The metrics.
@@ -61,24 +61,24 @@ pub struct Metric {
     /// Name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Meaning.
+    /// Description.
     #[prost(string, tag = "2")]
     pub description: String,
     /// Unit in UCUM.
     #[prost(string, tag = "3")]
     pub unit: String,
-    /// Its points.
+    /// Data points.
     #[prost(oneof = "Data", tags = "5, 7, 9")]
     pub data: Option<Data>,
 }
 
-/// Points of a metric by its type.
+/// Data points, by metric type.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Data {
-    /// Present values.
+    /// Current values.
     #[prost(message, tag = "5")]
     Gauge(Gauge),
-    /// Something counted.
+    /// Counters.
     #[prost(message, tag = "7")]
     Sum(Sum),
     /// Distributions.
@@ -103,7 +103,7 @@ pub struct Sum {
     /// [`CUMULATIVE`].
     #[prost(int32, tag = "2")]
     pub aggregation_temporality: i32,
-    /// Never decreases.
+    /// True for counters, which never decrease.
     #[prost(bool, tag = "3")]
     pub is_monotonic: bool,
 }
@@ -122,10 +122,10 @@ pub struct Histogram {
 /// `NumberDataPoint`.
 #[derive(Clone, PartialEq, Message)]
 pub struct NumberPoint {
-    /// Begin of counting, Unix nanoseconds; 0 for present values.
+    /// Start of counting, Unix nanoseconds; 0 for gauges.
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
-    /// Time of the reading, Unix nanoseconds.
+    /// Time of the sample, Unix nanoseconds.
     #[prost(fixed64, tag = "3")]
     pub time_unix_nano: u64,
     /// The value.
@@ -139,10 +139,10 @@ pub struct NumberPoint {
 /// Value of a point.
 #[derive(Clone, Copy, PartialEq, Oneof)]
 pub enum Number {
-    /// A measure.
+    /// A floating-point number.
     #[prost(double, tag = "4")]
     Double(f64),
-    /// Something counted.
+    /// An integer.
     #[prost(sfixed64, tag = "6")]
     Int(i64),
 }
@@ -150,22 +150,22 @@ pub enum Number {
 /// `HistogramDataPoint`.
 #[derive(Clone, PartialEq, Message)]
 pub struct HistogramPoint {
-    /// Begin of counting, Unix nanoseconds.
+    /// Start of counting, Unix nanoseconds.
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
-    /// Time of the reading, Unix nanoseconds.
+    /// Time of the sample, Unix nanoseconds.
     #[prost(fixed64, tag = "3")]
     pub time_unix_nano: u64,
-    /// Values in all buckets.
+    /// Number of values.
     #[prost(fixed64, tag = "4")]
     pub count: u64,
     /// Sum of the values.
     #[prost(double, optional, tag = "5")]
     pub sum: Option<f64>,
-    /// Values by bucket, the open one last.
+    /// Number of values per bucket, the unbounded one last.
     #[prost(fixed64, repeated, tag = "6")]
     pub bucket_counts: Vec<u64>,
-    /// Upper bounds, without that of the open bucket.
+    /// Upper bounds of the buckets, without the unbounded one.
     #[prost(double, repeated, tag = "7")]
     pub explicit_bounds: Vec<f64>,
     /// Attributes.
@@ -198,19 +198,19 @@ pub enum Any {
     /// Text.
     #[prost(string, tag = "1")]
     Text(String),
-    /// True or false.
+    /// Boolean.
     #[prost(bool, tag = "2")]
     Bool(bool),
-    /// Whole number.
+    /// Integer.
     #[prost(int64, tag = "3")]
     Int(i64),
-    /// Number.
+    /// Floating-point number.
     #[prost(double, tag = "4")]
     Double(f64),
     /// List.
     #[prost(message, tag = "5")]
     List(List),
-    /// Values by name.
+    /// Key-value list.
     #[prost(message, tag = "6")]
     Map(Map),
 }
@@ -234,7 +234,7 @@ pub struct Map {
 /// `ExportLogsServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct LogsRequest {
-    /// One for each resource.
+    /// One per resource.
     #[prost(message, repeated, tag = "1")]
     pub resource_logs: Vec<ResourceLogs>,
 }
@@ -242,10 +242,10 @@ pub struct LogsRequest {
 /// `ResourceLogs`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ResourceLogs {
-    /// What the records are about.
+    /// The described entity: this host and process.
     #[prost(message, optional, tag = "1")]
     pub resource: Option<Resource>,
-    /// One for each scope.
+    /// One per scope.
     #[prost(message, repeated, tag = "2")]
     pub scope_logs: Vec<ScopeLogs>,
 }
@@ -253,7 +253,7 @@ pub struct ResourceLogs {
 /// `ScopeLogs`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeLogs {
-    /// The program.
+    /// The instrumentation.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<Scope>,
     /// The records.
@@ -264,7 +264,7 @@ pub struct ScopeLogs {
 /// `LogRecord`.
 #[derive(Clone, PartialEq, Message)]
 pub struct LogRecord {
-    /// When it happened, Unix nanoseconds.
+    /// Time of the event, Unix nanoseconds.
     #[prost(fixed64, tag = "1")]
     pub time_unix_nano: u64,
     /// `SeverityNumber`.
@@ -273,41 +273,41 @@ pub struct LogRecord {
     /// Severity in the words of the report.
     #[prost(string, tag = "3")]
     pub severity_text: String,
-    /// The sentence.
+    /// The title of the finding.
     #[prost(message, optional, tag = "5")]
     pub body: Option<AnyValue>,
     /// Attributes.
     #[prost(message, repeated, tag = "6")]
     pub attributes: Vec<KeyValue>,
-    /// Time of the reading that showed it, Unix nanoseconds.
+    /// Time of the sample that showed it, Unix nanoseconds.
     #[prost(fixed64, tag = "11")]
     pub observed_time_unix_nano: u64,
-    /// MetricKind of the record.
+    /// Event name of the record.
     #[prost(string, tag = "12")]
     pub event_name: String,
 }
 
-/// `ExportMetricsServiceResponse`, and that of logs, which has the same fields.
+/// `ExportMetricsServiceResponse` and `ExportLogsServiceResponse`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct Response {
-    /// What the collector did not take.
+    /// Present if the collector rejected a part of the request.
     #[prost(message, optional, tag = "1")]
     pub partial_success: Option<PartialSuccess>,
 }
 
-/// `ExportMetricsPartialSuccess`, and that of logs.
+/// `ExportMetricsPartialSuccess` and `ExportLogsPartialSuccess`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PartialSuccess {
-    /// Points or records that were rejected.
+    /// Number of rejected points or records.
     #[prost(int64, tag = "1")]
     pub rejected: i64,
-    /// Why, or a warning.
+    /// The reason, or a warning.
     #[prost(string, tag = "2")]
     pub error_message: String,
 }
 
 impl KeyValue {
-    /// An attribute.
+    /// Creates an attribute.
     #[must_use]
     pub fn new(key: &str, value: impl Into<AnyValue>) -> Self {
         Self { key: key.to_owned(), value: Some(value.into()) }
@@ -327,7 +327,7 @@ impl From<i64> for AnyValue {
 }
 
 impl From<&serde_json::Value> for AnyValue {
-    /// Null has no value. A whole number above 2^63 is one with a point.
+    /// Null has no value. An integer above 2^63 becomes a floating-point number.
     fn from(json: &serde_json::Value) -> Self {
         use serde_json::Value;
         let value = match json {

@@ -1,35 +1,35 @@
-//! Requests that wait for the collector: a bounded queue, and when the first of it is retried.
+//! Requests that wait for the collector: a bounded queue, and the timing of retries.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Requests that may wait: an hour of readings at the default interval.
+/// Maximum number of waiting requests: an hour of samples at the default interval.
 pub const MOST: usize = 240;
-/// Bytes that they may have.
+/// Maximum size of all waiting requests, in bytes.
 pub const MOST_BYTES: usize = 16 << 20;
-/// First pause before a retry; it doubles.
+/// First pause before a retry; it doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause.
+/// Longest pause, unless the collector asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Longest pause that a collector can ask for.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
-/// What became of requests.
+/// Outcome of requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Accepted by the collector.
     pub sent: u64,
     /// Retries.
     pub retried: u64,
-    /// The oldest, dropped because the queue was full.
+    /// Dropped, oldest first, because the queue was full.
     pub dropped: u64,
-    /// Answered with an error that sending again does not cure.
+    /// Refused with an error that a retry does not cure.
     pub refused: u64,
-    /// Points or records in accepted requests that the collector rejected.
+    /// Points or records that the collector rejected in accepted requests.
     pub rejected_points: u64,
 }
 
-/// Bodies of requests, the oldest first.
+/// Encoded requests, oldest first.
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: VecDeque<Vec<u8>>,
@@ -37,34 +37,35 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Adds a request; the oldest ones leave until there is room. Their number.
+    /// Adds a request and drops the oldest ones until it fits. Returns the number dropped.
     pub fn push(&mut self, body: Vec<u8>) -> u64 {
         self.bytes += body.len();
         self.waiting.push_back(body);
         self.bound()
     }
 
-    /// Puts one back that was taken, as the oldest; it is the first to leave where there is no room.
+    /// Puts a request that was taken back as the oldest; it is the first to be dropped if there is no room. Returns
+    /// the number dropped.
     pub fn put_back(&mut self, body: Vec<u8>) -> u64 {
         self.bytes += body.len();
         self.waiting.push_front(body);
         self.bound()
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest request.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         let body = self.waiting.pop_front()?;
         self.bytes -= body.len();
         Some(body)
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// True if no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -79,19 +80,19 @@ impl Queue {
     }
 }
 
-/// What an answer means.
+/// Meaning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Accepted.
     Accepted,
-    /// Worth sending again, after the time that the collector asked for.
+    /// To be retried, after the time that the collector asked for.
     Again(Option<Duration>),
-    /// Not worth sending again.
+    /// Rejected permanently; a retry does not help.
     Refused,
 }
 
 impl Answer {
-    /// By status and `Retry-After`; `now_s` is Unix time in seconds.
+    /// From status and `Retry-After`; `now_s` is Unix time in seconds.
     #[must_use]
     pub fn of(status: u16, retry_after: Option<&str>, now_s: i64) -> Self {
         match status {
@@ -102,7 +103,7 @@ impl Answer {
     }
 }
 
-/// The pause of a `Retry-After`: seconds, or a date.
+/// The pause in a `Retry-After` header: seconds, or a date.
 fn asked(text: &str, now_s: i64) -> Option<Duration> {
     let seconds = text.trim().parse::<u64>().ok().or_else(|| {
         let date = jiff::fmt::rfc2822::parse(text.trim()).ok()?;
@@ -111,8 +112,8 @@ fn asked(text: &str, now_s: i64) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST_ASKED))
 }
 
-/// The pause after `failures` in a row, where the collector asked for none: it doubles, and `random` spreads it by up to a
-/// half, so that hosts that lost their collector together do not come back together.
+/// The pause after `failures` in a row, unless the collector asked for one. It doubles, and `random` adds jitter of
+/// up to a half, so that hosts that lost their collector together do not retry in step.
 #[must_use]
 pub fn pause(failures: u32, random: u32) -> Duration {
     let doubled =
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(first, numbered(1));
         assert_eq!(queue.put_back(first.clone()), 0);
         assert_eq!(queue.pop().unwrap(), first);
-        // One that was being sent has no place when the queue has filled up meanwhile.
+        // A request put back finds no room if the queue has filled up meanwhile.
         queue.push(vec![7]);
         assert_eq!(queue.put_back(first), 1);
         assert_eq!(queue.pop().unwrap(), numbered(2));
@@ -150,7 +151,7 @@ mod tests {
         let third = MOST_BYTES / 3;
         assert_eq!((0..5).map(|_| queue.push(vec![0; third])).collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
         assert_eq!(queue.len(), 3);
-        // One that is larger alone is still sent.
+        // A request that exceeds the limit by itself is still queued.
         assert_eq!(queue.push(vec![1; MOST_BYTES + 1]), 3);
         assert_eq!((queue.pop().unwrap().len(), queue.is_empty(), queue.bytes), (MOST_BYTES + 1, true, 0));
     }

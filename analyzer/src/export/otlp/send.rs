@@ -1,4 +1,4 @@
-//! The threads that send: one for each signal, so that neither the counting nor the other signal waits for a collector.
+//! The sending threads: one per signal, so that neither counting nor the other signal waits for a slow collector.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -20,12 +20,12 @@ use crate::sandbox::{self, Plan};
 use crate::util::notice::say;
 use crate::util::request;
 
-/// Time at the end in which what waits is sent.
+/// Time at the end of the run for sending the queued requests.
 const LAST: Duration = Duration::from_secs(5);
-/// Longest answer that is read.
+/// Maximum length of a response that is read, in bytes.
 const MOST_ANSWER: u64 = 64 * 1024;
 
-/// Sends requests to collectors.
+/// Sends requests to the collectors.
 #[derive(Debug)]
 pub struct Pusher(Vec<Channel>);
 
@@ -45,19 +45,18 @@ struct Shared {
 struct State {
     queue: Queue,
     tally: Tally,
-    /// One was taken from the queue and has no answer yet.
+    /// A request was taken from the queue and is not answered yet.
     sending: bool,
-    /// The end has begun: nothing is sent twice any more.
+    /// The run is ending: no more retries.
     stopping: bool,
     /// The thread has ended.
     done: bool,
 }
 
 impl Pusher {
-    /// Starts a thread for each target.
+    /// Starts a thread per target.
     ///
-    /// # Errors
-    /// The certificates of a target cannot be read; the system refuses a thread.
+    /// # Errors If the certificates of a target cannot be read, or a thread cannot be started.
     pub fn start(targets: Vec<Target>) -> io::Result<Self> {
         let start = |target: Target| {
             let shared = Arc::new(Shared::default());
@@ -74,7 +73,7 @@ impl Pusher {
         targets.into_iter().map(start).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Queues the requests of a reading. Never waits.
+    /// Queues the requests of a sample. Never blocks.
     pub fn push(&self, requests: Requests) {
         let Requests { metrics, mut logs, .. } = requests;
         let mut metrics = Some(metrics);
@@ -92,13 +91,13 @@ impl Pusher {
         }
     }
 
-    /// What became of the requests so far, by signal.
+    /// Outcome of the requests so far, by signal.
     #[must_use]
     pub fn tallies(&self) -> Vec<(&'static str, Tally)> {
         self.0.iter().map(|channel| (channel.signal.name(), channel.shared.lock().tally)).collect()
     }
 
-    /// Sends what waits, for a few seconds at most, and says what could not be sent.
+    /// Sends queued requests for a few seconds at most, and reports what could not be sent.
     pub fn finish(self) {
         let until = Instant::now() + LAST;
         for channel in &self.0 {
@@ -134,12 +133,12 @@ impl Shared {
     }
 }
 
-/// What happened to one request.
+/// Outcome of one request.
 struct Outcome {
     answer: Answer,
-    /// Points that an accepted request lost.
+    /// Points that the collector rejected in an accepted request.
     rejected: u64,
-    /// Why it failed, or what the collector says.
+    /// Reason of the failure, or a warning of the collector.
     reason: Option<String>,
 }
 
@@ -148,7 +147,7 @@ struct Sender {
     agent: Agent,
     /// Failures in a row.
     failures: u32,
-    /// The reason that was said last, until a request is accepted.
+    /// The reason reported last, until a request is accepted.
     said: Option<String>,
 }
 
@@ -159,7 +158,7 @@ impl Sender {
         Ok(Self { target, agent, failures: 0, said: None })
     }
 
-    /// Sends until the end.
+    /// Sends until the run ends.
     fn run(mut self, shared: &Shared) {
         loop {
             let mut state = shared.lock();
@@ -195,7 +194,7 @@ impl Sender {
                         state = shared.wait(state, until.saturating_duration_since(Instant::now()));
                     }
                     if state.stopping && self.failures > 1 {
-                        // The collector is away: what waits stays in the queue, and is reported.
+                        // The collector is unreachable: the rest stays in the queue and is reported.
                         state.done = true;
                         return shared.changed.notify_all();
                     }
@@ -243,7 +242,7 @@ impl Sender {
         }
     }
 
-    /// Says what goes wrong, each reason once, and that it is over.
+    /// Reports each new reason for failures once, and the recovery.
     fn tell(&mut self, outcome: &Outcome) {
         let (signal, url) = (self.target.signal.name(), &self.target.url);
         match (&outcome.reason, &self.said) {
@@ -274,9 +273,9 @@ fn compressed(body: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// A number that other processes do not have too.
+/// A random number, which differs between processes.
 fn random() -> u32 {
-    // Hashers of the standard library begin with random keys.
+    // Hashers of the standard library are seeded with random keys.
     u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Where OTLP goes: `--otlp` and the standard variables of OpenTelemetry.
+//! Targets of OTLP: `--otlp` and the standard environment variables of OpenTelemetry.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 use super::proto::{KeyValue, Resource};
 use crate::util::request::{Certificates, NO_TLS};
 
-/// The endpoint where neither `--otlp` nor the environment names one: a collector on this host.
+/// The default endpoint: a collector on this host.
 pub const DEFAULT: &str = "http://localhost:4318";
-/// `OTEL_EXPORTER_OTLP_TIMEOUT` where it is not set.
+/// Default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A kind of what is sent.
+/// An OTLP signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Metrics.
@@ -24,7 +24,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// Its name in labels and messages.
+    /// Name in labels and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Signal {
         }
     }
 
-    /// Its part in the names of variables.
+    /// Part of the names of the signal's environment variables.
     const fn variable(self) -> &'static str {
         match self {
             Self::Metrics => "METRICS",
@@ -42,24 +42,24 @@ impl Signal {
     }
 }
 
-/// Where a signal goes, and how.
+/// The destination of a signal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// MetricKind of what is sent there.
+    /// The signal.
     pub signal: Signal,
-    /// The whole URL.
+    /// The complete URL.
     pub url: String,
-    /// Further headers.
+    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether the body is compressed.
+    /// True if the body is compressed.
     pub gzip: bool,
-    /// Time for one request.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// What TLS needs.
+    /// Certificates for TLS.
     pub certificates: Certificates,
 }
 
-/// What the process knows of its host.
+/// Identity of the host.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     /// Name of the host.
@@ -68,11 +68,10 @@ pub struct Host {
     pub id: Option<String>,
 }
 
-/// The targets; none for a signal that `OTEL_METRICS_EXPORTER` or `OTEL_LOGS_EXPORTER` sets to `none`. An empty `option` is
-/// `--otlp` without a URL.
+/// The targets; none for a signal that `OTEL_METRICS_EXPORTER` or `OTEL_LOGS_EXPORTER` sets to `none`. An empty
+/// `option` is `--otlp` without a URL.
 ///
-/// # Errors
-/// A value cannot be used; the message names it.
+/// # Errors If a value is invalid; the message names it.
 pub fn targets(option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Vec<Target>, String> {
     let mut all = Vec::new();
     for signal in [Signal::Metrics, Signal::Logs] {
@@ -94,7 +93,7 @@ pub fn targets(option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Ve
 }
 
 fn target(signal: Signal, option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Target, String> {
-    // The variable of the signal comes before the common one; an empty one counts as none.
+    // The variable of the signal takes precedence over the common one; an empty one counts as unset.
     let setting = |name: &str| {
         let names = [
             format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.variable()),
@@ -107,7 +106,7 @@ fn target(signal: Signal, option: &str, env: &impl Fn(&str) -> Option<String>) -
     let (url, name) = match setting("ENDPOINT") {
         _ if !option.is_empty() => (below(option), "--otlp".to_owned()),
         None => (below(DEFAULT), "--otlp".to_owned()),
-        // That of the signal is used as it is.
+        // The endpoint of a signal is used as it is; the path is appended only to the common one.
         Some((url, name)) if name.contains(signal.variable()) => (url, name),
         Some((url, name)) => (below(&url), name),
     };
@@ -167,7 +166,7 @@ fn check(url: &str, name: &str) -> Result<(), String> {
     }
 }
 
-/// `NAME=VALUE,NAME=VALUE` with percent-encoded values.
+/// Parses `NAME=VALUE,NAME=VALUE` with percent-encoded values.
 fn pairs(text: &str, name: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |pair: &str| {
         let (key, value) = pair
@@ -185,10 +184,9 @@ fn pairs(text: &str, name: &str) -> Result<Vec<(String, String)>, String> {
     text.split(',').filter(|one| !one.trim().is_empty()).map(pair).collect()
 }
 
-/// Attributes of this process: its own, then those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`, which come before them.
+/// Resource attributes: those of this process, overridden by `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.
 ///
-/// # Errors
-/// A variable cannot be read.
+/// # Errors If a variable is malformed.
 pub fn resource(host: &Host, env: &impl Fn(&str) -> Option<String>) -> Result<Resource, String> {
     const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
     let set = |name: &str| env(name).filter(|text| !text.is_empty());

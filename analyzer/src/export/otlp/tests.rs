@@ -1,4 +1,4 @@
-//! Encoded requests, read back; settings; the threads against a collector of their own.
+//! Tests of encoded requests, which are decoded again; of settings; and of the threads against a test collector.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -43,7 +43,7 @@ fn records(requests: &Requests) -> Vec<LogRecord> {
     LogsRequest::decode(&logs[..]).unwrap().resource_logs.remove(0).scope_logs.remove(0).log_records
 }
 
-/// All points with their begin, time and value, by metric and attributes.
+/// All points with start time, time and value, by metric and attributes.
 fn points(metrics: &ResourceMetrics) -> BTreeMap<String, (u64, u64, f64)> {
     let mut all = BTreeMap::new();
     for metric in &metrics.scope_metrics[0].metrics {
@@ -113,7 +113,7 @@ fn a_request_has_every_metric_of_the_report() {
         let began = report.facts.window.first_ns.unwrap();
         assert_eq!(points[&key], (began, sample.time_ns, link.bytes as f64));
     }
-    // A present value has no begin.
+    // A gauge has no start time.
     let flows = report.facts.flows.len() as f64;
     assert_eq!(points["rocescope.flows "], (0, sample.time_ns, flows));
     let active: Vec<_> = report.findings.iter().filter(|finding| finding.active).collect();
@@ -147,7 +147,7 @@ fn counters_start_when_they_appear_and_anew_when_the_clock_goes_back() {
     let first = points(&decoded(&take(&sample)));
     let began_ns = first[link].0;
     assert!(!first.contains_key(key) && began_ns < first_ns);
-    // A code that had not occurred counts from the reading before.
+    // A code that appears starts at the previous sample.
     sample.time_ns += SECOND;
     let at = sample.flows.iter().position(|flow| sample.links[usize::from(flow.key.link)].name == "eth0");
     let flow = &mut sample.flows[at.unwrap()];
@@ -235,7 +235,7 @@ fn the_standard_variables_are_read() {
     assert_eq!(headers, [("authorization", "Basic eA=="), ("x-a", "b")]);
     assert_eq!(full[0].timeout, Duration::from_millis(250));
     assert_eq!((full[1].timeout, full[1].gzip), (Duration::from_secs(10), true));
-    // A password in a header does not show.
+    // `Debug` output must not contain the password of a header.
     assert!(!format!("{full:?}").contains("eA=="));
 }
 
@@ -286,10 +286,10 @@ fn the_resource_is_that_of_the_environment() {
     assert!(resource(&host, &env(&[("OTEL_RESOURCE_ATTRIBUTES", "a")])).is_err());
 }
 
-/// A request that arrived: its first line, its headers in lower case, its body.
+/// A received request: first line, headers in lower case, body.
 type Arrived = (String, String, Vec<u8>);
 
-/// A collector that gives `answers`, then 200, one to each request.
+/// A collector that responds with `answers`, one per request, then with 200.
 fn collector(answers: &'static [&'static str]) -> (u16, mpsc::Receiver<Arrived>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -405,7 +405,7 @@ fn refused_requests_are_not_retried_and_rejected_points_are_counted() {
 
 #[test]
 fn a_collector_that_is_away_costs_the_oldest_and_no_time() {
-    // A port that nobody listens on.
+    // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let pusher = pusher(port, false);
     let began = Instant::now();
@@ -415,7 +415,7 @@ fn a_collector_that_is_away_costs_the_oldest_and_no_time() {
     assert!(began.elapsed() < Duration::from_secs(2), "a push waits: {:?}", began.elapsed());
     let tally = until(&pusher, |tally| tally.dropped >= 1_000 - queue::MOST as u64 - 1);
     assert!(tally.dropped <= 1_000 - queue::MOST as u64 && tally.sent == 0, "{tally:?}");
-    // It comes back: the newest arrive, in order.
+    // The collector returns: the newest requests arrive, in order.
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let (stream, _) = listener.accept().unwrap();
     let (_, _, body) = converse(stream, "200 OK\r\nContent-Length: 0");

@@ -11,23 +11,23 @@ use base64::engine::general_purpose::STANDARD;
 use bcrypt::HashParts;
 use sha2::{Digest as _, Sha256};
 
-/// Highest cost of a hash: each step doubles the time, and 14 takes about a second.
+/// Maximum cost of a bcrypt hash: each step doubles the time, and 14 takes about a second.
 const MOST_COST: u32 = 14;
-/// Time after a wrong password in which no other is tried: whoever guesses takes a tenth of a processor at most.
+/// Time after a wrong password in which no other is checked: guessing uses at most a tenth of a CPU.
 const AFTER_WRONG: Duration = Duration::from_secs(1);
-/// Right answers that are remembered, so that a scrape does not cost a bcrypt each time.
+/// Maximum number of remembered credentials, so that not every scrape needs a bcrypt computation.
 const MOST_KNOWN: usize = 64;
 
-/// Who may ask.
+/// Users with access.
 pub struct Users {
     hashes: Vec<(String, String)>,
-    /// Digests of credentials that were right.
+    /// Digests of credentials that were verified.
     known: Mutex<HashSet<[u8; 32]>>,
-    /// Held while a password is tried.
+    /// Held while a password is checked.
     turn: tokio::sync::Mutex<()>,
 }
 
-// Neither hashes nor digests belong into a message.
+// Messages must contain neither hashes nor digests.
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Users").field("users", &self.hashes.len()).finish_non_exhaustive()
@@ -35,10 +35,9 @@ impl fmt::Debug for Users {
 }
 
 impl Users {
-    /// Of names and their hashes.
+    /// Creates the users from names and hashes.
     ///
-    /// # Errors
-    /// Names the user whose hash is none of bcrypt, or costs too much.
+    /// # Errors Names the user whose hash is not a bcrypt hash or has too high a cost.
     pub fn new(hashes: Vec<(String, String)>) -> Result<Self, String> {
         for (name, hash) in &hashes {
             let parts = HashParts::from_str(hash).map_err(|_| {
@@ -54,7 +53,7 @@ impl Users {
         Ok(Self { hashes, known: Mutex::default(), turn: tokio::sync::Mutex::default() })
     }
 
-    /// Whether the value of an `Authorization` header is of one of them. One password is tried at a time.
+    /// True if the value of an `Authorization` header names one of the users. Passwords are checked one at a time.
     pub async fn admit(&self, authorization: Option<&str>) -> bool {
         let Some((name, password)) = authorization.and_then(credentials) else { return false };
         let digest = digest(&name, &password);
@@ -62,7 +61,7 @@ impl Users {
             return true;
         }
         let _turn = self.turn.lock().await;
-        // Who waited for the same one.
+        // Another request may have verified the same credentials meanwhile.
         if self.is_known(&digest) {
             return true;
         }
@@ -81,7 +80,7 @@ impl Users {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(digest)
     }
 
-    /// Takes as long for a name that is not there, so that names cannot be found out.
+    /// Takes the same time for unknown names, so that timing does not reveal which users exist.
     fn verify(&self, name: &str, password: &[u8]) -> bool {
         let of_name = self.hashes.iter().find(|(known, _)| known == name);
         let Some((_, hash)) = of_name.or(self.hashes.first()) else { return false };
@@ -89,7 +88,7 @@ impl Users {
     }
 }
 
-/// Name and password of a header's value.
+/// Name and password in the header's value.
 fn credentials(value: &str) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = value.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -101,7 +100,7 @@ fn credentials(value: &str) -> Option<(String, Vec<u8>)> {
     Some((name, decoded.get(colon + 1..)?.to_vec()))
 }
 
-/// Of a name and a password; the length keeps apart where one ends and the other begins.
+/// Digest of a name and a password; the length prefix separates them unambiguously.
 fn digest(name: &str, password: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update((name.len() as u64).to_le_bytes());
@@ -136,7 +135,7 @@ mod tests {
             ("Basic ???".to_owned(), false),
             (String::new(), false),
         ] {
-            // Twice: a remembered answer is the same.
+            // Twice: the second request is answered from memory.
             for _ in 0..2 {
                 assert_eq!(users.admit(Some(&value)).await, right, "{value}");
             }

@@ -1,4 +1,4 @@
-//! `--web-config`: passwords and TLS for the metrics on TCP, by the file that Prometheus exporters share.
+//! `--web-config`: passwords and TLS for the metrics on TCP, in the file format of Prometheus exporters.
 //!
 //! | module | contents |
 //! |---|---|
@@ -24,17 +24,17 @@ use self::settings::Settings;
 #[cfg(feature = "tls")]
 pub use self::tls::Encryption;
 
-/// Time between two looks at the files.
+/// Interval of checks for changed files.
 const LOOK: Duration = Duration::from_secs(1);
-/// Largest configuration.
+/// Maximum size of the configuration file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What a connection has to pass.
+/// Access control of connections.
 #[derive(Debug)]
 pub struct Guard {
-    /// Passwords; `None` where none is asked for.
+    /// Users with passwords; `None` without authentication.
     pub users: Option<Users>,
-    /// Encryption; `None` for plain HTTP.
+    /// TLS; `None` for plain HTTP.
     #[cfg(feature = "tls")]
     pub encryption: Option<Encryption>,
 }
@@ -54,7 +54,7 @@ impl Guard {
         })
     }
 
-    /// Whether connections are encrypted.
+    /// True if connections are encrypted.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -65,22 +65,22 @@ impl Guard {
     }
 }
 
-/// The configuration, which is read again when one of its files was replaced.
+/// The configuration, which is read again when one of its files is replaced.
 pub struct Web {
     path: PathBuf,
     state: Mutex<State>,
-    /// Reports what a new reading gave.
+    /// Reports the result of reading again.
     say: fn(&str),
 }
 
 struct State {
     guard: Arc<Guard>,
-    /// The files, and what they were when they were read.
+    /// The files, with their state when they were read.
     files: Vec<(PathBuf, Option<Stamp>)>,
     looked: Instant,
 }
 
-/// What changes when a file is replaced.
+/// Attributes that change when a file is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -97,15 +97,14 @@ impl fmt::Debug for Web {
 impl Web {
     /// Reads the file at `path`.
     ///
-    /// # Errors
-    /// Names the file and what is wrong with it.
+    /// # Errors Names the file and the fault.
     pub fn open(path: &Path, say: fn(&str)) -> Result<Self, String> {
         let (guard, files) = read(path)?;
         let state = State { guard: Arc::new(guard), files, looked: Instant::now() };
         Ok(Self { path: path.to_owned(), state: Mutex::new(state), say })
     }
 
-    /// What a connection has to pass now. A file that was replaced by one that cannot be used changes nothing.
+    /// The current access control. A replacement file that is invalid changes nothing.
     #[must_use]
     pub fn guard(&self) -> Arc<Guard> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +133,7 @@ impl Web {
         }
     }
 
-    /// The files that are read, and the folders in which they may be replaced.
+    /// The files to read, and the folders in which they may be replaced.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,13 +142,13 @@ impl Web {
     }
 }
 
-/// A guard, and the files that it is made of.
+/// A guard, and the files from which it was made.
 type Read = (Guard, Vec<(PathBuf, Option<Stamp>)>);
 
 fn read(path: &Path) -> Result<Read, String> {
     let named = |error: &str| format!("web configuration {}: {error}", path.display());
     let path = std::path::absolute(path).map_err(|error| named(&error.to_string()))?;
-    // Before anything is read: what is replaced meanwhile is read again.
+    // Taken before reading, so that a file replaced meanwhile is read again.
     let own = stamp(&path);
     if own.is_some_and(|own| own.bytes > MOST_BYTES) {
         return Err(named("longer than 1 MiB"));
@@ -174,7 +173,7 @@ mod tests {
 
     fn quiet(_: &str) {}
 
-    /// As if the time between two looks had passed.
+    /// Makes the next check due at once.
     fn hurry(web: &Web) {
         web.state.lock().unwrap().looked -= LOOK;
     }
@@ -193,7 +192,7 @@ mod tests {
         assert!(web.guard().users.is_none());
         let hash = bcrypt::hash("x", 4).unwrap();
         replace(&format!("basic_auth_users: {{a: {hash}}}\n"));
-        assert!(web.guard().users.is_none(), "looked at twice within a second");
+        assert!(web.guard().users.is_none(), "the file was checked twice within a second");
         hurry(&web);
         let with_users = web.guard();
         assert!(with_users.users.is_some());

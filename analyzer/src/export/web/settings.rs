@@ -1,38 +1,39 @@
-//! The web configuration of Prometheus exporters (exporter-toolkit, `web-config.yml`), as far as it is followed here. Pure.
+//! The web configuration of Prometheus exporters (exporter-toolkit, `web-config.yml`), as far as it is supported.
+//! Pure.
 //!
-//! What is not followed is refused, never passed over: a password or a certificate that a file asks for is asked for.
+//! Unsupported settings are errors and never ignored, so that a required password or certificate is always enforced.
 
 use std::path::{Path, PathBuf};
 
 use saphyr::{LoadableYamlNode as _, Mapping, Yaml};
 
-/// What a file asks for.
+/// Contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Encryption; `None` for plain HTTP.
+    /// TLS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Names and bcrypt hashes of their passwords; empty where no password is asked for.
+    /// Names and bcrypt hashes of passwords; empty without authentication.
     pub users: Vec<(String, String)>,
 }
 
 /// `tls_server_config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificate and those that signed it.
+    /// Certificate chain of the server.
     pub certificate: Pem,
-    /// Its private key.
+    /// Private key.
     pub key: Pem,
-    /// Certificates of clients.
+    /// Requirements on client certificates.
     pub clients: Clients,
-    /// Names (DNS or address) of which a client's certificate has to have one; empty for any.
+    /// Names (DNS or address), one of which a client certificate must have; empty for any.
     pub client_names: Vec<String>,
-    /// Oldest version.
+    /// Oldest TLS version.
     pub oldest: Version,
-    /// Newest version.
+    /// Newest TLS version.
     pub newest: Version,
 }
 
-/// Where PEM text is.
+/// Location of PEM text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
     /// In a file.
@@ -41,7 +42,7 @@ pub enum Pem {
     Inline(String),
 }
 
-// A key does not belong into a message.
+// Messages must not contain a key.
 impl std::fmt::Debug for Pem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -54,15 +55,15 @@ impl std::fmt::Debug for Pem {
 /// `client_auth_type`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// None is asked for.
+    /// No certificate required.
     Any,
-    /// One that is shown has to be signed by these.
+    /// A certificate is optional, but must be signed by these authorities.
     IfGiven(Pem),
-    /// One signed by these has to be shown.
+    /// A certificate signed by these authorities is required.
     Required(Pem),
 }
 
-/// A version of TLS.
+/// A TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 1.2.
@@ -72,10 +73,9 @@ pub enum Version {
 }
 
 impl Settings {
-    /// Reads the text of a file in `folder`, which relative paths begin at.
+    /// Parses the text of a file in `folder`, the base of relative paths.
     ///
-    /// # Errors
-    /// Names what is no YAML, unknown, not followed here, or contradicts itself.
+    /// # Errors Names the setting that is unknown, unsupported or contradictory, or the fault in the YAML.
     pub fn read(text: &str, folder: &Path) -> Result<Self, String> {
         let documents = Yaml::load_from_str(text).map_err(|error| format!("no YAML: {error}"))?;
         let mut settings = Self::default();
@@ -98,7 +98,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The files that it names.
+    /// The files that the configuration names.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let tls = self.tls.iter().flat_map(|tls| {
             let authority = match &tls.clients {
@@ -134,7 +134,7 @@ fn text(name: &str, value: &Yaml<'_>) -> Result<String, String> {
 
 fn http(value: &Yaml<'_>) -> Result<(), String> {
     for (name, value) in entries("http_server_config", value)? {
-        // HTTP/2 is an offer to clients; all of them speak 1.1.
+        // HTTP/2 is optional for clients, all of which support 1.1.
         if name != "http2" || value.as_bool().is_none() {
             return Err(refused(&format!("http_server_config.{name}")));
         }
@@ -177,7 +177,8 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
             }
             "min_version" => oldest = version(&field, value)?,
             "max_version" => newest = version(&field, value)?,
-            // The ciphers of TLS 1.3 and those of 1.2 with forward secrecy; servers have had no say in their order since Go 1.18.
+            // Only TLS 1.3 ciphers and TLS 1.2 ciphers with forward secrecy are offered; Go servers ignore this
+            // setting since 1.18.
             "prefer_server_cipher_suites" if value.as_bool().is_some() => {}
             _ => return Err(refused(&field)),
         }

@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 by rustls, with ring as its provider.
+//! TLS 1.2 and 1.3 with rustls and its ring provider.
 
 use std::fs;
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use tokio_rustls::rustls::{
 
 use super::settings::{Clients, Pem, Tls, Version};
 
-/// What connections are encrypted with.
+/// TLS configuration of the server.
 pub struct Encryption {
     acceptor: TlsAcceptor,
-    /// Names of which a client's certificate has to have one; empty for any.
+    /// Names, one of which a client certificate must have; empty for any.
     client_names: Vec<ServerName<'static>>,
 }
 
@@ -31,10 +31,10 @@ impl std::fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    /// Reads certificates and keys.
+    /// Reads the certificates and keys.
     ///
-    /// # Errors
-    /// Names the file that cannot be read or holds something else, and a key that is not that of the certificate.
+    /// # Errors Names the file that cannot be read or has another content, or the key that does not match the
+    /// certificate.
     pub fn new(tls: &Tls) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let chain = certificates(&tls.certificate, "cert_file")?;
@@ -55,7 +55,7 @@ impl Encryption {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), client_names })
     }
 
-    /// Encrypts a connection.
+    /// Accepts a TLS connection.
     pub fn accept<S>(&self, stream: S) -> tokio_rustls::Accept<S>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -63,7 +63,7 @@ impl Encryption {
         self.acceptor.accept(stream)
     }
 
-    /// Whether the client's certificate has one of the names that are asked for.
+    /// True if the client's certificate has one of the required names.
     pub fn admits(&self, connection: &ServerConnection) -> bool {
         if self.client_names.is_empty() {
             return true;
@@ -120,7 +120,7 @@ fn bytes(pem: &Pem, field: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What a message calls it.
+/// Name of the PEM source in messages.
 fn named(pem: &Pem, field: &str) -> String {
     match pem {
         Pem::File(path) => format!("{field} {}", path.display()),

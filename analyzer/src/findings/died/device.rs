@@ -1,4 +1,4 @@
-//! Queue pairs that the NIC or its driver took to the error state, as the kernel's control path shows it.
+//! Queue pairs that the NIC or its driver moved to the error state, from the kernel's control path.
 
 use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
@@ -15,7 +15,7 @@ const EVENTS: [(&str, &str); 4] = [
     ("WQ_FATAL", "fatal error of its work queue"),
 ];
 
-/// Counters of a port that say why queue pairs fail.
+/// Port counters that indicate why queue pairs fail.
 const COUNTERS: [(&str, &str); 4] = [
     ("retries_exceeded", "retry count exceeded"),
     ("rnr_retries_exceeded", "RNR retry count exceeded"),
@@ -23,20 +23,20 @@ const COUNTERS: [(&str, &str); 4] = [
     ("access_naks_sent", "remote access error (its own NAK)"),
 ];
 
-/// An event and the reason that the driver gives for it are at most this far apart.
+/// Maximum time between an event and the reason that the driver gives for it.
 const REASON_NS: u64 = 2_000_000_000;
 
 struct Death<'a> {
     device: &'a Device,
     event: &'a QpEvent,
-    /// The queue pair, if it is listed.
+    /// The queue pair, if listed.
     qp: Option<&'a DeviceQp>,
     cause: String,
     /// The cause was inferred from counters of the whole port.
     likely: bool,
 }
 
-/// Raises one finding for each device. Deaths that packets have shown are left out.
+/// Raises one finding per device, without deaths already seen in packets.
 pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let mut deaths: Vec<Death<'_>> = Vec::new();
@@ -54,12 +54,12 @@ pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Findi
 
 fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
     let lqpn = event.lqpn?;
-    // A number is used again: the queue pair is the one that lived then.
+    // Queue pair numbers are reused: this is the queue pair that existed at the time.
     let lived =
         |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
     let qp = device.qps.iter().find(lived);
     let named = EVENTS.iter().find(|(name, _)| *name == event.event);
-    // The driver knows best.
+    // The driver's reason takes precedence.
     let of_same = |other: &&QpEvent| {
         other.event == REASON
             && other.lqpn == event.lqpn
@@ -84,7 +84,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     Some(Death { device, event, qp, cause, likely })
 }
 
-/// Whether packets have shown the same death.
+/// True if packets have shown the same death.
 fn is_same(dead: &Dead<'_>, death: &Death<'_>) -> bool {
     let Some(qp) = death.qp else { return false };
     let (src, dst) = (qp.control.src.map(Into::into), qp.control.dst.map(Into::into));
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(one.requester.as_ref().and_then(|end| end.pid), Some(4_711));
             assert_eq!(one.responder.as_ref().and_then(|end| end.qpn), Some(29));
         }
-        // The driver says why, before its event or alone.
+        // The driver's reason comes before its event, or without one.
         let mut sample =
             after(&[(17, REASON), (17, "QP_FATAL"), (18, "QP_FATAL")], &[("retries_exceeded", 1)]);
         let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// The control path does not know who made it; the kernel's list of queue pairs does.
+    /// The control path does not know the process of an older queue pair, but the kernel's list of queue pairs does.
     #[test]
     fn a_queue_pair_made_before_the_run_has_its_process() {
         let mut sample = after(&[(17, TO_ERROR)], &[]);

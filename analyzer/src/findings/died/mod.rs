@@ -1,4 +1,4 @@
-//! Queue pairs that worked and stopped for good: as packets show it, and as the kernel does.
+//! Queue pairs that worked and then stopped for good: seen in packets, or reported by the kernel.
 
 mod device;
 #[cfg(test)]
@@ -95,33 +95,33 @@ limits! {
         "Shows that host and path work, and that the capture goes on";
 }
 
-/// A queue pair that died.
+/// A dead queue pair.
 struct Dead<'a> {
     flow: &'a Flow,
     cause: String,
-    /// Its last packet.
+    /// Time of its last packet.
     last_ns: u64,
-    /// The last PSN it sent.
+    /// Last PSN that it sent.
     last_psn: Option<u32>,
-    /// When another connection took its number.
+    /// Time at which another connection reused its number.
     until_ns: Option<u64>,
     acked: Option<u32>,
     message: Option<&'static str>,
     retries: u64,
-    /// Of the first to stop in mid-message: packets of its siblings since.
+    /// Packets of its siblings since; computed only for the first queue pair that stopped in mid-message.
     siblings: Option<u64>,
 }
 
-/// How far before the first PSN seen an answer may be.
+/// Maximum distance of an ACK before the first PSN seen.
 const BACK: u32 = 16_384;
 
-/// Whether a PSN of a sequence is another one or behind it.
+/// True if a PSN is equal to another one or after it in the sequence.
 pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
     let before = of.first.wrapping_sub(BACK);
     psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
 }
 
-/// The latest PSN that the peer acknowledged, of those that the flow sent: the one before that of a NAK.
+/// The latest PSN of the flow that the peer acknowledged; a NAK acknowledges the PSN before its own.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(BACK);
@@ -140,14 +140,15 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
     }
 }
 
-/// The kind of the message that a flow has begun and not ended; `None` where there is none, or losses blur it.
+/// The kind of message that a flow has begun and not completed; `None` if there is none, or if losses make it
+/// uncertain.
 fn open_message(flow: &Flow) -> Option<&'static str> {
     let whole = flow.psn.is_some_and(|psn| (psn.gaps, psn.repeats, psn.restarts) == (0, 0, 0));
     let count = |codes: &[u8]| -> u64 {
         let own = |code: u8| codes.contains(&(code & 0x1F));
         flow.opcodes.iter().filter(|opcode| own(opcode.code)).map(|opcode| opcode.packets).sum()
     };
-    // FIRST; LAST in all its forms.
+    // FIRST, and all forms of LAST.
     let kinds: [(&str, &[u8], &[u8]); 2] =
         [("SEND", &[0x00], &[0x02, 0x03, 0x16]), ("RDMA WRITE", &[0x06], &[0x08, 0x09])];
     let open = |first: &[u8], last: &[u8]| count(first) == count(last) + 1;
@@ -155,7 +156,7 @@ fn open_message(flow: &Flow) -> Option<&'static str> {
     found.filter(|_| whole)
 }
 
-/// A fatal NAK for the requests of a flow.
+/// A fatal NAK for requests of a flow.
 fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
     let peer = flow.peer_qp?;
     input.facts.to_qp(flow.dst, flow.src, peer).find_map(|other| {
@@ -173,7 +174,7 @@ fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
 /// A sender on a link.
 type Sender<'a> = (&'a str, Option<Direction>, Address);
 
-/// Flows of requests by their sender, the last to end first: each of many flows looks at few of the others.
+/// Request flows by sender, the last to end first, so that each of many flows has to visit only few others.
 struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
 
 impl<'a> Siblings<'a> {
@@ -188,11 +189,11 @@ impl<'a> Siblings<'a> {
         Self(by_sender)
     }
 
-    /// Packets of requests that other flows of the sender carry after this one has stopped, at least: flows whose whole life is
-    /// later, and one packet of each that ends later. Counts no further than `enough`.
+    /// Minimum number of request packets in the sender's other flows after this one stopped: all packets of flows
+    /// that began later, and one packet of each that ended later. Stops counting at `enough`.
     fn since(&self, flow: &Flow, silent_ns: u64, enough: u64) -> u64 {
         let since = flow.last_ns.saturating_add(silent_ns / 2);
-        // By the mean rate of each: when its packets passed is not known.
+        // Estimated from the mean rate of each, since the times of single packets are unknown.
         let later = |other: &Flow| {
             let life = other.last_ns.saturating_sub(other.first_ns).max(1);
             let after = other.last_ns.saturating_sub(flow.last_ns.max(other.first_ns));
@@ -215,7 +216,7 @@ impl<'a> Siblings<'a> {
     }
 }
 
-/// Whether and how a flow died.
+/// Decides whether and how a flow died.
 fn died<'a>(
     input: &Input<'a>,
     loss: &Loss,
@@ -261,10 +262,11 @@ fn died<'a>(
     Some(Dead { cause, message: Some(message), ..dead })
 }
 
-/// Whether the peer acknowledged something after the last request, in a live run: which, the kernel programs do not keep, and
-/// it may be the last, after which nothing is left to send. A NAK is no such answer.
+/// True in a live run if the peer acknowledged something after the last request. The kernel programs do not store
+/// which PSN; it may be the last, after which nothing is left to send. A NAK does not count.
 fn was_answered(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
-    /// Times of counters and of events are converted by readings of the clocks that differ.
+    /// Times of counters and of events are converted with clock readings that can differ by this much, in
+    /// nanoseconds.
     const CLOCKS_NS: u64 = 1_000_000;
     let Some(peer) = flow.peer_qp.filter(|_| input.sample.kind == SourceKind::Live) else { return false };
     let by_nak = |other: &Flow| {
@@ -272,15 +274,15 @@ fn was_answered(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
         let tallies = naks.into_iter().flat_map(|naks| naks.codes.iter().chain([&naks.rnr]));
         tallies.into_iter().any(|tally| tally.count > 0 && tally.last_ns + CLOCKS_NS >= other.last_ns)
     };
-    // Of a flow with requests of its own, the last packet may be one of them.
+    // If the flow has requests of its own, its last packet may be one of them.
     input.facts.to_qp(flow.dst, flow.src, peer).any(|other| {
         let pure = other.link == flow.link && other.psn.is_none();
         pure && other.last_ns >= flow.last_ns && !by_nak(other)
     })
 }
 
-/// Whether the queue pair that sends a flow was destroyed after its last packet, or is to be: its host has asked for the end
-/// of the connection, or the kernel's control path shows it.
+/// True if the sending queue pair was destroyed after its last packet or is about to be: its host has requested a
+/// disconnect, or the kernel's control path shows it.
 fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
     let is_later = |time_ns: u64| time_ns >= flow.last_ns;
     let direction = |key: &PeerKey| {
@@ -298,7 +300,7 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
         })
 }
 
-/// How the connection before the latest on a number died.
+/// How the previous connection on a reused queue pair number died.
 fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
     let given_up = loss.flow(flow.slot).given_up?;
     (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {
@@ -307,7 +309,7 @@ fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dea
         last_ns: given_up.last_ns,
         last_psn: Some(given_up.last_psn),
         until_ns: Some(given_up.until_ns),
-        // The requester goes back to the oldest that is not acknowledged.
+        // The requester goes back to the oldest unacknowledged PSN.
         acked: Some(given_up.psn.wrapping_sub(1) & MASK24),
         message: None,
         retries: given_up.retries,
@@ -333,7 +335,7 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
             died(input, loss, &siblings, flow, end_ns).or_else(|| died_before(input, loss, flow))
         })
         .collect();
-    // Only the first to stop has numbers: counting for each of many takes long.
+    // Only for the first to stop, since counting for each of many would take long.
     if let Some(first) = dead.iter_mut().min_by_key(|one| one.last_ns)
         && first.message.is_some()
     {
@@ -344,7 +346,7 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
 }
 
 fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
-    // The first to stop may be why the others did.
+    // The first queue pair to stop may be why the others did.
     let Some(first) = dead.iter().min_by_key(|one| one.last_ns) else { return };
     let until_ns = first.until_ns.or(input.facts.window.last_ns).unwrap_or(0);
     let silent_ns = until_ns.saturating_sub(first.last_ns);
@@ -359,7 +361,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let flows: Vec<&Flow> = by_time.iter().map(|one| one.flow).collect();
     Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
         .evidence("cause", first.cause.as_str())
-        // The kernel programs keep that there were answers, and of which requests no more than their time.
+        // The kernel programs store that there were ACKs and the time of the requests, not their PSNs.
         .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
         .evidence("last_sent_psn", first.last_psn)
         .evidence("message", first.message)

@@ -4,7 +4,7 @@ use crate::metrics::loss::spells::FlowSpells;
 use crate::metrics::loss::{Dialogue, Metrics, NakTally, Naks};
 use crate::sample::{Sample, SourceKind};
 
-/// Five retries from one PSN, the last after nine seconds, and then nothing for ten.
+/// Five retries from one PSN, the last after nine seconds, then ten seconds of silence.
 fn five_retries(kind: SourceKind, acked: Option<u32>, answered_ns: u64) -> Sample {
     let metrics = Metrics {
         stuck: 5,
@@ -27,7 +27,7 @@ const LAST: u64 = START + 9 * SECOND;
 #[test]
 fn a_sender_whose_last_retry_was_answered_may_have_no_more_to_send() {
     let died = |sample: &Sample| by_id(sample, "qp.died").is_some();
-    // Live, which request was acknowledged is not known.
+    // In live runs it is unknown which request was acknowledged.
     let live = |answered_ns| five_retries(SourceKind::Live, Some(0), answered_ns);
     assert!(died(&live(LAST - SECOND)), "no answer to the last retry");
     assert!(!died(&live(LAST + SECOND)), "answered, then destroyed");

@@ -1,4 +1,4 @@
-//! Paths on which only packets up to a size arrive.
+//! Paths on which only packets up to a certain size arrive.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units;
 
-/// Findings of a black hole's consequences.
+/// Findings that a black hole explains.
 const OWNED: &[&str] = &[
     "loss.between_taps",
     "loss.before_tap",
@@ -27,26 +27,27 @@ const OWNED: &[&str] = &[
     "peer.silent",
 ];
 
-/// Small packets arrive between two hosts, and large ones do not.
+/// Two hosts between which small packets arrive and large ones do not.
 struct BlackHole<'a> {
     src: Address,
     dst: Address,
-    /// The two taps; `None` where one tap alone shows it.
+    /// The two taps; `None` if one tap alone shows it.
     taps: Option<(&'a str, &'a str)>,
     /// Flows whose large packets are lost.
     flows: Vec<&'a Flow>,
-    /// Large packets that were sent in vain.
+    /// Number of large packets lost.
     large: u64,
-    /// Smallest and largest payload of these, as far as known.
+    /// Smallest and largest payload of the lost packets, as far as known.
     vanished: (Option<u32>, u32),
     /// Largest payload that arrived.
     passed: u32,
-    /// Small packets that arrived meanwhile.
+    /// Small packets that arrived in the same time.
     small: u64,
 }
 
 impl<'a> BlackHole<'a> {
-    /// Counts the lost packets of a flow, with their smallest and largest payload, if all are larger than what arrived.
+    /// Adds the lost packets of a flow, with their smallest and largest payload, if all are larger than any that
+    /// arrived.
     fn add(&mut self, flow: &'a Flow, (packets, smallest, largest): (u64, Option<u32>, u32)) {
         if largest > self.passed && smallest.is_none_or(|smallest| smallest > self.passed) {
             self.flows.push(flow);
@@ -60,7 +61,7 @@ impl<'a> BlackHole<'a> {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut all = between_taps(input);
     for one in at_sender(input) {
-        // What two taps show is certain.
+        // Evidence from two taps takes precedence.
         if !all.iter().any(|known| (known.src, known.dst) == (one.src, one.dst)) {
             all.push(one);
         }
@@ -70,7 +71,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Packets of flows between the same hosts while others were at work, by the mean rate of each: when its packets passed is not known.
+/// Packets of flows between the same hosts while other flows were active, estimated from the mean rate of each, since
+/// the times of single packets are unknown.
 fn meanwhile<'a>(flows: impl IntoIterator<Item = &'a Flow>, since_ns: u64, until_ns: u64) -> u64 {
     let share = |flow: &Flow| {
         let life = flow.last_ns.saturating_sub(flow.first_ns).max(1);
@@ -80,17 +82,18 @@ fn meanwhile<'a>(flows: impl IntoIterator<Item = &'a Flow>, since_ns: u64, until
     flows.into_iter().map(|flow| times(flow.packets, share(flow))).sum()
 }
 
-/// How often requests were retried from the same PSN in vain.
+/// Number of unsuccessful retries from the same PSN.
 fn stuck(flow: &Flow) -> u64 {
     flow.loss.get().map_or(0, |loss| loss.stuck)
 }
 
-/// Whether its packets are retransmitted: nothing is where the second capture misses packets that the path delivers.
+/// True if its packets are retransmitted; they are not if the second capture merely misses packets that the path
+/// delivers.
 fn is_retried(flow: &Flow) -> bool {
     flow.losses().iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
 }
 
-/// Of what two taps saw.
+/// Black holes from the packets at two taps.
 fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     type Way<'a> = (&'a str, &'a str, Address, Address);
     let facts = input.facts;
@@ -145,20 +148,20 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     all
 }
 
-/// Largest payload that a flow's requests had.
+/// Largest payload of a flow's requests.
 fn largest(input: &Input<'_>, flow: &Flow) -> u32 {
     let loss = input.sample.metrics.loss.as_ref();
     loss.map_or(0, |loss| loss.dialogue(flow.slot).sizes.largest.into())
 }
 
-/// Of retries and acknowledgements at one tap.
+/// Black holes from retries and ACKs at one tap.
 fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     let Some(loss) = &input.sample.metrics.loss else { return Vec::new() };
     let limits = &input.limits.path;
     let requests = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
     let requests = input.facts.flows.iter().filter(requests);
     let mut acked: Vec<(&'a Flow, u32)> = requests.map(|flow| (flow, acked(input, loss, flow))).collect();
-    // One list for all pairs of hosts: a list for each takes several times the memory.
+    // One list for all host pairs: a list per pair takes several times the memory.
     let way = |(flow, _): &(&'a Flow, u32)| (flow.link.as_str(), flow.src, flow.dst);
     acked.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut all = Vec::new();
@@ -167,7 +170,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
         let passed = flows.iter().map(|(_, acked)| *acked).max().unwrap_or(0);
         let (stuck, working): (Vec<_>, Vec<_>) =
             flows.iter().partition(|(flow, _)| flow.is_retried_in_vain());
-        // A path that is dead takes small requests neither.
+        // A dead path loses small requests, too.
         let by_size = stuck.iter().all(|(flow, _)| largest(input, flow) > passed);
         let own = stuck.iter().any(|(_, acked)| *acked > 0);
         if passed == 0 || !by_size || stuck.len() < 2 && !(own && stuck.len() == 1) {
@@ -189,7 +192,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
     all
 }
 
-/// Largest payload of a flow's requests that the peer acknowledged; 0 where it acknowledged none.
+/// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
 fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
     let sizes = loss.dialogue(flow.slot).sizes;
     match (died::acked(input, loss, flow), flow.psn) {
@@ -262,8 +265,8 @@ mod tests {
     const SMALL: u32 = 17;
     const LARGE: [u32; 2] = [19, 21];
 
-    /// A queue pair with small requests that are answered, and two whose large requests are retried in vain; `taps` see them. Of
-    /// the large ones the peer has acknowledged as many PSNs as said.
+    /// One queue pair with small requests that are acknowledged, and two whose large requests are retried without
+    /// success, seen by `taps`. The peer has acknowledged `acked` PSNs of the large ones.
     fn sample_of(taps: u16, passed: u16, acked: u32, stuck: u64) -> Sample {
         let mut flows = Vec::new();
         for tap in 0..taps {
@@ -321,7 +324,7 @@ mod tests {
         assert_eq!(at_one_tap(512, 149, 1), None, "a lost packet");
     }
 
-    /// What two taps saw of the large queue pairs: `large` packets gone, of at least this size.
+    /// Two taps and the large queue pairs: `large` packets lost, of at least this size.
     fn at_two_taps(large: u64, smallest: u16) -> Sample {
         let mut sample = sample_of(2, 512, 149, 7);
         let gone = Gone { at_end: large, large, sizes: (smallest, 4096), large_ns: (START, START + SECOND) };

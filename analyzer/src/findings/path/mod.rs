@@ -1,4 +1,4 @@
-//! What a path does to packets: it rewrites their headers, or takes only small ones.
+//! Faults of a path: it rewrites headers, or delivers only small packets.
 
 mod black_hole;
 mod rewritten;

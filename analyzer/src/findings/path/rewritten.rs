@@ -13,18 +13,18 @@ use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, S
 use crate::sample::Address;
 use crate::util::units::{self, plural};
 
-/// Findings about the DSCP, which a rewritten one explains.
+/// Findings about the DSCP that a rewritten DSCP explains.
 const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
-/// Those about a wrong ICRC, which damage between the taps explains.
+/// Findings about a wrong ICRC that damage between the taps explains.
 const ABOUT_ICRC: &[&str] = &["icrc.errors"];
 const ABOUT_BOTH: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed", "icrc.errors"];
-/// Changes that the evidence lists.
+/// Maximum number of changes listed in the evidence.
 const MAX_LISTED: usize = 8;
 
-/// The packets between two taps, of all flows.
+/// Changes between two taps, over all flows.
 #[derive(Default)]
 struct Section {
-    /// By field, old and new value.
+    /// By field, old value and new value.
     changes: BTreeMap<(Field, u32, u32), FieldChange>,
     compared: u64,
     hops: Option<[u8; 2]>,
@@ -40,7 +40,7 @@ impl Section {
             (known, new) => known.or(new),
         };
         for change in &tap.changed {
-            // The sizes of payloads are many; one example is enough.
+            // Payload sizes vary; one example is enough.
             let key = match change.field {
                 Field::Payload => (change.field, 0, 0),
                 field => (field, change.from, change.to),
@@ -54,7 +54,7 @@ impl Section {
         }
     }
 
-    /// Those that a hop makes, most packets first.
+    /// Changes made by a hop, most packets first.
     fn real(&self, input: &Input<'_>) -> Vec<FieldChange> {
         let limits = &input.limits.path;
         let cleared = |change: &FieldChange| {
@@ -99,7 +99,7 @@ fn raise(
 ) {
     let all = || std::iter::once(first).chain(others);
     let trimmed = all().find(|change| change.field == Field::Payload).map_or(0, |change| change.packets);
-    // A switch that trims packets marks them, too.
+    // A switch that trims packets changes their DSCP, too.
     let trims = all().all(|change| change.packets <= trimmed);
     let severity = if trims { Severity::Info } else { Severity::Warning };
     let main = all().find(|change| trims == (change.field == Field::Payload)).unwrap_or(first);
@@ -126,7 +126,7 @@ fn raise(
     let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
     let of_dscp = all().any(|change| change.field == Field::Dscp);
     let damages = all().any(is_damage);
-    // What is wrong there already happened upstream of both.
+    // Packets that are already wrong there were damaged upstream of both taps.
     let first_is_clean = section.ordered && !is_damaged_at(input.facts, from);
     let mut raise = Raise::new(&REWRITTEN, severity, title(diagnosis, parts))
         .evidence("changed", listed)
@@ -148,7 +148,7 @@ fn raise(
     steps(input, raise, (from, to), main).into(found);
 }
 
-/// Findings about DSCP, about the ICRC, or about both.
+/// Findings to own: those about the DSCP, the ICRC, or both.
 const fn about(dscp: bool, icrc: bool) -> &'static [&'static str] {
     match (dscp, icrc) {
         (true, true) => ABOUT_BOTH,
@@ -158,18 +158,18 @@ const fn about(dscp: bool, icrc: bool) -> &'static [&'static str] {
     }
 }
 
-/// Whether packets arrive with a wrong ICRC that had a right one at the other tap.
+/// True if packets have a wrong ICRC that was right at the other tap.
 fn is_damage(change: &FieldChange) -> bool {
     change.field == Field::Icrc && change.from != change.to
 }
 
-/// Whether packets with a wrong ICRC pass a link.
+/// True if packets with a wrong ICRC pass a link.
 fn is_damaged_at(facts: &Facts, link: &str) -> bool {
     let mut named = facts.links.iter().filter(|one| one.name == link);
     named.any(|link| link.icrc.is_some_and(|icrc| icrc.bad > 0))
 }
 
-/// What to do about a field.
+/// Steps for a field.
 fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &FieldChange) -> Raise {
     let here = Commands::on(input, to);
     let (from, to) = (short(from), short(to));

@@ -2,8 +2,8 @@
 
 use netlink_packet_core::NlasIterator;
 
-/// The attributes in a stretch of bytes, by number. Iteration ends quietly at the first one
-/// that is malformed or cut off.
+/// The attributes in a range of bytes, by number. Iteration ends silently at the first one that is malformed or
+/// truncated.
 #[derive(Debug, Clone, Copy)]
 pub struct Attrs<'a>(&'a [u8]);
 
@@ -14,7 +14,7 @@ impl<'a> Attrs<'a> {
         Self(bytes)
     }
 
-    /// The attributes after a fixed header of `header` bytes; none if there is no more than that.
+    /// The attributes after a fixed header of `header` bytes; none if there is nothing after it.
     #[must_use]
     pub fn after(payload: &'a [u8], header: usize) -> Self {
         Self(payload.get(header..).unwrap_or_default())
@@ -30,13 +30,13 @@ impl<'a> Attrs<'a> {
         })
     }
 
-    /// The value of the first attribute of this number.
+    /// The value of the first attribute with this number.
     #[must_use]
     pub fn get(&self, kind: u16) -> Option<&'a [u8]> {
         self.iter().find(|(k, _)| *k == kind).map(|(_, value)| value)
     }
 
-    /// The attributes nested in the first attribute of this number.
+    /// The attributes nested in the first attribute with this number.
     #[must_use]
     pub fn nested(&self, kind: u16) -> Option<Self> {
         self.get(kind).map(Self)

@@ -1,9 +1,9 @@
-//! Synchronous route netlink: build a request, send it, walk the attributes of the answers.
+//! Synchronous route netlink: builds requests, sends them, and reads the attributes of the responses.
 //!
-//! Attributes are read by number and those of no interest are skipped, so a newer kernel's
-//! additions can never make a whole dump unreadable.
+//! Attributes are read by number and unknown ones are skipped, so that additions of newer kernels never make a dump
+//! unreadable.
 //!
-//! A socket belongs to the namespace in which its thread was when it was opened.
+//! A socket belongs to the network namespace of the thread that opened it.
 
 mod attrs;
 mod request;

@@ -22,7 +22,7 @@ impl LinkHeader {
     /// Bytes of the header.
     pub const LEN: usize = 16;
 
-    /// The header of a message of this payload.
+    /// The header of a message with this payload.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; Self::LEN] = payload.first_chunk()?;
@@ -63,7 +63,7 @@ impl TcHeader {
     /// Bytes of the header.
     pub const LEN: usize = 20;
 
-    /// The header of a message of this payload.
+    /// The header of a message with this payload.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let header: &[u8; Self::LEN] = payload.first_chunk()?;
@@ -90,7 +90,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
 }
 
-/// A request in the making: header, then attributes.
+/// A request under construction: header, then attributes.
 #[derive(Debug, Clone)]
 pub struct Request {
     bytes: Vec<u8>,
@@ -110,7 +110,7 @@ impl Request {
         request
     }
 
-    /// The same with more flags.
+    /// Adds flags.
     #[must_use]
     pub fn with_flags(mut self, flags: u16) -> Self {
         let old = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]);
@@ -141,7 +141,7 @@ impl Request {
         self.attr(kind, &bytes)
     }
 
-    /// Appends an attribute that holds what `fill` appends.
+    /// Appends an attribute that contains what `fill` appends.
     #[must_use]
     pub fn nest(mut self, kind: u16, fill: impl FnOnce(Self) -> Self) -> Self {
         let start = self.open(kind | NLA_F_NESTED);
@@ -150,7 +150,7 @@ impl Request {
         filled
     }
 
-    /// Appends bytes that are no attribute (a fixed header inside a nest).
+    /// Appends bytes that are not an attribute (a fixed header inside a nested attribute).
     #[must_use]
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend(bytes);
@@ -167,7 +167,7 @@ impl Request {
         self.bytes
     }
 
-    /// The message after its netlink header: what a kernel's answer of this shape would carry.
+    /// The message after its netlink header, as in a response of this form.
     #[cfg(test)]
     pub(crate) fn payload(self) -> Vec<u8> {
         self.finish(0).split_off(HEADER_LEN)
@@ -181,7 +181,7 @@ impl Request {
     }
 
     fn close(&mut self, start: usize) {
-        // No request of ours comes near 64 KiB; the kernel refuses a length that does not add up.
+        // No request is nearly 64 KiB long; the kernel refuses an inconsistent length.
         let length = u16::try_from(self.bytes.len() - start).unwrap_or(u16::MAX);
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
         self.pad();

@@ -13,16 +13,16 @@ use super::request::HEADER_LEN;
 use super::{Attrs, Request};
 use crate::host::error::{HostError, Result};
 
-/// More than the kernel ever puts into one answer (32 KiB for dumps).
+/// Larger than any response of the kernel (32 KiB for dumps).
 const RECEIVE_LEN: usize = 128 * 1024;
-/// A dump that changed while it ran is read again, this often at most.
+/// Maximum number of attempts to read a dump that changed meanwhile.
 const DUMP_TRIES: usize = 4;
-/// Datagrams read for one request at most, so that a flood of strays cannot hold us.
+/// Maximum number of datagrams read per request, so that a flood of unrelated ones cannot block.
 const MAX_DATAGRAMS: usize = 100_000;
-/// Extended acknowledgement: the kernel's sentence (`NLMSGERR_ATTR_MSG`).
+/// Extended acknowledgement: the kernel's explanation (`NLMSGERR_ATTR_MSG`).
 const ERROR_ATTR_MESSAGE: u16 = 1;
 
-/// A NETLINK_ROUTE, NETLINK_RDMA or NETLINK_GENERIC socket in the namespace the opening thread was in.
+/// A NETLINK_ROUTE, NETLINK_RDMA or NETLINK_GENERIC socket in the namespace of the thread that opened it.
 pub struct RouteSocket {
     socket: Socket,
     sequence: u32,
@@ -39,7 +39,7 @@ impl RouteSocket {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the socket.
+    /// If the kernel refuses the socket.
     pub fn open() -> Result<Self> {
         Self::open_protocol(NETLINK_ROUTE, "open a netlink socket")
     }
@@ -47,7 +47,7 @@ impl RouteSocket {
     /// Opens a socket for RDMA netlink in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the socket, as it does while no RDMA module is loaded.
+    /// If the kernel refuses the socket, as it does while no RDMA module is loaded.
     pub fn open_rdma() -> Result<Self> {
         Self::open_protocol(NETLINK_RDMA, "open an RDMA netlink socket (requires the module ib_core)")
     }
@@ -55,7 +55,7 @@ impl RouteSocket {
     /// Opens a socket for generic netlink in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When the kernel refuses the socket.
+    /// If the kernel refuses the socket.
     pub fn open_generic() -> Result<Self> {
         Self::open_protocol(NETLINK_GENERIC, "open a generic netlink socket")
     }
@@ -68,25 +68,22 @@ impl RouteSocket {
             Ok(socket)
         };
         let socket = open().map_err(|e| HostError::system(action, e))?;
-        // Only for better texts: an old kernel without it works just as well.
+        // Only improves error texts; old kernels lack it.
         let _ = socket.set_ext_ack(true);
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_LEN) })
     }
 
-    /// Sends a request and waits for the kernel's acknowledgement. `action` is what it does, as
-    /// it reads after "cannot".
+    /// Sends a request and waits for the acknowledgement. `action` describes it, as it reads after "cannot".
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn request(&mut self, action: &str, request: Request) -> Result<()> {
         self.exchange(action, request.with_flags(NLM_F_ACK), |_, _| {}, &mut || {}).map(drop)
     }
 
-    /// Sends a request for one object and returns the payload of the answer (after the netlink
-    /// header).
+    /// Sends a request for one object and returns the payload of the response (after the netlink header).
     ///
-    /// # Errors
-    /// When the kernel refuses, or answers with nothing.
+    /// # Errors If the kernel refuses, or the response is empty.
     pub fn get(&mut self, action: &str, request: Request) -> Result<Vec<u8>> {
         let mut answer = None;
         let first = |_, payload: &[u8]| {
@@ -96,19 +93,19 @@ impl RouteSocket {
         answer.ok_or_else(|| HostError::system(action, io::Error::from_raw_os_error(libc::ENOENT)))
     }
 
-    /// Sends a dump request and returns the payload of every answer of message type `kind`. Read
-    /// again when the kernel says that the objects changed meanwhile.
+    /// Sends a dump request and returns the payloads of all responses of message type `kind`. Repeated if the kernel
+    /// reports that the objects changed meanwhile.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn dump(&mut self, action: &str, kind: u16, request: &Request) -> Result<Vec<Vec<u8>>> {
         self.dump_in_parts(action, kind, request, &mut || {})
     }
 
-    /// The same; `between` runs after each part of the answer, of some 32 KiB at most.
+    /// The same; `between` runs after each part of the response, of at most 32 KiB.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn dump_in_parts(
         &mut self,
         action: &str,
@@ -132,8 +129,8 @@ impl RouteSocket {
         Ok(payloads)
     }
 
-    /// Sends, then hands every answer to `each` up to the acknowledgement or the dump's end; `between` runs after each
-    /// datagram. Returns whether a dump was interrupted by a change.
+    /// Sends a request and passes each response to `each`, up to the acknowledgement or the end of the dump;
+    /// `between` runs after each datagram. Returns true if a dump was interrupted by a change.
     fn exchange(
         &mut self,
         action: &str,
@@ -161,8 +158,8 @@ impl RouteSocket {
     }
 }
 
-/// Hands the answers to the request `sequence` in one datagram to `each`: message type and payload. `interrupted` becomes true
-/// when one says that a dump was interrupted by a change. The end of the request, when it is among them.
+/// Passes the responses to request `sequence` in one datagram to `each`: message type and payload. Sets `interrupted`
+/// if a dump was interrupted by a change. Returns the result of the request if the datagram contains its end.
 pub fn answers(
     action: &str,
     sequence: u32,
@@ -202,7 +199,7 @@ fn outcome(action: &str, flags: u16, kind: u16, payload: &[u8]) -> Result<()> {
     } else if flags & NLM_F_CAPPED != 0 {
         request_at + HEADER_LEN
     } else {
-        // The request is repeated before the attributes.
+        // The original request precedes the attributes.
         let length = payload.get(request_at..).and_then(<[u8]>::first_chunk);
         request_at + length.map_or(0, |word| u32::from_ne_bytes(*word) as usize).next_multiple_of(4)
     };

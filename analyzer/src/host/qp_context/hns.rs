@@ -1,15 +1,16 @@
 //! `hns_roce`: `hns_roce_fill_res_qp_entry_raw` of drivers/infiniband/hw/hns/hns_roce_restrack.c.
 //!
 //! It is `struct hns_roce_v2_qp_context` (in newer kernels followed by the congestion context, whose fields are not
-//! public and stay unread); the first kernels with it gave a list of 34 chosen fields. Source: Linux 6.12,
-//! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first PSN
-//! and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit 0 is the lowest of the first.
+//! public and stay unread); the first kernels with it returned a list of 34 selected fields. Source: Linux 6.12,
+//! drivers/infiniband/hw/hns/hns_roce_hw_v2.h (`QPC_*`: highest and lowest bit); which of them are set to the first
+//! PSN and to the retry counts: `hns_roce_v2_modify_qp` and its helpers in hns_roce_hw_v2.c. Little-endian words; bit
+//! 0 is the lowest of the first.
 
 use super::{Field, QpContext, address, byte, field, fill, mtu};
 
 /// Bytes of the context without its extension.
 const LEN: usize = 256;
-/// Bytes of the list.
+/// Length of the list in bytes.
 const LIST_LEN: usize = 34 * 4;
 
 const FIELDS: &[Field] = &[
@@ -29,7 +30,7 @@ const FIELDS: &[Field] = &[
     field("QPC_RNR_CNT", 1947, 3, |c, v| c.rnr_retry_now = Some(byte(v))),
 ];
 
-/// `dgid` of the structure, in bytes.
+/// Offset of `dgid` in the structure, in bytes.
 const DGID: usize = 28;
 const SQ_PRODUCER: Field = field("QPC_SQ_PRODUCER_IDX", 1248, 16, |_, _| {});
 const SQ_CONSUMER: Field = field("QPC_SQ_CONSUMER_IDX", 1264, 16, |_, _| {});
@@ -37,7 +38,7 @@ const SRQ_EN: Field = field("QPC_SRQ_EN", 600, 1, |_, _| {});
 const RQ_PRODUCER: Field = field("QPC_RQ_PRODUCER_IDX", 640, 16, |_, _| {});
 const RQ_CONSUMER: Field = field("QPC_RQ_CONSUMER_IDX", 656, 16, |_, _| {});
 
-/// The list: `at` is the place in the list. It has no PSN that was acknowledged, and no peer.
+/// The list: `at` is the index in it. It has no acknowledged PSN and no peer.
 const LIST: &[Field] = &[
     field("QPC_QP_ST", 0, 32, |c, v| c.state = state(v)),
     field("QPC_RETRY_NUM_INIT", 22, 32, |c, v| c.retry_cnt = Some(byte(v))),
@@ -48,13 +49,13 @@ const LIST_SRQ_EN: u32 = 3;
 const LIST_SQ: (u32, u32) = (8, 9);
 const LIST_RQ: (u32, u32) = (11, 12);
 
-/// The context in the driver's answer.
+/// The context in the driver's response.
 pub(super) fn contexts(bytes: &[u8]) -> Vec<QpContext> {
     let mut context = QpContext { counts_down: Some(true), ..QpContext::default() };
     if bytes.len() >= LEN {
         let value = |field: &Field| read(bytes, field);
         fill(&mut context, FIELDS, value);
-        // The driver sets both to the first PSN: the next one that is expected to be acknowledged.
+        // The driver sets both to the first PSN: the next one expected to be acknowledged.
         context.idle_distance = Some(0);
         context.dst = bytes.get(DGID..).and_then(<[u8]>::first_chunk).and_then(|gid| address(*gid));
         let own_rq = value(&SRQ_EN) == Some(0);
@@ -71,7 +72,7 @@ pub(super) fn contexts(bytes: &[u8]) -> Vec<QpContext> {
     vec![context]
 }
 
-/// Producer and consumer of the send and the receive queue, of 16 bits each.
+/// Producer and consumer indices of the send and the receive queue, 16 bits each.
 fn queues(context: &mut QpContext, own_rq: bool, [sent, begun, posted, taken]: [Option<u32>; 4]) {
     let ahead = |(producer, consumer): (u32, u32)| producer.wrapping_sub(consumer) & 0xffff;
     context.unsent = sent.zip(begun).map(ahead);
@@ -82,7 +83,7 @@ fn queues(context: &mut QpContext, own_rq: bool, [sent, begun, posted, taken]: [
     }
 }
 
-/// `enum hns_roce_qp_state`, of which the first four and the error state are those of the verbs.
+/// `enum hns_roce_qp_state`, of which the first four and the error state equal those of the verbs.
 fn state(value: u32) -> Option<&'static str> {
     Some(match value {
         0 => "RESET",

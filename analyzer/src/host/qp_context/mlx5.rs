@@ -1,5 +1,5 @@
 //! `mlx5_ib`: a resource dump of type PRM_QUERY_QP, as `fill_res_qp_entry_raw` of
-//! drivers/infiniband/hw/mlx5/restrack.c hands it out.
+//! drivers/infiniband/hw/mlx5/restrack.c returns it.
 //!
 //! Source: Linux 6.12, include/linux/mlx5/mlx5_ifc.h: `mlx5_ifc_resource_dump_*_segment_bits`,
 //! `mlx5_ifc_query_qp_out_bits`, `mlx5_ifc_qpc_bits`, `mlx5_ifc_ads_bits`; values of `rq_type` and states:
@@ -11,13 +11,13 @@ use super::{Field, QpContext, address, byte, field, fill, mtu, nonzero};
 pub(super) const LEN: usize = 0x740 / 8;
 /// Bytes of `mlx5_ifc_resource_dump_resource_segment_bits` before its payload: header, reserved, index1, index2.
 const SEGMENT_HEADER: usize = 16;
-/// Segment types from here on describe the dump itself (notice, command, terminate, error, reference, info, menu).
-/// Those of resources are dynamic: the firmware's menu names them.
+/// Segment types from this value on describe the dump itself (notice, command, terminate, error, reference, info,
+/// menu). Types of resources are dynamic: the firmware's menu lists them.
 const FIRST_OWN_TYPE: u16 = 0xfff0;
-/// The places of the context in a payload: after `status` … `ece` of `mlx5_ifc_query_qp_out_bits`, or alone. The
-/// definitions do not say which of them a dump has.
+/// Possible offsets of the context in a payload: after `status` … `ece` of `mlx5_ifc_query_qp_out_bits`, or at the
+/// start. The definitions do not specify which applies to a dump.
 const PLACES: [usize; 2] = [24, 0];
-/// Fields of a receive queue of its own come after this one, `MLX5_NON_ZERO_RQ`.
+/// Receive queue type with fields of its own: `MLX5_NON_ZERO_RQ`.
 const OWN_RQ: u32 = 0;
 
 /// `mlx5_ifc_qpc_bits`, with `primary_address_path` at 0xc0.
@@ -49,7 +49,7 @@ const SW_SQ: Field = field("sw_sq_wqebb_counter", 0x5b0, 16, |_, _| {});
 const HW_RQ: Field = field("hw_rq_counter", 0x5c0, 32, |_, _| {});
 const SW_RQ: Field = field("sw_rq_counter", 0x5e0, 32, |_, _| {});
 
-/// The contexts that the dump may contain, the likeliest first.
+/// The contexts that the dump may contain, most likely first.
 pub(super) fn contexts(dump: &[u8], lqpn: u32) -> Vec<QpContext> {
     let Some(payload) = payload(dump, lqpn) else { return Vec::new() };
     PLACES.iter().filter_map(|at| payload.get(*at..at + LEN).map(context)).collect()
@@ -100,7 +100,7 @@ fn state(value: u32) -> Option<&'static str> {
     })
 }
 
-/// `bits` bits from bit `at`, which do not cross a 32-bit word, as everywhere in these structures.
+/// Reads `bits` bits at bit `at`; no field of these structures crosses a 32-bit word.
 fn read(bytes: &[u8], at: u32, bits: u32) -> Option<u32> {
     let word = u32::from_be_bytes(*bytes.get((at / 32 * 4) as usize..)?.first_chunk()?);
     let below = 32_u32.checked_sub(at % 32 + bits)?;

@@ -1,5 +1,5 @@
-//! Fixtures follow the drivers' structures member by member, in the order and with the widths of the sources: places
-//! are sums of widths, so that they share nothing with the tables of the decoders.
+//! Fixtures follow the drivers' structures member by member, in the order and with the widths of the sources: offsets
+//! are sums of widths, independent of the decoders' tables.
 
 use super::*;
 
@@ -142,7 +142,7 @@ const AFTER: &[(&str, usize)] = &[
     ("-", 0xbc),
 ];
 
-/// A structure of these members, most significant bit first, as `MLX5_SET` writes it.
+/// A structure with these members, most significant bit first, as `MLX5_SET` writes it.
 fn packed(members: &[(String, usize)], values: &[(&str, u32)]) -> Vec<u8> {
     let mut bits = Vec::new();
     for (name, width) in members {
@@ -173,14 +173,14 @@ fn segment(kind: u16, index: u32, payload: &[u8]) -> Vec<u8> {
     [&words.to_be_bytes()[..], &kind.to_be_bytes(), &[0; 4], &index.to_be_bytes(), &[0; 4], payload].concat()
 }
 
-/// A dump as the firmware answers: info, command, the queue pair, end.
+/// A dump in the firmware's format: info, command, the queue pair, end.
 pub(crate) fn mlx5_dump(lqpn: u32, values: &[(&str, u32)]) -> Vec<u8> {
     // status, syndrome, reserved, opt_param_mask, ece.
     let out = [&[0; 24][..], &qpc(values), &[0; 16]].concat();
     dump(&segment(0x1000, lqpn, &out))
 }
 
-/// The firmware's answer to QUERY_QP.
+/// The firmware's response to QUERY_QP.
 pub(crate) fn mlx5_query(values: &[(&str, u32)]) -> Vec<u8> {
     [&[0; 24][..], &qpc(values), &[0; 16]].concat()
 }
@@ -260,7 +260,7 @@ fn every_field_of_mlx5_is_read_from_its_place() {
         counts_down: None,
     };
     assert_eq!(context, expected);
-    // The context alone, without the command's output around it.
+    // Only the context, without the command's output around it.
     let bare = dump(&segment(0x1000, 0x12a, &qpc(SET)));
     assert_eq!(decode("mlx5_ib", &bare, 0x12a, Some(0x3b7)).as_ref(), Ok(&expected));
 }
@@ -365,7 +365,7 @@ fn no_bytes_make_a_decoder_fail() {
         let cut = decode("hns_roce", &hns(HNS, 576)[..end], 1, Some(77));
         assert!(end == 136 || cut == Err(Undecodable::Incomplete), "{end} bytes: {cut:?}");
     }
-    // Any bytes: a generator of its own, so that a failure repeats.
+    // Random bytes from a seeded generator, so that failures are reproducible.
     let mut state = 0x9e37_79b9_u32;
     let mut random = move || {
         state ^= state << 13;
@@ -377,7 +377,7 @@ fn no_bytes_make_a_decoder_fail() {
         let length = random() as usize % 1_100;
         let mut bytes: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[0]).collect();
         if random() % 2 == 0 && length > 16 {
-            // Lengths that lead on: noise alone ends at the first segment.
+            // Lengths that lead to further segments: pure noise ends at the first segment.
             bytes[..4].copy_from_slice(&[0, random().to_le_bytes()[0] % 12, 0, random().to_le_bytes()[0]]);
         }
         for driver in ["mlx5_ib", "hns_roce", "bnxt_re"] {

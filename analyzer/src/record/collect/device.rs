@@ -10,12 +10,12 @@ use crate::report::Report;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 
-/// Device, port, source, counter, direction, priority.
+/// Device, port, source, counter, direction and priority.
 type CounterKey = (String, Option<u32>, String, String, Option<&'static str>, Option<u8>);
-/// Device, number, creation.
+/// Device, queue pair number and time of creation.
 type QpKey = (String, u32, Option<u64>);
 
-/// What devices had at the latest report.
+/// State of the devices at the latest report.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     counters: BTreeMap<CounterKey, u64>,
@@ -88,7 +88,7 @@ impl Devices {
         }
     }
 
-    /// Events that came after the latest one of before. One of the same nanosecond that is read later is lost.
+    /// Adds events after the latest one recorded. A further event of the same nanosecond that is read later is lost.
     fn events(&mut self, origin: &Origin, report: &Report, rows: &mut Vec<Event>) {
         let since = self.event_ns;
         for device in &report.facts.devices {

@@ -1,4 +1,4 @@
-//! Rows of what happened at single packets.
+//! Rows of packet events.
 
 use rocescope_common::wire::frame::UNKNOWN;
 
@@ -9,7 +9,7 @@ use crate::record::registry::Event;
 use crate::sample::{EventSample, Sample, address};
 use crate::util::shared::Shared;
 
-/// Events of an interval that are kept; those beyond are counted.
+/// Maximum number of events kept per interval; further ones are counted.
 const MOST: usize = 1_000;
 
 /// Events since the latest sample.
@@ -26,7 +26,7 @@ impl Events {
         self.kept.extend(events.into_iter().take(room));
     }
 
-    /// The rows of all that is kept, and how many were left out. `sample` has the links.
+    /// The rows of the kept events, and the number left out. `sample` provides the links.
     pub(super) fn rows(&mut self, origin: &Origin, sample: &Sample, rows: &mut Vec<Event>) -> u64 {
         rows.extend(self.kept.drain(..).map(|event| {
             let link = sample.links.get(usize::from(event.key.link));
@@ -60,7 +60,7 @@ impl Events {
     }
 }
 
-/// The words of an event, as the Events screen has them.
+/// The event in the words of the Events screen.
 fn words(bits: u16) -> Shared {
     let words = CLASSES.iter().filter(|class| bits & class.bit != 0).map(|class| class.word);
     words.collect::<Vec<_>>().join(",").as_str().into()

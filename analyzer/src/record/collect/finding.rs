@@ -10,10 +10,10 @@ use crate::report::Report;
 use crate::sample::{Address, Direction};
 use crate::util::shared::Shared;
 
-/// Time between two rows of a finding that goes on.
+/// Interval between two rows of an active finding.
 const EVERY_NS: u64 = 60_000_000_000;
 
-/// What a finding is about.
+/// Identity of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     id: &'static str,
@@ -21,19 +21,19 @@ struct Key {
     direction: Option<Direction>,
     hop: Option<String>,
     ends: [Option<(Address, Option<u32>)>; 2],
-    /// Its number among those that have all of these in common.
+    /// Index among the findings that share all of the fields above.
     number: usize,
 }
 
-/// Findings by their latest row, and whether one of another time stands for it already.
+/// Latest state of the findings, and the row written last.
 #[derive(Debug, Default)]
 pub(super) struct Findings(BTreeMap<Key, LatestFinding>);
 
 #[derive(Debug)]
 struct LatestFinding {
-    /// Of the latest report.
+    /// As in the latest report.
     latest: registry::Finding,
-    /// Time and title of the latest row.
+    /// Time and title of the row written last.
     recorded: (Time, Shared),
 }
 
@@ -59,7 +59,7 @@ impl Findings {
             self.put(key.clone(), row, due, rows);
             present.push(key);
         }
-        // What the report does not have any more has ended: its flows are gone.
+        // A finding that is missing from the report has ended: its flows have left.
         for (key, known) in &mut self.0 {
             if known.latest.active == 1 && !present.contains(key) {
                 (known.latest.active, known.latest.t) = (0, at.t);
@@ -86,7 +86,7 @@ impl Findings {
         }
     }
 
-    /// Rows of what changed since the latest ones.
+    /// Writes rows for changes since the last rows.
     pub(super) fn finish(&mut self, rows: &mut Vec<registry::Finding>) {
         rows.extend(
             self.0
@@ -133,7 +133,7 @@ fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
         dst: finding.responder.as_ref().map(|end| end.addr),
         packets_ratio: finding.impact.packets_ratio,
         time_lost_ns: finding.impact.time_lost_ns,
-        // A finding has numbers, texts and lists of them: it is always JSON.
+        // A finding contains only numbers, texts and lists of them, so it always serialises.
         json: serde_json::to_string(finding).unwrap_or_default().as_str().into(),
     }
 }

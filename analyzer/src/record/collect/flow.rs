@@ -14,21 +14,21 @@ use crate::sample::{Address, Direction, Sample};
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 
-/// Counts of a flow that only rise.
+/// Number of counts of a flow that never decrease.
 const COUNTS: usize = 11;
-/// Figures of loss, which may be corrected.
+/// Number of loss figures, which later packets may correct.
 const LOSSES: usize = 6;
 
-/// Time by which the first packet of a flow is later where its queue pair's number is in use again.
+/// If the first packet of a flow moves by more than this, the queue pair number is in use again.
 const REUSED_NS: u64 = 500_000_000;
 
-/// A flow: link, direction, source, destination, destination queue pair.
+/// Key of a flow: link, direction, source, destination, destination queue pair.
 type Key = (Shared, Option<Direction>, Address, Address, u32);
 
-/// What a flow had at the latest report.
+/// State of a flow at the latest report.
 #[derive(Clone, Debug, Default)]
 struct LatestFlow {
-    /// Of its first packet, since the begin of the time range.
+    /// Time of its first packet, relative to the start of the time range.
     first_ns: u64,
     counts: [u64; COUNTS],
     losses: Option<[u64; LOSSES]>,
@@ -52,7 +52,8 @@ impl Flows {
         rows: &mut Vec<FlowSecond>,
     ) {
         self.0.values_mut().for_each(|known| known.present = false);
-        // Live, times are those of the clock at each reading, which moves them and can step: it does so with all of them alike.
+        // In live runs, every sample converts times with its own clock offset, which drifts and can step; all times
+        // of a sample shift alike.
         let begin_ns = report.facts.window.first_ns.unwrap_or(0);
         for flow in &report.facts.flows {
             let key = (flow.link.clone(), flow.direction, flow.src, flow.dst, flow.dest_qp);
@@ -66,8 +67,8 @@ impl Flows {
             known.first_ns = first_ns;
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
-            // Of a flow without packets stand still all figures but losses that a timer decides, and latencies: the last
-            // answer comes with the reverse flow.
+            // A flow without packets can still change in two ways: losses that a timer decides, and latencies, since
+            // the last response arrives in the reverse flow.
             let losses = losses(flow);
             let is_timed = figure.flatten().is_some_and(|figure| figure.histogram != known.times);
             if counts == known.counts && losses == known.losses && !is_timed {
@@ -92,7 +93,7 @@ impl Flows {
     }
 }
 
-/// A count as a signed number; what does not fit does not occur.
+/// A count as a signed number; larger values do not occur.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -115,7 +116,7 @@ fn counts(flow: &Flow) -> [u64; COUNTS] {
     ]
 }
 
-/// Requests that are complete with their packet.
+/// Number of requests that their packet completes.
 fn messages(opcodes: &[Opcode]) -> u64 {
     let ends = |code: u8| {
         let op = Op::of(code);
@@ -125,12 +126,12 @@ fn messages(opcodes: &[Opcode]) -> u64 {
     opcodes.iter().filter(|opcode| ends(opcode.code)).map(|opcode| opcode.packets).sum()
 }
 
-/// Whether answers with payload are among these: those of READs and atomics.
+/// True if the opcodes include responses with payload: those of READs and atomics.
 fn has_responses(opcodes: &[Opcode]) -> bool {
     opcodes.iter().any(|opcode| Op::of(opcode.code).has(Op::RESPONSE))
 }
 
-/// Figures of both sequences; `None` where none is followed.
+/// Loss figures of both sequences, added; `None` if no sequence is followed.
 fn losses(flow: &Flow) -> Option<[u64; LOSSES]> {
     let of = |loss: Loss| {
         [loss.lost, loss.recovered, loss.retransmitted, loss.timeouts, loss.timeout_wait_ns, loss.rnr_wait_ns]
@@ -139,13 +140,13 @@ fn losses(flow: &Flow) -> Option<[u64; LOSSES]> {
     both.reduce(|a, b| std::array::from_fn(|at| a[at].saturating_add(b[at])))
 }
 
-/// Times of an interval.
+/// Latencies of an interval.
 struct Times {
     summary: Summary,
     sum_ns: u64,
 }
 
-/// The times that came on top of those of before; `None` when none did.
+/// Latencies added since `before`; `None` if there are none.
 fn times(now: &Histogram, before: &Histogram, longest_ns: u64) -> Option<Times> {
     let (mut new, mut old) = ([0; BUCKETS], [0; BUCKETS]);
     now.add_to(&mut new);
@@ -158,7 +159,7 @@ fn times(now: &Histogram, before: &Histogram, longest_ns: u64) -> Option<Times> 
         *new = new.saturating_sub(old);
         if *new > 0 {
             let (low, high) = bounds(bucket);
-            // The open bucket has no middle.
+            // The unbounded bucket has no middle.
             let middle = if high == u64::MAX { low } else { u64::midpoint(low, high) };
             sum_ns = sum_ns.saturating_add(middle.saturating_mul(*new));
             max_ns = high.min(longest_ns);
@@ -167,7 +168,7 @@ fn times(now: &Histogram, before: &Histogram, longest_ns: u64) -> Option<Times> 
     Summary::of(&new, max_ns).map(|summary| Times { summary, sum_ns })
 }
 
-/// `times`: `None` where latency is not measured, `Some(None)` where there was no sample.
+/// `times` is `None` if latency is not measured, `Some(None)` if the interval has no sample.
 #[expect(clippy::option_option, reason = "not measured is null, and no sample is 0")]
 #[expect(clippy::too_many_lines, reason = "a line for each column")]
 fn row(

@@ -11,14 +11,15 @@ use crate::util::shared::Shared;
 
 type Key = (Shared, Option<Direction>);
 
-/// What a link had at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts, pauses and their time.
+/// Counts of a link at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts, pauses and
+/// paused time.
 type Counts = [u64; 9];
 
 /// Links of the latest report.
 #[derive(Debug, Default)]
 pub(super) struct Links(BTreeMap<Key, Counts>);
 
-/// What the flows of a link add up to in an interval.
+/// Sums over the flows of a link in an interval.
 #[derive(Default)]
 struct Sum {
     flows: u64,
@@ -38,7 +39,8 @@ impl Sum {
 }
 
 impl Links {
-    /// Adds rows of the links, given those of their flows. Its result: RoCE packets in no row of a flow.
+    /// Adds the rows of the links, given the rows of their flows. Returns the number of RoCE packets that are in no
+    /// flow row.
     #[expect(clippy::too_many_lines, reason = "a line for each column")]
     pub(super) fn take(
         &mut self,
@@ -123,7 +125,7 @@ impl Links {
     }
 }
 
-/// Pauses that stop one direction of a link, of all priorities.
+/// Pauses that stop one direction of a link, over all priorities.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pauses {
     frames: Option<u64>,
@@ -131,7 +133,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// Of the port of a live link, or of the frames in a capture.
+    /// From the port's counters on a live link, or from the frames in a capture.
     fn of(link: &Link, report: &Report) -> Self {
         let mut sum = Self::default();
         let mut add = |pause: &Pause| {
@@ -159,7 +161,7 @@ impl Pauses {
     }
 }
 
-/// Switch and port at the other end; of several the first.
+/// Switch and port at the other end; the first of several.
 fn neighbour(link: &Link) -> (Option<Shared>, Option<Shared>) {
     let Some(one) = link.neighbours.first() else { return (None, None) };
     (

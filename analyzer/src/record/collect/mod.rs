@@ -1,8 +1,8 @@
-//! Rows from one report to the next: what was counted in between. Pure: time comes from the samples.
+//! Rows from successive reports: the counts in between. Pure: time comes from the samples.
 //!
-//! Counts of a flow are differences of two reports. A flow whose first packet is later, or whose packets decreased, is a new
-//! one. A figure that a later packet corrects (a loss that proves to be reordering) makes a negative difference, so that sums
-//! over rows are the figures of the report.
+//! Counts of a flow are differences of two reports. A flow with a later first packet or with decreased counters is a
+//! new flow. A figure that a later packet corrects (a loss that proves to be reordering) gives a negative difference,
+//! so that sums over rows equal the figures of the report.
 
 mod device;
 mod event;
@@ -23,32 +23,32 @@ use super::cell::Time;
 use super::registry::{Host, Rows};
 use super::store::Losses;
 
-/// Time between two rows of `hosts` without a reason.
+/// Longest interval between two rows of `hosts`.
 const HOST_EVERY_NS: u64 = 60_000_000_000;
 
-/// What every row says of its origin.
+/// Origin of the rows.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Name of the host.
     pub host: Shared,
-    /// Job of the host, as the user names it; else that of the processes is found.
+    /// Job of the host as given by the user; without it, the job of the owning processes is used.
     pub job: Option<Shared>,
-    /// The job that a pod's label in the report belongs to; `None` where it is of no job.
+    /// Extracts the job from a pod label of the report; `None` if the pod belongs to no job.
     pub job_of: fn(&str) -> Option<&str>,
-    /// Release of the kernel; `None` from captures.
+    /// Kernel release; `None` for captures.
     pub kernel: Option<Shared>,
-    /// Reads how well the kernel knows the time; `None` from captures.
+    /// Reads the state of the kernel's clock; `None` for captures.
     pub clock: fn() -> Option<Clock>,
 }
 
-/// How well the kernel knows the time.
+/// Synchronisation of the kernel's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// A daemon has synchronised the clock.
+    /// A daemon keeps the clock synchronised.
     pub synchronised: bool,
-    /// What is still corrected; positive: the clock is late.
+    /// Remaining correction, in nanoseconds; positive if the clock is slow.
     pub offset_ns: i64,
-    /// Bound of the error.
+    /// Maximum error, in nanoseconds.
     pub most_ns: u64,
 }
 
@@ -56,19 +56,19 @@ pub struct Clock {
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     t: Time,
-    /// Length.
+    /// Length, in nanoseconds.
     ns: u64,
-    /// Its begin.
+    /// Begin, Unix nanoseconds.
     from_ns: u64,
-    /// The clock stepped in it.
+    /// The clock stepped during the interval.
     is_stepped: bool,
 }
 
-/// Follows reports.
+/// Turns reports into rows.
 #[derive(Debug)]
 pub struct Collector {
     origin: Origin,
-    /// The user named the job.
+    /// The user gave the job.
     is_job_given: bool,
     rollup: Option<rollup::Rollup>,
     /// Time of the latest sample.
@@ -78,11 +78,11 @@ pub struct Collector {
     devices: device::Devices,
     findings: finding::Findings,
     events: event::Events,
-    /// Begin of the latest step.
+    /// Begin of the latest step, Unix nanoseconds.
     step_ns: u64,
-    /// Of the latest row of `hosts`.
+    /// Totals at the latest row of `hosts`.
     host: Option<Totals>,
-    /// Since that row.
+    /// Unrecorded packets since that row.
     unrecorded_packets: u64,
     losses: Losses,
 }
@@ -114,7 +114,7 @@ impl Totals {
 }
 
 impl Collector {
-    /// Nothing seen yet. `rollup_ns`: the interval of `flow_rollup`, if it is wanted.
+    /// A collector without samples. `rollup_ns` is the interval of `flow_rollup`, if recorded.
     #[must_use]
     pub fn new(origin: Origin, rollup_ns: Option<u64>) -> Self {
         Self {
@@ -134,17 +134,18 @@ impl Collector {
         }
     }
 
-    /// Takes events of packets; their rows come with the next sample.
+    /// Adds packet events; their rows are written with the next sample.
     pub fn events(&mut self, events: Vec<EventSample>) {
         self.events.take(events);
     }
 
-    /// Counts losses of the recording itself, for the next row of `hosts`.
+    /// Adds losses of the recording itself to the next row of `hosts`.
     pub fn losses(&mut self, losses: Losses) {
         self.losses.add(losses);
     }
 
-    /// The rows between the latest sample and this one. `elapsed_ns`: the time between them where the clock stepped.
+    /// The rows between the previous sample and this one. `elapsed_ns` is the true time between them if the clock
+    /// stepped.
     #[must_use]
     pub fn take(&mut self, sample: &Sample, report: &Report, elapsed_ns: Option<u64>) -> Rows {
         let begin = self.last_ns.or(report.facts.window.first_ns).unwrap_or(sample.time_ns);
@@ -174,7 +175,8 @@ impl Collector {
         rows
     }
 
-    /// The job of the host, unless the user named it: that of the flow with the most bytes, and the latest that was known.
+    /// Sets the job of the host, unless given by the user: the job of the flow with the most bytes, else the last
+    /// known job.
     fn find_job(&mut self, report: &Report) {
         if self.is_job_given {
             return;
@@ -189,7 +191,7 @@ impl Collector {
         }
     }
 
-    /// Rows that wait for the end of an interval.
+    /// Rows that were waiting for the end of an interval.
     #[must_use]
     pub fn finish(&mut self) -> Rows {
         let mut rows = Rows::default();
@@ -204,7 +206,7 @@ impl Collector {
         let Some(steps) = &report.facts.steps else { return };
         let straggler = steps.straggler.as_ref();
         let (since, next) = (self.step_ns, steps.latest.iter().skip(1).map(|step| step.start_ns));
-        // The last waits for the next, up to which it lasts.
+        // The last step has no successor yet, which defines its duration.
         for (step, next_ns) in steps.latest.iter().zip(next).filter(|(step, _)| step.start_ns > since) {
             self.step_ns = self.step_ns.max(step.start_ns);
             rows.steps.push(super::registry::Step {
@@ -291,7 +293,7 @@ impl Collector {
     }
 }
 
-/// The rails of links, by the name of the link.
+/// Rails by link name.
 fn rails(report: &Report) -> BTreeMap<&str, Shared> {
     let all = report.facts.rails.iter().flat_map(|rails| &rails.rails);
     all.flat_map(|rail| rail.links.iter().map(|link| (link.as_str(), rail.name.as_str().into()))).collect()
@@ -305,7 +307,7 @@ impl Origin {
     }
 }
 
-/// A text as a column has it.
+/// Text for a column.
 fn text(text: Option<&str>) -> Option<Shared> {
     text.map(Shared::from)
 }

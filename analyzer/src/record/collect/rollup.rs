@@ -9,7 +9,7 @@ use crate::util::shared::Shared;
 
 type Key = (Shared, Option<Direction>, Address);
 
-/// Sums of the interval that goes on.
+/// Sums of the current interval.
 #[derive(Debug)]
 pub(super) struct Rollup {
     length_ns: u64,
@@ -21,7 +21,7 @@ impl Rollup {
         Self { length_ns: length_ns.max(1), sums: BTreeMap::new() }
     }
 
-    /// Sums rows of one time; the interval before ends with the first row beyond it.
+    /// Adds rows of one time. The current interval ends with the first row beyond it.
     pub(super) fn take(&mut self, flows: &[FlowSecond], rows: &mut Vec<FlowRollup>) {
         for flow in flows {
             let end = Time(flow.t.0.div_ceil(self.length_ns).saturating_mul(self.length_ns));

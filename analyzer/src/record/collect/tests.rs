@@ -28,7 +28,7 @@ fn take(collector: &mut Collector, sample: &Sample) -> Rows {
     collector.take(sample, &Report::build(sample, &Options::default()), None)
 }
 
-/// The rows of a capture in intervals, and its report.
+/// The rows of a capture at this interval, and its report.
 fn recorded(capture: &str, interval: Duration) -> (Rows, Report) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(capture);
     let feed = replay::start(replay::Options {
@@ -60,7 +60,7 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-/// Sums over the rows of every capture are the figures of its report, exactly.
+/// For every capture, sums over the rows equal the figures of its report.
 #[test]
 fn rows_add_up_to_the_report() {
     for capture in [
@@ -104,7 +104,7 @@ fn rows_add_up_to_the_report() {
         assert!(rows.flow_rollup.len() <= rows.flow_seconds.len(), "{capture}");
         let frames: u64 = rows.hosts.iter().map(|row| row.packets).sum();
         assert!(frames > 0 && frames <= report.facts.totals.packets, "{capture}");
-        // Every finding of the report has a row with its title of that time.
+        // Every finding of the report has a row with the title that it has at that time.
         for finding in &report.findings {
             assert!(rows.findings.iter().any(|row| *row.id == *finding.id), "{capture}: {}", finding.id);
         }
@@ -127,19 +127,19 @@ fn flows_without_packets_have_no_row_and_new_ones_count_from_zero() {
     assert_eq!(at(10, START, START + SECOND), [(10, 10_000, SECOND)]);
     assert_eq!(at(10, START, START + 2 * SECOND), []);
     assert_eq!(at(15, START, START + 3 * SECOND), [(5, 5_000, SECOND)]);
-    // Live, two readings of the clock differ by a little.
+    // In live runs, two conversions of the same time differ slightly.
     assert_eq!(at(17, START + 900, START + 4 * SECOND), [(2, 2_000, SECOND)]);
     assert_eq!(at(18, START - 900, START + 5 * SECOND), [(1, 1_000, SECOND)]);
-    // The queue pair's number is in use again.
+    // The queue pair number is reused.
     let again = START + 5 * SECOND + 1;
     assert_eq!(at(20, again, START + 6 * SECOND), [(20, 20_000, SECOND)]);
-    // Counters that decreased are those of another flow.
+    // Decreased counters belong to another flow.
     assert_eq!(at(3, again, START + 7 * SECOND), [(3, 3_000, SECOND)]);
-    // A clock that was set back leaves no interval.
+    // After a backward step of the clock the interval is unknown.
     assert_eq!(at(4, again, START), [(1, 1_000, 0)]);
 }
 
-/// A clock that steps moves the first packets of all flows with it: they are no new flows.
+/// A step of the clock moves the first packets of all flows alike, which makes no new flows.
 #[test]
 fn a_step_of_the_clock_counts_nothing_twice() {
     let mut collector = collector(None);
@@ -173,10 +173,10 @@ fn a_flow_stays_the_same_when_the_clock_changes_what_its_times_are() {
         take(&mut collector, &sample).flow_seconds.iter().map(|row| row.packets).collect::<Vec<_>>()
     };
     assert_eq!(at(10, 0, START + SECOND), [10]);
-    // Each reading of a live run converts with the clock of its time, which moves by nanoseconds.
+    // Each sample of a live run converts times with its own clock offset, which drifts by nanoseconds.
     assert_eq!(at(15, 7, START + 2 * SECOND), [5]);
     assert!(at(15, -3, START + 3 * SECOND).is_empty());
-    // And it can step.
+    // The clock can also step.
     assert_eq!(at(17, -3_600_000_000_000, START + 4 * SECOND), [2]);
 }
 

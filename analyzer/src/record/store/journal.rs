@@ -1,7 +1,8 @@
-//! The journal: frames of whole Parquet files, appended interval by interval, so that a kill costs what was not appended yet.
+//! The journal: frames of whole Parquet files, appended per interval, so that a kill loses only the rows not yet
+//! appended.
 //!
-//! A frame of rows has the rows of one table in one interval. A frame of a block has a whole row group, and stands for all
-//! frames of rows of its table before it. What a kill cut off at the end has a wrong checksum and is left out.
+//! A frame of rows contains the rows of one table in one interval. A frame of a block contains a complete row group,
+//! and replaces all earlier row frames of its table. A frame truncated by a kill has a wrong checksum and is ignored.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -11,14 +12,14 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
 
-/// Begin of every frame.
+/// Magic number of a frame.
 const MAGIC: [u8; 4] = *b"RSJ1";
-/// Magic, kind, length of the name, two bytes of nothing, length of the payload, checksum.
+/// Length of a frame header: magic, kind, name length, two reserved bytes, payload length, checksum.
 const HEAD: usize = 16;
-/// No frame is longer: row groups have some hundred kilobytes.
+/// Maximum payload: row groups have some hundred kilobytes.
 const MOST: u32 = 256 * 1024 * 1024;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// Rows of an interval.
@@ -27,14 +28,14 @@ pub(super) enum FrameKind {
     Block,
 }
 
-/// Where the payload of a frame lies.
+/// Position of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     offset: u64,
     len: u32,
 }
 
-/// A frame that was found.
+/// A valid frame in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: FrameKind,
@@ -42,24 +43,24 @@ pub(super) struct Frame {
     pub(super) place: Place,
 }
 
-/// A journal that this process alone writes.
+/// A journal, locked for this process.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
     path: PathBuf,
-    /// End of the last whole frame.
+    /// End of the last complete frame, in bytes.
     len: u64,
 }
 
 impl Journal {
-    /// A new one.
+    /// Creates a journal.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { file, path, len: 0 })
     }
 
-    /// One that is there, and its frames; `None` while another process writes it.
+    /// Opens an existing journal and reads its frames; `None` while another process holds its lock.
     pub(super) fn open(path: PathBuf) -> io::Result<Option<(Self, Vec<Frame>)>> {
         let file = File::options().read(true).write(true).open(&path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -72,12 +73,12 @@ impl Journal {
         Ok(Some((journal, frames)))
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(super) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// The whole frames from the beginning on; `len` is their end then.
+    /// Reads the complete frames from the start, and sets `len` to their end.
     fn frames(&mut self) -> io::Result<Vec<Frame>> {
         let mut frames = Vec::new();
         let end = self.file.metadata()?.len();
@@ -90,7 +91,7 @@ impl Journal {
         Ok(frames)
     }
 
-    /// Appends frames as one: after an error none of them is there.
+    /// Appends frames atomically: after an error, none of them is in the journal.
     pub(super) fn append(&mut self, frames: &[(FrameKind, &str, &[u8])]) -> io::Result<Vec<Place>> {
         let mut buffer = Vec::new();
         let mut places = Vec::new();
@@ -109,8 +110,8 @@ impl Journal {
         }
         let written = self.file.seek(SeekFrom::Start(self.len)).and_then(|_| self.file.write_all(&buffer));
         if let Err(error) = written {
-            // What was written of it has to go, or it would be in the way of the next frame. If even that fails, the next
-            // frame overwrites it.
+            // Remove the partial frame, which would precede the next one. If even that fails, the next frame
+            // overwrites it.
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
@@ -118,19 +119,19 @@ impl Journal {
         Ok(places)
     }
 
-    /// The payload of a frame.
+    /// Reads the payload of a frame.
     pub(super) fn read(&self, place: Place) -> io::Result<Bytes> {
         let mut payload = vec![0; place.len as usize];
         self.file.read_exact_at(&mut payload, place.offset)?;
         Ok(payload.into())
     }
 
-    /// Waits until the disk has it.
+    /// Waits until the data is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Removes it.
+    /// Removes the journal file.
     pub(super) fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
     }
@@ -143,7 +144,7 @@ fn checksum(table: &str, payload: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// The frame at an offset and the offset behind it; `None` where no whole frame is.
+/// The frame at an offset, and the offset after it; `None` if no complete frame is there.
 fn frame(reader: &mut impl io::Read, at: u64, end: u64) -> io::Result<Option<(Frame, u64)>> {
     let mut head = [0; HEAD];
     if end.saturating_sub(at) < HEAD as u64 {

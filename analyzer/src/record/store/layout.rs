@@ -1,4 +1,4 @@
-//! Names of files and folders of a recording.
+//! Names of the files and folders of a recording.
 //!
 //! ```text
 //! <dir>/v1/<table>/date=2026-11-22/hour=12/host=node1/part-<first time>-<uuid>.parquet
@@ -16,19 +16,19 @@ use crate::util::units::date_hour_utc;
 const JOURNAL: &str = ".journal";
 const SUFFIX: &str = ".parquet";
 const PREFIX: &str = "part-";
-/// End of the name of a file that is being written.
+/// Suffix of files that are still being written.
 pub(super) const ASIDE: &str = ".tmp";
 
 /// A file of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
-    /// Time of its first row, Unix time in nanoseconds.
+    /// Time of the first row, Unix nanoseconds.
     pub first_ns: u64,
     /// Table.
     pub table: String,
-    /// Host, as its folder has it.
+    /// Host, as in the folder name.
     pub host: String,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Part {
         Self { first_ns, table: table.to_owned(), host: host.to_owned(), path }
     }
 
-    /// The part at a path; `None` where the name is not that of one.
+    /// The part at a path; `None` if the name does not follow the scheme.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
@@ -54,13 +54,13 @@ impl Part {
         Some(Self { first_ns: first.parse().ok()?, table, host, path: path.to_owned() })
     }
 
-    /// Where it is while it is written. Readers of `*.parquet` do not see it.
+    /// Its path while it is being written, which the pattern `*.parquet` does not match.
     pub(super) fn aside(&self) -> PathBuf {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.path.with_file_name(format!(".{name}{ASIDE}"))
     }
 
-    /// Its name in the queue, which is its name for deduplication too. Names are in the order of time.
+    /// Its name in the queue, which is also its deduplication token. Names sort by time.
     pub(super) fn queue_name(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         format!(
@@ -81,7 +81,7 @@ pub(super) fn journals(dir: &Path) -> PathBuf {
     dir.join("journal")
 }
 
-/// The folder of what is to be sent.
+/// The folder of files to be sent.
 pub(crate) fn queue(dir: &Path) -> PathBuf {
     dir.join("queue")
 }
@@ -90,14 +90,14 @@ pub(super) fn journal(dir: &Path, host: &str, id: &str) -> PathBuf {
     journals(dir).join(format!("{host}.{id}{JOURNAL}"))
 }
 
-/// Host and id of a journal.
+/// Host and id in the name of a journal.
 pub(super) fn journal_name(path: &Path) -> Option<(String, String)> {
     let name = path.file_name()?.to_str()?.strip_suffix(JOURNAL)?;
     let (host, id) = name.rsplit_once('.')?;
     Some((host.to_owned(), id.to_owned()))
 }
 
-/// A name that can be a folder.
+/// Escapes a name for use as a folder.
 #[must_use]
 pub fn folder_name(host: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -105,7 +105,7 @@ pub fn folder_name(host: &str) -> String {
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
-/// A random UUID. The keys of the standard library's hashes are random.
+/// A random UUID, from the random keys of the standard library's hashers.
 pub(super) fn uuid() -> String {
     let word = || RandomState::new().build_hasher().finish();
     let (high, low) = (word() & !0xF000 | 0x4000, word() & !(0b11 << 62) | (0b10 << 62));
@@ -119,7 +119,7 @@ pub(super) fn uuid() -> String {
     )
 }
 
-/// All files below a folder, in no order. What cannot be read is left out.
+/// Visits all files below a folder, in no particular order. Unreadable folders are skipped.
 pub(crate) fn walk(folder: &Path, found: &mut dyn FnMut(PathBuf, u64)) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

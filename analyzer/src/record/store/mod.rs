@@ -1,4 +1,4 @@
-//! Rows on disk: the journal, the files of the tables, rotation, retention.
+//! Rows on disk: the journal, the tables' files, rotation and retention.
 
 mod journal;
 mod layout;
@@ -18,11 +18,12 @@ use volume::Volume;
 use super::registry::Rows;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// Data time between two attempts to seal where one failed, and between two calls that wait for the disk.
+/// Data time between two attempts to seal after a failure, and between two fsyncs.
 const AGAIN_NS: u64 = 30_000_000_000;
-/// Step from one row to the next beyond which the clock is not believed at once: a host has a row each minute.
+/// Longest plausible time between two rows: a host has a row each minute. Beyond it, the clock is not trusted at
+/// once.
 const STEP_NS: u64 = HOUR_NS;
-/// Time without removals by age after such a step.
+/// Data time after such a step in which no file is removed by age.
 const WARY_NS: u64 = 900_000_000_000;
 
 /// Losses of the recording itself.
@@ -30,14 +31,14 @@ const WARY_NS: u64 = 900_000_000_000;
 pub struct Losses {
     /// Rows that could not be written.
     pub rows: u64,
-    /// Events beyond the bound of an interval.
+    /// Events beyond the limit per interval.
     pub events_left_out: u64,
-    /// Steps of the clock, summed.
+    /// Sum of clock steps, in nanoseconds.
     pub clock_jump_ns: i64,
 }
 
 impl Losses {
-    /// Adds others.
+    /// Adds other losses.
     pub fn add(&mut self, more: Self) {
         self.rows += more.rows;
         self.events_left_out += more.events_left_out;
@@ -45,46 +46,45 @@ impl Losses {
     }
 }
 
-/// When files are sealed.
+/// Limits at which files are sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotate {
-    /// Longest data time in one file.
+    /// Longest data time in a file, in nanoseconds.
     pub time_ns: u64,
-    /// Largest sum of a rotation's files, in bytes.
+    /// Largest total size of a rotation's files, in bytes.
     pub bytes: u64,
 }
 
-/// A folder that rows go to.
+/// The folder of a recording, open for writing.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
     host: String,
     rotate: Rotate,
     keep: Keep,
-    /// Files are linked into the queue.
+    /// Sealed files are also linked into the queue.
     queue: bool,
     volume: Option<Volume>,
-    /// First time in the volume.
+    /// Time of the first row in the volume.
     begin_ns: u64,
     last_ns: u64,
-    /// Attempts to seal wait until then.
+    /// Time of the next attempt to seal.
     seal_from_ns: u64,
     synced_ns: u64,
     wary_until_ns: u64,
-    /// The disk refused something the last time.
+    /// The last write failed; avoids repeated notices.
     failing: bool,
-    /// Files were made since this was asked the last time.
+    /// Files were sealed since the last [`take_sealed`](Self::take_sealed).
     sealed: bool,
 }
 
-/// What a user should know.
+/// Messages for the user.
 pub type Notices = Vec<String>;
 
 impl Store {
-    /// Opens a folder, which is made, and seals what a process that was killed left in it.
+    /// Opens a folder, creating it if needed, and seals rows left by a killed process.
     ///
-    /// # Errors
-    /// The folder cannot be made or written.
+    /// # Errors If the folder cannot be created or written.
     pub fn open(
         dir: &Path,
         host: &str,
@@ -116,7 +116,7 @@ impl Store {
         Ok((store, notices))
     }
 
-    /// Seals what processes that were killed left.
+    /// Seals journals left by killed processes.
     fn recover(&mut self) -> io::Result<Notices> {
         let mut notices = Notices::new();
         for entry in std::fs::read_dir(layout::journals(&self.dir))?.flatten() {
@@ -138,7 +138,7 @@ impl Store {
         Ok(notices)
     }
 
-    /// Removes what this host was writing when it was killed.
+    /// Removes files that this host was writing when it was killed.
     fn remove_asides(&self) {
         let own = format!("host={}", self.host);
         walk(&folder(&self.dir), &mut |path, _| {
@@ -146,13 +146,13 @@ impl Store {
             let is_aside =
                 path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(layout::ASIDE));
             if is_own && is_aside {
-                // It is tried again at the next start.
+                // Retried at the next start.
                 let _ = std::fs::remove_file(path);
             }
         });
     }
 
-    /// Makes the files of a volume, links them into the queue, and removes the journal.
+    /// Writes the files of a volume, links them into the queue, and removes the journal.
     #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
     fn finish(&self, volume: Volume) -> Result<usize, (Volume, io::Error)> {
         if volume.is_empty() {
@@ -172,12 +172,12 @@ impl Store {
                 }
             }
         }
-        // One that stays is sealed once more at the next start, into the same files.
+        // A journal that stays is sealed again at the next start, into the same files.
         let _ = volume.remove();
         Ok(parts.len())
     }
 
-    /// Takes the rows of an interval that ends at `time_ns`. Its result: rows lost, and what the user should know.
+    /// Adds the rows of an interval that ends at `time_ns`. Returns lost rows, and messages for the user.
     pub fn append(&mut self, time_ns: u64, rows: Rows) -> (Losses, Notices) {
         let mut notices = Notices::new();
         let mut losses = Losses::default();
@@ -220,7 +220,7 @@ impl Store {
         (losses, notices)
     }
 
-    /// Says once that the disk refuses, and once that it does not any more.
+    /// Reports a failing disk once, and its recovery once.
     fn say(&mut self, error: Option<io::Error>, notices: &mut Notices) {
         match error {
             Some(error) if !self.failing => {
@@ -238,7 +238,7 @@ impl Store {
         }
     }
 
-    /// Whether the rows so far go to files of their own before rows of this time.
+    /// True if the rows so far must be sealed before rows of this time.
     fn is_due(&self, time_ns: u64) -> bool {
         let Some(volume) = self.volume.as_ref().filter(|volume| !volume.is_empty()) else { return false };
         if time_ns < self.seal_from_ns && self.seal_from_ns.abs_diff(time_ns) <= AGAIN_NS {
@@ -249,7 +249,7 @@ impl Store {
             || volume.bytes() >= self.rotate.bytes
     }
 
-    /// Makes files of the rows so far, and removes old files.
+    /// Writes files of the rows so far, and applies retention.
     pub fn seal(&mut self) -> Notices {
         let mut notices = Notices::new();
         let Some(volume) = self.volume.take() else { return notices };
@@ -270,7 +270,8 @@ impl Store {
         notices
     }
 
-    /// Seals what is there, for the last time. Its result: rows that are in no file and in no journal, and what the user should know.
+    /// Seals the remaining rows. Returns rows that are neither in a file nor in the journal, and messages for the
+    /// user.
     #[must_use]
     pub fn close(mut self) -> (Losses, Notices) {
         let mut notices = self.seal();
@@ -284,12 +285,12 @@ impl Store {
         (Losses { rows: volume.unwritten(), ..Losses::default() }, notices)
     }
 
-    /// Whether files were made since this was called the last time.
+    /// True if files were sealed since the last call.
     pub fn take_sealed(&mut self) -> bool {
         std::mem::take(&mut self.sealed)
     }
 
-    /// Rows that are in no block yet.
+    /// Number of rows that are in no block yet.
     #[must_use]
     pub fn open_rows(&self) -> usize {
         self.volume.as_ref().map_or(0, Volume::open_rows)

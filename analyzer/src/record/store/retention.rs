@@ -1,4 +1,4 @@
-//! Removal of old files, by age and by total size.
+//! Retention: removal of old files by age and total size.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use super::Notices;
 use super::layout::{self, Part};
 use crate::util::units;
 
-/// What is kept; `None`: without end.
+/// Limits of retention; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Data time from the begin of a file to the newest row.
+    /// Maximum data time from the begin of a file to the newest row, in nanoseconds.
     pub time_ns: Option<u64>,
-    /// Size of the host's files, its journal and its queue.
+    /// Maximum size of the host's files, journal and queue, in bytes.
     pub bytes: Option<u64>,
 }
 
 impl Keep {
-    /// Removes files of the host that are too old or too many, the oldest first. `newest_ns`: time of the newest row, `None`
-    /// where no file is removed for its age. `journal`: bytes beside the files.
+    /// Removes files of the host beyond the limits, oldest first. `newest_ns` is the time of the newest row; `None`
+    /// disables removal by age. `journal` is the size of the journal in bytes.
     pub(super) fn apply(self, dir: &Path, host: &str, newest_ns: Option<u64>, journal: u64) -> Notices {
         let mut parts: Vec<(Part, u64)> = Vec::new();
         layout::walk(&layout::folder(dir), &mut |path, bytes| {

@@ -36,7 +36,7 @@ fn open(dir: &Path, rotate: Rotate, keep: Keep) -> (Store, Notices) {
     Store::open(dir, HOST, rotate, keep, true).unwrap()
 }
 
-/// The files and the rows of all of them, in the order of their names.
+/// The files, and their rows in the order of the file names.
 fn read(dir: &Path) -> (Vec<PathBuf>, Vec<DeviceSecond>) {
     let mut files = Vec::new();
     walk(&folder(dir), &mut |path, _| files.push(path));
@@ -55,7 +55,7 @@ fn a_sealed_file_has_all_rows_where_readers_look_for_them() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path(), NEVER, Keep::default());
     let mut all = Vec::new();
-    // More than a row group, in parts.
+    // More rows than a row group, in several appends.
     for n in 0..30 {
         let rows = rows(START + n * SECOND, 700);
         all.extend(rows.device_seconds.clone());
@@ -78,7 +78,7 @@ fn a_sealed_file_has_all_rows_where_readers_look_for_them() {
     assert_eq!(fs::read(queued[0].path()).unwrap(), fs::read(&files[0]).unwrap());
 }
 
-/// A kill at any byte of the journal loses the interval that was being written, and nothing before it.
+/// A kill at any byte of the journal loses the interval being written, and nothing before it.
 #[test]
 fn what_a_kill_left_is_sealed_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn what_a_kill_left_is_sealed_at_the_next_start() {
     for n in 0..24 {
         store.append(START + n * SECOND, rows(START + n * SECOND, 700));
     }
-    // As after a kill: nothing is sealed, the lock is gone.
+    // As after a kill: nothing is sealed, and the lock is released.
     let journal = fs::read_dir(layout::journals(dir.path())).unwrap().next().unwrap().unwrap().path();
     let whole = fs::read(&journal).unwrap();
     std::mem::forget(store);
@@ -99,12 +99,12 @@ fn what_a_kill_left_is_sealed_at_the_next_start() {
         let found = read(other.path()).1.len();
         assert!((700 * least..700 * (least + 1)).contains(&found), "{cut}: {found}");
         assert_eq!((notices.len(), journals(other.path())), (usize::from(least > 0), 0), "{notices:?}");
-        // Sealed once more, after a kill between the files and the end of the journal, the files are the same.
+        // Sealing again after a kill between writing the files and removing the journal gives the same files.
         fs::write(&name, &whole[..cut]).unwrap();
         open(other.path(), NEVER, Keep::default());
         assert_eq!(read(other.path()).1.len(), found);
     }
-    // A bit that fell over ends what is believed.
+    // A flipped bit ends the readable part of a journal.
     let other = tempfile::tempdir().unwrap();
     let name = layout::journal(other.path(), HOST, "id");
     fs::create_dir_all(name.parent().unwrap()).unwrap();
@@ -132,7 +132,7 @@ fn files_begin_anew_by_time_size_and_hour() {
     for (rotate, step, files) in [
         (NEVER, SECOND, 1),
         (Rotate { time_ns: 10 * SECOND, ..NEVER }, SECOND, 4),
-        // 25 bytes a row until there is a block.
+        // Rows count 25 bytes until there is a block.
         (Rotate { bytes: 25 * 100, ..NEVER }, SECOND, 4),
         // 40 times 5 minutes: from 13:00 to 16:15.
         (NEVER, 300 * SECOND, 4),
@@ -175,7 +175,7 @@ fn old_files_go_by_age_and_by_size_and_those_of_other_hosts_stay() {
     assert_eq!(fs::read_dir(queue(dir.path())).unwrap().count(), 7, "what is gone is not sent");
 }
 
-/// A clock that jumps by years must not have everything removed for its age.
+/// A clock that jumps by years must not let retention remove everything.
 #[test]
 fn a_jump_of_the_clock_removes_nothing() {
     let minute = Rotate { time_ns: 60 * SECOND, bytes: u64::MAX };

@@ -1,4 +1,5 @@
-//! A volume: the rows between two rotations. They are in its journal, and become one file per table when it is sealed.
+//! A volume: the rows between two rotations. They are in its journal until sealing turns them into one file per
+//! table.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,10 +12,11 @@ use crate::record::parquet::{self, GROUP};
 use crate::record::registry::Rows;
 use crate::record::table::{Row, Visit};
 
-/// Row groups of one table that wait in memory while the journal cannot be written. Older ones are lost beyond that.
+/// Maximum number of row groups per table kept in memory while the journal cannot be written; then the oldest are
+/// lost.
 const WAITING: usize = 4;
 
-/// What a journal has of a table besides its open rows.
+/// Journal state of a table, beside its open rows.
 #[derive(Debug, Default)]
 struct Blocks {
     places: Vec<Place>,
@@ -26,24 +28,24 @@ struct Blocks {
 #[derive(Debug)]
 pub(super) struct Volume {
     journal: Journal,
-    /// Name of its files.
+    /// Id in the names of its files.
     id: String,
     host: String,
     /// Rows that are in no block yet.
     open: Rows,
     blocks: BTreeMap<&'static str, Blocks>,
-    /// Length of the blocks in bytes.
+    /// Total length of the blocks, in bytes.
     block_bytes: u64,
-    /// Open rows that the journal does not have, by table.
+    /// Open rows missing from the journal, by table.
     unwritten: BTreeMap<&'static str, u64>,
 }
 
-/// What became of rows.
+/// Result of adding rows.
 #[derive(Debug, Default)]
 pub(super) struct Appended {
-    /// Rows that are lost.
+    /// Number of rows lost.
     pub(super) lost: u64,
-    /// The journal could not be written.
+    /// Error of writing the journal.
     pub(super) error: Option<io::Error>,
 }
 
@@ -59,7 +61,7 @@ impl Volume {
         Self { journal, id, host, open, blocks, block_bytes: 0, unwritten }
     }
 
-    /// What a process that was killed left; `None` while a process writes it, or where the name is not that of a journal.
+    /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
     pub(super) fn recover(path: PathBuf) -> io::Result<Option<Self>> {
         let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
         let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
@@ -73,7 +75,7 @@ impl Volume {
         Ok(Some(volume))
     }
 
-    /// Whether it has no rows.
+    /// True if it has no rows.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.blocks.is_empty()
     }
@@ -83,12 +85,12 @@ impl Volume {
         self.open.len()
     }
 
-    /// Rows that are in memory alone, since the journal could not be written.
+    /// Number of rows that are only in memory, since the journal could not be written.
     pub(super) fn unwritten(&self) -> u64 {
         self.unwritten.values().sum()
     }
 
-    /// Length of its files, roughly: rows that are in no block yet count 25 bytes.
+    /// Approximate size of its files, in bytes: rows that are in no block yet count 25 bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.block_bytes + 25 * self.open.len() as u64
     }
@@ -101,7 +103,7 @@ impl Volume {
         self.journal.sync()
     }
 
-    /// Takes the rows of an interval.
+    /// Adds the rows of an interval.
     pub(super) fn append(&mut self, mut rows: Rows) -> Appended {
         let mut frames = Frames { kind: FrameKind::Rows, of: Vec::new() };
         let encoded = rows.visit(&mut frames);
@@ -127,7 +129,7 @@ impl Volume {
         if of.is_empty() { Ok(Vec::new()) } else { self.journal.append(&of) }
     }
 
-    /// Makes the files of all tables. Its result: the files. After an error everything is as before.
+    /// Writes and returns the files of all tables. After an error the volume is unchanged.
     #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
     pub(super) fn seal(mut self, dir: &Path) -> Result<(Self, Vec<Part>), (Self, io::Error)> {
         let mut open = std::mem::take(&mut self.open);
@@ -139,7 +141,7 @@ impl Volume {
             result.and_then(|()| made.iter().try_for_each(|(aside, part)| publish(aside, &part.path)));
         if let Err(error) = renamed {
             for (aside, _) in &made {
-                // What is not there needs no removal.
+                // A missing file needs no removal.
                 let _ = std::fs::remove_file(aside);
             }
             return Err((self, error));
@@ -147,13 +149,13 @@ impl Volume {
         Ok((self, made.into_iter().map(|(_, part)| part).collect()))
     }
 
-    /// Removes the journal, when the files are where they belong.
+    /// Removes the journal, once the files are in place.
     pub(super) fn remove(self) -> io::Result<()> {
         self.journal.remove()
     }
 }
 
-/// Puts a file where readers see it. A file of this name is the same one, made before a kill.
+/// Moves a finished file into place. An existing file of this name is the same one, made before a kill.
 fn publish(aside: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(aside, path)?;
     match path.parent() {
@@ -162,10 +164,10 @@ fn publish(aside: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Rows as frames.
+/// Encodes rows as frames.
 struct Frames {
     kind: FrameKind,
-    /// Tables, their rows encoded, and the number of these.
+    /// Tables with their encoded rows, and the number of rows.
     of: Vec<(&'static str, Vec<u8>, u64)>,
 }
 
@@ -184,7 +186,7 @@ impl Visit for Frames {
     }
 }
 
-/// Makes blocks of open rows.
+/// Moves open rows into blocks.
 struct Groups<'a> {
     volume: &'a mut Volume,
     lost: u64,
@@ -199,7 +201,7 @@ impl Visit for Groups<'_> {
             let (group, rest) = rows.split_at(GROUP);
             let table = R::TABLE.name;
             let block = parquet::encode(group).map_err(io::Error::other)?;
-            // The block stands for all rows before it: those that are not in it come again.
+            // The block replaces all earlier row frames, so rows outside it are written again.
             let rest = parquet::encode(rest).map_err(io::Error::other)?;
             let frames =
                 [(FrameKind::Block, table, block.as_slice()), (FrameKind::Rows, table, rest.as_slice())];
@@ -228,7 +230,7 @@ impl Visit for Groups<'_> {
     }
 }
 
-/// Takes one frame into the table that it is of.
+/// Adds a frame to its table.
 struct Recover<'a> {
     volume: &'a mut Volume,
     frame: &'a super::journal::Frame,
@@ -257,11 +259,11 @@ impl Visit for Recover<'_> {
     }
 }
 
-/// Writes the files of all tables aside.
+/// Writes the files of all tables under temporary names.
 struct Seal<'a> {
     volume: &'a Volume,
     dir: &'a Path,
-    /// Where each is, and where it belongs.
+    /// Temporary path and destination of each file.
     made: Vec<(PathBuf, Part)>,
 }
 
@@ -278,7 +280,7 @@ impl Visit for Seal<'_> {
         if let Some(folder) = part.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        // Of a process that was killed while it sealed.
+        // Left by a process that was killed while sealing.
         let _ = std::fs::remove_file(&aside);
         let file = File::options().write(true).create_new(true).open(&aside)?;
         self.made.push((aside, part));

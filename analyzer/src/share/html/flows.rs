@@ -1,4 +1,4 @@
-//! The table of flows: those of findings first, then those with most errors and most bytes; the rest as a sum.
+//! The table of flows: those named by findings first, then those with most errors and most bytes; the rest as a sum.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use crate::report::text::trouble;
 use crate::share::columns::{COLUMNS, Column, Context, FINDINGS};
 use crate::util::units::{self, plural};
 
-/// Rows of the table.
+/// Maximum number of rows.
 const ROWS: usize = 300;
 
 /// The section; empty without flows.
@@ -65,7 +65,7 @@ pub(super) fn section(report: &Report) -> Markup {
     page
 }
 
-/// The columns of the page in which any flow has a value other than zero.
+/// The columns in which any flow has a value other than zero.
 fn shown_columns(flows: &[Flow], context: &Context<'_>) -> Vec<&'static Column> {
     let says = |column: &&Column| {
         column.name == FINDINGS
@@ -97,7 +97,7 @@ fn row(
         let value = (column.get)(flow, context);
         let sort = match &value {
             Value::Number(number) => number.to_string(),
-            // No number: sorts behind all of them.
+            // Not a number: sorts after all numbers.
             Value::Null if align(column) == "n" => units::UNKNOWN.to_owned(),
             _ => String::new(),
         };
@@ -109,7 +109,7 @@ fn row(
     page.raw("</tr>\n");
 }
 
-/// The findings that name a flow.
+/// Writes the findings that name a flow.
 fn state(page: &mut Markup, ids: &[&'static str], severity: Option<Severity>) {
     let rank = match severity {
         None => "0",
@@ -124,7 +124,7 @@ fn state(page: &mut Markup, ids: &[&'static str], severity: Option<Severity>) {
     page.raw("</td>");
 }
 
-/// The flows without a row, as one.
+/// Writes the flows without a row as one sum.
 fn sum<'a>(page: &mut Markup, flows: impl Iterator<Item = &'a Flow>, count: usize, columns: usize) {
     if count == 0 {
         return;

@@ -1,11 +1,11 @@
-//! Steps of the training job: what the text report says of them, and the latest steps as columns.
+//! Steps of the training job: the sentences of the text report, and the latest steps as columns.
 
 use super::markup::Markup;
 use crate::report::Report;
 use crate::report::text::{Section, Topic};
 use crate::util::units;
 
-/// The section; empty where neither steps nor a pattern are known.
+/// The section; empty if neither steps nor a pattern are known.
 pub(super) fn section(report: &Report, topics: &[Section]) -> Markup {
     let mut page = Markup::default();
     if let Some(steps) = &report.facts.steps {

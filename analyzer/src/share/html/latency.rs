@@ -1,4 +1,4 @@
-//! Latencies: percentiles of the flows with the longest tail, each as a bar on one logarithmic scale.
+//! Latencies: percentiles of the flows with the longest tail, each as a bar on a common logarithmic scale.
 
 use std::cmp::Reverse;
 
@@ -13,17 +13,17 @@ use crate::sample::Sample;
 use crate::util::style::Paint;
 use crate::util::units;
 
-/// Classes of requests; the last is that of a recording, which does not tell them apart.
+/// Classes of requests; the last one is for recordings, which do not distinguish classes.
 const CLASSES: [&str; 4] = ["SEND and WRITE", "READ, to the first response", "Atomics", "All requests"];
-/// Flows listed.
+/// Maximum number of flows listed.
 const LISTED: usize = 20;
 
-/// Latencies over all flows by class of request, which no report has.
+/// Latencies over all flows by class of request, which reports do not contain.
 #[derive(Clone, Debug)]
 pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
 
 impl Distribution {
-    /// Those of a sample.
+    /// The distribution of a sample.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut classes: Vec<(&'static str, [u64; BUCKETS])> =
@@ -39,7 +39,7 @@ impl Distribution {
         Self(classes)
     }
 
-    /// A row for each octave from the first with a sample to the last.
+    /// A row per octave, from the first to the last with a sample.
     fn tables(&self) -> Markup {
         let mut page = Markup::default();
         for (name, counts) in &self.0 {
@@ -64,7 +64,7 @@ impl Distribution {
     }
 }
 
-/// Samples by octave, those between that have none included.
+/// Samples by octave, including empty octaves in between.
 fn octaves(counts: &[u64; BUCKETS]) -> Vec<(u64, u64, u64)> {
     let mut octaves: Vec<(u64, u64, u64)> = Vec::new();
     for (bucket, count) in counts.iter().enumerate() {
@@ -82,7 +82,7 @@ fn octaves(counts: &[u64; BUCKETS]) -> Vec<(u64, u64, u64)> {
     octaves.get(first..last).unwrap_or_default().to_vec()
 }
 
-/// The section; empty where nothing was timed.
+/// The section; empty without latency measurement.
 pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> Markup {
     let mut page = Markup::default();
     let mut flows: Vec<(&Flow, Latency)> =
@@ -135,7 +135,7 @@ pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> M
         page.leaf("p", "hint", &format!("… and {}", units::plural(hidden as u64, "more flow")));
     }
     page.append(&distribution.map(Distribution::tables).unwrap_or_default());
-    // The precision of the figures, in the words of the text report.
+    // The accuracy of the figures, as worded in the text report.
     let text =
         sections(report, 400, Paint::PLAIN).into_iter().find(|section| section.topic == Topic::Latency);
     if let Some(line) =

@@ -1,27 +1,27 @@
-//! Markup that data cannot get into: what is not a literal of this program is escaped.
+//! Markup that data cannot inject into: everything except literals of this program is escaped.
 
 use std::fmt::Write as _;
 
 use crate::util::layout::plain;
 
-/// A page while it is written.
+/// A page under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Markup(String);
 
 impl Markup {
-    /// Markup of this program. Data has no such lifetime.
+    /// Appends markup of this program. Data does not have this lifetime.
     pub(crate) fn raw(&mut self, literal: &'static str) -> &mut Self {
         self.0.push_str(literal);
         self
     }
 
-    /// A text, escaped.
+    /// Appends a text, escaped.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.0.push_str(&escape(text));
         self
     }
 
-    /// The begin of an element; values of attributes are escaped, empty ones are left out.
+    /// Appends a start tag; attribute values are escaped, empty ones are left out.
     pub(crate) fn open(&mut self, tag: &'static str, attributes: &[(&'static str, &str)]) -> &mut Self {
         self.0.push('<');
         self.0.push_str(tag);
@@ -36,7 +36,7 @@ impl Markup {
         self
     }
 
-    /// The end of an element.
+    /// Appends an end tag.
     pub(crate) fn close(&mut self, tag: &'static str) -> &mut Self {
         self.0.push_str("</");
         self.0.push_str(tag);
@@ -44,12 +44,12 @@ impl Markup {
         self
     }
 
-    /// An element with a text.
+    /// Appends an element with a text.
     pub(crate) fn leaf(&mut self, tag: &'static str, class: &str, text: &str) -> &mut Self {
         self.open(tag, &[("class", class)]).text(text).close(tag)
     }
 
-    /// Lines in a block that keeps their layout.
+    /// Appends lines in a preformatted block.
     pub(crate) fn lines(&mut self, lines: &[String]) -> &mut Self {
         self.raw("<pre>");
         for line in lines {
@@ -58,14 +58,14 @@ impl Markup {
         self.raw("</pre>")
     }
 
-    /// Data for a script: JSON, of which no character can end its element.
+    /// Appends data for a script: JSON in which no character can end the element.
     pub(crate) fn data(&mut self, id: &'static str, json: &str) -> &mut Self {
         self.raw("\n").open("script", &[("type", "application/json"), ("id", id)]);
         self.0.push_str(&inert(json));
         self.close("script")
     }
 
-    /// Markup that is finished.
+    /// Appends finished markup.
     pub(crate) fn append(&mut self, part: &Self) -> &mut Self {
         self.0.push_str(&part.0);
         self
@@ -80,7 +80,7 @@ impl Markup {
     }
 }
 
-/// A text as text of a page or a value of an attribute: without markup and without control characters.
+/// Escapes text for a page or an attribute value: no markup and no control characters.
 pub(crate) fn escape(text: &str) -> String {
     let plain = plain(text);
     let mut escaped = String::with_capacity(plain.len());
@@ -97,8 +97,8 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The same JSON without characters of markup and without any that change how the source is shown: they stand in strings
-/// only, where an escape means the same.
+/// The same JSON without markup characters and without characters that change how the source is displayed: they occur
+/// only in strings, where an escape is equivalent.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

@@ -1,4 +1,5 @@
-//! Who talks to whom: a cell for each pair of hosts, darker with more data, marked where a finding names a flow of the pair.
+//! Traffic matrix: a cell for each pair of hosts, darker with more data, marked if a finding names a flow of the
+//! pair.
 
 use super::markup::Markup;
 use super::problems::{class, listed, sign};
@@ -8,12 +9,12 @@ use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units::{self, plural};
 
-/// Hosts with a row and a column: those with most data.
+/// Maximum number of hosts in rows and columns: those with the most data.
 const HOSTS: usize = 24;
-/// Steps of darkness.
+/// CSS classes of increasing darkness.
 const HEAT: [&str; 6] = ["h0", "h1", "h2", "h3", "h4", "h5"];
 
-/// The section; empty where traffic between hosts is not known.
+/// The section; empty if traffic between hosts is unknown.
 pub(super) fn section(report: &Report) -> Markup {
     let mut page = Markup::default();
     let Some(pattern) = report.facts.pattern.as_ref().filter(|pattern| !pattern.matrix.is_empty()) else {
@@ -77,7 +78,7 @@ pub(super) fn section(report: &Report) -> Markup {
     page
 }
 
-/// The worst severity of the findings above info that name a flow from one host to another.
+/// The highest severity of the findings above info that name a flow from one host to another.
 fn marked(report: &Report) -> Map<(Address, Address), Severity> {
     let mut marked: Map<(Address, Address), Severity> = Map::default();
     for finding in listed(report).iter().filter(|one| one.severity > Severity::Info) {
@@ -89,7 +90,7 @@ fn marked(report: &Report) -> Map<(Address, Address), Severity> {
     marked
 }
 
-/// Darkness of a share; none for no data.
+/// The CSS class for a share of the data; empty for no data.
 fn heat(bytes: u64, most: u64) -> &'static str {
     if bytes == 0 || most == 0 {
         return HEAT[0];

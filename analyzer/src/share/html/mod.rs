@@ -1,9 +1,11 @@
-//! The report as one HTML file (`--output html`): everything in it, nothing loaded, readable without its script.
+//! The report as a self-contained HTML file (`--output html`), which loads nothing and is readable without its
+//! script.
 //!
-//! The order is that of questions: what is wrong, since when, at what cost, what to do; then the evidence over time, who is
-//! concerned, and all figures. Views decide nothing: findings, verdict and sentences are those of every other view.
+//! The order follows an engineer's questions: problems, begin, cost, remedy; then the evidence over time, the
+//! affected hosts, and all figures. Views draw no conclusions: findings, verdict and sentences are those of all
+//! views.
 //!
-//! The content security policy allows one style and one script, by their hashes, and no request of any kind.
+//! The content security policy allows one style and one script, identified by hashes, and no requests.
 
 mod flows;
 mod job;
@@ -26,22 +28,21 @@ pub use latency::Distribution;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// SHA-256 of the style, as the policy names it; a test computes it.
+/// SHA-256 of the style for the policy; a test verifies it.
 const STYLE_HASH: &str = "sha256-RcEPpgos2ClMBzNc7iaHrUKxHPakdQbu8FxH3+mkcWg=";
-/// The same of the script.
+/// SHA-256 of the script.
 const SCRIPT_HASH: &str = "sha256-WK+Ol0hca7NM5OInB34hhQha7qQsTJ07BxcRcZpEwhY=";
-/// Longest report that the page carries, in bytes of JSON: browsers get slow beyond it.
+/// Maximum size of the report embedded in the page, in bytes of JSON: browsers become slow beyond it.
 const MOST_JSON: usize = 32 << 20;
-/// Columns of preformatted text.
+/// Width of preformatted text, in columns.
 const COLUMNS: usize = 120;
 
-/// Subjects of the page that have tables of their own.
+/// Topics with tables of their own on the page.
 const OWN: [Topic; 4] = [Topic::Findings, Topic::Flows, Topic::Latency, Topic::Verdict];
 
 /// Writes the page.
 ///
-/// # Errors
-/// What writing to `out` gave.
+/// # Errors An error of writing to `out`.
 pub fn write(
     report: &Report,
     over_time: Option<&OverTime>,
@@ -112,7 +113,7 @@ pub(crate) fn head(page: &mut Markup, sentence: &str) {
     page.raw("<style>").raw(STYLE).raw("</style>\n</head>\n");
 }
 
-/// The class of a colour.
+/// The CSS class of a colour.
 const fn class_of(role: Role) -> &'static str {
     match role {
         Role::Good => "good",
@@ -122,7 +123,7 @@ const fn class_of(role: Role) -> &'static str {
     }
 }
 
-/// What was dropped or cannot be seen, and what was not evaluated.
+/// Writes what was dropped, is not visible, or was not evaluated.
 fn coverage(report: &Report) -> Markup {
     let mut page = Markup::default();
     page.raw("<ul>");
@@ -130,7 +131,7 @@ fn coverage(report: &Report) -> Markup {
     for (label, text) in said.iter().filter(|(label, _)| matches!(*label, "Drops" | "Coverage" | "Retired")) {
         page.raw("<li>").leaf("b", "", label).text(": ").text(text).raw("</li>");
     }
-    // Sentences without a label end the summary: why nothing was observed.
+    // Sentences without a label at the end of the summary give the reason why nothing was observed.
     for (_, text) in said.iter().rev().take_while(|(label, _)| label.is_empty()) {
         page.leaf("li", "", text);
     }
@@ -144,7 +145,7 @@ fn coverage(report: &Report) -> Markup {
     page
 }
 
-/// The report as JSON, in the page.
+/// Embeds the report as JSON.
 fn data(report: &Report) -> Markup {
     let mut page = Markup::default();
     let json = serde_json::to_string(report).unwrap_or_default();

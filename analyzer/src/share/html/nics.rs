@@ -1,4 +1,4 @@
-//! Queue pairs of the host's NICs, those without progress first.
+//! Queue pairs of the host's NICs, stalled ones first.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use crate::analysis::{Device, DeviceQp};
 use crate::report::Report;
 use crate::util::units;
 
-/// Queue pairs listed.
+/// Maximum number of queue pairs listed.
 const LISTED: usize = 100;
 
-/// A column: heading, whether it is a number, and its text.
+/// A column: heading, true for a number, and its text.
 type Column = (&'static str, bool, fn(&Device, &DeviceQp) -> Option<String>);
 
 const COLUMNS: [Column; 16] = [

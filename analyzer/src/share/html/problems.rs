@@ -7,10 +7,10 @@ use crate::report::Report;
 use crate::report::text::{Headline, end_of, sorted, summary};
 use crate::util::style::Role;
 
-/// Fields of the list of problems.
+/// Fields in the list of problems.
 const LISTED: [&str; 3] = ["Where", "When", "Impact"];
 
-/// The class of a severity.
+/// The CSS class of a severity.
 pub(super) const fn class(severity: Severity) -> &'static str {
     match severity {
         Severity::Info => "info",
@@ -19,7 +19,7 @@ pub(super) const fn class(severity: Severity) -> &'static str {
     }
 }
 
-/// The sign of a severity: colour alone is not enough.
+/// The symbol of a severity, since colour alone is not sufficient.
 pub(super) const fn sign(severity: Severity) -> &'static str {
     match severity {
         Severity::Info => "ℹ",
@@ -28,12 +28,12 @@ pub(super) const fn sign(severity: Severity) -> &'static str {
     }
 }
 
-/// The findings of the page, in order; [`anchor`] has the place of one.
+/// The findings of the page, in order; [`anchor`] links to one by index.
 pub(super) fn listed(report: &Report) -> Vec<Finding> {
     sorted(report)
 }
 
-/// The anchor of the finding at a place of the list.
+/// The anchor of the finding at an index of the list.
 pub(super) fn anchor(at: usize) -> String {
     format!("p{}", at + 1)
 }
@@ -44,7 +44,7 @@ fn badge(page: &mut Markup, finding: &Finding, ended: bool) {
     page.leaf("span", &format!("{state} {}", class(finding.severity)), &text);
 }
 
-/// One sentence, the worst finding, what to run next; the list of problems; totals.
+/// Writes the verdict, the worst finding and the next command; the list of problems; totals.
 pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     page.open("section", &[("id", "verdict"), ("class", class_of(headline.role))]);
     let sign = match headline.role {
@@ -71,7 +71,7 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
     page.raw("</dl></section>\n");
 }
 
-/// Every finding above info in a line, consequences below their owner.
+/// Lists every finding above info in a line, owned ones below their owner.
 fn list(page: &mut Markup, report: &Report) {
     let (findings, end) = (listed(report), end_of(report));
     let shown = || findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
@@ -103,7 +103,7 @@ fn list(page: &mut Markup, report: &Report) {
     page.raw("</tbody></table>\n");
 }
 
-/// A card for each finding. Those that call for action are open.
+/// A card for each finding. Those that require action are open.
 pub(super) fn cards(report: &Report) -> Markup {
     let mut page = Markup::default();
     let findings = listed(report);
@@ -147,7 +147,7 @@ fn card(page: &mut Markup, report: &Report, all: &[Finding], at: usize, finding:
     page.raw("</details>\n");
 }
 
-/// What to do, step by step, each command in a line of its own.
+/// Writes the steps, each command on a line of its own.
 fn steps(page: &mut Markup, finding: &Finding) {
     if finding.steps.is_empty() && finding.advice.is_empty() {
         return;
@@ -186,7 +186,7 @@ fn evidence(page: &mut Markup, finding: &Finding) {
     }
 }
 
-/// Causes and effects, each with a link to its card.
+/// Writes causes and effects, each with a link to its card.
 fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
     let me = finding.id;
     let owner: Vec<&str> = finding.owner.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The page: well-formed, with everything of the report, inert against names from outside.
+//! Tests of the page: well-formed, complete, and safe against injection by names from outside.
 
 use sha2::{Digest as _, Sha256};
 
@@ -7,7 +7,7 @@ use crate::analysis::fixtures::everything;
 use crate::report::Options;
 use crate::sample::Sample;
 
-/// Base64 of RFC 4648.
+/// Base64 according to RFC 4648.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -30,10 +30,10 @@ fn report() -> Report {
     Report::build(&everything(), &Options::default())
 }
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 3] = ["meta", "link", "input"];
 
-/// Reads the page as strictly as XML: every element ends where it should, every attribute is quoted. Gives the texts.
+/// Parses the page as strictly as XML: every element is closed, every attribute is quoted. Returns the texts.
 fn well_formed(page: &str) -> String {
     let mut rest = page.strip_prefix("<!doctype html>").unwrap();
     let (mut open, mut texts): (Vec<&str>, String) = (Vec::new(), String::new());
@@ -78,7 +78,7 @@ fn the_page_is_well_formed_and_has_the_findings() {
             assert!(texts.contains(&markup::escape(step)), "{step}");
         }
     }
-    // Nothing is loaded, and no style or handler is inside an element.
+    // Nothing is loaded, and no element has an inline style or handler.
     for banned in [" src=", " style=", " onclick=", "http://", "https://", "@import", "url("] {
         assert!(!page.contains(banned), "{banned}");
     }

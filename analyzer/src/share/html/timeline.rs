@@ -1,4 +1,5 @@
-//! Traffic, signals and findings on one clock axis, drawn as SVG. The script adds zoom and the values under the pointer.
+//! Traffic, signals and findings on a common time axis, drawn as SVG. The script adds zoom and the values at the
+//! pointer.
 
 use std::fmt::Write as _;
 
@@ -16,18 +17,18 @@ use crate::report::text::end_of;
 use crate::share::trace::spans;
 use crate::util::units;
 
-/// Columns of a row, at most.
+/// Maximum number of columns in a row.
 const COLUMNS: u64 = 1_000;
-/// Findings with a lane of their own.
+/// Maximum number of findings with a lane.
 const LANES: usize = 10;
-/// Links with a row of their own: fewer say nothing that the sum does not, more are a table.
+/// Number of links for which each has its own row: a single one equals the sum, and more are a table.
 const LINKS: std::ops::RangeInclusive<usize> = 2..=8;
-/// The signal without values where no packet is ECN-capable.
+/// The signal without values if no packet is ECN-capable.
 const ECN: &str = "ECN CE";
-/// Height of a row in units of its picture.
+/// Height of a row in units of its SVG.
 const HEIGHT: f64 = 100.0;
 
-/// The time shown, and its columns.
+/// The displayed time range, and its columns.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     from_ns: u64,
@@ -55,7 +56,7 @@ impl Axis {
         self.from_ns.saturating_add(self.column_ns.saturating_mul(column as u64))
     }
 
-    /// A time as a share of the axis.
+    /// A time as a fraction of the axis.
     fn share(&self, time_ns: u64) -> f64 {
         (time_ns.saturating_sub(self.from_ns) as f64 / self.length_ns().max(1) as f64).min(1.0)
     }
@@ -72,7 +73,7 @@ struct Row {
     tall: bool,
 }
 
-/// The section; empty where nothing is known over time.
+/// The section; empty without data over time.
 pub(super) fn section(report: &Report, over_time: Option<&OverTime>) -> Markup {
     let mut page = Markup::default();
     let Some((over_time, axis)) = over_time.and_then(|known| Some((known, Axis::of(known)?))) else {
@@ -109,7 +110,7 @@ pub(super) fn section(report: &Report, over_time: Option<&OverTime>) -> Markup {
     page
 }
 
-/// The rows with something in them, and the names of those without and of those that are not known.
+/// The rows with data; the names of the empty ones, and of the unknown ones.
 fn rows(
     over_time: &OverTime,
     axis: Axis,
@@ -132,7 +133,7 @@ fn rows(
             row(link_name(name, *direction), Series::Link(at), values(Series::Link(at)), false)
         };
         let mut links: Vec<Row> = (0..over_time.links.len()).map(of).collect();
-        // One scale for all, or a busy link looks like an idle one.
+        // One scale for all links, so that an idle link does not look busy.
         let scale = links.iter().map(|row| row.scale).fold(0.0, f64::max);
         for row in &mut links {
             row.scale = scale;
@@ -158,7 +159,7 @@ fn rows(
     (rows, quiet, unknown)
 }
 
-/// A value in words.
+/// A value as text.
 fn figure(series: Series, value: f64) -> String {
     signals::figure(series, value, |value| match series {
         Series::Signal(_) => units::si(value.round()),
@@ -210,12 +211,12 @@ fn draw(page: &mut Markup, row: &Row, axis: Axis, over_time: &OverTime) {
     page.leaf("div", "peak", &format!("{}{per}", figure(row.series, row.scale))).raw("</div>\n");
 }
 
-/// The columns of one level; neighbours of one height are one block.
+/// Draws the columns of one level; adjacent columns of equal height are one block.
 fn path(row: &Row, level: Level) -> String {
     let mut path = String::new();
     let height = |at: usize| {
         let value = row.values.get(at).copied().flatten().filter(|value| *value > 0.0)?;
-        // What is above zero shows.
+        // Values above zero are always visible.
         (row.levels.get(at) == Some(&level)).then(|| (value / row.scale * HEIGHT).clamp(2.0, HEIGHT).round())
     };
     let mut at = 0;
@@ -235,7 +236,7 @@ fn path(row: &Row, level: Level) -> String {
     path
 }
 
-/// The episodes of the findings above info, each in a lane.
+/// Draws the episodes of the findings above info, each finding in a lane.
 fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
     let end = end_of(report);
     let timed = findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
@@ -246,7 +247,7 @@ fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
         page.raw("<svg class=\"lanes\">");
         for (from_ns, to_ns) in spans {
             let (from, to) = (axis.share(*from_ns), axis.share(*to_ns));
-            // At least as wide as one can see and click.
+            // At least wide enough to see and click.
             let (x, width) =
                 (format!("{:.3}%", from * 100.0), format!("{:.3}%", (to - from).max(0.004) * 100.0));
             page.open("a", &[("href", &format!("#{}", anchor(*at)))]);
@@ -276,7 +277,7 @@ fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
     }
 }
 
-/// The clock below the rows.
+/// Draws the time axis below the rows.
 fn ticks(page: &mut Markup, axis: Axis) {
     const TICKS: u64 = 5;
     head(page, "UTC", "row ticks");
@@ -292,7 +293,7 @@ fn ticks(page: &mut Markup, axis: Axis) {
     page.raw("</svg></div><div class=\"peak\">peak</div></div>\n");
 }
 
-/// The values, for the script.
+/// The values for the script.
 fn data(rows: &[Row], axis: Axis) -> Value {
     let row = |row: &Row| {
         let values: Vec<Value> = row.values.iter().map(|value| value.map(short).into()).collect();
@@ -307,7 +308,7 @@ fn data(rows: &[Row], axis: Axis) -> Value {
     })
 }
 
-/// Four digits are more than are shown.
+/// Four digits exceed what is displayed.
 fn short(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

@@ -1,4 +1,4 @@
-//! The structure of a trace, read by a parser of JSON that shares nothing with the writer.
+//! Checks the structure of a trace, read by an independent JSON parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,8 @@ fn entries(trace: &Value) -> &Vec<Value> {
     trace["traceEvents"].as_array().unwrap()
 }
 
-/// Every track in order, lengths from 0 on, slices of a track within one another, and names for all.
+/// Checks that all tracks are in order, lengths are not negative, slices of a track are nested, and everything has a
+/// name.
 fn check(all: &Value) {
     let mut latest: BTreeMap<(u64, u64), (f64, Vec<f64>)> = BTreeMap::new();
     let mut named = BTreeSet::new();
@@ -118,7 +119,7 @@ fn events_beyond_the_bound_are_counted() {
     let many = vec![event(&sample, 0, Event::CNP, 5); MOST_EVENTS + 3];
     events.extend(&many);
     assert_eq!((events.kept.len(), events.left_out), (MOST_EVENTS, 3));
-    // Of a flow that was retired there is no track.
+    // A retired flow has no track.
     let mut gone = event(&sample, 0, Event::CNP, 5);
     gone.key.dest_qp = 0x00AB_CDEF;
     let mut events = Events::default();

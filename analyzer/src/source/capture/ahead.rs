@@ -1,4 +1,4 @@
-//! Reads and decompresses in a thread of its own, a few buffers ahead of the parser.
+//! Reads and decompresses in a separate thread, a few buffers ahead of the parser.
 //!
 //! ```text
 //! reading thread: input ─ [gunzip] ─ fills a buffer ─┐ full, in order, at most DEPTH
@@ -6,8 +6,8 @@
 //!        └──────────── used buffers ──────────── window
 //! ```
 //!
-//! Buffers are handed over, bytes are not copied. The order of the bytes is that of the input, so counts do not depend on
-//! this thread. A buffer is handed over after a single read of the input, never held back until it is full.
+//! Buffers are handed over, bytes are not copied. The order of the bytes is that of the input, so counts do not
+//! depend on this thread. A buffer is handed over after a single read of the input, never held back until it is full.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -25,20 +25,20 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Starts the thread. Gives the input back when there is no second processor, or no thread can be started.
+    /// Starts the thread. Returns the input if there is only one CPU, or if no thread can be started.
     pub(super) fn start(input: Box<dyn Read + Send>) -> Result<Self, Box<dyn Read + Send>> {
         let (full_in, full) = sync_channel(DEPTH);
         let (used, used_out) = channel();
         for _ in 0..DEPTH + 2 {
-            // The receiver is alive: it is in this function.
+            // The receiver is alive, since it is in this function.
             let _ = used.send(Vec::new());
         }
         background::start("read-ahead", input, move |input| read(input, &full_in, &used_out))?;
         Ok(Self { full, used })
     }
 
-    /// Appends the next bytes to `buf[start..end]`, which may move. Returns the new range, which is no longer than before
-    /// at the end of the input.
+    /// Appends the next bytes to `buf[start..end]`, which may move. Returns the new range, which is no longer than
+    /// before at the end of the input.
     ///
     /// # Errors
     /// Errors of the input, at their position among the bytes.
@@ -70,7 +70,7 @@ fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, u
             let Some(room) = buf.get_mut(HEADROOM..) else { return };
             match input.read(room) {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    // The input may have more later: this buffer is still to be filled.
+                    // More input may follow, so this buffer is still to be filled.
                     if full.send(Err(e)).is_err() {
                         return;
                     }
@@ -89,7 +89,7 @@ fn read(mut input: Box<dyn Read + Send>, full: &SyncSender<io::Result<Chunk>>, u
 mod tests {
     use super::*;
 
-    /// Gives its parts one at a time; `None` is a moment without anything.
+    /// Returns its parts one per read; `None` is a read that would block.
     struct Parts(Vec<Option<Vec<u8>>>);
 
     impl Read for Parts {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Whether this machine can have a reading thread at all; one processor cannot.
+    /// `None` if this machine has a single CPU and thus no reading thread.
     fn ahead(parts: Vec<Option<Vec<u8>>>) -> Option<Ahead> {
         Ahead::start(Box::new(Parts(parts))).ok()
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_thread_ends_when_nobody_takes_what_it_reads() {
-        /// Endless, and tells when it is dropped.
+        /// An endless input that signals when it is dropped.
         struct Endless(Sender<()>);
         impl Read for Endless {
             fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -8,12 +8,12 @@ use flate2::{Decompress, FlushDecompress, Status};
 const CHUNK: usize = 128 * 1024;
 /// The largest window of deflate, which every stream can be decompressed with.
 const WINDOW_BITS: u8 = 15;
-/// Members without a byte of content in a row, after which a read is interrupted.
+/// Maximum number of consecutive empty members before a read is interrupted.
 const MAX_EMPTY: u32 = 1024;
 
 /// Decompresses gzip members one after another.
 ///
-/// Unlike flate2's own readers it hands out everything before damage however the input arrives, accepts zero padding after
+/// Unlike flate2's readers it returns everything before damage, however the input arrives, accepts zero padding after
 /// the last member, which tapes and some copy tools leave, and distinguishes other trailing bytes from damaged data.
 /// Between many empty members it returns [`ErrorKind::Interrupted`], so that the caller can stop.
 pub(super) struct Gunzip {
@@ -37,7 +37,7 @@ impl Gunzip {
         Self { input, member: None, members: 0, empty: 0, end: None }
     }
 
-    /// Begins the next member; sets the end where there is none.
+    /// Begins the next member, or records the end.
     fn next_member(&mut self) -> io::Result<()> {
         match self.input.fill_buf()?.first() {
             Some(0x1f) => {

@@ -103,7 +103,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Records after which an input counts as long: most captures of tests, and many others, are shorter.
+/// Records after which an input counts as long; shorter captures are not worth a thread.
 const LONG_INPUT: u64 = 8192;
 /// Maximum mean length of records, in bytes, for which a plain file is read ahead.
 const SHORT_RECORD: u64 = 1024;
@@ -128,7 +128,7 @@ enum Decoder {
 pub struct Reader {
     name: String,
     window: Window,
-    /// The input, where it is a regular file.
+    /// The input, if it is a regular file.
     file: Option<Arc<File>>,
     /// True if the caller can supply [parts](Self::give_part).
     in_parts: bool,
@@ -156,7 +156,7 @@ impl fmt::Debug for Opening {
 }
 
 impl Opening {
-    /// Nothing is read yet. Messages call the stream `name`.
+    /// An opening with nothing read. Messages refer to the stream as `name`.
     #[must_use]
     pub fn new(name: &str, input: Box<dyn Read + Send>) -> Self {
         Self { name: name.to_owned(), window: Window::new(input), gzip: false }
@@ -170,8 +170,8 @@ impl Opening {
     /// The reader, once the bytes that identify the format have arrived (24 at most).
     ///
     /// # Errors
-    /// When the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block) may be
-    /// read later.
+    /// If the stream fails, is empty, or is not a capture. An input that [would block](CaptureError::would_block)
+    /// may be read later.
     pub fn poll(&mut self) -> Result<Reader, CaptureError> {
         let Self { name, window, .. } = self;
         let nothing = || Window::new(Box::new(io::empty()));
@@ -225,7 +225,7 @@ impl Reader {
     /// Opens a capture file; compression and format are recognised by content, not by name.
     ///
     /// # Errors
-    /// When there is no such file, it may not be read, is a directory, is empty, or is not a capture.
+    /// If there is no such file, it may not be read, is a directory, is empty, or is not a capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|e| CaptureError::from_io(&name, e))?;
@@ -242,13 +242,13 @@ impl Reader {
     /// Blocks until the bytes that identify the format have arrived (24 at most), not longer.
     ///
     /// # Errors
-    /// When the stream fails, is empty, or is not a capture.
+    /// If the stream fails, is empty, or is not a capture.
     pub fn from_read(name: &str, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
         Opening::new(name, input).poll()
     }
 
-    /// Lets [`Self::next`] [block](CaptureError::would_block) now and then where much input holds no packet, so that the
-    /// caller can stop.
+    /// Lets [`Self::next`] [block](CaptureError::would_block) now and then where much input holds no packet, so that
+    /// the caller can stop.
     pub fn interruptible(&mut self) {
         self.window.interruptible = true;
     }
@@ -295,7 +295,7 @@ impl Reader {
         }
     }
 
-    /// There is no record now, or not any more.
+    /// Handles the end of the readable records.
     #[cold]
     #[inline(never)]
     fn halt(&mut self, stop: ReadEnd) -> Result<(), CaptureError> {
@@ -318,8 +318,8 @@ impl Reader {
         self.in_parts = true;
     }
 
-    /// After an error that [would block](CaptureError::would_block): the location of the part that the caller has to supply
-    /// before the next record; `None` when the input has no data.
+    /// After an error that [would block](CaptureError::would_block): the location of the part that the caller has to
+    /// supply before the next record; `None` when the input has no data.
     #[must_use]
     pub fn wanted_part(&self) -> Option<Location> {
         self.window.wanted_part().filter(|_| !self.paused)
@@ -335,9 +335,9 @@ impl Reader {
         self.window.reclaim_buffer()
     }
 
-    /// Decides how to read the rest of a long input. A thread that reads ahead pays for itself where decompression, or the
-    /// copy from the page cache, takes about as long as counting. For whole frames the copy takes most of the time, and two
-    /// threads share it by reading alternately. The writer of a pipe has read ahead already.
+    /// Decides how to read the rest of a long input. A thread that reads ahead pays off if decompression, or the copy
+    /// from the page cache, takes about as long as counting. For whole frames the copy takes most of the time, and
+    /// two threads share it by reading alternately. The writer of a pipe has read ahead already.
     #[cold]
     fn read_ahead(&mut self) {
         let mean_len = self.window.position() / self.records.max(1);

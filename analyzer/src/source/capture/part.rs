@@ -1,8 +1,8 @@
 //! Parts of a file, each read by the thread that will parse it.
 //!
-//! Bytes that a processor has read are in its own cache, and reach another processor slowly: for whole frames, whose
-//! bytes all enter the ICRC, handing them over costs as much as two threads could win. So where two threads replay one
-//! file alternately, each reads the part that it will parse while the other parses the part before. The bytes are those
+//! Data that a CPU has read is in its own cache, and moves to another CPU slowly: for complete frames, whose bytes
+//! all enter the ICRC, this transfer costs as much as a second thread gains. So if two threads replay one file
+//! alternately, each reads the part that it will parse while the other parses the part before. The bytes are those
 //! that sequential reading gives.
 
 use std::fs::File;
@@ -10,12 +10,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// Room in front of the bytes read, for the start of a record whose end is in the next part.
+/// Space before the data, for the start of a record whose end is in the next part.
 pub(super) const HEADROOM: usize = 16 * 1024;
-/// Bytes read at once: enough to be worth handing over, few enough to stay in a processor's cache.
+/// Size of a part: large enough for the cost of the hand-over, small enough to stay in a CPU's cache.
 pub(super) const CHUNK: usize = 512 * 1024;
 
-/// Bytes read at once: `buf[HEADROOM..HEADROOM + len]`.
+/// Data of one read: `buf[HEADROOM..HEADROOM + len]`.
 pub(super) struct Chunk {
     pub(super) buf: Vec<u8>,
     pub(super) len: usize,
@@ -54,7 +54,7 @@ impl Location {
         Self { file, offset }
     }
 
-    /// The location `parts` full parts further on.
+    /// The location after `parts` complete parts.
     #[must_use]
     pub fn further(&self, parts: u64) -> Self {
         let offset = self.offset.saturating_add(parts.saturating_mul(CHUNK as u64));

@@ -252,8 +252,8 @@ impl PcapNg {
         })
     }
 
-    /// A packet without a timestamp, always of the section's first interface; its captured length is its original length
-    /// cut at the interface's snap length.
+    /// A packet without a timestamp, always of the section's first interface; its captured length is its original
+    /// length cut at the interface's snap length.
     #[cold]
     fn simple_packet(&mut self, block: &[u8]) -> Result<Packet, ReadEnd> {
         if block.len() < SIMPLE_FIELDS + TRAILER {

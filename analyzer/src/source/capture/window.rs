@@ -8,8 +8,8 @@ use super::ahead::Ahead;
 use super::gzip::Gunzip;
 use super::part::{Location, Part};
 
-/// First size of the buffer: large enough that a read costs little per record, small enough to
-/// stay in the second-level cache.
+/// Initial size of the buffer: large enough that a read costs little per record, small enough to stay in the L2
+/// cache.
 const INITIAL: usize = 256 * 1024;
 
 /// Maximum length of a record or block in bytes. A larger length is damage.
@@ -23,11 +23,11 @@ enum Input {
     Parts(Location, Option<Part>),
 }
 
-/// Buffered input that can be looked at before it is consumed.
+/// Buffered input that can be inspected before it is consumed.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one input")]
 pub(super) struct Window {
     input: Input,
-    /// True if a thread of its own reads `input` from the next read on.
+    /// True if a separate thread reads `input` from the next read on.
     read_ahead: bool,
     buf: Vec<u8>,
     /// The unconsumed bytes are `buf[start..end]`.
@@ -37,7 +37,7 @@ pub(super) struct Window {
     /// lie further back in their buffer than they do in the input.
     base: u64,
     eof: bool,
-    /// True if `input` decompresses: then an unexpected end is one of the file.
+    /// True if `input` is decompressed: then an unexpected end is one of the compressed file.
     gzip: bool,
     gzip_cut: bool,
     /// True if an interrupted read blocks instead of being repeated.
@@ -68,7 +68,7 @@ impl Window {
         Self { gzip: true, interruptible: compressed.interruptible, ..Self::new(Box::new(input)) }
     }
 
-    /// Lets a thread of its own read the input ahead from now on, where possible. The bytes stay the same.
+    /// Lets a separate thread read the input ahead from now on, if possible. The bytes stay the same.
     pub(super) fn read_ahead(&mut self) {
         self.read_ahead = true;
     }
@@ -188,7 +188,8 @@ impl Window {
                 self.end -= self.start;
                 self.start = 0;
                 self.base = position;
-                // Growing only when full keeps an invalid length from allocating memory for bytes that never come.
+                // Growing only when full prevents an invalid length from allocating memory for bytes that never
+                // arrive.
                 if self.end == self.buf.len() {
                     let larger = (self.buf.len() * 2).min(n.max(MAX_RECORD as usize));
                     self.buf.resize(larger, 0);

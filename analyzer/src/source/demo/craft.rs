@@ -10,7 +10,7 @@ use etherparse::{
 use rocescope_common::wire::PORT_ROCE;
 use rocescope_common::wire::bth::MASK24;
 
-/// The largest path MTU that InfiniBand knows, in bytes.
+/// The largest InfiniBand path MTU, in bytes.
 pub const MAX_PAYLOAD: usize = 4096;
 
 const BTH_LEN: usize = 12;

@@ -16,11 +16,11 @@ use super::scenario::{Scenario, Scheduled, Truth, Uplink};
 use crate::sample::Direction;
 use crate::util::time::nanos;
 
-/// The longest sleep, and so the longest reaction time to a request to stop.
+/// Longest sleep, and therefore the longest reaction time to a stop request.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
-/// Frames due within this time are sent at once; a sleep would take longer.
+/// Frames due within this time are sent at once, since a sleep would take longer.
 const SOON: Duration = Duration::from_micros(60);
-/// If sending is late by more (a suspended machine), the rest is delayed instead of sent in a burst.
+/// If sending is behind by more (a suspended machine), the rest is delayed instead of sent as a burst.
 const LAG_LIMIT: Duration = Duration::from_millis(250);
 
 /// An interface's sending end: a packet socket that receives nothing.
@@ -31,7 +31,7 @@ impl Port {
     /// Opens interface `index` of the calling thread's network namespace for sending.
     ///
     /// # Errors
-    /// When the kernel refuses: it needs CAP_NET_RAW, and the interface must exist.
+    /// If the kernel refuses: it needs CAP_NET_RAW, and the interface must exist.
     pub fn open(index: u32) -> io::Result<Self> {
         // Protocol 0: the socket takes part in no receiving.
         // SAFETY: no pointers; the result is checked before it is used.
@@ -128,7 +128,7 @@ impl Player {
     /// Starts sending, for `limit` of the scenario's time or until stopped.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(scenario: Scenario, ports: Ports, limit: Option<Duration>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -177,7 +177,7 @@ impl Player {
     /// Waits for the end.
     ///
     /// # Errors
-    /// When the thread has panicked.
+    /// If the thread has panicked.
     pub fn join(mut self) -> io::Result<Played> {
         let Some(thread) = self.thread.take() else {
             return Err(io::Error::other("bug: the demo's traffic thread was joined twice"));

@@ -1,7 +1,7 @@
 //! The demo's network: unnamed network namespaces and two links between them.
 //!
-//! Nothing else on the host changes, and the kernel removes the namespaces with their last descriptor, however the
-//! process ends.
+//! Nothing else on the host changes, and the kernel removes the namespaces with their last file descriptor, however
+//! the process ends.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -37,7 +37,7 @@ impl Stage {
     /// Creates the namespaces and the links between them, and sets the links up.
     ///
     /// # Errors
-    /// When the kernel refuses; it needs root.
+    /// If the kernel refuses; it needs root.
     pub fn new() -> Result<Self> {
         let observed = NetNs::anonymous()?;
         let far = NetNs::anonymous()?;
@@ -75,7 +75,7 @@ impl Stage {
     /// is dropped last.
     ///
     /// # Errors
-    /// When the kernel refuses the packet sockets, or no thread can be started.
+    /// If the kernel refuses the packet sockets, or no thread can be started.
     pub fn start(&self, scenario: Scenario, limit: Option<Duration>) -> Result<Player> {
         let open = |netns: &NetNs, index: u32| {
             netns
@@ -121,7 +121,7 @@ fn listen(index: u32) -> Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    /// Whether the test can run; says so when it cannot, and fails where it must.
+    /// True if the test can run; prints a reason if it cannot, and fails if it must run.
     fn root(test: &str) -> bool {
         // SAFETY: has no preconditions.
         let root = unsafe { libc::geteuid() } == 0;

@@ -1,4 +1,4 @@
-//! The settings of the host, read beside what a run watches: that takes seconds on a host with many interfaces.
+//! Reads the settings of the host beside a run, which takes seconds on a host with many interfaces.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -7,12 +7,13 @@ use std::time::Duration;
 use crate::doctor::{self, facts::HostFacts};
 use crate::host::queries::Host;
 
-/// A thread that reads them, once, as `rocescope doctor` does.
+/// A thread that reads the settings once, as `rocescope doctor` does.
 #[derive(Debug)]
 pub struct Audit(Receiver<HostFacts>);
 
 impl Audit {
-    /// Starts it, with the rights of the calling thread. `None` when no thread can be made: the settings stay unknown.
+    /// Starts the thread with the privileges of the calling thread. `None` if no thread can be started: the settings
+    /// stay unknown.
     #[must_use]
     pub fn start(host: Arc<dyn Host>) -> Option<Self> {
         let (found, facts) = mpsc::channel();
@@ -25,10 +26,9 @@ impl Audit {
         Some(Self(facts))
     }
 
-    /// The facts read within this time: `Err` while it is at work, `Ok(None)` when it could not read them.
+    /// Waits up to `patience` for the facts: `Err` while the thread is working, `Ok(None)` if it could not read them.
     ///
-    /// # Errors
-    /// It is at work.
+    /// # Errors If the thread is still working.
     pub fn read(self, patience: Duration) -> Result<Option<HostFacts>, Self> {
         match self.0.recv_timeout(patience) {
             Ok(facts) => Ok(Some(facts)),

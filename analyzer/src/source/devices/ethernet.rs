@@ -1,5 +1,4 @@
-//! Ethernet counters of a port: statistics and pauses of one NIC port, and of several that
-//! a bond makes one.
+//! Ethernet counters of a port: statistics and pauses of one NIC port, or of the members of a bond.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +9,19 @@ use crate::host::dcb::Dcb;
 use crate::host::queries::Queries;
 use crate::host::vocabulary::{self, PauseCount, PauseCounts};
 
-/// Sources of pause counts, as reports name them.
+/// Sources of pause counts, as named in reports.
 const ETHTOOL: &str = "ethtool";
 const DCB: &str = "DCB netlink";
 
-/// One network interface with a port of its own.
+/// A network interface with a physical port.
 #[derive(Debug, Default)]
 pub(super) struct Ethernet {
     pub(super) interface: String,
     tally: Tally,
     pauses: PauseTally,
-    /// The source of the pause counts; empty before the first reading.
+    /// Source of the pause counts; empty before the first reading.
     pause_source: &'static str,
-    /// Speed of the link in Mbit/s, where known.
+    /// Speed of the link in Mbit/s, if known.
     pub(super) speed_mbps: Option<u32>,
 }
 
@@ -33,7 +32,7 @@ impl Ethernet {
 
     pub(super) fn read(&mut self, kernel: &dyn Queries, time_ns: u64) {
         let statistics = kernel.statistics(&self.interface).unwrap_or_default();
-        // Once one of the two, always that one: their counts are not each other's.
+        // Never switches between the two sources, since their counts differ.
         let of_driver = vocabulary::pause(&statistics).filter(|_| self.pause_source != DCB);
         if let Some(pauses) = of_driver {
             self.pause_source = ETHTOOL;
@@ -59,7 +58,7 @@ impl Ethernet {
     }
 }
 
-/// The counters of all: sums, as what a bond carries is what its members carry.
+/// The counters of all ports, summed: the traffic of a bond is that of its members.
 pub(super) fn counters(all: &[Ethernet]) -> Vec<SourceSample> {
     let mut sources = all.iter().flat_map(|one| one.tally.sources(None));
     let Some(mut sum) = sources.next() else { return Vec::new() };
@@ -75,13 +74,13 @@ pub(super) fn counters(all: &[Ethernet]) -> Vec<SourceSample> {
     vec![sum]
 }
 
-/// The source of their pause counts; empty where there is none.
+/// Source of their pause counts; empty if there is none.
 pub(super) fn pause_source(all: &[Ethernet]) -> &'static str {
     all.iter().map(|one| one.pause_source).find(|source| !source.is_empty()).unwrap_or_default()
 }
 
-/// The pauses of all by priority and direction: frames and times are summed, of shares and lengths
-/// the worst counts, since a member that is paused holds up the flows that are hashed onto it.
+/// The pauses of all ports by priority and direction: frames and times are summed; of shares and durations the
+/// maximum counts, since a paused member stalls the flows hashed to it.
 pub(super) fn pauses(all: &[Ethernet]) -> Vec<PauseSample> {
     let mut by_key: BTreeMap<(bool, Option<u8>), PauseSample> = BTreeMap::new();
     for pause in all.iter().flat_map(|one| one.pauses.pauses()) {
@@ -90,7 +89,7 @@ pub(super) fn pauses(all: &[Ethernet]) -> Vec<PauseSample> {
     by_key.into_values().collect()
 }
 
-/// Microseconds in which each priority was paused: of the member that was paused longest.
+/// Microseconds for which each priority was paused, of the member paused longest.
 pub(super) fn received_us(all: &[Ethernet]) -> [Option<u64>; 8] {
     let mut longest = [None; 8];
     for one in all {
@@ -102,7 +101,7 @@ pub(super) fn received_us(all: &[Ethernet]) -> [Option<u64>; 8] {
 }
 
 impl PauseSample {
-    /// Adds what another port counted of the same priority and direction.
+    /// Adds the counts of another port for the same priority and direction.
     fn join(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -122,12 +121,11 @@ impl PauseSample {
     }
 }
 
-/// Pause frames by priority as data centre bridging counts them, for drivers without statistics of
-/// their own.
+/// Pause frames by priority from DCB netlink, for drivers without such statistics.
 fn dcb_pauses(kernel: &dyn Queries, interface: &str) -> Option<PauseCounts> {
     let pfc = Dcb::parse(&kernel.dcb(interface).ok()?)?.pfc?;
     let counted = |frames: u64| PauseCount { frames: Some(frames), ..PauseCount::default() };
-    // A driver that does not count leaves all of them at zero, which would not be true.
+    // A driver that does not count them reports zeros, which must not be taken for counts.
     let any = pfc.sent.iter().chain(&pfc.received).any(|frames| *frames > 0);
     any.then(|| PauseCounts { received: pfc.received.map(counted), sent: pfc.sent.map(counted) })
 }

@@ -1,11 +1,11 @@
-//! A queue pair as the device reports it, followed across readings.
+//! A queue pair as reported by the device, followed across readings.
 
 use super::psn;
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 use crate::host::nldev::QueuePair;
 
-/// Packets that a port carried between two readings; `None` where nothing counts them.
+/// Packets that a port carried between two readings; `None` if not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PortPackets {
     pub(super) sent: Option<u64>,
@@ -20,7 +20,7 @@ pub(super) struct QpWatch {
     sent: Option<u64>,
     received: Option<u64>,
     stalled_ns: u64,
-    /// It moved in the latest interval, or stands still since.
+    /// It progressed in the latest interval, or has stalled since.
     busy: bool,
 }
 
@@ -36,15 +36,14 @@ impl QpWatch {
         }
     }
 
-    /// True when this is the same queue pair that had the number before.
+    /// True if this is the same queue pair as before with this number.
     pub(super) fn is_same(&self, qp: &QueuePair) -> bool {
-        // The peer comes with the connection, and goes with it.
+        // The peer is set and cleared with the connection.
         let same_peer = self.qp.rqpn.is_none() || qp.rqpn == self.qp.rqpn;
         self.qp.pid == qp.pid && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Takes in its state after `span_ns`, in which the port carried `most` packets. True when a
-    /// PSN moved since the latest time.
+    /// Adds its state after `span_ns`, in which the port carried `most` packets. True if a PSN advanced.
     pub(super) fn advance(
         &mut self,
         qp: &QueuePair,
@@ -55,15 +54,15 @@ impl QpWatch {
     ) -> bool {
         let step = |before: Option<u32>, now: Option<u32>, most: Option<u64>| match (before, now) {
             (Some(before), Some(now)) => psn::advance(before, now, most),
-            // Before a connection there is no PSN.
+            // Without a connection there is no PSN.
             (None, _) => Some(0),
             (Some(_), None) => None,
         };
-        // A PSN moves by packets once it was set: that of receiving on the way to RTR, that of sending on the
-        // way from there to RTS (IBTA volume 1, table of modify QP). A step across is no count.
+        // A PSN counts packets once it was set: the receive PSN in the transition to RTR, the send PSN in the one
+        // from RTR to RTS (IBTA volume 1, modify QP table). A change across these transitions is no packet count.
         let was_sending = matches!(self.qp.state, Some("RTS" | "SQD" | "SQE"));
         let was_up = was_sending || self.qp.state == Some("RTR");
-        // Taken back to the start, it has PSNs of no meaning, and the latest packets are unknown.
+        // After a return to RESET its PSNs are meaningless, and the latest packets are unknown.
         let is_set = !matches!(qp.state, Some("RESET" | "INIT"));
         let changed = was_sending && self.qp.sq_psn != qp.sq_psn || was_up && self.qp.rq_psn != qp.rq_psn;
         if was_up && span_ns > 0 {
@@ -84,7 +83,7 @@ impl QpWatch {
         changed
     }
 
-    /// `moving` is true when the device reports current PSNs.
+    /// `moving` is true if the device reports current PSNs.
     pub(super) fn sample(&self, moving: bool) -> QpSample {
         QpSample {
             owner: self.owner.clone(),

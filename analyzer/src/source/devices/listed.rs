@@ -1,4 +1,4 @@
-//! The queue pairs of this host with the processes that made them.
+//! The queue pairs of this host with their owning processes.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -11,12 +11,12 @@ use crate::host::queries::Queries;
 use crate::host::rdma;
 use crate::host::read::{HostRoot, Unread};
 
-/// The queue pairs of this host at a moment.
+/// The queue pairs of this host at one time.
 #[derive(Debug, Default)]
 pub struct QueuePairs {
-    /// By the ends that packets name.
+    /// Owners by the ends that packets name.
     pub owners: Owners,
-    /// One by one, with what is known of the process.
+    /// All queue pairs with their processes.
     pub list: Vec<(QueuePair, QpOwner)>,
     /// Counters that queue pairs are bound to.
     pub counters: Vec<QpCounter>,
@@ -25,8 +25,8 @@ pub struct QueuePairs {
 /// The addresses (GIDs) of each device, by its name.
 pub type Addresses = Vec<(String, Vec<Ipv6Addr>)>;
 
-/// Reads the addresses of all devices. A device has up to a thousand places for them, each a file, so that
-/// this takes far longer than [`read`]. An entry that fails is left out, with the reason in `unread`.
+/// Reads the addresses of all devices. A device has up to a thousand GID table entries, each a file, so that this
+/// takes far longer than [`read`]. An entry that fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     let mut addresses = Vec::new();
@@ -42,9 +42,9 @@ pub fn addresses(root: &HostRoot, unread: &mut Unread) -> Addresses {
     addresses
 }
 
-/// Reads the queue pairs of all devices, their processes and their counters; the devices' addresses are those given. Each
-/// queue pair costs a question to the device, so that this is for every second or so, not for every packet; `between` runs
-/// again and again meanwhile. An entry that fails is left out, with the reason in `unread`.
+/// Reads the queue pairs of all devices, their processes and their counters; `addresses` are those of the devices.
+/// Each queue pair costs a netlink query, so this runs about once per second; `between` is called repeatedly
+/// meanwhile. An entry that fails is left out, with the reason in `unread`.
 #[must_use]
 pub fn read(
     root: &HostRoot,
@@ -77,7 +77,7 @@ pub fn read(
     found
 }
 
-/// Names of processes, each looked up once: a job has thousands of queue pairs and few processes.
+/// Names of processes, each read once: a job has thousands of queue pairs and few processes.
 #[derive(Default)]
 struct Processes(HashMap<u32, (u32, Option<String>, Option<String>)>);
 

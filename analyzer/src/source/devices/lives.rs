@@ -1,5 +1,5 @@
-//! Lives of queue pairs, as the kernel's control path shows them: creation, settings, failed verbs, events,
-//! end. Covers queue pairs whose packets bypass the kernel.
+//! Lifecycle of queue pairs from the kernel's control path: creation, settings, failed verbs, events, end. Covers
+//! queue pairs whose packets bypass the kernel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use crate::entity::owners::QpOwner;
 use crate::host::nldev::QueuePair;
 use crate::util::map::Map;
 
-/// Queue pairs that ended and are kept for the report.
+/// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
-/// Queue pairs that are followed.
+/// Maximum number of existing queue pairs that are followed.
 const MOST_ALIVE: usize = 65_536;
-/// Events that are kept.
+/// Maximum number of events kept.
 const MOST_EVENTS: usize = 4_096;
-/// A query that takes longer is no reason to take a queue pair for one that is gone.
+/// A query that takes longer is no evidence that the queue pair is gone, in nanoseconds.
 const LONGEST_QUERY_NS: u64 = 1_000_000_000;
 
 /// A change on the control path, in terms of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The queue pair is as given: made or modified. `None` fields stay as they were.
+    /// The queue pair was made or modified. `None` fields keep their values.
     Is(QpLife),
-    /// The same, when it was queried at this Unix time.
+    /// The queue pair was queried at this Unix time.
     Found {
-        /// Life of the queue pair.
+        /// State of the queue pair.
         life: QpLife,
         /// Unix time.
         time_ns: u64,
     },
-    /// It ended, at this Unix time.
+    /// It was destroyed at this Unix time.
     Ended {
         /// RDMA device.
         device: String,
@@ -39,7 +39,7 @@ pub enum Change {
         /// Unix time.
         time_ns: u64,
     },
-    /// Something happened.
+    /// An event.
     Event(QpEvent),
 }
 
@@ -56,7 +56,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes in one change.
+    /// Applies a change.
     pub fn take(&mut self, change: Change) {
         match change {
             Change::Is(new) => {
@@ -64,7 +64,7 @@ impl Follower {
                 if new.control.created_ns.is_some()
                     && let Some(before) = self.alive.remove(&key)
                 {
-                    // Its end was missed: the number is in use again.
+                    // Its destruction was missed: the number is reused.
                     self.end(before);
                 }
                 if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
@@ -116,7 +116,7 @@ impl Follower {
         }
     }
 
-    /// The kernel lists this process as the one that made a queue pair: for those made before the run.
+    /// Sets the process that made a queue pair from the kernel's list, for those made before the run.
     pub fn owned(&mut self, owner: &QpOwner) {
         let key = (owner.device.clone(), owner.lqpn);
         let Some(life) = self.alive.get_mut(&key).filter(|_| owner.pid.is_some()) else { return };
@@ -126,7 +126,7 @@ impl Follower {
         }
     }
 
-    /// Connected queue pairs that no list of the kernel has, as it would list them.
+    /// Connected queue pairs that are in no list of the kernel, in the form of a list entry.
     pub fn past_verbs(&self) -> impl Iterator<Item = QueuePair> {
         let own = self.alive.values().filter(|life| life.origin == Some(DEVX) && life.rqpn.is_some());
         own.map(|life| QueuePair {
@@ -144,14 +144,14 @@ impl Follower {
         })
     }
 
-    /// True if a queue pair is found in the error state that was connected, and that no verb took there: records come in the
-    /// order of the calls.
+    /// True if a queue pair that was connected is found in the error state without a verb that moved it there:
+    /// records arrive in the order of the calls.
     fn has_died(&self, found: &QpLife) -> bool {
         let before = self.alive.get(&(found.device.clone(), found.lqpn)).and_then(|life| life.state);
         found.state == Some("ERR") && matches!(before, Some("RTR" | "RTS" | "SQD"))
     }
 
-    /// True if a query ends after the verb that destroyed its queue pair began: it is of the one that is gone.
+    /// True if a query ends after the start of the verb that destroyed the queue pair: it concerns the destroyed one.
     fn has_just_ended(&self, found: &QpLife, time_ns: u64) -> bool {
         let since = time_ns.saturating_sub(LONGEST_QUERY_NS);
         let mut lately = self
@@ -163,8 +163,8 @@ impl Follower {
             && lately.any(|life| (life.lqpn, &life.device) == (found.lqpn, &found.device))
     }
 
-    /// True if a query found the state before the latest verb: the two overlapped, and the verb was the first to be recorded.
-    /// Back to an earlier state a verb leads, too, and would be seen, as the creation was.
+    /// True if a query found the state from before the latest verb: the two overlapped, and the verb was recorded
+    /// first. A return to an earlier state also takes a verb, which would have been seen.
     fn is_older(&self, found: &QpLife) -> bool {
         const ORDER: [&str; 4] = ["RESET", "INIT", "RTR", "RTS"];
         let place = |state: Option<&str>| ORDER.iter().position(|known| Some(*known) == state);
@@ -184,7 +184,7 @@ impl Follower {
         self.ended.push_back(life);
     }
 
-    /// All queue pairs, by device, number and age.
+    /// All queue pairs, sorted by device, number and age.
     fn sorted(&self) -> Vec<QpLife> {
         let mut qps: Vec<&QpLife> = self.ended.iter().chain(self.alive.values()).collect();
         qps.sort_by(|a, b| {
@@ -193,12 +193,12 @@ impl Follower {
         qps.into_iter().cloned().collect()
     }
 
-    /// Everything known by now; the same shared copy while nothing changes.
+    /// All results so far; the same shared object while nothing changes.
     pub fn sample(&mut self, calls: &Calls, unavailable: Option<&str>) -> Arc<Lives> {
         let same = self.sampled.calls == *calls && self.sampled.unavailable.as_deref() == unavailable;
         if self.changed || !same {
             self.sampled = Arc::new(Lives {
-                // Every list is calls, and changes nothing mostly.
+                // Listing produces calls that mostly change nothing.
                 qps: if self.changed { Arc::new(self.sorted()) } else { Arc::clone(&self.sampled.qps) },
                 events: self.events.iter().cloned().collect(),
                 events_left_out: self.events_left_out,
@@ -213,7 +213,7 @@ impl Follower {
 }
 
 impl QpLife {
-    /// The queue pair and whose it is.
+    /// The queue pair and its owner.
     pub(super) fn owner(&self) -> QpOwner {
         QpOwner {
             device: self.device.clone(),
@@ -227,14 +227,14 @@ impl QpLife {
         }
     }
 
-    /// The pod, container or job it was made in, which may be none. `None`: its making was not seen, so that all that can be
-    /// known is where its process is now.
+    /// The pod, container or job in which it was created, which may be none. `None`: its creation was not seen, so
+    /// that only the current place of its process is known.
     #[must_use]
     pub fn made_in(&self) -> Option<&Option<String>> {
         self.control.created_ns.map(|_| &self.pod)
     }
 
-    /// Takes over what `new` knows. True when that is more than before: queries mostly find what is known.
+    /// Merges the known fields of `new`. True if anything changed; queries mostly confirm known values.
     fn update(&mut self, new: Self) -> bool {
         fn set<T: PartialEq>(known: &mut Option<T>, new: Option<T>) -> bool {
             let is_news = new.is_some() && *known != new;
@@ -247,7 +247,7 @@ impl QpLife {
         if is_first {
             (self.device, self.lqpn) = (new.device, new.lqpn);
         }
-        // The process that made it stays the owner, whoever modifies or queries it.
+        // The process that created it remains the owner, whoever modifies or queries it.
         let owned = [
             self.pid.is_none() && set(&mut self.pid, new.pid),
             self.comm.is_none() && set(&mut self.comm, new.comm),

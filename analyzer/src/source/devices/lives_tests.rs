@@ -32,13 +32,13 @@ fn a_life_is_put_together_from_its_calls() {
     assert_eq!(seen.events[0].pid, Some(1));
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)));
 
-    // A query that finds what is known.
+    // A query that confirms known values.
     let found = QpLife { state: Some("RTS"), rqpn: Some(29), ..life(17) };
     follower.take(Change::Found { life: found, time_ns: 50 });
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
     assert_eq!(all(&mut follower).qps[0].control.ended_ns, Some(99));
-    // The number in use again is another queue pair.
+    // The reused number is another queue pair.
     follower.take(Change::Is(QpLife { control: made(120), ..life(17) }));
     let qps = all(&mut follower).qps.clone();
     assert_eq!(qps.iter().map(|qp| qp.control.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
@@ -59,10 +59,10 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     let died = vec![(TO_ERROR.to_owned(), 50, Some(1))];
     assert_eq!(deaths(vec![is("RTS"), found("RTS"), found("ERR"), found("ERR")]), died);
     assert_eq!(deaths(vec![is("RTS"), is("ERR"), found("ERR")]), []);
-    // It was dead before the run.
+    // It was in the error state before the run.
     assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
 
-    // Made before the run, and listed with its process before it died.
+    // Created before the run, and listed with its process before it died.
     let mut follower = Follower::default();
     follower.take(found("RTS"));
     follower.owned(&QpOwner {
@@ -79,7 +79,7 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     assert_eq!(all(&mut follower).qps[0].pod.as_deref(), Some("trainer-0"));
 }
 
-/// A list asks for each queue pair while its process goes on.
+/// Listing queries each queue pair while its process continues.
 #[test]
 fn a_query_that_verbs_overtake_changes_nothing() {
     const SECOND: u64 = 1_000_000_000;
@@ -91,16 +91,16 @@ fn a_query_that_verbs_overtake_changes_nothing() {
     follower.take(is("INIT"));
     follower.take(found("RESET", 2 * SECOND));
     assert_eq!(all(&mut follower).qps[0].state, Some("INIT"));
-    // A state later than the verbs that were seen is news: a return may have been missed.
+    // A later state than that of the verbs seen is new information: a return of a verb may have been missed.
     follower.take(found("RTS", 2 * SECOND));
     assert_eq!(all(&mut follower).qps[0].state, Some("RTS"));
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 3 * SECOND });
     follower.take(found("RTS", 3 * SECOND + 1));
     assert_eq!(all(&mut follower).qps.len(), 1, "it is gone");
-    // The number in use again, whose creation was missed.
+    // The number is reused, and the creation was missed.
     follower.take(found("RTS", 9 * SECOND));
     assert_eq!(all(&mut follower).qps.len(), 2);
-    // Made before the run: all that is known comes from queries.
+    // Created before the run: everything known comes from queries.
     let mut follower = Follower::default();
     follower.take(found("RTS", SECOND));
     follower.take(found("RESET", 2 * SECOND));

@@ -1,19 +1,19 @@
-//! Counters of this host's devices, independent of the packets captured.
+//! Counters of this host's devices, independent of captured packets.
 //!
-//! A NIC that does RoCE in hardware shows none of its packets to the kernel, but it counts them.
-//! This is the second source of a live run: never added to what was counted from packets.
+//! A NIC with hardware RoCE passes none of its packets to the kernel, but counts them. This is the second source of a
+//! live run; its figures are never added to those from packets.
 //!
 //! | module | does |
 //! |---|---|
-//! | `listed` | queue pairs of this host, with the processes that made them |
-//! | [`psn`] | packets from the PSNs of a queue pair at two moments |
+//! | `listed` | queue pairs of this host, with their processes |
+//! | [`psn`] | packet counts from the PSNs of a queue pair at two times |
 //! | `port`, `follow`, `ethernet` | one port; its queue pairs; the NIC ports below it |
 //! | [`lives`] | queue pairs on the kernel's control path |
 //! | [`context`] | the NIC's own context of queue pairs, within a budget of queries |
-//! | [`posts`], [`present`] | work requests that processes post, sampled; their queue pairs |
-//! | `audit` | the settings of the host, read on a thread of its own |
-//! | `tally` | cumulative values from readings that wrap and are reset |
-//! | `watch` | the devices of watched interfaces, read again and again |
+//! | [`posts`], [`present`] | work requests that processes post, sampled; the existing queue pairs |
+//! | `audit` | the settings of the host, read in a separate thread |
+//! | `tally` | cumulative values from counters that wrap and are reset |
+//! | `watch` | the devices of watched interfaces, read periodically |
 
 #[cfg(target_os = "linux")]
 pub mod audit;

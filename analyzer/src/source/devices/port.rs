@@ -1,4 +1,4 @@
-//! A port of an RDMA device, read again and again.
+//! A port of an RDMA device, read periodically.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,47 +19,46 @@ use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
 use crate::source::devices::listed::QueuePairs;
 
-/// Queue pairs of a port that are followed, at most.
+/// Maximum number of queue pairs followed per port.
 const MOST_QPS: usize = 16_384;
-/// From this share of the time paused on, a queue pair that stands still does so for the pause.
+/// If its priority is paused for at least this share of the time, a stalled queue pair is attributed to the pause.
 const STALL_SHARE: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
     pub(super) device: String,
     pub(super) number: u32,
-    /// By which RDMA netlink names the device.
+    /// Index by which RDMA netlink names the device.
     index: Option<u32>,
     identity: Identity,
     pub(super) hardware: Hardware,
     pub(super) hidden: bool,
     pub(super) interface: Option<String>,
-    /// The NIC ports below that interface: itself, or the members of a bond.
+    /// The physical ports below that interface: itself, or the members of a bond.
     ethernet: Vec<Ethernet>,
-    /// Watched interfaces that lie on that interface.
+    /// Watched interfaces stacked on that interface.
     pub(super) above: Vec<String>,
-    /// The device is no longer there.
+    /// The device has disappeared.
     gone: bool,
     tally: Tally,
-    /// Priorities that RoCE uses, as far as known; bit p.
+    /// Priorities used by RoCE, as far as known, as a bit mask.
     priorities: u8,
     lossless: Option<u8>,
     dscp_priorities: Arc<[Option<u8>]>,
     active_mtu: Option<u32>,
     qps: HashMap<u32, QpWatch>,
-    /// The same for samples, which come more often than readings of them.
+    /// A copy for samples, which are taken more often than queue pairs are read.
     sampled: Arc<Vec<QpSample>>,
     qps_left_out: u64,
     qp_tallies: BTreeMap<u32, (BTreeSet<u32>, Tally)>,
     /// Time, packets and pauses of the port at the latest reading of queue pairs.
     qps_read: Option<(u64, PortPackets, [Option<u64>; 8])>,
-    /// True once any PSN has moved: some drivers report those of the connection's start for ever.
+    /// True once any PSN has advanced: some drivers report only the initial PSNs.
     moving: bool,
 }
 
 impl PortWatch {
-    /// `index` is by which RDMA netlink names the device; `interfaces` are those with ports of their own
-    /// below that of the port.
+    /// `index` is that of RDMA netlink; `interfaces` are those with physical ports below the port's interface.
     pub(super) fn new(
         device: &RdmaDevice,
         port: &RdmaPort,
@@ -80,14 +79,14 @@ impl PortWatch {
         }
     }
 
-    /// True when its packets pass this interface.
+    /// True if its packets pass this interface.
     pub(super) fn carries(&self, interface: &str) -> bool {
         self.interface.as_deref() == Some(interface)
             || self.ethernet.iter().any(|ethernet| ethernet.interface == interface)
             || self.above.iter().any(|above| above == interface)
     }
 
-    /// The interfaces that its packets would pass, as text.
+    /// The interfaces that its packets pass, as text.
     pub(super) fn passed(&self) -> String {
         let mut names: Vec<&str> = self.interface.iter().chain(&self.above).map(String::as_str).collect();
         match names.pop() {
@@ -97,7 +96,7 @@ impl PortWatch {
         }
     }
 
-    /// The interfaces of a bond; none where the port has its interface to itself.
+    /// The members of a bond; empty if the interface is not a bond.
     fn members(&self) -> Vec<String> {
         let names = self.ethernet.iter().map(|ethernet| ethernet.interface.clone());
         names.filter(|name| Some(name) != self.interface.as_ref()).collect()
@@ -109,7 +108,7 @@ impl PortWatch {
 
     pub(super) fn read_counters(&mut self, root: &HostRoot, kernel: &dyn Queries, time_ns: u64) {
         let at = format!("/sys/class/infiniband/{}/ports/{}", self.device, self.number);
-        // Reasons are doctor's business: here a counter that cannot be read is just not there.
+        // Reasons are reported by doctor; here an unreadable counter is simply absent.
         let mut reading = Reading::of_port(root, &at, &mut Unread::new());
         if let Some(index) = self.index {
             let named = kernel.rdma(Query::PortCounters(index, self.number)).unwrap_or_default();
@@ -129,13 +128,13 @@ impl PortWatch {
         }
     }
 
-    /// The port as its queue pairs are asked for; `None` when RDMA netlink does not list the device.
+    /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
     pub(super) fn asked(&self) -> Option<Port> {
         let driver = self.identity.driver.clone();
         Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver })
     }
 
-    /// Counters that show whose packets and errors there were.
+    /// Counters that help to attribute packets and errors.
     pub(super) fn counted(&self) -> Counted {
         let sample = PortSample { counters: self.counters(), ..PortSample::default() };
         let value = |name| sample.value(name).map(|(value, _)| value);
@@ -147,7 +146,7 @@ impl PortWatch {
         }
     }
 
-    /// Queue pairs that the port has given up on, as its counters have it.
+    /// Number of queue pairs that exceeded their retries, from the port's counters.
     pub(super) fn given_up(&self) -> u64 {
         let sample = PortSample { counters: self.counters(), ..PortSample::default() };
         let value = |name| sample.value(name).map_or(0, |(value, _)| value);
@@ -155,14 +154,14 @@ impl PortWatch {
         names.into_iter().map(value).fold(0, u64::saturating_add)
     }
 
-    /// All counters by source.
+    /// All counters, by source.
     fn counters(&self) -> Vec<SourceSample> {
         let mut counters = self.tally.sources(self.driver());
         counters.extend(ethernet::counters(&self.ethernet));
         counters
     }
 
-    /// First and last reading of any source.
+    /// Time of the first and the last reading, over all sources.
     fn window(&self) -> Option<(u64, u64)> {
         let all = self.ethernet.iter().map(Ethernet::window).chain([self.tally.window()]);
         all.flatten().reduce(|(first, last), (from, to)| (first.min(from), last.max(to)))
@@ -173,7 +172,7 @@ impl PortWatch {
         self.window().is_some()
     }
 
-    /// The relevant priorities, from the host's settings.
+    /// Learns the relevant priorities from the host's settings.
     pub(super) fn learn(&mut self, facts: &HostFacts) {
         let ports = facts.roce_ports();
         let found = ports
@@ -181,7 +180,7 @@ impl PortWatch {
             .find(|(device, port)| device.name == self.device && port.port.number == self.number);
         let Some((device, port)) = found else { return };
         self.active_mtu = port.active_mtu;
-        // Of a bond, what all members agree on is lossless.
+        // On a bond, a priority is lossless only if all members agree.
         let pfc = facts.ethernet_of(port).filter_map(|i| Some(i.dcb.as_ref()?.pfc?.enabled.0));
         self.lossless = pfc.reduce(|all, one| all & one);
         let mut dcb = facts.ethernet_of(port).filter_map(|i| i.dcb.as_ref()).filter(|dcb| dcb.maps_dscp());
@@ -238,7 +237,7 @@ impl PortWatch {
             let (bound, tally) = self.qp_tallies.entry(*id).or_default();
             let lqpns: BTreeSet<u32> = lqpns.iter().copied().collect();
             if *bound != lqpns && bound.is_disjoint(&lqpns) {
-                // The number of a counter that was given back is in use again.
+                // The id of a released counter is reused.
                 *tally = Tally::default();
             }
             *bound = lqpns;

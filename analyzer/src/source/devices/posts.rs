@@ -1,7 +1,7 @@
-//! Work requests that processes post, by queue pair: samples of calls of their providers' `post_send`.
+//! Work requests that processes post, by queue pair: sampled calls of their providers' `post_send`.
 //!
-//! Counted in short windows, so that figures of a whole run are extrapolated from them, which each says. Never added to
-//! figures of packets.
+//! Counted in short windows; figures of the whole run are extrapolated and marked as such. Never added to figures
+//! from packets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use rocescope_common::abi::post::{PostCounts, PostKey};
 use crate::entity::posts::{PostSample, PostSampling, Posts};
 use crate::util::map::{Map, Set};
 
-/// Queue pairs that ended and are kept for the report.
+/// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
 
-/// Schedule of the windows in which calls are counted.
+/// Schedule of the sampling windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Length of a window. Unit: ns.
     pub window_ns: u64,
-    /// From the beginning of a window to that of the next, at least `window_ns`. Unit: ns.
+    /// Time from the start of one window to the next, at least `window_ns`. Unit: ns.
     pub every_ns: u64,
-    /// Calls a second above which a window ends early.
+    /// Calls per second above which a window ends early.
     pub most_calls_per_s: u64,
 }
 
@@ -40,41 +40,41 @@ impl Plan {
     }
 }
 
-/// A queue pair that posts.
+/// A queue pair with posted work requests.
 #[derive(Debug)]
 struct Posting {
     sample: PostSample,
-    /// Number of the list of queue pairs that was the latest when it was first seen.
+    /// Number of the latest list of queue pairs when it was first seen.
     since: u64,
 }
 
-/// Counts of one step: since the window began, or since the last step in it.
+/// Counts of one step: since the start of the window, or since its previous step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Time that the window was open. Unit: ns.
+    /// Time for which the window was open. Unit: ns.
     pub open_ns: u64,
     /// Number of calls counted.
     pub calls: u64,
     /// Calls whose queue pair could not be read.
     pub unreadable: u64,
-    /// Calls that found no room for their queue pair.
+    /// Calls for whose queue pair there was no room in the map.
     pub without_room: u64,
 }
 
-/// Puts the windows of a run together.
+/// Combines the windows of a run.
 #[derive(Debug)]
 pub struct Counter {
     sampling: PostSampling,
     alive: Map<PostKey, Posting>,
     ended: Vec<PostSample>,
-    /// Calls of queue pairs without a device, and the list at that time.
+    /// Calls of queue pairs whose device is unknown, and the number of the list at that time.
     unknown: Map<PostKey, (u64, u64)>,
     /// Number of the latest list of queue pairs.
     list: u64,
 }
 
 impl Counter {
-    /// Counter before the first window.
+    /// A counter before the first window.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let sampling = PostSampling {
@@ -86,28 +86,28 @@ impl Counter {
         Self { sampling, alive: Map::default(), ended: Vec::new(), unknown: Map::default(), list: 0 }
     }
 
-    /// Nothing can be sampled, for this reason.
+    /// Records why sampling is not possible.
     pub fn unavailable(&mut self, why: String) {
         self.sampling.unavailable = Some(why);
     }
 
-    /// A window was opened.
+    /// Records that a window was opened.
     pub fn opened(&mut self) {
         self.sampling.windows += 1;
     }
 
-    /// It ended at the limit of calls.
+    /// Records that the window ended at the limit of calls.
     pub fn stopped(&mut self) {
         self.sampling.stopped += 1;
     }
 
-    /// The files that are sampled, and what is not, with the reasons.
+    /// Sets the files that are sampled, and the reasons for those that are not.
     pub fn sources(&mut self, files: Vec<String>, absent: &BTreeMap<String, String>) {
         self.sampling.files = files;
         self.sampling.absent = absent.iter().map(|(who, why)| format!("{who}: {why}")).collect();
     }
 
-    /// Takes in what was counted: `readings` are the counts of each queue pair since its first window.
+    /// Adds the counts of a step: `readings` are the counts of each queue pair since its first window.
     pub fn take(
         &mut self,
         step: Step,
@@ -142,11 +142,11 @@ impl Counter {
         }
     }
 
-    /// Takes in a list of the queue pairs that exist (process and number): ends those that are not in it. Gives their
-    /// keys, whose counts nobody needs any more: another queue pair may get the number.
+    /// Applies a list of the existing queue pairs (process and number): ends those that are not in it. Returns their
+    /// keys, whose counts can be removed before another queue pair gets the number.
     pub fn listed(&mut self, alive: &Set<(u32, u32)>) -> Vec<PostKey> {
         self.list += 1;
-        // The list after the one at which it was first seen may have begun before it was made.
+        // The next list after it was first seen may have been started before it was created.
         let gone = |key: &PostKey, since: u64| self.list >= since + 2 && !alive.contains(&(key.pid, key.qpn));
         let ended: Vec<PostKey> =
             self.alive.iter().filter(|(key, known)| gone(key, known.since)).map(|(key, _)| *key).collect();
@@ -167,7 +167,7 @@ impl Counter {
         ended.into_iter().chain(unknown).collect()
     }
 
-    /// Everything counted by now.
+    /// All counts so far.
     #[must_use]
     pub fn sample(&self) -> Arc<Posts> {
         let mut qps: Vec<PostSample> =
@@ -206,7 +206,7 @@ mod tests {
         counter.opened();
         counter.take(step(100, 50), &[(key(7), counts(50))], &known);
         counter.opened();
-        // It posts nothing in the second window, which makes its rate half as high.
+        // It posts nothing in the second window, which halves its rate.
         counter.take(step(100, 0), &[(key(7), counts(50))], &known);
         let posts = counter.sample();
         let qp = &posts.qps[0];
@@ -220,7 +220,7 @@ mod tests {
         let mut counter = Counter::new(Plan::default());
         counter.take(step(100, 5), &[(key(7), counts(5)), (key(8), counts(1))], &known);
         let only = Set::from_iter([(4711, 8)]);
-        // A list that may have begun before the queue pair was made.
+        // A list that may have been started before the queue pair was created.
         assert_eq!(counter.listed(&only), []);
         assert_eq!(counter.listed(&only), [key(7)]);
         counter.take(step(100, 3), &[(key(7), counts(2)), (key(8), counts(2))], &known);

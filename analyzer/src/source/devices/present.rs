@@ -1,4 +1,4 @@
-//! Queue pairs that exist, by process: from the kernel's control path as soon as they are made, and from its lists.
+//! Existing queue pairs by process: from the kernel's control path as soon as they are created, and from its lists.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,9 +7,10 @@ use crate::entity::lives::VERBS;
 use crate::entity::owners::QpOwner;
 use crate::util::map::{Map, Set};
 
-/// Lists in which a queue pair is missing before it is taken to be gone: one may have begun before it was made.
+/// Number of lists without a queue pair after which it counts as gone: one list may have been started before it was
+/// created.
 const MISSING: u64 = 2;
-/// Lists for which one that ended is remembered: work that it posted may be read only now.
+/// Number of lists for which an ended queue pair is remembered, since its posted work may be read later.
 const REMEMBERED: u64 = 3;
 
 /// Queue pairs of processes.
@@ -17,7 +18,7 @@ const REMEMBERED: u64 = 3;
 pub struct Present {
     alive: Map<(String, u32), Owned>,
     ended: VecDeque<Ended>,
-    /// Devices of those in both, by process and number, each with how many there are.
+    /// Devices of existing and ended ones, by process and number, each with a count.
     devices: Map<(u32, u32), BTreeMap<String, u32>>,
     lists: u64,
 }
@@ -25,7 +26,7 @@ pub struct Present {
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     pid: u32,
-    /// The latest list that had it, or that was the latest when it was made.
+    /// The latest list that contained it, or the latest one when it was created.
     listed: u64,
 }
 
@@ -34,12 +35,12 @@ struct Ended {
     device: String,
     lqpn: u32,
     pid: u32,
-    /// The latest list at its end.
+    /// The latest list when it ended.
     at: u64,
 }
 
 impl Present {
-    /// Takes in what the control path shows. True when a queue pair was made.
+    /// Applies changes of the control path. True if a queue pair was created.
     pub fn take(&mut self, changes: &[Change]) -> bool {
         let mut made = false;
         for change in changes {
@@ -58,12 +59,12 @@ impl Present {
         made
     }
 
-    /// Takes in a list of all queue pairs.
+    /// Applies a list of all queue pairs.
     pub fn list<'a>(&mut self, owners: impl Iterator<Item = &'a QpOwner>) {
         self.lists += 1;
         let lists = self.lists;
         for (owner, pid) in owners.filter_map(|owner| Some((owner, owner.pid?))) {
-            // It was listed, and ended before the list was taken in.
+            // It was listed, but ended before the list was applied.
             let is_gone = |gone: &Ended| {
                 gone.at + 1 == lists
                     && gone.lqpn == owner.lqpn
@@ -88,7 +89,7 @@ impl Present {
         }
     }
 
-    /// Takes in one that exists, in place of another process's.
+    /// Adds a queue pair, replacing one of another process.
     fn know(&mut self, key: (String, u32), owned: Owned) {
         let devices = self.devices.entry((owned.pid, key.1)).or_default();
         *devices.entry(key.0.clone()).or_default() += 1;
@@ -118,19 +119,19 @@ impl Present {
         }
     }
 
-    /// Number of lists that were taken in.
+    /// Number of lists applied.
     #[must_use]
     pub fn lists(&self) -> u64 {
         self.lists
     }
 
-    /// Process and number of each that exists.
+    /// Process and number of each existing queue pair.
     #[must_use]
     pub fn alive(&self) -> Set<(u32, u32)> {
         self.alive.iter().map(|((_, lqpn), known)| (known.pid, *lqpn)).collect()
     }
 
-    /// The processes that have queue pairs, each with its devices.
+    /// The processes with queue pairs, each with its devices.
     #[must_use]
     pub fn processes(&self) -> BTreeMap<u32, BTreeSet<String>> {
         let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
@@ -143,8 +144,8 @@ impl Present {
         found
     }
 
-    /// The device of a process's queue pair, also shortly after its end; `None` where several devices have this number
-    /// for the process.
+    /// The device of a process's queue pair, also shortly after its end; `None` if the process has this number on
+    /// several devices.
     #[must_use]
     pub fn device(&self, pid: u32, lqpn: u32) -> Option<&str> {
         let devices = self.devices.get(&(pid, lqpn))?;
@@ -190,10 +191,10 @@ mod tests {
         assert!(!present.take(&[of_kernel]), "no process posts to it");
         assert_eq!(present.processes(), BTreeMap::from([(4_711, BTreeSet::from(["rxe0".to_owned()]))]));
         assert_eq!((present.device(4_711, 17), present.device(4_712, 17)), (Some("rxe0"), None));
-        // A list that began before it was made.
+        // A list that was started before it was created.
         present.list([].into_iter());
         assert!(present.alive().contains(&(4_711, 17)));
-        // One that has it, and is taken in after its end.
+        // A list that contains it, applied after its end.
         assert!(!present.take(&[ended("rxe0", 17)]));
         present.list([owner("rxe0", 17, 4_711)].iter());
         assert_eq!((present.alive().len(), present.device(4_711, 17)), (0, Some("rxe0")));
@@ -215,7 +216,7 @@ mod tests {
         }
         assert_eq!(present.alive(), Set::from_iter([(1, 17), (2, 18)]));
         assert_eq!(present.processes().get(&1).unwrap().len(), 1);
-        // Its end was missed, and its number is in use again.
+        // Its end was missed, and its number is reused.
         assert!(present.take(&[made("rxe1", 18, 9)]));
         assert_eq!((present.alive().len(), present.device(9, 18)), (2, Some("rxe1")));
     }

@@ -1,17 +1,15 @@
 //! Packet counts from the PSNs of a queue pair at two times.
 //!
-//! The kernel reports the next PSN to send and the next expected PSN of each queue pair. Their
-//! advance is a count of packets, as long as they cannot have wrapped completely meanwhile.
+//! The kernel reports the next PSN to send and the next expected PSN of each queue pair. Their advance is a packet
+//! count, unless they may have wrapped completely meanwhile.
 
 /// PSNs have 24 bits.
 const ROUND: u64 = 1 << 24;
-/// A PSN that is lower by no more than this is a retransmission, as in the report's definition
-/// of retransmissions.
+/// A PSN that is lower by at most this is a retransmission, as defined in the report.
 const BACK: u64 = 65_536;
 
-/// PSNs from `before` to `now`: 0 for a retransmission. `most` is the largest possible number
-/// of packets, such as the count of the whole port. `None` when the PSN may have wrapped
-/// completely, or `most` is unknown.
+/// Packets from PSN `before` to `now`: 0 for a retransmission. `most` is the largest possible number of packets, such
+/// as the count of the whole port. `None` when the PSN may have wrapped completely, or `most` is unknown.
 #[must_use]
 pub fn advance(before: u32, now: u32, most: Option<u64>) -> Option<u64> {
     let added = u64::from(now.wrapping_sub(before)) % ROUND;
@@ -33,10 +31,10 @@ mod tests {
             (5, 9, Some(10), Some(4)),
             (9, 9, Some(10), Some(0)),
             (end, 3, Some(10), Some(4)),
-            // Go-back-N: it sends again from an earlier PSN.
+            // Go-back-N: the sender restarts from an earlier PSN.
             (100, 90, Some(1000), Some(0)),
             (3, end, Some(1000), Some(0)),
-            // As many packets as PSNs: once round looks like nothing.
+            // The packet count allows a complete wrap, which looks like no packets.
             (5, 9, Some(1 << 24), None),
             (5, 4, Some((1 << 24) - 1), None),
             (5, 9, None, None),

@@ -1,4 +1,4 @@
-//! Cumulative values from readings of counters that began somewhere, wrap, and are reset.
+//! Cumulative values from counters that start at any value, wrap, and are reset.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::ethernet::mac_control::quanta_ns;
 use crate::host::counters::{Reading, Source, difference};
 use crate::host::vocabulary::{PauseCount, PauseCounts};
 
-/// Of the time between two readings, from which on it counts as paused all the time: counters are
-/// a little older than the moment at which they are read.
+/// Share of the time between two readings above which it counts as paused all the time, since counter values are
+/// slightly older than their reading.
 const ALL: f64 = 0.95;
-/// The longest that a pause frame can ask for, in quanta (IEEE 802.3 annex 31B: 16 bits).
+/// Longest pause that a frame can request, in quanta (IEEE 802.3 annex 31B: 16 bits).
 const MOST_QUANTA: u16 = u16::MAX;
 
 /// The increase of a port's counters since the first reading.
@@ -23,35 +23,35 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes in a reading of Unix time `time_ns`.
+    /// Adds a reading at Unix time `time_ns`.
     pub fn take(&mut self, reading: Reading, time_ns: u64) {
         let added = reading.since(&self.last);
         for (key, value) in reading.values() {
             let total = self.totals.entry(key.clone()).or_default();
             match added.get(key) {
-                // Not there before: from now on.
+                // A new counter counts from now on.
                 None => {}
                 Some(Some(added)) => *total = total.saturating_add(*added),
-                // The counter was reset in between; its value was counted since.
+                // The counter was reset, and its value was counted since.
                 Some(None) => {
                     *total = total.saturating_add(value);
                     *self.resets.entry(key.0).or_default() += 1;
                 }
             }
         }
-        // A counter that cannot be read once goes on from where it was.
+        // A counter that was unreadable once continues from its previous value.
         self.last.replace_by(reading);
         self.window = Some((self.window.map_or(time_ns, |(first, _)| first), time_ns));
     }
 
-    /// First and last reading, Unix nanoseconds.
+    /// Times of the first and the last reading, Unix nanoseconds.
     #[must_use]
     pub fn window(&self) -> Option<(u64, u64)> {
         self.window
     }
 
-    /// The values by source, in the one vocabulary where the counter is in it; `driver` is that of
-    /// the RDMA device. Of Ethernet statistics, which are thousands, only those with a meaning.
+    /// The values by source, in the common vocabulary if it contains the counter; `driver` is that of the RDMA
+    /// device. Of Ethernet statistics, which are thousands, only those with a known meaning.
     #[must_use]
     pub fn sources(&self, driver: Option<&str>) -> Vec<SourceSample> {
         let mut sources: Vec<SourceSample> = Vec::new();
@@ -62,8 +62,8 @@ impl Tally {
                 .map(|((_, name), value)| (source.meaning(driver, name), name, *value))
                 .filter(|(meaning, ..)| source != Source::Ethtool || meaning.is_some())
                 .collect();
-            // Several names of one meaning are aliases, or one of them counts more than RoCE: the
-            // longer name is the exact one (rx_roce_only_pkts beside rx_pkts).
+            // Several names with one meaning are aliases, or one of them counts more than RoCE: then the longer name
+            // is the exact one (rx_roce_only_pkts beside rx_pkts).
             named.sort_by_key(|(_, name, _)| std::cmp::Reverse(name.len()));
             for (meaning, name, value) in named {
                 let shown = meaning.map_or(name.as_str(), |meaning| meaning.name());
@@ -102,8 +102,8 @@ struct PauseTotal {
 }
 
 impl PauseTally {
-    /// Takes in the counters at Unix time `time_ns`. `mbps` is the speed of the link, which says how
-    /// long a pause frame may pause it.
+    /// Adds the counters at Unix time `time_ns`. `mbps` is the link speed, which bounds the duration of a pause
+    /// frame.
     pub fn take(&mut self, counts: PauseCounts, time_ns: u64, mbps: Option<u32>) {
         let Some((before, before_ns)) = self.last.replace((counts, time_ns)) else {
             // Counts are known from now on.
@@ -127,8 +127,8 @@ impl PauseTally {
         }
     }
 
-    /// Microseconds in which this port was paused, by priority, since the first reading.
-    /// `None` for those whose time is not counted.
+    /// Microseconds for which this port was paused since the first reading, by priority. `None` for priorities whose
+    /// time is not counted.
     #[must_use]
     pub fn received_us(&self) -> [Option<u64>; 8] {
         self.totals[0].map(|total| total.sum.microseconds)
@@ -166,7 +166,7 @@ impl PauseTally {
 impl PauseTotal {
     fn add(&mut self, before: &PauseCount, now: &PauseCount, span_ns: u64, mbps: Option<u32>) {
         let added = |before: Option<u64>, now: Option<u64>| match (before, now) {
-            // A reset: it began anew.
+            // The counter was reset.
             (Some(before), Some(now)) => Some(difference(before, now).unwrap_or(now)),
             (None, Some(_)) => Some(0),
             (_, None) => None,
@@ -194,7 +194,7 @@ impl PauseTotal {
         }
         let Some(us) = paused_us else { return };
         let share = us as f64 * 1000.0 / span_ns as f64;
-        // Counters are read one after the other, so that a little more than all is possible.
+        // Counters are read one after the other, so that slightly more than the whole time is possible.
         let share = share.min(1.0);
         most(&mut self.worst_share, share);
         self.run_ns = if share >= ALL { self.run_ns.saturating_add(span_ns) } else { 0 };
@@ -220,7 +220,7 @@ mod tests {
         let near_end = u64::from(u32::MAX) - 9;
         tally.take(reading(Source::Hardware, &[("out_of_sequence", near_end), ("np_cnp_sent", 500)]), 10);
         tally.take(reading(Source::Hardware, &[("out_of_sequence", 10), ("np_cnp_sent", 7)]), 20);
-        // A reading that lacks one, and one that has it again.
+        // A reading without the counter, and a later one with it.
         tally.take(reading(Source::Hardware, &[("np_cnp_sent", 8)]), 30);
         tally.take(reading(Source::Hardware, &[("out_of_sequence", 15), ("np_cnp_sent", 8)]), 40);
         assert_eq!(tally.window(), Some((10, 40)));
@@ -263,9 +263,9 @@ mod tests {
         assert_eq!((found[0].sent, found[0].priority, found[0].frames), (false, Some(3), Some(40)));
         assert_eq!((found[0].paused_ns, found[0].transitions), (Some(2_100_000_000), None));
         assert_eq!((found[0].worst_share, found[0].longest_ns), (Some(1.0), Some(2 * SECOND)));
-        // Frames alone tell no time.
+        // Frames alone do not give a duration.
         assert_eq!((found[1].sent, found[1].paused_ns, found[1].worst_share), (true, None, None));
-        // But how much it can have been: 10 frames a second of 65,535 × 512 bits at 100 Gbit/s.
+        // They give an upper bound: 10 frames per second of 65,535 × 512 bits at 100 Gbit/s.
         assert!((found[1].most_share.unwrap() - 0.003_355).abs() < 1e-5, "{found:?}");
         assert_eq!((found[1].worst_frames_per_s, found[0].most_share), (Some(10.0), None));
         assert_eq!((pauses.received_us()[3], pauses.received_us()[4]), (Some(2_100_000), None));

@@ -1,5 +1,4 @@
-//! Hosts that are not one interface with one device: bonds, VLANs, drivers that count little or
-//! strangely, and devices that go.
+//! Unusual hosts: bonds, VLANs, drivers with few or odd counters, and devices that disappear.
 
 use super::*;
 use crate::analysis::{InputKind, Options, fixtures};
@@ -39,7 +38,7 @@ impl HostRun {
         self.watch.read_counters(&self.host.root(), &self.host.kernel(), time_ns);
     }
 
-    /// The next reading, ten seconds later, after a change.
+    /// The next reading, ten seconds later, after a change of the host.
     fn then(&mut self, changes: &str) -> PortSample {
         self.host.apply(&format!("[]\n{changes}"));
         self.seconds += 10;
@@ -70,7 +69,7 @@ fn bonded() -> String {
 
 #[test]
 fn a_bond_has_the_counters_of_its_members() {
-    // By the bond, by what lies on it, by a member, by the device.
+    // Selected by the bond, an interface stacked on it, a member, or the device.
     for (interfaces, devices) in
         [(&["bond0"][..], &[][..]), (&["bond0.7"], &[]), (&["enp59s0np1"], &[]), (&[], &["mlx5_0"])]
     {
@@ -99,7 +98,7 @@ fn a_member_that_starts_over_is_no_fall_of_the_sum() {
     let port = run.then("answers/statistics/enp59s0np1 <<\nrx_vport_rdma_unicast_packets 30\n>>");
     assert_eq!(port.value("rx_packets"), Some((30, "ethtool")));
     assert_eq!(port.counters.iter().find(|c| c.source == "ethtool").unwrap().resets, 1);
-    // And one that cannot be read goes on from where it was.
+    // A counter that was unreadable once continues from its previous value.
     assert_eq!(run.then("answers/statistics/enp59s0np1 = (none)").value("rx_packets"), Some((30, "ethtool")));
 }
 
@@ -131,14 +130,14 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
     let counted = |name: &str, packets: u64| {
         format!("answers/statistics/{name} <<\nrx_vport_rdma_unicast_packets {packets}\n>>")
     };
-    // RoCE that is left to the kernel, so that its packets can be seen.
+    // RoCE handled by the kernel, so that its packets are visible.
     let shown = format!(
         "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
     );
     let nic = "enp59s0np0";
     let vlan = format!("{shown}\n{VLAN}");
     let bond = format!("{shown}\n{BOND}");
-    // Host, what is watched, packets counted (600 are seen), packets dropped, and what is to be said.
+    // Host, watched interface, counted packets (600 are seen), dropped packets, and the expected text.
     let cases = [
         (shown.as_str(), nic, 600, 0, None),
         (shown.as_str(), nic, 606, 0, None),
@@ -146,7 +145,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
         (shown.as_str(), nic, 700, 40, Some("40 packets were dropped")),
         (MLX5, nic, 700, 40, Some("in hardware, and neither XDP nor TC on enp59s0np0 sees it")),
         (vlan.as_str(), "enp59s0np0.7", 700, 0, Some("only what passes enp59s0np0.7 is watched")),
-        // Of two members one: what was dropped besides explains less.
+        // One of two members: drops explain less of the difference.
         (
             bond.as_str(),
             nic,
@@ -165,7 +164,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
         let ratio = 600.0 / packets as f64;
         assert!((ingress.ratio.unwrap() - ratio).abs() < 1e-9, "{ingress:?}");
         assert_eq!(ingress.why.is_some(), expected.is_some(), "{packets}: {ingress:?}");
-        // The worst of all is what the screen has in its header.
+        // The header of the screen shows the lowest coverage.
         let worst = crate::analysis::worst_coverage(&report.facts.coverage).unwrap();
         assert!(worst <= ratio && (worst < crate::analysis::WHOLE) == expected.is_some(), "{worst}");
         let text = crate::report::text::text(&report, 120);
@@ -179,7 +178,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
             assert!(words.contains(expected), "{expected} in {text}");
         }
     }
-    // A device that does not count RoCE packets: no ratio is made up.
+    // A device that does not count RoCE packets: there is no ratio.
     let without = format!("{RXE}\n[]\nsys/class/infiniband/rxe0/ports/1/hw_counters = (none)");
     let mut run = HostRun::of(&without, &["veth0"], &[]);
     run.then("");
@@ -195,7 +194,7 @@ fn coverage_below_99_percent_says_why_in_the_report_and_its_text() {
 
 #[test]
 fn frames_without_times_bound_the_share_that_was_paused() {
-    // ice counts frames alone. At 100 Gbit/s a frame pauses for 335 µs at most.
+    // ice counts only frames. At 100 Gbit/s a frame pauses for at most 335 µs.
     for (frames, storm) in [(5 + 100, false), (5 + 16_000, true)] {
         let mut run = HostRun::of(IRDMA, &["ens1f0"], &[]);
         let changes = format!("answers/statistics/ens1f0 <<\nrx_priority_3_xoff.nic {frames}\n>>");
@@ -212,7 +211,7 @@ fn frames_without_times_bound_the_share_that_was_paused() {
             assert!(found.title.contains("up to 53.7 %"), "{}", found.title);
         }
     }
-    // Without the speed of the link a frame may be of any length.
+    // Without the link speed a frame may pause for any time.
     let mut run = HostRun::of(&IRDMA.replace("speed = 100000", "speed = -1"), &["ens1f0"], &[]);
     let port = run.then("answers/statistics/ens1f0 <<\nrx_priority_3_xoff.nic 16005\n>>");
     assert_eq!((port.pause[0].most_share, port.pause[0].worst_frames_per_s), (None, Some(1600.0)));
@@ -230,7 +229,7 @@ fn a_device_that_goes_keeps_what_it_counted_and_one_that_returns_goes_on() {
     assert!(gone.gone);
     assert_eq!(gone.value("cnps_sent"), Some((8, "sysfs hw_counters")));
     assert_eq!(gone.seconds(), Some(10.0), "until when it was there");
-    // The driver is loaded again: all begins at nothing.
+    // The driver is reloaded: all counters restart at 0.
     let back = run.then(&format!("{counted} = 3"));
     assert_eq!((back.gone, back.value("cnps_sent")), (false, Some((11, "sysfs hw_counters"))));
     assert_eq!(back.counters.iter().find(|c| c.source == "sysfs hw_counters").unwrap().resets, 1);
@@ -244,12 +243,12 @@ fn what_only_a_driver_knows_keeps_its_name() {
     let port = run.then(&format!("{at}/frobs_handled = 18446744073709551615\n{at}/odd = -3"));
     assert_eq!(port.value("frobs_handled"), Some((u64::MAX - 5, "sysfs hw_counters")));
     assert_eq!(port.value("odd"), None, "no number, no counter");
-    // From the end of 64 bits to nothing is no wrap of 32.
+    // A wrap from the end of 64 bits is not one of 32 bits.
     let port = run.then(&format!("{at}/frobs_handled = 1"));
     assert_eq!(port.counters.iter().find(|c| c.source == "sysfs hw_counters").unwrap().resets, 1);
 }
 
-/// In a pod that shares the RDMA device but not its interface.
+/// In a pod that has the RDMA device but not its interface.
 #[test]
 fn a_device_without_its_interface_has_counters() {
     let text = MLX5.replace("enp59s0np0 2 physical 9000 up", "eth0 2 veth 1500 up");
@@ -258,7 +257,7 @@ fn a_device_without_its_interface_has_counters() {
     assert!(run.watch.is_readable());
     assert_eq!(run.watch.labels(), ["mlx5_0/1"]);
     assert_eq!(run.then(&format!("{counted} = 20")).value("cnps_sent"), Some((8, "sysfs hw_counters")));
-    // Nothing at all that can be read.
+    // Nothing is readable.
     let bare = "[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA";
     let run = HostRun::of(bare, &[], &["mlx5_0"]);
     assert!(!run.watch.is_empty() && !run.watch.is_readable());

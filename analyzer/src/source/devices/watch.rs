@@ -1,7 +1,7 @@
-//! The devices of watched interfaces, read again and again.
+//! The devices of watched interfaces, read periodically.
 //!
-//! All that is read comes through [`HostRoot`] and [`Queries`], so that recorded hosts drive it in tests. A
-//! counter that cannot be read is left out: nothing here fails.
+//! Everything is read through [`HostRoot`] and [`Queries`], so that tests can use recorded hosts. A counter that
+//! cannot be read is left out: nothing here returns an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::host::read::HostRoot;
 use crate::host::{device, pci, rdma, stack};
 use crate::source::devices::listed::QueuePairs;
 
-/// The RoCE ports of watched interfaces.
+/// The RoCE ports of the watched interfaces.
 #[derive(Debug, Default)]
 pub struct Watch {
     ports: Vec<PortWatch>,
@@ -41,12 +41,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The ports that do RoCE over these interfaces, or over what they lie on or are part of, and all
-    /// ports of these `devices` (EFA among them), which may have no interface here.
+    /// The ports with RoCE over these interfaces, over interfaces below them or bonds that contain them, and all
+    /// ports of these `devices` (including EFA), which may have no interface here.
     #[must_use]
     pub fn new(root: &HostRoot, kernel: &dyn Queries, interfaces: &[String], devices: &[String]) -> Self {
         let present = rdma::list(root.sys());
-        // Without a device the question itself would have the kernel load modules.
+        // Without a device the query itself would make the kernel load modules.
         let answers = if present.is_empty() { Vec::new() } else { answers(kernel, Query::Devices) };
         let known: Vec<nldev::Device> =
             answers.iter().filter_map(|answer| nldev::Device::parse(answer)).collect();
@@ -56,7 +56,7 @@ impl Watch {
         for device in &present {
             let known = known.iter().find(|known| known.name == device.name);
             let identity = Identity::of(root, device, known);
-            // EFA is no RoCE, but counts much the same: for those who ask for it by name.
+            // EFA is not RoCE, but has similar counters: it is included if named explicitly.
             let is_named = devices.contains(&device.name);
             if identity.protocol != Protocol::Roce && !(is_named && identity.protocol == Protocol::Efa) {
                 continue;
@@ -86,13 +86,13 @@ impl Watch {
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
     }
 
-    /// True once any counter of any port could be read.
+    /// True once any counter of any port has been read.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.ports.iter().any(PortWatch::is_readable)
     }
 
-    /// True when the packets of every port bypass the interfaces.
+    /// True if the packets of every port bypass the interfaces.
     #[must_use]
     pub fn hides_all(&self) -> bool {
         let hidden = |name: &String| {
@@ -102,7 +102,7 @@ impl Watch {
         !self.ports.is_empty() && self.interfaces.iter().all(hidden)
     }
 
-    /// The inputs of a report: the interface of each port, otherwise its device.
+    /// Inputs of a report: the interface of each port, or else its device.
     #[must_use]
     pub fn inputs(&self) -> Vec<String> {
         let mut inputs: Vec<String> = Vec::new();
@@ -121,13 +121,13 @@ impl Watch {
         self.ports.iter().map(|port| format!("{}/{}", port.device, port.number)).collect()
     }
 
-    /// True when there is no RoCE port.
+    /// True if there is no RoCE port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
     }
 
-    /// A sentence about each port whose packets no program on its interface can see.
+    /// A sentence about each port whose packets bypass programs on its interface.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let hidden = self.ports.iter().filter(|port| port.hidden);
@@ -156,7 +156,7 @@ impl Watch {
         }
     }
 
-    /// Takes in the queue pairs as they were at Unix time `time_ns`.
+    /// Applies the queue pairs read at Unix time `time_ns`.
     pub fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
         for port in &mut self.ports {
             port.take_qps(found, time_ns);
@@ -175,19 +175,19 @@ impl Watch {
         self.asker.take_qps(&ports, found.list.iter().map(|(qp, _)| qp));
     }
 
-    /// Takes in what a list of queue pairs cost.
+    /// Records the cost of listing queue pairs.
     pub fn note_list(&mut self, found: &QueuePairs, took_ns: u64) {
         self.lists.lists += 1;
         self.lists.queries += found.list.len() as u64;
         self.lists.took_ns = self.lists.took_ns.saturating_add(took_ns);
     }
 
-    /// Has the NIC's own contexts of queue pairs read, at most this many a second; 0 for none.
+    /// Enables reading the NIC's contexts of queue pairs, with at most this many queries per second; 0 disables it.
     pub fn query_contexts(&mut self, per_second: u32) {
         self.asker = Asker::new(per_second);
     }
 
-    /// Has the firmware asked for contexts, too; `notes` say what cannot be.
+    /// Also queries the firmware for contexts; `notes` name what cannot be queried.
     pub fn use_firmware(&mut self, firmware: Box<dyn Firmware>, notes: Vec<String>) {
         self.asker.use_firmware(firmware);
         self.notes = notes;
@@ -198,32 +198,32 @@ impl Watch {
         self.asker.run(kernel, clock);
     }
 
-    /// True when contexts are read.
+    /// True if there are contexts to read.
     #[must_use]
     pub fn reads_contexts(&self) -> bool {
         self.asker.is_active()
     }
 
-    /// True when contexts are read, or will be when there are queue pairs.
+    /// True if contexts are read as soon as there are queue pairs.
     #[must_use]
     pub const fn may_read_contexts(&self) -> bool {
         self.asker.may_ask()
     }
 
-    /// Compares the counters of each port with those before, for the errors that are attributed to queue pairs.
+    /// Compares the counters of each port with the previous reading, to attribute errors to queue pairs.
     pub fn note_counters(&mut self, monotonic_ns: u64) {
         for port in &self.ports {
             self.asker.take_counters(&port.device, port.number, port.counted(), monotonic_ns);
         }
     }
 
-    /// Queue pairs that the ports have given up on, as their counters have it.
+    /// Number of queue pairs that exceeded their retries, from the ports' counters.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.ports.iter().map(PortWatch::given_up).fold(0, u64::saturating_add)
     }
 
-    /// Lets samples show the contexts that were read.
+    /// Includes the contexts read so far in samples.
     pub fn share_contexts(&mut self) {
         self.contexts = self.asker.sample();
     }
@@ -234,7 +234,7 @@ impl Watch {
         self.ports.iter().find(|port| port.device == device)?.driver().map(str::to_owned)
     }
 
-    /// Takes in what happened on the control path to queue pairs of watched devices.
+    /// Applies control path changes of queue pairs of watched devices.
     pub fn take_lives(&mut self, changes: Vec<Change>) {
         for change in changes {
             let device = match &change {
@@ -251,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// Lets samples show what was taken in, with the calls seen so far or the reason for seeing none.
+    /// Includes the applied changes in samples, with the calls seen so far, or the reason why none can be seen.
     pub fn share_lives(&mut self, calls: Result<Calls, &str>) {
         let (calls, unavailable) = match calls {
             Ok(calls) => (calls, None),
@@ -260,10 +260,10 @@ impl Watch {
         self.lives = self.follower.sample(&calls, unavailable);
     }
 
-    /// Adds the connected queue pairs of the control path to those that were listed, the newest first.
+    /// Adds the connected queue pairs of the control path to the listed ones, newest first.
     pub fn add_lives(&self, owners: &mut Owners) {
         let connected = self.lives.qps.iter().filter_map(|life| Some((life, life.rqpn?)));
-        // A list has most of them already.
+        // A list already contains most of them.
         let mut connected: Vec<_> = connected
             .filter(|(life, rqpn)| !owners.knows(&life.device, (life.lqpn, *rqpn), life.made_in()))
             .collect();
@@ -276,7 +276,7 @@ impl Watch {
         }
     }
 
-    /// Judges these settings of the host, as doctor does.
+    /// Evaluates these settings of the host, as doctor does.
     pub fn learn(&mut self, mut facts: HostFacts) {
         for (name, neighbour) in &self.heard {
             if let Some(interface) = facts.interfaces.iter_mut().find(|known| known.name == *name) {
@@ -305,7 +305,7 @@ impl Watch {
 
     fn judge(&mut self) {
         let Some(facts) = &self.facts else { return };
-        // Other interfaces and devices are not what this run is about.
+        // Other interfaces and devices do not belong to this run.
         let mut others: BTreeSet<String> = facts.interfaces.iter().map(|i| i.name.clone()).collect();
         for device in &facts.devices {
             others.insert(device.name.clone());
@@ -333,7 +333,7 @@ impl Watch {
             .collect();
     }
 
-    /// Everything known so far.
+    /// All readings so far.
     #[must_use]
     pub fn sample(&self) -> Devices {
         Devices {
@@ -348,7 +348,7 @@ impl Watch {
     }
 }
 
-/// The answers to a question, or none.
+/// The answers to a query, or none.
 fn answers(kernel: &dyn Queries, query: Query) -> Vec<Vec<u8>> {
     kernel.rdma(query).unwrap_or_default()
 }

@@ -22,7 +22,7 @@ const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 const IFACE: &str = "enp59s0np0";
 const SECOND: u64 = 1_000_000_000;
 
-/// Everything there is to read, once.
+/// Reads everything once.
 fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     let (root, kernel) = (host.root(), host.kernel());
     watch.read_counters(&root, &kernel, time_ns);
@@ -34,7 +34,7 @@ fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {
     watch.take_qps(&listed::read(&root, &kernel, &addresses, &mut unread, &mut || {}), time_ns);
 }
 
-/// The devices of a host, read at the moments of `snapshots`, ten seconds apart.
+/// The devices of a host after `snapshots`, read ten seconds apart.
 fn watched(snapshots: &[&str], interface: &str) -> Devices {
     let mut watch = None;
     for (at, text) in (0u64..).zip(snapshots) {
@@ -50,7 +50,7 @@ fn busy() -> Devices {
     watched(&[&format!("{MLX5}\n{BUSY}"), &format!("{MLX5}\n{BUSY}\n{LATER}")], IFACE)
 }
 
-/// A live sample on one interface, in which nothing of RoCE was seen.
+/// A live sample of one interface without visible RoCE packets.
 fn sample(devices: Devices, interface: &str) -> Sample {
     let ways = [Direction::Ingress, Direction::Egress];
     let links = ways.map(|way| fixtures::link(interface, Some(way)));
@@ -92,7 +92,7 @@ fn two_readings_make_figures_of_the_time_between() {
         ("tx_bytes", 33_000_000_000, "ethtool"),
         ("ce_marked_packets", 600_000, "sysfs hw_counters"),
         ("cnps_sent", 9_000, "sysfs hw_counters"),
-        // Over the end of 32 bits.
+        // Across a wrap of 32 bits.
         ("out_of_sequence", 1_500, "sysfs hw_counters"),
         ("local_ack_timeouts", 30, "sysfs hw_counters"),
         ("port_discards", 1_200, "ethtool"),
@@ -100,7 +100,7 @@ fn two_readings_make_figures_of_the_time_between() {
     ] {
         assert_eq!(port.value(name), Some((value, source)), "{name}");
     }
-    // Only the counters that netlink has besides.
+    // Only the counters that netlink has in addition.
     let netlink = port.counters.iter().find(|counters| counters.source == "RDMA netlink").unwrap();
     assert_eq!(netlink.values, [("ce_marked_packets".to_owned(), 600_000)]);
     let hardware = port.counters.iter().find(|counters| counters.source == "sysfs hw_counters").unwrap();
@@ -116,7 +116,7 @@ fn queue_pairs_move_by_their_psns() {
     let devices = busy();
     let [first, second] = &devices.ports[0].qps[..] else { panic!("{devices:?}") };
     assert_eq!((first.owner.lqpn, first.owner.rqpn, first.owner.state), (298, Some(951), Some("RTS")));
-    // The expected PSN passed the end of its 24 bits.
+    // The expected PSN wrapped at 24 bits.
     assert_eq!((first.sent, first.received), (Some(7_000_000), Some(1_000)));
     assert_eq!(
         (first.owner.comm.as_deref(), first.owner.pod.as_deref()),
@@ -137,7 +137,7 @@ fn a_queue_pair_that_stands_still_while_it_is_paused_is_a_victim() {
     let report = Report::build(&sample(devices, IFACE), &Options::default().into());
     let victim = report.findings.iter().find(|finding| finding.id == "pfc.victim").unwrap();
     assert_eq!(victim.evidence["queue_pairs"], serde_json::json!([298]));
-    // The same silence without a pause is its own.
+    // The same silence without a pause is not a stall caused by pauses.
     let devices = watched(&[&start, &later, &later], IFACE);
     assert_eq!(devices.ports[0].qps[0].stalled_ns, Some(0));
 }
@@ -149,12 +149,12 @@ fn what_may_have_gone_round_is_not_known() {
     let devices = watched(&[&format!("{MLX5}\n{BUSY}"), &later], IFACE);
     let qp = &devices.ports[0].qps[0];
     assert_eq!((qp.sent, qp.received), (None, Some(1_000)));
-    // Some drivers tell the PSNs of the connection's start for ever.
+    // Some drivers report only the initial PSNs.
     let devices = watched(&[MLX5, MLX5], IFACE);
     assert_eq!((devices.ports[0].qps[0].sent, devices.ports[0].qps[0].stalled_ns), (None, None));
 }
 
-/// A queue pair on its way to RTS is given the PSN that it sends first, whatever was there before.
+/// A queue pair gets its initial send PSN in the transition to RTS, whatever the PSN was before.
 #[test]
 fn a_psn_that_is_set_is_no_packet() {
     let at = |state: u8, sending: u32, receiving: u32| {
@@ -166,14 +166,14 @@ fn a_psn_that_is_set_is_no_packet() {
             1,
         )
     };
-    // A port that carried nothing could not have sent any packets, but some that report no counters do.
+    // A port without traffic cannot have sent packets, but some drivers report no counters.
     let (reset, init, rtr, rts) = (0, 1, 2, 3);
     for (moments, expected) in [
-        // Set on the way from RTR to RTS; what was received meanwhile counts.
+        // Set in the transition from RTR to RTS; packets received meanwhile count.
         (vec![(rtr, 0, 500), (rts, 7000, 510), (rts, 7003, 511)], (Some(3), Some(11))),
         (vec![(init, 0, 0), (rtr, 0, 500), (rts, 7000, 500), (rts, 7000, 501)], (Some(0), Some(1))),
         (vec![(rts, 7000, 500), (rts, 7010, 505)], (Some(10), Some(5))),
-        // Taken back for another connection: its latest packets are unknown, and none is made up.
+        // Reset for another connection: the latest packets are unknown and not estimated.
         (vec![(rts, 7000, 500), (reset, 0, 0), (rtr, 0, 90), (rts, 100, 90)], (None, None)),
     ] {
         let texts: Vec<String> = moments.iter().map(|(state, sq, rq)| at(*state, *sq, *rq)).collect();
@@ -184,7 +184,7 @@ fn a_psn_that_is_set_is_no_packet() {
     }
 }
 
-/// RoCE of a VLAN goes through the hardware of the port below: counters are all there is.
+/// RoCE over a VLAN is handled by the hardware of the port below: only counters are available.
 #[test]
 fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     const VLAN: &str = include_str!("../../../../tests/data/host/mlx5_vlan.txt");
@@ -202,7 +202,7 @@ fn a_vlan_on_a_port_whose_packets_are_hidden_has_counters_only() {
     let [rx, ..] = &report.facts.coverage[..] else { panic!("{:?}", report.facts.coverage) };
     assert_eq!((rx.link.as_str(), rx.ratio), (name, Some(0.0)));
     assert!(rx.why.as_ref().unwrap().contains("in hardware"), "{rx:?}");
-    // If its packets pass, they are a part of those that the port counts.
+    // If its packets are visible, they are a part of those that the port counts.
     let mut rxe = busy();
     (rxe.ports[0].hidden, rxe.ports[0].above) = (false, vec![name.to_owned()]);
     let report = Report::build(&sample(rxe, name), &Options::default().into());
@@ -265,7 +265,7 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
     let report = Report::build(&sample(devices, IFACE), &Options::default().into());
     assert!(report.findings.iter().any(|finding| finding.id == "config.lossless"), "{:?}", report.findings);
 
-    // The switch speaks: PFC on priority 4 instead of 3.
+    // The switch announces PFC on priority 4 instead of 3.
     let host = Recorded::unpack(MLX5);
     let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
     read(&mut watch, &host, 0);
@@ -284,7 +284,7 @@ fn settings_that_are_wrong_are_findings_and_so_is_a_switch_that_differs() {
     assert!(report.findings.iter().any(|finding| finding.id == "config.switch"));
 }
 
-/// Increase of the counters of a host's device by their common names; each grew by as much as it was.
+/// Increase of a device's counters by their common names; each counter was doubled.
 fn doubled(text: &str, interface: &str) -> BTreeMap<String, u64> {
     let twice = |line: &str| {
         let (name, value) = line.rsplit_once(' ')?;
@@ -321,7 +321,7 @@ fn ionic_speaks_the_common_vocabulary() {
         ("out_of_sequence", 10),
         ("out_of_buffer", 11),
         ("duplicate_requests", 12),
-        // A counter that only the driver knows has the driver's name.
+        // A counter without a common name keeps the name of the driver.
         ("req_rx_cqe_err", 13),
     ] {
         assert_eq!(found.get(name), Some(&value), "{name}: {found:?}");
@@ -370,7 +370,7 @@ fn each_driver_is_known_for_what_it_is() {
         assert_eq!((port.driver.as_deref(), port.hidden), (Some(driver), hidden), "{interface}");
         assert_eq!(watch.notes().len(), usize::from(hidden), "one line each");
     }
-    // With RoCE switched off its packets are there to be seen.
+    // With RoCE offload disabled its packets are visible.
     let off = format!(
         "{MLX5}\n[]\nanswers/parameter/0000:3b:00.0.enable_roce <<\n80 {{\n84 {{\n85 {{\n87 u8 1\n}}\n}}\n}}\n>>"
     );
@@ -407,12 +407,12 @@ fn a_driver_without_pause_statistics_has_those_of_dcb() {
     assert_eq!(port.pause_source, "DCB netlink");
     let of = |sent: bool| port.pause.iter().find(|p| p.sent == sent && p.priority == Some(3)).unwrap().frames;
     assert_eq!((of(true), of(false)), (Some(3), Some(5)));
-    // A driver that counts none of them leaves zeros there, which mean nothing.
+    // A driver that does not count them reports zeros, which are not counts.
     let devices = watched(&[&counted(0, 0), &counted(0, 0)], IFACE);
     assert_eq!(devices.ports[0].pause, []);
 }
 
-/// Every file missing in turn, or full of nonsense: nothing panics, nothing is made up.
+/// Each file missing in turn, or with invalid content: no panic, and no invented value.
 #[test]
 fn an_odd_driver_crashes_nothing() {
     assert_eq!(watched(&["", ""], IFACE), Devices::default());
@@ -443,13 +443,13 @@ fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => files_below(&entry.path(), files),
             kind if kind.is_file() => files.push(entry.path()),
-            // Links lead to what is there anyway.
+            // The targets of symbolic links are covered separately.
             _ => {}
         }
     }
 }
 
-/// A clock that tests set.
+/// A clock set by tests.
 #[derive(Debug)]
 struct At(u64);
 
@@ -463,7 +463,7 @@ impl Clock for At {
     }
 }
 
-/// The answer to a query for the context of queue pair 298 of mlx5.txt, as a recorded host has it.
+/// The answer to a context query for queue pair 298 of mlx5.txt, in the format of recorded hosts.
 fn answer(next: u32, acked: u32, peer: u32) -> String {
     let set = [
         ("state", 3),
@@ -524,7 +524,8 @@ fn contexts_of_queue_pairs_reach_the_report_with_their_coverage() {
 
 #[test]
 fn a_device_without_contexts_says_why_once() {
-    // A recorded host has no answer, as mlx5 without dumps; another peer than the kernel's is not believed.
+    // A recorded host without an answer behaves like mlx5 without dumps; a peer that contradicts the kernel's list is
+    // rejected.
     for (answer, expected) in [
         (
             String::new(),

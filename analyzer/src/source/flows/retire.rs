@@ -1,6 +1,6 @@
 //! Counts of retired flows.
 //!
-//! A retired flow leaves the table of flows but not the report: its packets and bytes are added to the sums of its link,
+//! A retired flow leaves the flow table but not the report: its packets and bytes are added to the sums of its link,
 //! and its bytes are kept by 5-tuple, because entropy needs them. Live runs and replay fold flows with the same
 //! function.
 
@@ -13,7 +13,7 @@ use crate::metrics::marking::{self, ByDscp, Marked};
 use crate::sample::{Extra, Retired, RetiredTuple, Stats, Tuple};
 use crate::util::map::State;
 
-/// Retired 5-tuples that are kept, at most; the bytes of further ones are summed up.
+/// Maximum number of retired 5-tuples kept; the bytes of further ones are summed.
 pub const MAX_TUPLES: usize = 1 << 20;
 
 /// Bytes by 5-tuple and link of retired flows, bounded.
@@ -47,8 +47,8 @@ impl RetiredTuples {
         }
     }
 
-    /// Folds a flow that retires into `sum` (its link's) and into the 5-tuples. `extra` are its entries of the overflow
-    /// table.
+    /// Adds a retiring flow to `sum` (that of its link) and into the 5-tuples. `extra` are its entries of the
+    /// overflow table.
     pub fn fold(&mut self, sum: &mut Retired, key: &FlowKey, stats: &Stats, extra: Option<&Extra>) {
         sum.flows += 1;
         sum.packets += stats.packets;
@@ -70,7 +70,7 @@ impl RetiredTuples {
             self.add(key, *port, *bytes);
             known += bytes;
         }
-        // RoCEv1 has no ports, so nothing is missing there.
+        // RoCEv1 has no ports, so none are missing.
         if stats.roce_version == 2 || stats.mixed & Mixed::ROCE_VERSION != 0 {
             self.unattributed += stats.other_port_bytes.saturating_sub(known);
         }

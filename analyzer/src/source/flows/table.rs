@@ -1,7 +1,7 @@
-//! The table of flows in user space: the twin of the kernel's maps.
+//! The flow table in user space, which corresponds to the maps of the kernel.
 //!
-//! A flow has a slot, as in the kernel; slots of retired flows are used again. All sizes are
-//! bounded, and packets that find no room are counted. Nothing is allocated per packet.
+//! A flow has a slot, as in the kernel; slots of retired flows are reused. All sizes are bounded, and packets without
+//! room are counted. No allocation per packet.
 
 use hashbrown::HashTable;
 use rocescope_common::abi::maps::{ExtraKind, dscp_value};
@@ -16,14 +16,14 @@ use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTupl
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::{Map, State};
 
-/// Entries of the overflow table, as in the kernel.
+/// Maximum number of entries in the overflow table, as in the kernel.
 pub const MAX_EXTRA: usize = 65_536;
-/// Links of a table, at most.
+/// Maximum number of links in a table.
 pub const MAX_LINKS: usize = u16::MAX as usize + 1;
 
-/// Recent flows that are found without the index, initially and at most; powers of two. Two flows in one place cost a lookup
-/// in the index whenever they take turns: few flows have places enough that this is rare. Places that no flow has stay out of
-/// the caches.
+/// Entries of the cache of recent flows, which are found without the index; initial and maximum, powers of two. Two
+/// flows that share an entry cost an index lookup whenever they alternate; there are enough entries to make that
+/// rare. Unused entries take no space in the CPU's caches.
 const RECENT: usize = 2048;
 const MAX_RECENT: usize = 1 << 18;
 
@@ -47,7 +47,7 @@ pub struct Observed<'a> {
     pub outcome: Outcome,
 }
 
-/// Flows, links and overflow entries, counted frame by frame.
+/// Flows, links and overflow entries, updated frame by frame.
 #[derive(Debug)]
 pub struct FlowTable {
     max_flows: usize,
@@ -64,13 +64,13 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// A table for up to `max_flows` flows at a time. Memory grows with the flows there are.
+    /// A table for up to `max_flows` flows at a time. Memory grows with the actual number of flows.
     #[must_use]
     pub fn new(max_flows: usize) -> Self {
         Self::with_limits(max_flows, MAX_EXTRA, crate::source::flows::retire::MAX_TUPLES)
     }
 
-    /// A table with limits on the overflow table and on the 5-tuples of retired flows.
+    /// A table that also limits the overflow table and the 5-tuples of retired flows.
     #[must_use]
     pub fn with_limits(max_flows: usize, max_extra: usize, max_tuples: usize) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl FlowTable {
         }
     }
 
-    /// Adds a link and gives its index; `None` when there are [`MAX_LINKS`] already.
+    /// Adds a link and returns its index; `None` if there are [`MAX_LINKS`] already.
     pub fn add_link(&mut self, name: String, direction: Option<Direction>) -> Option<u16> {
         let index = u16::try_from(self.links.len()).ok()?;
         self.links.push(LinkSample { name, direction, ..LinkSample::default() });
@@ -107,7 +107,7 @@ impl FlowTable {
         &self.links
     }
 
-    /// Counts a frame that is not RoCE, or not wanted.
+    /// Counts a frame that is not RoCE or is excluded.
     #[inline]
     pub fn skip(&mut self, link: u16, reason: SkipReason, wire_len: u32) {
         if let Some(link) = self.links.get_mut(usize::from(link)) {
@@ -165,7 +165,7 @@ impl FlowTable {
             slots.get(*number as usize).map_or(0, |slot| hash_of(hasher, &slot.key))
         });
         if self.index.len() > self.recent.len() / 2 && self.recent.len() < MAX_RECENT {
-            // All entries are lost, which costs each flow one lookup in the index.
+            // The cache is emptied, which costs each flow one lookup in the index.
             self.recent = vec![u32::MAX; self.recent.len() * 2];
         }
         Some(number)
@@ -220,7 +220,7 @@ impl FlowTable {
         gone
     }
 
-    /// Flows that are not retired.
+    /// Number of flows that are not retired.
     #[must_use]
     pub fn len(&self) -> usize {
         self.index.len()
@@ -248,8 +248,8 @@ impl FlowTable {
             .collect()
     }
 
-    /// The flows as [`flows`](Self::flows) gives them; the table is empty afterwards. The list takes the table's own memory
-    /// where no slot was reused.
+    /// The flows as [`flows`](Self::flows) gives them; the table is empty afterwards. The list takes the table's own
+    /// memory where no slot was reused.
     pub fn take_flows(&mut self) -> Flows {
         if !self.slots.is_sorted_by_key(|slot| slot.born) {
             return self.flows();
@@ -279,7 +279,7 @@ impl FlowTable {
         self.retired.tuples()
     }
 
-    /// Packets by DSCP, by link; `None` when some found no room.
+    /// Packets by DSCP for each link; `None` if some packets found no room.
     #[must_use]
     pub fn marking(&self, flows: &Flows, extra: &Map<u32, Extra>) -> Option<Vec<ByDscp>> {
         marking::by_link(&self.links, flows, extra, self.retired.marking())
@@ -292,8 +292,8 @@ impl FlowTable {
     }
 }
 
-/// The index of a flow among `places` (a power of two): addresses and queue pair numbers differ in their low bits, which
-/// the product carries to its high bits.
+/// The index of a flow in a cache of `places` entries (a power of two): addresses and queue pair numbers differ in
+/// their low bits, which the product carries to its high bits.
 #[inline]
 fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
     let ends = u32::from_be(frame.src[3]) ^ u32::from_be(frame.dst[3]).rotate_left(11);
@@ -302,9 +302,9 @@ fn recent_index(frame: &Frame, link: u16, places: usize) -> usize {
     (product >> 40) as usize & (places - 1)
 }
 
-/// True if `key` is that of `frame` on `link`. Compares word by word, and for IPv4 the only word that is not 0: a wide load
-/// of a key that was just stored in parts stalls until all stores have reached the cache, which took longer than everything
-/// else about a packet.
+/// True if `key` is that of `frame` on `link`. Compares word by word, and for IPv4 the only word that is not 0: a
+/// wide load of a key that was just stored in parts stalls until all stores have reached the cache, which would take
+/// longer than the rest of the work on a packet.
 #[inline]
 fn is_of(key: &FlowKey, frame: &Frame, link: u16) -> bool {
     let differs = (key.dest_qp ^ frame.dest_qp)

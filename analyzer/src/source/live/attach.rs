@@ -1,4 +1,4 @@
-//! From a plan to attached programs, interface by interface.
+//! Attaches programs to interfaces as planned.
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::programs::links::{FdLink, LinkOrder};
@@ -19,7 +19,7 @@ pub struct Attached {
     /// The ingress hook in use.
     pub ingress: Ingress,
     links: Vec<Hold>,
-    /// Set where the clsact qdisc is ours, to be removed with the last filter.
+    /// Set if rocescope added the clsact qdisc, which is removed with the last filter.
     clsact: bool,
     promiscuous: Option<Promiscuous>,
 }
@@ -35,17 +35,16 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.links.clear();
         if self.clsact {
-            // Nothing can be done about a failure here, and an empty qdisc does nothing.
+            // A failure here has no remedy, and an empty qdisc has no effect.
             let _ = filters::remove_clsact_if_empty(self.interface.index);
         }
     }
 }
 
-/// Attaches to one interface as planned. If the kernel refuses the ingress hook, the plan's fallbacks are
-/// tried in turn; its notes then report it.
+/// Attaches to one interface as planned. If the kernel refuses the ingress hook, the fallbacks of the plan are tried
+/// in turn, and the notes report it.
 ///
-/// # Errors
-/// With a sentence, when no ingress hook or the egress hook cannot be had.
+/// # Errors If no ingress hook or no egress hook can be attached.
 pub fn attach(
     programs: &mut Programs,
     interface: &Interface,
@@ -61,8 +60,8 @@ pub fn attach(
         promiscuous: None,
     };
     if !plan.tcx {
-        // A clsact with filters of ours alone was added by a run that was killed, or by one that
-        // will leave it to us when it ends first.
+        // A clsact qdisc with only rocescope's filters was added by a killed run, or by a running one that leaves it
+        // to this run if it ends first.
         attached.clsact = filters::are_all_ours(interface.index).unwrap_or(false);
         filters::remove_stale_filters(interface.index)
             .with_context(|| format!("cannot remove the filters of an earlier run on {name}"))?;
@@ -107,7 +106,7 @@ fn xdp(programs: &mut Programs, interface: &Interface, mode: XdpMode, frags: boo
         XdpMode::Generic => AyaXdpMode::Skb,
     };
     let link = program.attach_to_if_index(interface.index, mode).map_err(plain)?;
-    // An attachment that is no link would outlive a kill; dropping it detaches.
+    // An attachment without a link would outlive a kill; dropping the link detaches.
     let link = FdLink::try_from(program.take_link(link)?)
         .map_err(|_| anyhow!("the kernel does not support XDP links"))?;
     Ok(Hold::Xdp(link))
@@ -123,7 +122,7 @@ fn tc_program(
     let name = &interface.name;
     let added = if tcx { Ok(()) } else { tc::qdisc_add_clsact(name) };
     *clsact |= !tcx && added.is_ok();
-    // Another's clsact qdisc serves as well, and stays.
+    // An existing clsact qdisc is used as well, and stays.
     let without = added.err().filter(|why| !exists(why));
     let program = programs.tc(match (interface.framing, egress) {
         (Framing::RawIp, false) => names::TC_RAW_INGRESS,
@@ -133,7 +132,7 @@ fn tc_program(
     })?;
     let direction = if egress { TcAttachType::Egress } else { TcAttachType::Ingress };
     let options = if tcx {
-        // First on the way in, last on the way out: nearest to the wire.
+        // First at ingress, last at egress: nearest to the wire.
         TcAttachOptions::TcxOrder(if egress { LinkOrder::last() } else { LinkOrder::first() })
     } else {
         // The handle identifies the owner of the filter to later runs.
@@ -147,10 +146,10 @@ fn tc_program(
     Ok(Hold::Tc(program.take_link(link)?))
 }
 
-/// The error of adding a clsact qdisc, with the remedy for the kernel's errno.
+/// The error of adding a clsact qdisc, with the remedy for the errno.
 fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error {
     let remedy = match errno {
-        // The kernel has loaded the module itself where it is allowed to and there is one.
+        // The kernel has loaded the module by itself if it exists and may be loaded.
         Some(libc::ENOENT | libc::EOPNOTSUPP) => {
             "; load the module with `modprobe sch_ingress` (CONFIG_NET_SCH_INGRESS)"
         }
@@ -160,12 +159,12 @@ fn no_clsact(interface: &str, errno: Option<i32>, cause: &str) -> anyhow::Error 
     anyhow!("cannot add a clsact qdisc for TC filters to {interface}: {cause}{remedy}")
 }
 
-/// True when a qdisc could not be added because there is one.
+/// True if a qdisc could not be added because one exists.
 fn exists(error: &TcError) -> bool {
     errno(error) == Some(libc::EEXIST)
 }
 
-/// The kernel's error number in an error of TC.
+/// The errno inside a TC error.
 fn errno(error: &TcError) -> Option<i32> {
     match error {
         TcError::NetlinkError(error) => error.raw_os_error(),
@@ -205,7 +204,7 @@ mod tests {
         assert!(exists(&error(libc::EEXIST)) && !exists(&error(libc::ENOENT)));
     }
 
-    /// The numbers come out of the library's own errors as well.
+    /// The errno is found in the library's errors as well.
     #[test]
     fn the_kernels_answer_is_read_from_the_error_of_a_request() {
         if !root_or_skip("the_kernels_answer_is_read_from_the_error_of_a_request") {

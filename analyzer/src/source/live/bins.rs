@@ -1,8 +1,8 @@
-//! Time bins of flows: from the ring buffer and, for flows that have gone idle, from their slots.
+//! Time bins of flows: from the ring buffer, and from the slots of idle flows.
 //!
-//! The kernel reports a bin with the flow's first packet in the next one. The ring buffer so has every bin of
-//! flows that go on sending, and the slot keeps the last bin of those that do not: it is read from there once
-//! it is over, and not counted twice when it is reported after all.
+//! The kernel reports a bin with the first packet of the flow in a later bin. The ring buffer therefore has all bins
+//! of flows that keep sending; the last bin of the others is read from their slot once it is over, and is not counted
+//! again if it is reported later.
 
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, RingBuf};
@@ -19,16 +19,16 @@ use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::from_kernel::{Besides, Collector, Stands};
 use crate::sample::{FlowSample, from_kernel};
 
-/// Time allowed for programs between reading the clock and updating their flow's record. Packets that take
-/// longer, as when a virtual CPU is descheduled, are counted as late for their bin.
+/// Time allowed to programs between reading the clock and updating their flow's record. Packets that take longer, as
+/// when a virtual CPU is descheduled, are counted as late for their bin.
 const MARGIN_NS: u64 = 5_000_000;
-/// Records that may wait for a reading of the flow table: 12 MiB.
+/// Maximum number of records that wait for a reading of the flow table: 12 MiB.
 const MOST_WAITING: usize = 1 << 18;
-/// Records taken from the ring buffer in one go: some more than it holds.
+/// Maximum number of records taken from the ring buffer at once: slightly more than its capacity.
 const BUDGET: usize = 16_384;
 
-/// The bins that the programs cut time into, so that bins of `bin_ns` can be made of them. `shift_ns`
-/// makes a time of the programs' clock Unix time.
+/// The bins recorded by the programs, from which bins of `bin_ns` can be summed. `shift_ns` converts the programs'
+/// clock to Unix time.
 #[must_use]
 pub fn cut(bin_ns: u64, shift_ns: i64) -> Cut {
     let length_ns = if bin_ns.is_multiple_of(LONGEST_NS) { LONGEST_NS } else { bin_ns.clamp(1, LONGEST_NS) };
@@ -36,10 +36,10 @@ pub fn cut(bin_ns: u64, shift_ns: i64) -> Cut {
     Cut { length_ns, phase_ns: u64::try_from(phase).unwrap_or(0) }
 }
 
-/// Bins as they come from the kernel.
+/// Receives bins from the kernel.
 pub struct Bins {
     ring: RingBuf<MapData>,
-    /// Out of the ring buffer, of flows that may not be known yet.
+    /// Records from the ring buffer whose flows may not be known yet.
     raw: Vec<BinRecord>,
     collector: Collector,
     cut: Cut,
@@ -57,10 +57,10 @@ impl std::fmt::Debug for Bins {
 }
 
 impl Bins {
-    /// Takes the ring buffer. `None` when the programs report no bins, or it is already taken.
+    /// Takes the ring buffer. `None` if the programs report no bins, or if it was already taken.
     ///
-    /// `cut` is what the programs were loaded with; `links` are the sample's, by kernel number and name;
-    /// `filter` leaves out flows.
+    /// `cut` is the bin setting of the loaded programs; `links` are those of the sample, by kernel number and name;
+    /// `filter` excludes flows.
     #[must_use]
     pub fn take(
         programs: &mut Programs,
@@ -75,27 +75,26 @@ impl Bins {
         Some(Self { ring, raw: Vec::new(), collector, cut, links, filter, stray: Counter::default() })
     }
 
-    /// Empties the ring buffer. True when so much waits that the flow table should be read for it.
+    /// Empties the ring buffer. True if the number of waiting records requires reading the flow table.
     pub fn drain(&mut self) -> bool {
         for _ in 0..BUDGET {
             let Some(item) = self.ring.next() else { break };
             if item.len() == size_of::<BinRecord>() {
-                // SAFETY: as long as a record, which is integers without padding.
+                // SAFETY: the item has the length of a record, which is integers without padding.
                 self.raw.push(unsafe { item.as_ptr().cast::<BinRecord>().read_unaligned() });
             }
         }
         self.raw.len() >= MOST_WAITING
     }
 
-    /// Processes the reported bins, and those of `reading` that are over at `until_ns`, in the programs' clock;
-    /// `None` for all of them, when nothing is counted any more.
+    /// Processes the reported bins, and those of `reading` that are over at `until_ns` in the programs' clock; `None`
+    /// for all of them, after counting has stopped.
     ///
     /// `until_ns` must be before the last call of [`Self::drain`], and the reading after it: a bin that is
     /// reported after it was read from its flow's slot must be processed in that order too, or it would count
     /// twice.
     ///
-    /// # Errors
-    /// When the flow table cannot be read.
+    /// # Errors If the flow table cannot be read.
     pub fn settle(&mut self, programs: &Programs, reading: &Reading, until_ns: Option<u64>) -> Result<()> {
         let mut new: Vec<&FlowSample> =
             reading.flows.iter().filter(|flow| !self.collector.knows(flow.slot)).collect();
@@ -128,7 +127,7 @@ impl Bins {
         Ok(())
     }
 
-    /// Hands over the records of the ring buffer.
+    /// Assigns the records of the ring buffer to flows.
     fn resolve(&mut self, programs: &Programs) -> Result<()> {
         let raw = std::mem::take(&mut self.raw);
         let mut unknown: Vec<u32> =
@@ -154,7 +153,7 @@ impl Bins {
                 self.stray.bytes += u64::from(bin.bytes);
             }
         }
-        // Kept for the next ones, unless it was a storm.
+        // The buffer is kept for later records unless it is exceptionally large.
         if raw.capacity() <= BUDGET {
             self.raw = raw;
             self.raw.clear();
@@ -172,11 +171,11 @@ impl Bins {
         self.collector.name(flow.slot, &FlowKey { link, ..flow.key }, shown);
     }
 
-    /// The figures, with the counters of the sample's links in its order. `last_ns` is when the last frame of
-    /// any kind passed, where that is known.
+    /// The metrics, with counters of the sample's links in their order. `last_ns` is the time of the last frame of
+    /// any kind, if known.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// If a map cannot be read.
     pub fn metrics(
         &self,
         programs: &Programs,

@@ -28,7 +28,7 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Every entry of a hash map. Entries that come or go meanwhile may be missing or not.
+/// All entries of a hash map. Entries that are added or removed meanwhile may be missing.
 ///
 /// # Errors
 /// The kernel's error.
@@ -55,7 +55,7 @@ pub fn hash_entries<K: Pod, V: Pod>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V
         let end = match &result {
             Ok(()) => false,
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
-            // A bucket of the hash has more entries than the chunk: with more room it will do.
+            // A bucket has more entries than the chunk: retry with a larger one.
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && chunk < 1 << 20 => {
                 chunk *= 4;
                 continue;
@@ -77,10 +77,10 @@ pub fn hash_entries<K: Pod, V: Pod>(map: BorrowedFd<'_>) -> io::Result<Vec<(K, V
     }
 }
 
-/// Waits until no program that was running when this was called is running any more.
+/// Waits until all programs that were running at the call have ended.
 ///
 /// Programs run in RCU read-side sections; the system call waits for all of those. If the kernel refuses it
-/// (`nohz_full` CPUs), a pause far longer than any program takes serves.
+/// (`nohz_full` CPUs), a pause far longer than any program's run time takes its place.
 pub fn quiesce() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
     // SAFETY: the call takes plain numbers and touches no memory.

@@ -10,13 +10,13 @@ pub(super) type Notices = Vec<String>;
 /// Interval at which commands and the end of the run are checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// True when the view requested the end, or has ended.
+/// True if the view has requested the end or has ended.
 pub(super) fn stop_requested(tap: &SourceEnd) -> bool {
     loop {
         match tap.commands.try_recv() {
             Ok(Command::Stop) | Err(std::sync::mpsc::TryRecvError::Disconnected) => return true,
             Ok(Command::Pause(_) | Command::Speed(_) | Command::Seek(_) | Command::Rewind(_)) => {}
-            // The view may be gone, as the next look shows.
+            // If the view has ended, the next check notices.
             Ok(Command::Dump) => {
                 let _gone = tap.tell(no_recorder());
             }

@@ -1,5 +1,4 @@
-//! Devices' own counters and queue pairs, and what switches say, read in the background while a
-//! run goes on.
+//! Reads device counters, queue pairs and announcements of switches in the background of a run.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -26,23 +25,22 @@ use crate::source::devices::listed;
 use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
 
-/// Between two readings of counters, at least: drivers keep values for as long as 10 ms, and
-/// ethtool's are thousands.
+/// Minimum interval of counter readings: drivers cache values for up to 10 ms, and ethtool has thousands.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Between two readings of queue pairs. Each asks the device about every one of them, which takes
-/// it some time with thousands; so it rests this many times as long as that and what follows from it took, within bounds: a
-/// hundredth of a processor.
+/// Pause between two listings of queue pairs, as a multiple of the time that a listing and its evaluation take,
+/// within bounds: a hundredth of a CPU. A listing queries the device for every queue pair, which takes time if there
+/// are thousands.
 pub(super) const QP_REST: u32 = 100;
-/// Queue pairs of a short test live for a second or two.
+/// Minimum pause: queue pairs of a short test live for a second or two.
 pub(super) const QP_SHORTEST: Duration = SHORTEST;
-/// And those of a job for hours; one that its port gives up on has them listed at once.
+/// Maximum pause: queue pairs of a job live for hours, and a retry error of the port triggers a listing at once.
 pub(super) const QP_LONGEST: Duration = Duration::from_secs(20);
-/// Time for which the devices' addresses are assumed to stay the same: to read them takes far longer than to read queue pairs.
+/// Time for which device addresses are assumed unchanged: reading them takes far longer than listing queue pairs.
 const ADDRESSES_STAY: Duration = Duration::from_secs(30);
-/// Frames of one interface taken at a time: a switch sends one every 30 seconds.
+/// Maximum number of frames taken per interface at a time: a switch sends one every 30 seconds.
 const LLDP_FRAMES: usize = 16;
-/// Between two readings of the records of queue pairs: their ring buffer holds some 600, and a thousand
-/// queue pairs made and ended in a second are 300 records in that time.
+/// Interval of reading the records of queue pairs: their ring buffer holds some 600, and a thousand queue pairs
+/// created and destroyed per second make 300 in that time.
 const LIVES_PAUSE: Duration = Duration::from_millis(50);
 
 /// Latest readings of the devices.
@@ -59,7 +57,7 @@ pub(super) struct LatestReadings {
 pub(super) struct Departed(BTreeSet<String>);
 
 impl Departed {
-    /// A sentence about each port that is gone, or there again, since the last time.
+    /// A sentence about each port that has disappeared or returned since the last call.
     pub(super) fn notices(&mut self, devices: &Devices) -> Vec<String> {
         let mut notices = Vec::new();
         for port in &devices.ports {
@@ -74,11 +72,10 @@ impl Departed {
     }
 }
 
-/// Longest time that the end of a run waits for the settings of the host.
+/// Maximum wait for the settings of the host at the end of a run.
 const AUDIT_LONGEST: Duration = Duration::from_secs(10);
 
-/// Reads again and again until it is finished, on a thread of its own, so that a slow device holds
-/// nothing else up.
+/// Reads repeatedly in a separate thread until finished, so that a slow device delays nothing else.
 #[derive(Debug)]
 pub(super) struct Reader {
     known: Arc<Mutex<LatestReadings>>,
@@ -87,9 +84,9 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts in the network namespace of the calling thread. `interfaces` are names and indices
-    /// of what is watched. `None` when no thread can be made: the run then is without device
-    /// counters and processes, which harms nothing else.
+    /// Starts in the network namespace of the calling thread. `interfaces` are the names and indices of the watched
+    /// interfaces. `None` if no thread can be started: the run then has no device counters and processes, without
+    /// further effect.
     pub(super) fn start(
         host: Box<dyn Host>,
         watch: Watch,
@@ -97,7 +94,7 @@ impl Reader {
         interval: Duration,
         sample_posts: Option<Plan>,
     ) -> Option<Self> {
-        // Without the right to listen, nothing is heard.
+        // Without the privilege to listen, no frames are received.
         let sockets = interfaces.iter().filter_map(|(name, index)| LldpSocket::open(name, *index).ok());
         let known = Arc::new(Mutex::new(LatestReadings::default()));
         let (stop, stopped) = mpsc::channel();
@@ -128,7 +125,7 @@ impl Reader {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads a last time and ends.
+    /// Reads one last time and ends.
     pub(super) fn finish(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -150,25 +147,25 @@ struct Work {
     known: Arc<Mutex<LatestReadings>>,
     qps_due: Instant,
     addresses: Option<(Instant, listed::Addresses)>,
-    /// `None` before the start; then probes, or the reason for having none.
+    /// `None` before the start; then the probes, or the reason why there are none.
     probes: Option<Result<QpProbes, String>>,
-    /// Calls that probes saw whose modules are gone.
+    /// Calls counted by probes whose modules have been unloaded.
     earlier: Calls,
-    /// Modules without which probes could not be attached again.
+    /// Modules for which attaching the probes was tried without success.
     tried: Option<Modules>,
     /// `None` when posts are not sampled.
     posts: Option<PostSampler>,
-    /// The settings of the host, until they have come.
+    /// The settings of the host, until they have been read.
     audit: Option<Audit>,
 }
 
 impl Work {
     fn run(mut self, interval: Duration, stopped: &Receiver<()>) {
-        // It reads settings that others may not read, so that it begins before this thread gives up what it does not need;
-        // LLDP frames, from the network, are read after that.
+        // Reading settings needs privileges that this thread gives up next, so it starts before; LLDP frames, which
+        // come from the network, are read after that.
         self.audit = if self.watch.is_empty() { None } else { Audit::start(Arc::clone(&self.host)) };
         self.counters();
-        // Before queue pairs are listed: that query shows the settings of those that are there already.
+        // Before queue pairs are listed, since the probes see the settings of existing ones in those queries.
         self.probe();
         self.publish(None);
         if self.host.is_running() {
@@ -193,7 +190,7 @@ impl Work {
             }
         }
         self.audited(AUDIT_LONGEST);
-        // As late as the figures of packets, which stand still by now.
+        // As late as the packet figures, which are final by now.
         self.counters();
         self.lives();
         if let Some(posts) = &mut self.posts {
@@ -202,7 +199,7 @@ impl Work {
         self.publish_last();
     }
 
-    /// Takes in the settings of the host, once, as soon as they have been read.
+    /// Applies the settings of the host once they have been read.
     fn audited(&mut self, patience: Duration) {
         match self.audit.take().map(|audit| audit.read(patience)) {
             Some(Ok(Some(facts))) => self.watch.learn(facts),
@@ -214,7 +211,7 @@ impl Work {
     /// Privileges that the thread needs from now on.
     fn needs(&self) -> sandbox::Plan {
         let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() };
-        // Of another network namespace than the one that /sys shows.
+        // If /sys shows another network namespace.
         if SysRoot::needs_mount() {
             plan = sandbox::Plan { sysfs: true, ..plan }
                 .keeping(Capability::SysAdmin, "sysfs of a network namespace");
@@ -235,7 +232,7 @@ impl Work {
         plan
     }
 
-    /// Waits for the next reading and empties the ring buffer meanwhile. True when it is time to end.
+    /// Waits for the next reading, and empties the ring buffer meanwhile. True if the run is to end.
     fn rest(&mut self, stopped: &Receiver<()>) -> bool {
         let until = Instant::now() + SHORTEST;
         loop {
@@ -253,7 +250,7 @@ impl Work {
         }
     }
 
-    /// Attaches the probes of the kernel's control path, again after a module was loaded again: its probes are dead.
+    /// Attaches the probes of the kernel's control path, again after a module was reloaded, which removes its probes.
     fn probe(&mut self) {
         if self.watch.is_empty() || !self.host.is_running() {
             return;
@@ -262,7 +259,7 @@ impl Work {
         let is_due = match &self.probes {
             None => true,
             Some(Ok(probes)) => probes.is_stale(&root),
-            // Not there from the start: nor are the rights that it takes, by now.
+            // They failed at the start, and the privileges for another attempt have been dropped.
             Some(Err(_)) => self.tried.as_ref().is_some_and(|tried| *tried != Modules::of(&root)),
         };
         if is_due {
@@ -270,7 +267,7 @@ impl Work {
             let before = self.probes.as_ref().and_then(|probes| probes.as_ref().ok());
             self.earlier = before.map_or(self.earlier.clone(), |probes| probes.calls().and(&self.earlier));
             let is_again = before.is_some() || self.tried.is_some();
-            // Read before: what changes meanwhile is another reason to try.
+            // Read before attaching, so that a later change triggers another attempt.
             self.tried = is_again.then(|| Modules::of(&root));
             self.probes = Some(QpProbes::start(&root).map_err(|error| format!("{error:#}")));
         }
@@ -279,7 +276,7 @@ impl Work {
         }
     }
 
-    /// Reads what happened to queue pairs on the kernel's control path.
+    /// Reads the control path records of queue pairs.
     fn lives(&mut self) {
         take_lives(&mut self.probes, &mut self.watch, self.posts.as_ref(), self.host.as_ref());
     }
@@ -288,19 +285,19 @@ impl Work {
         if self.watch.is_empty() {
             return;
         }
-        // Mounted anew each time: a mount that stays would keep the namespace alive.
+        // Mounted again each time, since a lasting mount would keep the namespace alive.
         if let Ok(root) = self.host.root() {
             let before = self.watch.given_up();
             self.watch.read_counters(&root, self.host.ask(), now_ns());
             self.watch.note_counters(monotonic_ns());
             if self.watch.given_up() > before {
-                // Which one it is shows in its state, for as long as its process keeps it.
+                // The list shows the affected queue pair by its state, as long as its process keeps it.
                 self.qps_due = Instant::now();
             }
         }
     }
 
-    /// Lists all queue pairs when that is due; with the time at which it began.
+    /// Lists all queue pairs if due, and returns the start time.
     fn queue_pairs(&mut self) -> Option<(Owners, Instant)> {
         if Instant::now() < self.qps_due {
             return None;
@@ -311,9 +308,9 @@ impl Work {
         let (_, addresses) = self
             .addresses
             .insert(known.unwrap_or_else(|| (Instant::now(), listed::addresses(&root, &mut unread))));
-        // It rests for the queue pairs: addresses have a rest of their own.
+        // The pause is proportional to the listing alone: addresses have their own interval.
         let start = Instant::now();
-        // Each of them is queried, which makes a record: more of them than there is room for.
+        // Listing queries each queue pair, which produces a record each: more than the ring buffer holds.
         let (probes, watch) = (&mut self.probes, &mut self.watch);
         let (posts, host) = (self.posts.as_ref(), self.host.as_ref());
         let mut between = || take_lives(probes, watch, posts, host);
@@ -357,7 +354,7 @@ impl Work {
         }
     }
 
-    /// Publishes the events since the last reading of queue pairs, for the last report.
+    /// Publishes the events since the last listing, for the last report.
     fn publish_last(&mut self) {
         self.publish(None);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -365,7 +362,7 @@ impl Work {
     }
 }
 
-/// Takes in the records of the probes.
+/// Applies the records of the probes.
 fn take_lives(
     probes: &mut Option<Result<QpProbes, String>>,
     watch: &mut Watch,

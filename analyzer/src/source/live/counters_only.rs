@@ -1,4 +1,4 @@
-//! A run without programs in the kernel: what devices count by themselves, and nothing else.
+//! A run without kernel programs: only counters of devices.
 
 use std::time::Instant;
 
@@ -27,10 +27,9 @@ pub(super) struct CountersOnly {
 }
 
 impl CountersOnly {
-    /// Reads everything once, to know that it can be read, and goes on in the background.
+    /// Reads everything once, to verify that it is readable, and continues in the background.
     ///
-    /// # Errors
-    /// When no counter can be read, with `why`, the reason for having no packets.
+    /// # Errors If no counter can be read; the message includes `why`, the reason why packets are not available.
     pub(super) fn start(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
         let labels = watch.labels();
         let root = config.host.root()?;
@@ -65,7 +64,7 @@ impl CountersOnly {
         self.labels.iter().map(|label| format!("{label}: counters only")).collect()
     }
 
-    /// Runs until the view stops it.
+    /// Runs until the view ends it.
     pub(super) fn run(mut self, tap: &SourceEnd, notes: Notices) {
         for note in notes {
             let _gone = tap.tell(Update::Notice(note));

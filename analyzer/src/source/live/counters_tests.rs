@@ -29,7 +29,7 @@ fn config(netns: NetNs, interfaces: &[&str], host: Box<dyn Host>) -> Config {
     }
 }
 
-/// Runs until `enough`, and stops. Gives the last sample and what was said.
+/// Runs until `enough` returns true, then stops. Returns the last sample and the notices.
 fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<String>) {
     let running = live::start(config).unwrap();
     let (mut last, mut said, mut stopping) = (None, Vec::new(), false);
@@ -55,8 +55,7 @@ fn run(config: Config, mut enough: impl FnMut(&Sample) -> bool) -> (Sample, Vec<
     (last.unwrap(), said)
 }
 
-/// On a host whose NIC does RoCE in hardware, no packet is there to be seen, and its counters are
-/// read all the same, from the first moment to the last.
+/// On a host whose NIC handles RoCE in hardware no packet is visible, but its counters are read from start to end.
 #[test]
 fn a_run_without_packets_goes_on_with_counters() {
     if !root_or_skip("a_run_without_packets_goes_on_with_counters") {
@@ -67,7 +66,7 @@ fn a_run_without_packets_goes_on_with_counters() {
     let host = Recorded::unpack(&recorded(&format!("{MLX5}\n{BUSY}")));
     let netns = pair.left.try_clone().unwrap();
     let mut started = false;
-    // By the name of the RDMA device, as a user would.
+    // Named by the RDMA device, as a user would.
     let config = config(netns, &["mlx5_0"], Box::new(host.kernel()));
     let (sample, said) = run(config, |sample| {
         let ports = &sample.devices.ports;
@@ -96,8 +95,8 @@ fn a_run_without_packets_goes_on_with_counters() {
     assert_eq!(json["source"]["kind"], "counters");
 }
 
-/// A device whose interface is in another namespace, or that has none: its counters are read, and the report
-/// has the reason why there are no packets.
+/// A device whose interface is in another namespace or missing: its counters are read, and the report has the reason
+/// why there are no packets.
 #[test]
 fn a_device_without_an_interface_here_goes_on_with_counters() {
     if !root_or_skip("a_device_without_an_interface_here_goes_on_with_counters") {
@@ -123,13 +122,13 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
             assert!(report.facts.devices.iter().any(|device| device.source == "sysfs hw_counters"));
             assert!(report.facts.window.first_ns < report.facts.window.last_ns);
         }
-        // Beside an interface that can be watched, its packets and the device's counters.
+        // Together with an interface that can be watched: packets, and the device's counters.
         let config = config(pair.left.try_clone().unwrap(), &["left0", "mlx5_0"], Box::new(host.kernel()));
         let (sample, said) = run(config, |sample| !sample.devices.ports.is_empty());
         assert!(said.iter().any(|note| note.starts_with("counters only, no packets")), "{said:?}");
         assert_eq!(Report::build(&sample, &Options::default().into()).facts.links.len(), 2);
     }
-    // Nothing that can be read is an error that says so.
+    // If nothing is readable, there is an error with the reason.
     let host =
         Recorded::unpack("[sys/class/infiniband/mlx5_0]\nports/1/link_layer = Ethernet\nnode_type = 1: CA");
     let error = live::start(config(pair.left.try_clone().unwrap(), &["mlx5_0"], Box::new(host.kernel())));
@@ -137,7 +136,7 @@ fn a_device_without_an_interface_here_goes_on_with_counters() {
     assert!(error.contains("does not report") && error.contains("no readable counters"), "{error}");
 }
 
-/// Devices that go are said to be gone; when all are, the run is over.
+/// Devices that disappear are reported; the run ends with the last one.
 #[test]
 fn a_run_whose_devices_are_all_gone_ends() {
     if !root_or_skip("a_run_whose_devices_are_all_gone_ends") {
@@ -171,7 +170,7 @@ fn a_run_whose_devices_are_all_gone_ends() {
     assert!(last.devices.ports[0].gone && !last.devices.ports[0].counters.is_empty());
 }
 
-/// Soft-RoCE passes the interface: packets and counters side by side.
+/// Packets of Soft-RoCE pass the interface, so that packets and counters are both available.
 #[test]
 fn a_device_whose_packets_pass_is_mixed() {
     if !root_or_skip("a_device_whose_packets_pass_is_mixed") {
@@ -186,7 +185,7 @@ fn a_device_whose_packets_pass_is_mixed() {
     assert_eq!(Report::build(&sample, &Options::default().into()).facts.source.kind, InputKind::Mixed);
 }
 
-/// Without RDMA devices there is nothing of all this.
+/// Without RDMA devices the source is `live` only.
 #[test]
 fn a_host_without_devices_is_live_alone() {
     if !root_or_skip("a_host_without_devices_is_live_alone") {
@@ -204,7 +203,7 @@ fn a_host_without_devices_is_live_alone() {
     assert!(report.findings.iter().all(|finding| !finding.id.starts_with("config.")));
 }
 
-/// The switch's LLDP frames reach the report, and are compared with the host's own settings.
+/// The LLDP frames of the switch reach the report, and are compared with the host's settings.
 #[test]
 fn a_switch_is_heard_while_a_run_goes_on() {
     if !root_or_skip("a_switch_is_heard_while_a_run_goes_on") {
@@ -212,7 +211,7 @@ fn a_switch_is_heard_while_a_run_goes_on() {
     }
     let pair = veth_pair(9000);
     let host = Recorded::unpack(&MLX5.replace("enp59s0np0", "left0"));
-    // PFC on priority 4, which the host has on 3.
+    // PFC on priority 4, while the host has it on 3.
     let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
     frame.extend([0x0a, 5]);
     frame.extend(b"leaf1");

@@ -1,5 +1,5 @@
-//! Queue pairs that processes make past the verbs (DEVX, mlx5 alone), mostly for GPUs to post to: from their
-//! commands to the firmware, since no list of the kernel has them.
+//! Queue pairs created without the verbs (DEVX, only mlx5), mostly to be driven by GPUs: detected from their firmware
+//! commands, since no list of the kernel contains them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,9 +15,9 @@ use crate::host::mlx5_command;
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::Change;
 
-/// Of mlx5's core driver, which all its commands pass.
+/// Function of mlx5's core driver that executes all commands.
 const FUNCTION: &str = "mlx5_cmd_do";
-/// Queue pairs whose end a command shows, at most.
+/// Maximum number of queue pairs whose destruction is followed by commands.
 const MOST_QPS: usize = 65_536;
 
 /// Attached probes of the driver's commands.
@@ -27,10 +27,9 @@ pub(super) struct Devx {
 }
 
 impl Devx {
-    /// Attaches what `ebpf` was loaded for.
+    /// Attaches the loaded programs.
     ///
-    /// # Errors
-    /// The reason for which commands cannot be followed.
+    /// # Errors The reason why commands cannot be followed.
     pub(super) fn attach(ebpf: &mut Ebpf) -> Result<Self> {
         for name in ["rocescope_qp_command", "rocescope_qp_commanded"] {
             attach(ebpf, name, FUNCTION)?;
@@ -39,7 +38,7 @@ impl Devx {
         Ok(Self { records, follower: Follower::default() })
     }
 
-    /// Learns the RDMA devices by their PCI or auxiliary devices.
+    /// Maps PCI and auxiliary devices to RDMA devices.
     pub(super) fn learn(&mut self, root: &HostRoot) {
         const DEVICES: &str = "/sys/class/infiniband";
         let parent = |name: &String| root.link_name(&format!("{DEVICES}/{name}/device")).ok();
@@ -47,7 +46,8 @@ impl Devx {
         self.follower.devices = names.filter_map(|name| Some((parent(&name)?, name))).collect();
     }
 
-    /// Adds the changes since the last time; of those that make a queue pair also their places, processes and control groups.
+    /// Adds the changes since the last call; for those that create a queue pair also their indices, processes and
+    /// control groups.
     pub(super) fn read(&mut self, changes: &mut Vec<Change>, makers: &mut Vec<(usize, u32, u64)>) {
         let clock = WallClock::sample();
         each(&mut self.records, |record: &CommandRecord| {
@@ -61,16 +61,16 @@ impl Devx {
     }
 }
 
-/// Knows which queue pairs are not of the verbs: those are ended by a command, too.
+/// Tracks which queue pairs were created without the verbs: those of the verbs are destroyed by a command, too.
 #[derive(Debug, Default)]
 struct Follower {
-    /// RDMA devices by the names of their PCI or auxiliary devices.
+    /// RDMA devices, by the names of their PCI or auxiliary devices.
     devices: BTreeMap<String, String>,
     qps: HashSet<(String, u32)>,
 }
 
 impl Follower {
-    /// The change in a command that ended at Unix time `time_ns`.
+    /// The change made by a command that completed at Unix time `time_ns`.
     fn take(&mut self, record: &CommandRecord, time_ns: u64) -> Option<Change> {
         let device = self.devices.get(&text(&record.device)?)?.clone();
         if let Some((lqpn, reason)) = mlx5_command::reason(record) {
@@ -93,7 +93,7 @@ impl Follower {
             let was_ours = self.qps.remove(&key);
             return was_ours.then_some(Change::Ended { device: key.0, lqpn, time_ns });
         }
-        // Verbs that end a queue pair reset it first. Of one made before the run the first sight is that it is connected.
+        // Verbs reset a queue pair before they destroy it. One created before the run is first seen when it connects.
         let begins = matches!(
             given.opcode,
             command::CREATE | command::RST2INIT | command::INIT2RTR | command::RTR2RTS
@@ -132,7 +132,7 @@ impl Follower {
     }
 }
 
-/// A command that was refused.
+/// A command that failed.
 fn failure(record: &CommandRecord, given: &mlx5_command::Command, device: String, time_ns: u64) -> Change {
     let verb = match given.opcode {
         command::CREATE => "create".to_owned(),
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(connected.control.created_ns, None);
         let end = record(command::DESTROY, 99, &[]);
         assert!(matches!(follower.take(&end, 7), Some(Change::Ended { lqpn: 99, time_ns: 7, .. })));
-        // One of the verbs: reset, then destroyed; its verb has said so.
+        // A queue pair of the verbs: reset, then destroyed; its verb has already been reported.
         for opcode in [command::TO_RST, command::TO_ERR, command::DESTROY] {
             assert_eq!(follower.take(&record(opcode, 98, &[]), 8), None, "{opcode:#x}");
         }
@@ -207,13 +207,13 @@ mod tests {
         assert_eq!(follower().take(&refused, 5), None);
     }
 
-    /// A GPU's queue pair ignores the traffic class of the device, and hangs when its lossy priority drops (NVIDIA/nccl issue 2383):
-    /// from the bytes of the commands to the finding.
+    /// A GPU-driven queue pair ignores the traffic class of the device, and hangs when its lossy priority drops
+    /// packets (NVIDIA/nccl issue 2383): from the bytes of the commands to the finding.
     #[test]
     fn a_queue_pair_past_the_verbs_outside_the_lossless_priority_is_found() {
         let found = |dscp: u32| {
             let mut to_rtr = record(command::INIT2RTR, 99, &[(0x40, 3, 5), (0xa8, 24, 7), (0x1ca, 6, dscp)]);
-            // The context follows 24 bytes of header; the address of the peer is its bytes 40 to 55.
+            // The context follows a header of 24 bytes; the address of the peer is in its bytes 40 to 55.
             to_rtr.input[64..80].copy_from_slice(&Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped().octets());
             let commands = [
                 record(command::CREATE, 99, &[]),

@@ -1,10 +1,9 @@
 //! CE marks and CNPs of a live run.
 //!
-//! Each CNP is reported through the ring buffer, with the time since the first CE mark on the data that it
-//! refers to, which the kernel programs know for measured flows. CE marks over time are the difference of
-//! two readings of the counters, so that their bins are as long as the time between
-//! readings. A sender's rate around a notification would need its bytes in fractions of a millisecond,
-//! and is not collected.
+//! Each CNP is reported through the ring buffer with the time since the first CE mark on the data that it refers to,
+//! which the kernel programs know for measured flows. CE marks over time are the difference of two readings of the
+//! counters, so that their bins are as long as the time between readings. A sender's rate around a notification would
+//! need its bytes in fractions of a millisecond, and is not collected.
 
 use rocescope_common::abi::event::mark_age;
 
@@ -13,11 +12,11 @@ use crate::metrics::ecn::{Cnps, FLOW_BINS, LINK_BINS, MAX_FLOWS, Marks, Metrics,
 use crate::sample::FlowSample;
 use crate::util::map::Map;
 
-/// CNPs of one flow.
+/// CNPs about one flow.
 #[derive(Clone, Debug)]
 struct Notified {
     cnps: Cnps,
-    /// CNPs about a flow whose marks are known.
+    /// CNPs about the flow while its marks are followed.
     watched: u64,
 }
 
@@ -65,7 +64,7 @@ pub struct Ecn {
 }
 
 impl Ecn {
-    /// Nothing seen yet at `now_ns`; counters will be read every `interval_ns`.
+    /// A state without marks at `now_ns`; counters will be read every `interval_ns`.
     #[must_use]
     pub fn new(now_ns: u64, interval_ns: u64) -> Self {
         let shift = interval_ns.max(1).next_power_of_two().ilog2();
@@ -80,7 +79,7 @@ impl Ecn {
         }
     }
 
-    /// The first mark after a pause passed in a flow.
+    /// Records the first mark after a pause in a flow.
     pub fn ce(&mut self, slot: u32, time_ns: u64) {
         let shift = self.shift;
         if self.marked.len() >= MAX_FLOWS && !self.marked.contains_key(&slot) {
@@ -109,11 +108,11 @@ impl Ecn {
         }
     }
 
-    /// Takes in a reading of the counters.
+    /// Adds a reading of the counters.
     pub fn reading(&mut self, flows: &[FlowSample], now_ns: u64) {
         let (from_ns, shift) = (self.read_ns, self.shift);
         self.read_ns = now_ns;
-        // Counts since the last reading belong to the time since then.
+        // Counts since the previous reading belong to the time since then.
         let at = now_ns.saturating_sub(1).max(from_ns);
         for flow in flows {
             let number = flow.slot as usize;
@@ -149,7 +148,7 @@ impl Ecn {
         }
     }
 
-    /// The flow of a slot is retired.
+    /// Call when the flow of a slot is retired.
     pub fn retired(&mut self, slot: u32) {
         self.cnps.remove(&slot);
         self.marked.remove(&slot);
@@ -158,9 +157,8 @@ impl Ecn {
         }
     }
 
-    /// The figures so far. `answers` gives the slot of the flow that the CNPs in another are about,
-    /// `places` the sample's number of each of its links in the kernel's numbers. `complete`: no event
-    /// was dropped.
+    /// The results so far. `answers` gives the slot of the data flow that the CNPs in another flow refer to; `places`
+    /// the index in the sample of each kernel link. `complete`: no event was dropped.
     pub fn metrics(
         &self,
         answers: impl Fn(u32) -> Option<u32>,
@@ -174,7 +172,7 @@ impl Ecn {
             let mut figure = cnps.figure();
             figure.answers = answers(*slot);
             figure.count = figure.count.max(counted);
-            // An unreported one may have come sooner.
+            // A dropped CNP may have come sooner.
             figure.min_gap_ns = figure.min_gap_ns.filter(|_| complete);
             figure.without_mark = figure.without_mark.filter(|_| *watched > 0 && complete);
             metrics.cnps.insert(*slot, figure);
@@ -223,7 +221,7 @@ mod tests {
         assert_eq!((link.start_ns, link.bin_ns), (10 * S, 1 << 30));
         assert_eq!(link.bins.iter().map(|bin| (bin.capable, bin.ce)).sum_all(), (390, 20));
         assert_eq!(link.bins.iter().map(|bin| bin.cnp).sum::<u32>(), 5);
-        // The slot's next flow starts from nothing.
+        // The slot's next flow starts without history.
         ecn.retired(0);
         ecn.reading(&[flow(0, 7, 0, 0)], 14 * S);
         let metrics = ecn.metrics(|_| None, [0].into_iter(), true);
@@ -247,7 +245,7 @@ mod tests {
         assert_eq!((cnps.answers, cnps.count, cnps.min_gap_ns), (Some(9), 3, Some(200_000)));
         assert_eq!((cnps.without_mark, cnps.delay.unwrap().count), (Some(1), 2));
         assert_eq!((metrics.cnps[&4].without_mark, metrics.cnps[&4].delay), (None, None));
-        // With dropped events the count is the counter's, and the least gap is not known.
+        // If events were dropped, the count is that of the counters, and the minimum gap is unknown.
         ecn.reading(&[flow(3, 0, 0, 10)], 2 * S);
         let cnps = ecn.metrics(|_| None, [].into_iter(), false).cnps[&3];
         assert_eq!((cnps.count, cnps.min_gap_ns, cnps.without_mark), (10, None, None));

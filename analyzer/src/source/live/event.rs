@@ -3,18 +3,18 @@
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::Event;
 
-/// The record in an item of the ring buffer; `None` if its length is not that of a record with its headers.
+/// The record in a ring buffer item; `None` if its length does not match its headers.
 #[must_use]
 pub fn read(item: &[u8]) -> Option<EventRecord> {
     let mut bytes = [0; EventRecord::LONG];
     bytes.get_mut(..item.len())?.copy_from_slice(item);
-    // SAFETY: a record is integers and arrays of them without padding, so any bytes are one, and
-    // there are as many as it has.
+    // SAFETY: a record is integers and arrays of them without padding, so that any bytes are valid, and the length
+    // was checked.
     let record = unsafe { bytes.as_ptr().cast::<EventRecord>().read_unaligned() };
     (item.len() >= EventRecord::BARE + usize::from(record.headers_len)).then_some(record)
 }
 
-/// PSNs that are missing for certain; 0 without a gap.
+/// Number of PSNs that are certainly missing; 0 without a gap.
 #[must_use]
 pub const fn missing(record: &EventRecord) -> u32 {
     Event::certain(record.events, record.missing)

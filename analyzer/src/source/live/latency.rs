@@ -1,9 +1,8 @@
 //! Latency measurement in the kernel: the flows measured, and their results.
 //!
-//! An entry of the kernel's array belongs to one flow of requests, as long as its flow of answers is
-//! known. Slots say which entries their packets belong to. To end this, the numbers leave both slots, a
-//! grace period passes, after which no program uses the entry; then it is read for the last time,
-//! cleared, and free for another flow.
+//! An entry of the kernel's array belongs to one request flow, as long as its response flow is known. Slots name the
+//! entries to which their packets belong. To release an entry, its number is removed from both slots; after a grace
+//! period no program uses the entry, which is then read for the last time, cleared, and reused.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -20,52 +19,52 @@ use super::slots::Slots;
 use crate::host::clock::monotonic_ns;
 use crate::util::map::Map;
 
-/// The entry of a flow of requests.
+/// The entry of a request flow.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
-    /// Its number, from 1.
+    /// Index, from 1.
     entry: u16,
-    /// Slot of the flow with the answers; `None` for requests whose repeats alone are followed.
+    /// Slot of the response flow; `None` for requests of which only repeats are followed.
     answers: Option<u32>,
 }
 
 /// The kind of change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// The requests in a slot have an entry.
+    /// The requests in a slot got an entry.
     Timed {
         slot: u32,
         answers: Option<u32>,
-        /// In the kernel's clock.
+        /// Start of the measurement, in the kernel's clock.
         since_ns: u64,
-        /// Their counters then; `None` when they kept changing at that very moment.
+        /// Their counters at the start; `None` if they kept changing during the reading.
         base: Option<Base>,
     },
-    /// They have none any more.
+    /// They have no entry any more.
     Ended { slot: u32 },
 }
 
-/// The kernel's entries, and whose they are.
+/// The kernel's entries and their assignment.
 #[derive(Debug)]
 pub(crate) struct Times {
     map: Option<Entries>,
     free: Vec<u16>,
-    /// By slot of the flow of requests.
+    /// By slot of the request flow.
     timed: Map<u32, Timed>,
-    /// By slot of the flow of answers: slot of the flow of requests.
+    /// Slot of the request flow, by slot of the response flow.
     answering: Map<u32, u32>,
     /// Measurements of flows whose entries were reassigned, by slot.
     kept: Map<u32, Box<Latency>>,
-    /// Requests of flows that had an entry while nobody was known to answer them, by slot.
+    /// Requests counted while a flow had an entry but no known response flow, by slot.
     unpaired: Map<u32, u64>,
     changes: Vec<Change>,
 }
 
 impl Times {
-    /// No measured flows yet, with this number of entries; `None` when the programs have no such map.
+    /// An empty assignment of this number of entries; `None` if the programs have no such map.
     ///
     /// # Errors
-    /// When the map cannot be mapped into memory.
+    /// If the map cannot be mapped into memory.
     pub(crate) fn new(map: Option<MapData>, entries: u32) -> io::Result<Self> {
         let map = map.map(|map| Entries::map(map, entries)).transpose()?;
         let most = map.as_ref().map_or(0, |map| u16::try_from(map.count).unwrap_or(u16::MAX));
@@ -80,7 +79,7 @@ impl Times {
         })
     }
 
-    /// Number of free entries for further flows.
+    /// Number of free entries.
     pub(crate) fn room(&self) -> usize {
         self.free.len()
     }
@@ -90,32 +89,31 @@ impl Times {
         std::mem::take(&mut self.changes)
     }
 
-    /// True when a flow of requests has an entry.
+    /// True if a request flow has an entry.
     pub(crate) fn has(&self, requests: u32) -> bool {
         self.timed.contains_key(&requests)
     }
 
-    /// The slot of the responses to a measured flow of requests.
+    /// The slot of the response flow of a measured request flow.
     pub(crate) fn answers_of(&self, requests: u32) -> Option<u32> {
         self.timed.get(&requests)?.answers
     }
 
-    /// Slots of flows of requests with an entry, with those of their answers.
+    /// Slots of request flows with an entry, with those of their response flows.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Option<u32>)> {
         self.timed.iter().map(|(requests, timed)| (*requests, timed.answers))
     }
 
-    /// Flows of requests whose timing needs the flow in this slot.
+    /// Request flows whose measurement needs the flow in this slot.
     pub(crate) fn of(&self, slot: u32) -> impl Iterator<Item = u32> {
         let own = self.timed.contains_key(&slot).then_some(slot);
         own.into_iter().chain(self.answering.get(&slot).copied())
     }
 
-    /// Times the requests in one slot by the answers in another from now on; without answers only their
-    /// repeats are followed. False when there is no room, or one of them has its part already.
+    /// Measures the requests in one slot by the responses in another from now on; without a response flow only
+    /// repeats are followed. False if there is no room, or if one of the flows is already in use.
     ///
-    /// # Errors
-    /// When there is no such slot.
+    /// # Errors If there is no such slot.
     pub(crate) fn assign(&mut self, slots: &Slots, requests: u32, answers: Option<u32>) -> io::Result<bool> {
         let taken = answers.is_some_and(|answers| self.answering.contains_key(&answers));
         if self.timed.contains_key(&requests) || taken {
@@ -134,10 +132,10 @@ impl Times {
         Ok(true)
     }
 
-    /// Makes the programs report gaps and retransmissions of the requests in a slot. Returns a time and the
-    /// counters at that time: everything counted later is reported.
+    /// Makes the programs report gaps and retransmissions of the requests in a slot. Returns a time and the counters
+    /// at that time: everything counted later is reported.
     fn begin(&self, slots: &Slots, requests: u32) -> io::Result<(u64, Option<Base>)> {
-        /// A flow that loses a hundredth of a million packets each second changes in one of fifty tries.
+        /// With a million packets per second and a loss of one in a hundred, one of fifty attempts sees a change.
         const TRIES: usize = 4;
         let read = || -> io::Result<Option<Base>> {
             Ok(slots.read(requests)?.map(|place| Base::of(&crate::sample::from_kernel(&place.stats))))
@@ -150,7 +148,7 @@ impl Times {
                 (Some(before), Some(after)) if before.trouble == after.trouble => {
                     return Ok((since_ns, Some(after)));
                 }
-                // Nobody's slot: the flow is still to come.
+                // An unused slot: its flow is still to come.
                 (None, None) => return Ok((0, Some(Base::default()))),
                 _ => {}
             }
@@ -158,17 +156,17 @@ impl Times {
         Ok((monotonic_ns(), None))
     }
 
-    /// Writes the entries of a slot into it.
+    /// Writes the entry numbers of a slot into the slot.
     fn tell(&self, slots: &Slots, slot: u32) -> io::Result<()> {
         let own = self.timed.get(&slot).map_or(0, |timed| timed.entry);
         let requests = self.answering.get(&slot).and_then(|requests| self.timed.get(requests));
         slots.set_pair(slot, Timing::pair(own, requests.map_or(0, |timed| timed.entry)))
     }
 
-    /// Ends the timing of these flows of requests. Their measurements are kept.
+    /// Ends the measurement of these request flows. Their results are kept.
     ///
     /// # Errors
-    /// When there is no such slot.
+    /// If there is no such slot.
     pub(crate) fn release(&mut self, slots: &Slots, requests: &[u32]) -> io::Result<()> {
         let mut gone = Vec::new();
         for slot in requests {
@@ -192,7 +190,7 @@ impl Times {
                 if answers.is_none() {
                     *self.unpaired.entry(slot).or_default() += waiting(&last);
                 } else {
-                    // Nobody will take their answers.
+                    // Their responses will not be recorded.
                     last.ambiguous_responses += last.outstanding();
                     last.ring = [0; RING];
                     fold(self.kept.entry(slot).or_insert_with(|| Box::new(Latency::EMPTY)), &last);
@@ -204,13 +202,13 @@ impl Times {
         Ok(())
     }
 
-    /// The flow of a slot was retired: what it measured is nobody's. Its timing has ended before.
+    /// Call when the flow of a slot was retired and its measurement has ended: discards the results.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.kept.remove(&slot);
         self.unpaired.remove(&slot);
     }
 
-    /// Requests that had an entry while nobody was known to answer them.
+    /// Requests counted while the flow had an entry but no known response flow.
     pub(crate) fn unpaired(&self, slot: u32) -> u64 {
         let before = self.unpaired.get(&slot).copied().unwrap_or(0);
         let now = match (self.timed.get(&slot), &self.map) {
@@ -220,23 +218,23 @@ impl Times {
         before + now
     }
 
-    /// Slots of flows that have measured something, or may have.
+    /// Slots of flows that may have results.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         let kept = self.kept.keys().filter(|slot| !self.timed.contains_key(*slot));
         self.timed.keys().chain(kept).copied()
     }
 
-    /// True when the requests in a slot asked for an answer, as far as their entry knows.
+    /// True if the requests in a slot expected a response, as far as their entry shows.
     pub(crate) fn asked(&self, requests: u32) -> bool {
         self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).0 != 0)
     }
 
-    /// True when any of them got one.
+    /// True if any of them was acknowledged.
     pub(crate) fn answered(&self, requests: u32) -> bool {
         self.entry(requests).is_some_and(|(map, entry)| map.head_and_tail(entry).1 != 0)
     }
 
-    /// The requests of a slot that come again at the moment.
+    /// The current run of retransmissions of a slot's requests.
     pub(crate) fn run(&self, requests: u32) -> Option<RetxRun> {
         let (map, entry) = self.entry(requests)?;
         Some(map.run(entry)).filter(|run| run.packets != 0)
@@ -262,7 +260,7 @@ impl Times {
     }
 }
 
-/// Requests in an entry that no response takes out.
+/// Requests in an entry that no response will remove.
 fn waiting(entry: &Latency) -> u64 {
     entry.outstanding() + entry.ring_full + entry.ambiguous
 }
@@ -284,7 +282,7 @@ fn fold(sum: &mut Latency, more: &Latency) {
 struct Entries {
     first: NonNull<Latency>,
     count: u32,
-    /// Programs that are loaded later still need its descriptor.
+    /// Kept open, since programs loaded later need its descriptor.
     _map: MapData,
 }
 
@@ -313,12 +311,12 @@ impl Entries {
         Some(unsafe { self.first.add(index as usize) }.as_ptr())
     }
 
-    /// A copy of an entry. Programs may be counting in it: each number in it is whole, and later ones may be
-    /// of a later moment.
+    /// A copy of an entry while programs may be counting in it: each number is consistent in itself, and later ones
+    /// may be newer.
     fn read(&self, number: u16) -> Latency {
         let Some(entry) = self.at(number) else { return Latency::EMPTY };
-        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
-        // access to them here is atomic, as the kernel's is in effect.
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all access to them
+        // here is atomic, as it is in effect in the kernel.
         let word = |at: *mut u64| unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Relaxed);
         // SAFETY: as above.
         let half = |at: *mut u32| unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed);
@@ -342,7 +340,7 @@ impl Entries {
         }
     }
 
-    /// Requests noted and requests done with, modulo 2^32.
+    /// Numbers of requests added and removed, modulo 2^32.
     fn head_and_tail(&self, number: u16) -> (u32, u32) {
         let Some(entry) = self.at(number) else { return (0, 0) };
         // SAFETY: both lie in the mapping and are aligned.
@@ -355,7 +353,7 @@ impl Entries {
         }
     }
 
-    /// The run under way in an entry.
+    /// The current run of retransmissions in an entry.
     fn run(&self, number: u16) -> RetxRun {
         let Some(entry) = self.at(number) else { return RetxRun::EMPTY };
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned.

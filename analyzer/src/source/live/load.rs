@@ -1,4 +1,4 @@
-//! The kernel programs: loaded, with maps of the wanted size.
+//! Loads the kernel programs, with maps of the required size.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -20,13 +20,13 @@ use super::latency::Times;
 use super::slots::Slots;
 use super::ticks;
 
-/// The object that the build put into this binary.
+/// The compiled kernel programs.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf"));
-/// The same with the clock of tests.
+/// The same, with a clock that tests set.
 #[cfg(feature = "test-clock")]
 static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf-test"));
 
-/// Flows that the table holds unless the user says otherwise.
+/// Default size of the flow table.
 pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 
 pub mod names;
@@ -37,18 +37,18 @@ pub mod names;
 pub struct LoadOptions {
     /// Size of the flow table.
     pub max_flows: u32,
-    /// Indices of the interfaces that will be watched.
+    /// Indices of the watched interfaces.
     pub interfaces: Vec<u32>,
-    /// True when programs send events.
+    /// True if programs send events.
     pub events: bool,
-    /// True when the kernel has `bpf_xdp_get_buff_len`.
+    /// True if the kernel has `bpf_xdp_get_buff_len`.
     pub xdp_buff_len: bool,
-    /// True when times are exact, and requests are timed (see `bench` for what that costs), or times are
-    /// those of the latest timer tick.
+    /// True for exact times and latency measurement (see `bench` for the cost); false for the time of the latest
+    /// timer tick.
     pub precise_clock: bool,
     /// The bins that the programs report, with the exact clock.
     pub bins: Bins,
-    /// True when the processor may show stores to other CPUs out of order; only tests choose it.
+    /// True if the CPU may make stores visible to other CPUs out of order; set otherwise only by tests.
     pub full_order: bool,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
@@ -58,7 +58,7 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// The usual ones for these interfaces.
+    /// The defaults for these interfaces.
     #[must_use]
     pub fn new(interfaces: &[u32]) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl LoadOptions {
     }
 }
 
-/// A map key or value as aya wants it.
+/// Wrapper for map keys and values that aya requires.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Data<T>(pub(crate) T);
@@ -106,7 +106,7 @@ unsafe impl Pod for Data<QpRecord> {}
 // SAFETY: as above.
 unsafe impl Pod for Data<CommandRecord> {}
 
-/// A [`CpuState`] as words, of which the first are its counts: the rest is the kernel's alone.
+/// A [`CpuState`] as words, of which the first are its counts: the rest is only used by the kernel programs.
 pub(crate) type CpuStateWords = [u64; size_of::<CpuState>() / 8];
 
 /// The mapping of interface indices to link indices, see [`Link::index`].
@@ -117,16 +117,16 @@ pub struct LinkHash {
 }
 
 impl LinkHash {
-    /// A hash without collisions among `interfaces`, into as few links as possible.
+    /// Finds a hash without collisions among `interfaces`, with as few links as possible.
     ///
     /// # Errors
-    /// When there are more interfaces than links.
+    /// If there are more interfaces than links.
     pub fn find(interfaces: &[u32]) -> Result<Self> {
         let most = MAX_LINKS / 2;
         if interfaces.len() > most as usize {
             bail!("{} interfaces exceed the limit of {most} per run", interfaces.len());
         }
-        // Odd multipliers by a fixed rule: the same interfaces give the same hash in every run.
+        // Odd multipliers by a fixed rule: the same interfaces get the same hash in every run.
         for bits in interfaces.len().next_power_of_two().ilog2()..=most.ilog2() {
             let shift = 32 - bits.max(1);
             for attempt in 0..4096u32 {
@@ -180,7 +180,7 @@ pub struct Programs {
     pub max_flows: u32,
     /// Maximum number of flows whose latency is measured at once.
     timed: u32,
-    /// True when flows report bins.
+    /// True if flows report bins.
     pub(crate) timing: bool,
 }
 
@@ -191,10 +191,10 @@ impl std::fmt::Debug for Programs {
 }
 
 impl Programs {
-    /// Creates the maps. Programs are loaded when they are first wanted.
+    /// Creates the maps. Programs are loaded when first used.
     ///
     /// # Errors
-    /// When the kernel refuses a map.
+    /// If the kernel refuses a map.
     pub fn load(options: &LoadOptions) -> Result<Self> {
         #[cfg(feature = "test-clock")]
         let object = if options.test_clock { TEST_OBJECT } else { OBJECT };
@@ -203,15 +203,15 @@ impl Programs {
         Self::load_from(options, object, true)
     }
 
-    /// The same from another build of the kernel programs, to compare the two.
+    /// The same with another build of the kernel programs, to compare the two.
     ///
     /// # Errors
-    /// When this is no such object, or the kernel refuses a map.
+    /// If this is no such object, or the kernel refuses a map.
     pub fn load_object(options: &LoadOptions, object: &[u8]) -> Result<Self> {
         Self::load_from(options, object, false)
     }
 
-    /// `ours`: the object is of this version, so that it has every switch.
+    /// `ours`: the object is of this version, so that it has all switches.
     #[expect(clippy::too_many_lines, reason = "a list of all switches and sizes of the programs")]
     fn load_from(options: &LoadOptions, object: &[u8], ours: bool) -> Result<Self> {
         let hash = LinkHash::find(&options.interfaces)?;
@@ -238,7 +238,7 @@ impl Programs {
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LATENCY, entries)
             .map_max_entries(maps::LINKS, hash.links());
-        // Without bins there are neither requests nor answers.
+        // Without bins, requests and responses are not recorded.
         if ours && !options.precise_clock {
             loader.map_max_entries(maps::EXCHANGES, 1);
         } else if ours {
@@ -246,7 +246,7 @@ impl Programs {
         }
         let mut ebpf = loader.load(object).map_err(|error| map_refused(&error))?;
         ticks::set(&mut ebpf)?;
-        // Other builds may time nothing.
+        // Other builds may not measure latency.
         let times = match ebpf.take_map(maps::LATENCY) {
             Some(Map::Array(map)) => Some(map),
             Some(_) => bail!("map {} is not an array", maps::LATENCY),
@@ -288,23 +288,23 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The overflow table itself, for what aya has no method for.
+    /// The file descriptor of the overflow table, for operations that aya lacks.
     pub(crate) fn extra_fd(&self) -> BorrowedFd<'_> {
         self.extra_fd.as_fd()
     }
 
-    /// The XDP program of that name, loaded.
+    /// The XDP program with this name, loaded on demand.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn xdp(&mut self, name: &str) -> Result<&mut Xdp> {
         self.program(name, |xdp: &Xdp| xdp.fd().is_ok(), Xdp::load)
     }
 
-    /// The TC program of that name, loaded.
+    /// The TC program with this name, loaded on demand.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn tc(&mut self, name: &str) -> Result<&mut SchedClassifier> {
         self.program(name, |tc: &SchedClassifier| tc.fd().is_ok(), SchedClassifier::load)
     }
@@ -337,7 +337,7 @@ impl Programs {
         self.bins.take().filter(|_| self.timing)
     }
 
-    /// The kernel memory that the maps take, in bytes, as far as their sizes say it.
+    /// The kernel memory of the maps in bytes, as far as their sizes show it.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         const HASH_ENTRY: u64 = 48 + 16;
@@ -358,11 +358,11 @@ impl Programs {
         self.flows.get(&Data(*key), 0).ok()
     }
 
-    /// Times the requests of the flow in one slot by the answers of that in another, from now on. The
-    /// slots need not be in use yet. False when there is no room.
+    /// Measures the requests of the flow in one slot by the responses of the flow in another from now on. The slots
+    /// need not be in use yet. False if there is no room.
     ///
     /// # Errors
-    /// When there is no such slot.
+    /// If there is no such slot.
     pub fn pair(&mut self, requests: u32, answers: u32) -> Result<bool> {
         self.times
             .assign(&self.slots, requests, Some(answers))
@@ -375,19 +375,18 @@ impl Programs {
         (self.times.read(slot), self.slots.untimed(slot))
     }
 
-    /// Compares the programs' clock with the kernel's, and sets it anew if ticks went missing. To be
-    /// called now and then.
+    /// Compares the programs' clock with the kernel's, and sets it again if ticks were lost. Call it periodically.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(crate) fn keep_clock(&mut self) -> Result<()> {
         ticks::keep(&mut self.ebpf, &mut self.drift)
     }
 
-    /// Sets what the programs of `bench` do to a packet first.
+    /// Sets the operation of the `bench` programs before counting a packet.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn set_bench_step(&mut self, step: BenchStep) -> Result<()> {
         let map = self.ebpf.map_mut(maps::BENCH_STEP).context("this object has no programs for bench")?;
         let mut steps: aya::maps::Array<&mut MapData, Data<BenchStep>> = map.try_into()?;
@@ -397,7 +396,7 @@ impl Programs {
     /// Sets the time of the next frame, in the build for tests.
     ///
     /// # Errors
-    /// When this is not that build.
+    /// If this is not that build.
     #[cfg(feature = "test-clock")]
     pub fn set_test_clock(&mut self, now: u64) -> Result<()> {
         let map = self.ebpf.map_mut(maps::TEST_CLOCK).context("this object has no test clock")?;
@@ -406,7 +405,7 @@ impl Programs {
     }
 }
 
-/// A switch as the programs have it.
+/// A switch in the representation of the programs.
 const fn flag(on: bool) -> &'static u8 {
     if on { &1 } else { &0 }
 }
@@ -416,7 +415,7 @@ fn timed(options: &LoadOptions) -> u32 {
     if options.precise_clock { options.max_flows.clamp(1, TIMED_FLOWS) } else { 1 }
 }
 
-/// Number of hints for a table of that size: a power of two.
+/// Number of hints for a table of this size: a power of two.
 fn hints(max_flows: u32) -> u32 {
     max_flows.saturating_mul(maps::HINTS_PER_FLOW).max(2).checked_next_power_of_two().unwrap_or(1 << 31)
 }
@@ -433,8 +432,8 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     }
 }
 
-/// An error of what opens files: their limit as the cause, where no further one can be opened. Calls that need a socket to
-/// begin with fail then for reasons of their own.
+/// Adds the limit of open files as the cause if no further file can be opened: calls that need a socket then fail
+/// with misleading errors.
 pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
     if let Some(remedy) = limit_reached(error.as_ref()) {
         return anyhow!("{}; {remedy}", words(&format!("{error:#}")));
@@ -446,9 +445,9 @@ pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The remedy where a resource limit of this process is the cause.
+/// The remedy if a resource limit of this process is the cause.
 fn limit_reached(error: &dyn std::error::Error) -> Option<&'static str> {
-    // By the text: errors that pass their cause's text on hide the cause itself.
+    // By the text: errors that include the text of their cause hide the cause itself.
     let errno = |error: &dyn std::error::Error| {
         let text = error.to_string();
         text.split_once("(os error ")?.1.split(')').next()?.parse::<i32>().ok()
@@ -493,7 +492,7 @@ fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// A message without the error number that Rust adds, which means nothing to most people.
+/// A message without the error number that Rust appends, which means nothing to most people.
 fn words(text: &str) -> String {
     match text.split_once(" (os error ") {
         Some((before, rest)) => format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after)),

@@ -1,8 +1,8 @@
 //! Loss in a live run: for flows whose latency is measured, the kernel programs report each PSN gap and each run
 //! of retransmitted packets.
 //!
-//! Completeness is checked flow by flow against the counters, which are exact: when a record was dropped on
-//! the way, what it was about is left out and counted (`Unfollowed`), and the flow is followed from there on.
+//! Completeness is checked per flow against the counters, which are exact: if a record was dropped, the affected time
+//! is left out and counted (`Unfollowed`), and the flow is followed again afterwards.
 
 use rocescope_common::abi::EventRecord;
 use rocescope_common::account::latency::RetxRun;
@@ -61,30 +61,31 @@ impl Base {
 /// A flow whose gaps and retransmissions the kernel reports.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// Begin of the reports, in nanoseconds of the kernel's clock.
+    /// Start of the reports, in nanoseconds of the kernel's clock.
     since_ns: u64,
-    /// The counters then; `None` when they kept changing during the reading.
+    /// The counters at the start; `None` if they kept changing during the reading.
     base: Option<Base>,
-    /// PSNs had been skipped before: retransmissions below this PSN may repair gaps that were not reported.
+    /// PSNs had been skipped before the start: retransmissions below this PSN may repair gaps that were not reported.
     behind: Option<u32>,
-    /// Slot of its reverse direction, where that is visible.
+    /// Slot of its reverse direction, if visible.
     answers: Option<u32>,
-    /// The sums of all reports, and of those that were lost; PSNs missing in their gaps.
+    /// Sums over all reports, including dropped ones, and PSNs missing in their gaps.
     reported: Trouble,
     missing: u64,
-    /// The counters at the last two readings, the older ones first: of these, everything has been reported.
+    /// The counters at the last two readings, older first: everything counted at the older one has been reported.
     readings: [Base; 2],
-    /// Packets of times in which a report was lost, and those that the flow had had at the end of the latest.
+    /// Packets of times with a dropped report, and the packet count at the end of the latest such time.
     left_out: Unfollowed,
     left_out_to: u64,
-    /// Its packets between two times in which it was followed are not known.
+    /// The number of its packets between two periods of tracking is unknown.
     incomplete: bool,
     first: u32,
 }
 
 impl Watched {
-    /// Compares the counters of a reading, whose latest packet passed at a Unix time, with the reports: everything counted at the
-    /// reading before must have been reported by now but for `under_way` retransmissions, with `all` everything counted.
+    /// Compares the counters of a reading, whose latest packet has time `until_ns` (Unix), with the reports:
+    /// everything counted at the previous reading must have been reported by now except `under_way` retransmissions;
+    /// with `all` everything counted.
     fn settle(&mut self, now: Base, under_way: u64, all: bool, until_ns: u64) {
         let [complete, last] = self.readings;
         self.readings = [last, now];
@@ -114,11 +115,11 @@ impl Watched {
             repeats: again + repeats,
         };
         self.left_out_to = now.packets;
-        // Retransmissions of PSNs before may be of gaps that were not reported.
+        // Retransmissions of earlier PSNs may repair gaps that were not reported.
         self.behind = Some(now.expected);
     }
 
-    /// Packets that were not followed; `None` where there was nothing to follow in them.
+    /// Packets that were not followed; `None` if they contained nothing to follow.
     fn unfollowed(&self, since_ns: u64) -> Option<Unfollowed> {
         let base = self.base.filter(|base| base.trouble != Trouble::default()).unwrap_or_default();
         let sum = Unfollowed {
@@ -137,13 +138,14 @@ impl Watched {
         if before == 0 || before > WINDOW {
             return Some(run);
         }
-        // The rest may fill reported holes. Without the reverse direction, it could as well be an unneeded
+        // The rest may fill reported gaps. Without the reverse direction, it could as well be an unneeded
         // retransmission.
         let packets = run.packets.checked_sub(before).filter(|rest| *rest > 0 && self.answers.is_some())?;
         Some(RetxRun { first: behind | run.first & !MASK24, packets, ..run })
     }
 
-    /// The sequence has reached a PSN: beyond the window, a sender no longer goes back to PSNs before the reports began.
+    /// Call when the sequence has reached a PSN: beyond the window, a sender no longer goes back to PSNs from before
+    /// the reports began.
     fn moved_on(&mut self, expected: u32) {
         if self
             .behind
@@ -224,7 +226,7 @@ impl Losses {
         }
     }
 
-    /// Takes in an event of a flow in a slot.
+    /// Adds an event of the flow in a slot.
     pub fn event(&mut self, slot: u32, record: &EventRecord, pairs: &Pairs, clock: &WallClock) {
         let op = Op::of(record.opcode);
         let event = |first: u32, answers: Option<u32>| KernelEvent {
@@ -288,12 +290,12 @@ impl Losses {
         }
     }
 
-    /// Takes in the packets of each flow, at a Unix time: spells of loss are compared with them.
+    /// Adds the packet counts of all flows at a Unix time, to which spells of loss are compared.
     pub fn count(&mut self, flows: &[FlowSample], time_ns: u64) {
         self.collector.reading(flows.iter().map(|flow| (flow.slot, &flow.stats)), time_ns);
     }
 
-    /// The flow of a slot is retired.
+    /// Call when the flow of a slot is retired.
     pub fn retired(&mut self, slot: u32) {
         self.collector.retired(slot);
         self.watched.remove(&slot);
@@ -301,7 +303,7 @@ impl Losses {
         self.opened.remove(&slot);
     }
 
-    /// The results so far for the flows of a reading. `pairs` has the reverse direction of each.
+    /// The results so far for the flows of a reading. `pairs` contains the reverse directions.
     #[must_use]
     pub fn metrics(
         &self,
@@ -324,7 +326,7 @@ impl Losses {
             let answered = stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0
                 || stats.rare.psn_responses.seen != 0;
             let asked = programs.times.asked(*slot) || programs.slots.untimed(*slot) != 0;
-            // Answers to requests that are timed are accounted for there.
+            // Requests whose latency is measured account for these responses.
             let to = pairs.reverse(*slot).filter(|requests| programs.times.answers_of(*requests).is_some());
             let answer_psn = match to {
                 Some(requests) if answered && programs.times.answered(requests) => {
@@ -386,7 +388,7 @@ mod tests {
         }
     }
 
-    /// A report of a gap in which so many PSNs are missing, and of as many retransmissions.
+    /// A report of a gap with this number of missing PSNs, and of as many retransmissions.
     fn report(watched: &mut Watched, missing: u64) {
         watched.reported.gaps += 1;
         watched.reported.repeats += missing;
@@ -397,7 +399,7 @@ mod tests {
     fn reports_that_come_leave_nothing_out() {
         let mut flow = watched(counted(0, 0, 0, 0));
         for reading in 1..10 {
-            // Those of this reading come before the next.
+            // The reports of this reading arrive before the next reading.
             flow.settle(counted(100 * reading, reading, 3 * reading, 3 * reading), 0, false, reading);
             report(&mut flow, 3);
         }
@@ -412,7 +414,7 @@ mod tests {
         let mut flow = watched(counted(0, 0, 0, 0));
         flow.settle(counted(100, 1, 3, 3), 0, false, 1);
         report(&mut flow, 3);
-        // Two gaps by now, of which one is never reported.
+        // Two gaps by now, one of which is never reported.
         flow.settle(counted(200, 3, 10, 10), 0, false, 2);
         report(&mut flow, 3);
         flow.settle(counted(300, 3, 10, 10), 0, false, 3);
@@ -422,7 +424,7 @@ mod tests {
             flow.settle(counted(100 * reading, 3, 10, 10), 0, false, reading);
         }
         assert_eq!(flow.unfollowed(5), Some(hole), "it is followed again");
-        // Another one, at the next two readings: no packet is left out twice.
+        // Another one at the next two readings: no packet is left out twice.
         flow.settle(counted(900, 4, 11, 11), 0, false, 9);
         flow.settle(counted(1_000, 5, 12, 12), 0, false, 10);
         flow.settle(counted(1_100, 5, 12, 12), 0, false, 11);

@@ -1,4 +1,4 @@
-//! Live: the programs in the kernel as a source.
+//! The live source: programs in the kernel.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | [`pairing`], `latency` | the two directions of a flow; latency measured by the programs |
 //! | [`ecn`], [`loss`] | CE marks and CNPs; loss episodes |
 //! | `counters` | device counters |
-//! | `qp_probes`, `devx`, [`posts`] | queue pairs on the control path, and past the verbs; samples of `post_send` |
-//! | `ras` | what NCCL says of its job |
+//! | `qp_probes`, `devx`, [`posts`] | queue pairs on the control path and without the verbs; samples of `post_send` |
+//! | `ras` | NCCL's report about its job |
 //! | [`bpf`], `ticks` | system calls that aya lacks; the clock of the kernel programs |
 
 pub mod attach;
@@ -80,29 +80,28 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// Time between samples, in the data's time.
     pub interval: Duration,
-    /// True when samples are wanted before the end.
+    /// True if samples are wanted before the end.
     pub samples: bool,
     /// Filter of the flows to show; `None` for all. Packets of other flows are counted as filtered.
     pub filter: Option<Filter>,
     /// Duration after which the run ends; `None` for no limit.
     pub duration: Option<Duration>,
-    /// True when the programs send events (connection management is read from them too).
+    /// True if the programs send events (connection management is read from them too).
     pub events: bool,
-    /// True when the view receives the events.
+    /// True if the view receives the events.
     pub events_to_view: bool,
-    /// True when times are exact and requests are timed; without, times are those of the latest timer tick,
-    /// which costs less.
+    /// True for exact times and latency measurement; false for the time of the latest timer tick, which costs less.
     pub precise_clock: bool,
-    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of 1 ms. Without the exact clock there are
-    /// none.
+    /// Length of the bins in which bursts are counted: up to 1 ms, or a multiple of 1 ms. Without the exact clock
+    /// there are none.
     pub bin_ns: u64,
     /// Verbosity of the programs' own log, 0 (off) to 5.
     pub log_level: u8,
-    /// Address of NCCL's RAS service; `None` to leave it alone.
+    /// Address of NCCL's RAS service; `None` if it is not queried.
     pub nccl_ras: Option<RasAddress>,
-    /// Most queries a second for the NIC's own contexts of queue pairs; 0 for none.
+    /// Maximum queries per second for the NIC's own contexts of queue pairs; 0 disables them.
     pub qp_queries: u32,
-    /// Ask the firmware for contexts, too (fwctl).
+    /// Also query the firmware for contexts (fwctl).
     pub fwctl: bool,
     /// Schedule for sampling calls of `post_send`; `None` for never.
     pub sample_posts: Option<Plan>,
@@ -111,7 +110,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Every interface with an RDMA device of this host, with samples and events, until it is stopped.
+    /// All interfaces of this host with an RDMA device, with samples and events, until stopped.
     fn default() -> Self {
         Self {
             interfaces: Vec::new(),
@@ -139,7 +138,7 @@ impl Default for Config {
     }
 }
 
-/// Source that is attached and runs.
+/// A source that is attached and running.
 #[derive(Debug)]
 pub struct Running {
     /// The channel of its samples and notices.
@@ -157,10 +156,9 @@ pub struct Running {
 /// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
 pub const MOST_FLOWS: u32 = 4_000_000;
 
-/// Attaches, and starts the thread that counts. Notices say what was chosen and why.
+/// Attaches, and starts the counting thread. Notices name automatic choices with their reasons.
 ///
-/// # Errors
-/// With a sentence, when this host, these interfaces or these privileges do not allow it.
+/// # Errors If this host, these interfaces or the privileges do not allow it.
 pub fn start(config: Config) -> Result<Running> {
     let (tap, feed) = feed::channel();
     let (ready_in, ready_out) = std::sync::mpsc::channel();
@@ -181,7 +179,7 @@ pub fn start(config: Config) -> Result<Running> {
                 }
             }
             Err(error) => {
-                // The caller waits for this and nothing else.
+                // The caller waits only for this.
                 let _ = ready_in.send(Err(error));
             }
         })
@@ -194,7 +192,7 @@ pub fn start(config: Config) -> Result<Running> {
 /// Opens the network namespace that the user named.
 ///
 /// # Errors
-/// When it does not exist or cannot be opened.
+/// If it does not exist or cannot be opened.
 pub fn netns(name: &str) -> Result<NetNs> {
     source::open_netns(name)
 }

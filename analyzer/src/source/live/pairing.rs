@@ -1,12 +1,12 @@
 //! Pairing of the two directions of flows in a live run, and selection of flows for latency measurement.
 //!
-//! Decided from what user space sees of them: the first packet of a flow and connection management (by
-//! the ring buffer, some milliseconds later), readings of the counters (each interval, whatever the
-//! ring buffer dropped), and what RDMA devices say of their own queue pairs. The rules are those of
-//! [`crate::metrics::pairing`]; of its ways only the one by PSNs needs every packet, and is missing here.
+//! Based on the information in user space: the first packet of a flow and connection management (through the ring
+//! buffer, some milliseconds later), readings of the counters (at each interval, whatever the ring buffer dropped),
+//! and the queue pairs that RDMA devices report. The rules are those of [`crate::metrics::pairing`], except pairing
+//! by PSNs, which needs every packet.
 //!
-//! There are entries for [`rocescope_common::abi::TIMED_FLOWS`] flows of requests. While there is room each
-//! pair gets one as soon as it is known; later the busiest have them.
+//! There are entries for [`rocescope_common::abi::TIMED_FLOWS`] request flows. While there is room each pair gets one
+//! as soon as it is known; afterwards the busiest pairs have them.
 
 use std::io;
 
@@ -26,14 +26,14 @@ use crate::metrics::setups::Setups;
 use crate::sample::{Extra, FlowSample, Stats};
 use crate::util::map::Map;
 
-/// New flows that are looked at between two readings of the counters, each of which takes a system call;
-/// the rest waits for the next reading.
+/// Maximum number of new flows paired between two readings of the counters, since each takes a system call; the rest
+/// waits for the next reading.
 const EAGER: usize = 256;
-/// Entries that change hands at one reading: each change loses the requests under way.
+/// Maximum number of entries reassigned at one reading, since each reassignment loses the requests in flight.
 const EXCHANGES: usize = 64;
-/// Times as busy that a flow must be to take another's entry.
+/// Factor in packets by which a flow must be busier to take another's entry.
 const BUSIER: u64 = 2;
-/// Packets between two readings below which a flow takes nobody's entry.
+/// Minimum packets between two readings for a flow to take an entry from another.
 const BUSY: u64 = 256;
 
 /// State of the flow in a slot.
@@ -41,39 +41,39 @@ const BUSY: u64 = 256;
 #[derive(Clone, Debug)]
 struct SlotState {
     key: FlowKey,
-    /// The port of its connection is known.
+    /// The source port of its connection is known.
     ported: bool,
-    /// It sends requests that are answered.
+    /// It sends requests that expect responses.
     asks: bool,
-    /// At the last reading.
+    /// Restarts at the last reading.
     restarts: u64,
     packets: u64,
-    /// Between the last two readings.
+    /// Packets between the last two readings.
     recent: u64,
-    /// Its requests came again.
+    /// Its requests are being retransmitted.
     repeating: bool,
-    /// Its pair is known, and there was no room for it.
+    /// Its pair is known, but there was no room for it.
     waiting: bool,
-    /// The slot's count of requests that were not timed, when it was last looked at.
+    /// The slot's count of requests without measured latency, at its last reading.
     untimed: u32,
-    /// Those that passed while the flow with the answers was not known.
+    /// Those among them whose response flow was unknown.
     unpaired: u64,
-    /// Those for which there was no room.
+    /// Those among them for which there was no room.
     untracked: u64,
 }
 
-/// Pairs and times of a live run. Links are the kernel's numbers.
+/// Pairs and latency measurements of a live run. Links are the kernel's numbers.
 #[derive(Debug, Default)]
 pub struct Pairs {
     pairing: Pairing,
     known: Vec<Option<SlotState>>,
     slots: Map<FlowKey, u32>,
-    /// Looked at since the last reading.
+    /// Number of flows paired since the last reading.
     eager: usize,
 }
 
 impl Pairs {
-    /// Says which interface a link belongs to.
+    /// Sets the interface of a link.
     pub fn link(&mut self, link: u16, interface: u32) {
         self.pairing.link(link, Place { tap: 0, interface });
     }
@@ -90,28 +90,27 @@ impl Pairs {
         self.pairing.setups()
     }
 
-    /// The slot of a flow, as far as it is known.
+    /// The slot of a flow, if known.
     #[must_use]
     pub fn slot_of(&self, key: &FlowKey) -> Option<u32> {
         self.slots.get(key).copied()
     }
 
-    /// The flow in a slot, as far as it is known.
+    /// The flow in a slot, if known.
     #[must_use]
     pub fn key_of(&self, slot: u32) -> Option<&FlowKey> {
         self.at(slot).map(|known| &known.key)
     }
 
-    /// The slot of the flow with the answers, or with what this one answers.
+    /// The slot of the reverse direction: the response flow, or the flow that this one acknowledges.
     #[must_use]
     pub fn reverse(&self, slot: u32) -> Option<u32> {
         Some(self.pairing.reverse(slot).slot).filter(|slot| *slot != NONE)
     }
 
-    /// Takes in an event, and starts to time the flow if its pair is known with it.
+    /// Applies an event, and starts to measure the flow if the event reveals its pair.
     ///
-    /// # Errors
-    /// When the kernel's tables cannot be used.
+    /// # Errors If the kernel's tables cannot be accessed.
     pub fn event(&mut self, programs: &mut Programs, record: &EventRecord, clock: &WallClock) -> Result<()> {
         let key = &record.key;
         if record.events & Event::GSI != 0 {
@@ -124,7 +123,7 @@ impl Pairs {
         let port = op.any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE).then_some(record.src_port);
         if record.events & Event::NEW_FLOW != 0 && self.eager < EAGER {
             self.eager += 1;
-            // Retired by now, perhaps.
+            // It may have been retired meanwhile.
             let Some(slot) = programs.slot_of(key) else { return Ok(()) };
             if self.at(slot).is_some() {
                 return Ok(());
@@ -145,11 +144,10 @@ impl Pairs {
         Ok(())
     }
 
-    /// Takes in a reading of the counters, and what the devices say: the queue pair at the sending end
-    /// of a flow on a link. Starts to time the flows that are worth it.
+    /// Applies a reading of the counters, and the devices' information on the queue pair at the sending end of a flow
+    /// on a link. Starts to measure the flows that are busy enough.
     ///
-    /// # Errors
-    /// When the kernel's tables cannot be used.
+    /// # Errors If the kernel's tables cannot be accessed.
     pub fn reading(
         &mut self,
         programs: &mut Programs,
@@ -166,17 +164,16 @@ impl Pairs {
                 self.pairing.device(flow.slot, qp);
             }
         }
-        // Those that were not known before.
+        // Those that were unknown before.
         for (slot, untimed) in &reading.untimed {
             self.account(*slot, *untimed);
         }
         self.choose(programs).context("cannot enable latency measurement")
     }
 
-    /// Flows that are about to retire: their times end before their slots change hands.
+    /// Call before flows retire: ends their measurements before their slots are reused.
     ///
-    /// # Errors
-    /// When the kernel's tables cannot be used.
+    /// # Errors If the kernel's tables cannot be accessed.
     pub fn retire(&mut self, programs: &mut Programs, slots: impl Iterator<Item = u32>) -> Result<()> {
         let mut gone = Vec::new();
         for slot in slots {
@@ -200,7 +197,7 @@ impl Pairs {
         self.pairing.pairs()
     }
 
-    /// Times from request to answer, by slot of the flow of requests.
+    /// Latencies, by slot of the request flow.
     #[must_use]
     pub fn latency(&self, programs: &Programs) -> BySlot {
         let mut metrics: Map<u32, Figure> = Map::default();
@@ -252,7 +249,7 @@ impl Pairs {
         self.pairing.flow(slot, key, port, true, false);
     }
 
-    /// Reasons that requests of a flow were not timed since its slot was last read.
+    /// Attributes requests without measured latency, since the slot was last read, to their reasons.
     fn account(&mut self, slot: u32, untimed: u32) {
         let Some(known) = self.at_mut(slot) else { return };
         let more = u64::from(untimed.wrapping_sub(known.untimed) & !Timing::RETX_RUN);
@@ -289,7 +286,7 @@ impl Pairs {
         self.pairing.flow(*slot, key, port, false, restart);
     }
 
-    /// Times a flow and the one that answers it, if both are known and there is room.
+    /// Measures a flow and its response flow, if both are known and there is room.
     fn time(&mut self, programs: &mut Programs, slot: u32) -> Result<()> {
         let Some(other) = self.reverse(slot) else { return Ok(()) };
         let Programs { times, slots, .. } = programs;
@@ -306,7 +303,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Ends what is no pair any more, and times the busiest pairs.
+    /// Ends the measurement of dissolved pairs, and measures the busiest pairs.
     fn choose(&mut self, programs: &mut Programs) -> io::Result<()> {
         let Programs { times, slots, .. } = programs;
         let stale = |(requests, answers): &(u32, Option<u32>)| self.reverse(*requests) != *answers;
@@ -316,7 +313,7 @@ impl Pairs {
         for (slot, known) in (0u32..).zip(&self.known) {
             let Some(known) = known else { continue };
             let answers = self.reverse(slot);
-            // Requests that nobody answers are of interest when they come again.
+            // Requests without a known response flow are of interest when they are retransmitted.
             if known.asks && !times.has(slot) && (answers.is_some() || known.repeating) {
                 wanted.push((known.recent, slot, answers));
             }
@@ -346,14 +343,14 @@ impl Pairs {
     }
 }
 
-/// True when a flow's counters show requests that expect an answer.
+/// True if a flow's counters show requests that expect a response.
 fn asks(stats: &Stats) -> bool {
     stats.transport != TRANSPORT_NONE
         && stats.opcodes.iter().any(|(low, _)| Op::of(stats.transport << 5 | low).has(Op::RELIABLE))
 }
 
-/// The source port of a flow's connection: that of its first packet, unless only CNPs used it, which have
-/// ports of their own.
+/// The source port of a flow's connection: that of its first packet, unless only CNPs used it, which may have another
+/// port.
 fn port_of(stats: &Stats, extra: Option<&Extra>) -> Option<u16> {
     let connected =
         |low: u8| Op::of(stats.transport << 5 | low).any(Op::REQUEST | Op::RESPONSE | Op::ACKNOWLEDGE);

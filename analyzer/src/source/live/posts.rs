@@ -1,4 +1,4 @@
-//! Samples of `post_send`: uprobes on the providers of processes that have queue pairs, attached for short windows.
+//! Samples of `post_send`: uprobes on the providers used by processes with queue pairs, attached for short windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,24 +31,25 @@ use crate::source::devices::present::Present;
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";
 
-/// Between looks at whether an open window is over, or has been closed by the program.
+/// Interval of checks whether an open window is over, or was closed by the program.
 const LOOK: Duration = Duration::from_millis(5);
-/// Between looks for processes with queue pairs.
+/// Interval of searches for processes with queue pairs.
 const SEARCH: Duration = Duration::from_millis(200);
-/// Between readings of the counts in a long window.
+/// Interval of reading the counts in a long window.
 const READ: Duration = Duration::from_secs(1);
-/// Times that a process is searched: it may not have opened its devices yet.
+/// Number of searches per process, which may not have opened its devices yet.
 const TRIES: u32 = 3;
-/// Between two of them.
+/// Interval between two searches of a process.
 const AGAIN: Duration = Duration::from_secs(5);
-/// For one search: memory may answer slowly, or not at all.
+/// Timeout of one search, since reading a process's memory may be slow or hang.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A file is kept open for so long after its last process has ended: longer would keep a container's file system in use.
+/// Time for which a file is kept open after its last process has ended; longer would keep a container's file system
+/// in use.
 const KEEP: Duration = Duration::from_secs(30);
-/// Files that are sampled at most.
+/// Maximum number of sampled files.
 const MOST_FILES: usize = 64;
 
-/// The program in the kernel, and where it is attached.
+/// The kernel program and its attachments.
 pub struct Probe {
     ebpf: Ebpf,
     counts: BpfHashMap<MapData, Data<PostKey>, Data<PostCounts>>,
@@ -62,20 +63,19 @@ impl std::fmt::Debug for Probe {
     }
 }
 
-/// A reading of the window.
+/// State of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowState {
     /// Counts of the window.
     pub window: PostWindow,
-    /// True when the program has closed it.
+    /// True if the program has closed it.
     pub is_stopped: bool,
 }
 
 impl Probe {
-    /// Loads the program. It is attached to nothing yet, and the window is closed.
+    /// Loads the program, attached to nothing and with a closed window.
     ///
-    /// # Errors
-    /// When the kernel refuses it.
+    /// # Errors If the kernel refuses it.
     pub fn load() -> Result<Self> {
         let mut ebpf =
             EbpfLoader::new().load(OBJECT).context("the kernel refused the maps of the post_send probe")?;
@@ -91,12 +91,11 @@ impl Probe {
 
     /// Attaches it at an offset of a file, for all processes.
     ///
-    /// # Errors
-    /// When the kernel refuses.
+    /// # Errors If the kernel refuses.
     pub fn attach(&mut self, file: &File, offset: u64) -> Result<()> {
         let program: &mut UProbe =
             self.ebpf.program_mut(PROGRAM).context("the post_send probe is gone")?.try_into()?;
-        // Through the open file: a path may name another one by now, or lie in a container.
+        // Through the open file, since its path may name another file by now, or lie in a container.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.links.push(program.attach(offset, path, UProbeScope::AllProcesses)?);
         Ok(())
@@ -109,16 +108,16 @@ impl Probe {
             self.ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
         if let Some(program) = program {
             for link in links {
-                // The descriptor is closed either way.
+                // The descriptor is closed in any case.
                 let _ = program.detach(link);
             }
         }
     }
 
-    /// Opens the window until `until_ns` of the monotonic clock, or until `most_calls` calls.
+    /// Opens the window until `until_ns` of the monotonic clock, or for `most_calls` calls.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn open(&mut self, until_ns: u64, most_calls: u64) -> Result<()> {
         let window = PostWindow { until_ns, most_calls, ..PostWindow::default() };
         self.window.set(0, Data(window), 0).context("cannot open the window of the post_send probe")
@@ -127,7 +126,7 @@ impl Probe {
     /// Counts of the window so far.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn state(&self) -> Result<WindowState> {
         let Data(window) = self.window.get(&0, 0).context("cannot read the window of the post_send probe")?;
         Ok(WindowState { window, is_stopped: window.stopped_ns != 0 })
@@ -139,16 +138,16 @@ impl Probe {
         self.counts.iter().filter_map(Result::ok).map(|(key, counts)| (key.0, counts.0)).collect()
     }
 
-    /// Forgets the counts of queue pairs.
+    /// Removes the counts of queue pairs.
     pub fn forget(&mut self, keys: &[PostKey]) {
         for key in keys {
-            // It may not have been counted since.
+            // There may be no count of it.
             let _ = self.counts.remove(&Data(*key));
         }
     }
 }
 
-/// Samples until it is dropped.
+/// Samples until dropped.
 #[derive(Debug)]
 pub(super) struct PostSampler {
     shared: Arc<Shared>,
@@ -163,7 +162,7 @@ struct Shared {
 }
 
 impl PostSampler {
-    /// Starts. `None` when no thread can be made.
+    /// Starts sampling. `None` if no thread can be started.
     pub(super) fn start(plan: Plan) -> Option<Self> {
         let counter = Counter::new(plan);
         let posts = Mutex::new(counter.sample());
@@ -187,27 +186,28 @@ impl PostSampler {
         Some(Self { shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The queue pairs that are listed now.
+    /// Updates the list of queue pairs.
     pub(super) fn list<'a>(&self, owners: impl Iterator<Item = &'a QpOwner>) {
         self.shared.present().list(owners);
     }
 
-    /// Takes changes from the control path. A process with a new queue pair is searched at once: it may live for a second.
+    /// Applies control path changes. A process with a new queue pair is searched at once, since it may live for only
+    /// a second.
     pub(super) fn take(&self, changes: &[Change]) {
         if self.shared.present().take(changes)
             && let Some(stop) = &self.stop
         {
-            // Nobody looks any more when this fails.
+            // If this fails, the thread has ended.
             let _ = stop.send(());
         }
     }
 
-    /// Everything counted by now.
+    /// All counts so far.
     pub(super) fn known(&self) -> Arc<Posts> {
         Arc::clone(&self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the window and ends.
+    /// Closes the window and ends the thread.
     pub(super) fn finish(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -228,7 +228,7 @@ impl Shared {
     }
 }
 
-/// Privileges that the thread needs.
+/// Privileges of the thread.
 fn needs() -> sandbox::Plan {
     sandbox::Plan { files: Files::OfProcesses, ..sandbox::Plan::parser() }
         .probing("probes of post_send")
@@ -245,7 +245,7 @@ fn needs() -> sandbox::Plan {
 struct Sampled {
     file: File,
     path: String,
-    /// Last time that a process had it.
+    /// Time at which a process last used it.
     seen: Instant,
     is_attached: bool,
 }
@@ -257,7 +257,7 @@ struct Searched {
     next: Instant,
     /// Files that it calls, by device, inode and offset.
     files: Vec<FileKey>,
-    /// Names of the devices that contexts were found for.
+    /// Names of the devices for which contexts were found.
     devices: BTreeSet<String>,
     why: Option<String>,
 }
@@ -270,9 +270,9 @@ struct Work {
     counter: Counter,
     files: BTreeMap<FileKey, Sampled>,
     processes: BTreeMap<u32, Searched>,
-    /// RDMA devices by process and descriptor.
+    /// RDMA devices, by process and file descriptor.
     devices: BTreeMap<(u32, u32), String>,
-    /// Lists of queue pairs that were taken in.
+    /// Number of lists of queue pairs applied.
     list: u64,
     root: HostRoot,
 }
@@ -310,7 +310,7 @@ impl Work {
         }
     }
 
-    /// One window. True when the run is over.
+    /// Runs one window. True if the run is over.
     fn window(&mut self, probe: &mut Probe, stopped: &Receiver<()>) -> Result<bool> {
         self.attach(probe);
         let start = monotonic_ns();
@@ -354,7 +354,7 @@ impl Work {
         Ok(over)
     }
 
-    /// Attaches to the files that it is not attached to.
+    /// Attaches to new files.
     fn attach(&mut self, probe: &mut Probe) {
         let mut refused = BTreeMap::new();
         for (key, file) in self.files.iter_mut().filter(|(_, file)| !file.is_attached) {
@@ -373,7 +373,7 @@ impl Work {
         }
     }
 
-    /// Takes in what was counted since the last time.
+    /// Adds the counts since the last step.
     fn take(&mut self, probe: &mut Probe, taken: &mut Taken, now: u64) -> Result<()> {
         let window = probe.state()?.window;
         let step = Step {
@@ -401,7 +401,7 @@ impl Work {
         Ok(())
     }
 
-    /// The device of a queue pair: that of the descriptor, else, as its process is gone, that of the queue pair itself.
+    /// The device of a queue pair: by the file descriptor, or if the process has ended, by the queue pair.
     fn find_device(&mut self, key: &PostKey) {
         let of = (key.pid, key.device_fd);
         if self.devices.contains_key(&of) {
@@ -416,12 +416,12 @@ impl Work {
         }
     }
 
-    /// The RDMA device of `uverbs0`.
+    /// The RDMA device of, for instance, `uverbs0`.
     fn device(&self, uverbs: &str) -> Option<String> {
         self.root.text(&format!("/sys/class/infiniband_verbs/{uverbs}/ibdev")).ok()
     }
 
-    /// Searches the processes that have queue pairs and are new, or have more devices than before.
+    /// Searches the processes with queue pairs that are new or have more devices than before.
     fn search(&mut self) {
         let present = self.shared.present().processes();
         let now = Instant::now();
@@ -492,7 +492,7 @@ impl Work {
         Ok(())
     }
 
-    /// Publishes which files are sampled, and which processes are not.
+    /// Publishes which files are sampled, and which processes cannot be.
     fn sources(&mut self) {
         let mut files: Vec<String> = self.files.values().map(|file| file.path.clone()).collect();
         files.sort_unstable();
@@ -517,11 +517,11 @@ struct Taken {
     window: PostWindow,
 }
 
-/// Searches a process in a thread of its own, which is left behind when the memory does not answer.
+/// Searches a process in a separate thread, which is abandoned if reading the memory hangs.
 fn functions(pid: u32) -> Result<Vec<PostSend>, String> {
     let (done, result) = mpsc::sync_channel(1);
     let search = move || {
-        // Nobody waits any more when this fails.
+        // If this fails, the search has timed out.
         let _ = done.send(verbs_context::of_process(&HostRoot::at("/"), pid));
     };
     std::thread::Builder::new().name("search".into()).spawn(search).map_err(|error| error.to_string())?;

@@ -1,23 +1,23 @@
-//! Pods and jobs of the processes that make queue pairs, as they were when they made them.
+//! Pods and jobs of the processes that create queue pairs, at the time of creation.
 
 use crate::host::cgroup;
 use crate::host::process::Container;
 use crate::host::read::HostRoot;
 use crate::util::map::Map;
 
-/// Names that are kept.
+/// Maximum number of names kept.
 const MOST: usize = 4_096;
 
-/// Names by control group, each looked up once: a job has thousands of queue pairs and few control groups.
+/// Names by control group, each read once: a job has thousands of queue pairs and few control groups.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// Control groups of the unified hierarchy; without it processes, whose control group says nothing then.
+    /// Keyed by control group of the unified hierarchy, or without it by process.
     known: Map<u64, Option<String>>,
 }
 
 impl Pods {
-    /// The pod, container or job of the process that made a queue pair in this control group. `None`: it is of the host, or
-    /// neither the process nor its control group is there any more.
+    /// The pod, container or job of the process that created a queue pair in this control group. `None`: it belongs
+    /// to the host, or neither the process nor its control group exists any more.
     pub(super) fn of(&mut self, root: &HostRoot, pid: u32, group: u64) -> Option<String> {
         let unified = cgroup::is_unified(root);
         let key = if unified { group } else { u64::from(pid) };
@@ -26,7 +26,7 @@ impl Pods {
         }
         let named = || cgroup::line_of(root, group).and_then(|line| Container::parse(&line));
         let found = match cgroup::holds(root, group, pid) {
-            // It may have gone elsewhere since.
+            // The process may have moved to another control group since.
             Some(false) if unified => named(),
             Some(true) => Container::of(root, pid),
             _ => Container::of(root, pid).or_else(|| if unified { named() } else { None }),
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(pods.of(&root, 4_711, inode(POD)).as_deref(), Some(UID), "no such process");
         let job = inode("system.slice/slurmstepd.scope/job_77");
         assert_eq!(pods.of(&root, 5, job).as_deref(), Some("slurm job 77"));
-        // Of another process there, known by its group.
+        // Known from another process in the same group.
         assert_eq!(pods.of(&root, 6, job).as_deref(), Some("slurm job 77"));
         assert_eq!(pods.of(&root, 7, inode("system.slice")), None, "of the host");
     }
@@ -102,7 +102,7 @@ mod tests {
         ]);
         let root = HostRoot::at(host.path());
         let mut pods = Pods::default();
-        // The number is that of the root for all of them.
+        // Without the unified hierarchy all have the number of the root group.
         assert_eq!(pods.of(&root, 5, 1).as_deref(), Some("slurm job 77"));
         assert_eq!(pods.of(&root, 6, 1), None);
         assert_eq!(pods.of(&root, 8, 1), None);

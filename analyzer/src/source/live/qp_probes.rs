@@ -1,4 +1,4 @@
-//! Programs on the kernel's control path of queue pairs: loaded, attached, their records read.
+//! Programs on the kernel's control path of queue pairs: loading, attaching, reading their records.
 
 use std::ffi::CStr;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use crate::util::system::kernel_version;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-qps"));
 
-/// Programs, and the kernel functions that each goes to: any of them that exist.
+/// Programs and the kernel functions they attach to, as far as these exist.
 const PROBES: [(&str, &[&str]); 9] = [
     ("rocescope_qp_create", &["ib_create_qp_user"]),
     ("rocescope_qp_created", &["ib_create_qp_user", "ib_create_qp_kernel"]),
@@ -39,21 +39,21 @@ const PROBES: [(&str, &[&str]); 9] = [
     ("rocescope_device_event", &["ib_dispatch_event"]),
 ];
 
-/// Function of bnxt_re that hears from the firmware why a queue pair is in the error state, and its program.
+/// Function of bnxt_re that receives the firmware's reason for a queue pair in the error state, and its program.
 const REASONS: (&str, &str) = ("bnxt_re_aeq_handler", "rocescope_qp_reason");
 
-/// Records read at a time: more than the ring buffer holds.
+/// Maximum number of records read at a time: more than the ring buffer holds.
 const MOST_RECORDS: usize = 1_024;
 
 /// Attached probes. Dropping them detaches and unloads everything.
 pub(super) struct QpProbes {
-    /// Holds the programs and their links.
+    /// Keeps the programs and their links alive.
     _ebpf: Ebpf,
     records: RingBuf<MapData>,
     counts: PerCpuArray<MapData, u64>,
     layout: Layout,
     absent: Vec<(String, String)>,
-    /// Commands past the verbs, or the reason for which they are not followed.
+    /// Followed commands (DEVX), or the reason why they are not followed.
     devx: Result<Devx, String>,
     modules: Modules,
     pods: Pods,
@@ -66,10 +66,9 @@ impl std::fmt::Debug for QpProbes {
 }
 
 impl QpProbes {
-    /// Loads and attaches what the kernel allows.
+    /// Loads and attaches the programs that the kernel allows.
     ///
-    /// # Errors
-    /// The reason for which queue pairs cannot be followed.
+    /// # Errors The reason why queue pairs cannot be followed.
     pub(super) fn start(root: &HostRoot) -> Result<Self> {
         let modules = Modules::of(root);
         let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;
@@ -120,7 +119,7 @@ impl QpProbes {
             let why = absent.first().map_or("", |(_, why)| why);
             return Err(anyhow!("no kprobe can be attached: {why}"));
         }
-        // Without the verbs' probes all commands would look like ones past the verbs.
+        // Without the probes of the verbs, all commands would look like DEVX.
         let devx = match offsets {
             Ok(_) if !absent.is_empty() => Err("not all verbs can be probed".to_owned()),
             Ok(_) => Devx::attach(&mut ebpf).map_err(|error| format!("{error:#}")),
@@ -132,19 +131,19 @@ impl QpProbes {
         Ok(Self { _ebpf: ebpf, records, counts, layout, absent, devx, modules, pods: Pods::default() })
     }
 
-    /// True when a module was loaded again, which removes its probes silently.
+    /// True if a module was reloaded, which removes its probes silently.
     pub(super) fn is_stale(&self, root: &HostRoot) -> bool {
         Modules::of(root) != self.modules
     }
 
-    /// Learns what may have changed at the host since the last time.
+    /// Reads host data that may have changed since the last call.
     pub(super) fn learn(&mut self, root: &HostRoot) {
         if let Ok(devx) = &mut self.devx {
             devx.learn(root);
         }
     }
 
-    /// The changes since the last time. `driver` gives the driver of a device, `root` the host's files.
+    /// The changes since the last call. `driver` gives the driver of a device, `root` the host's files.
     pub(super) fn read(
         &mut self,
         driver: &dyn Fn(&str) -> Option<String>,
@@ -164,7 +163,7 @@ impl QpProbes {
         if let Ok(devx) = &mut self.devx {
             devx.read(&mut changes, &mut makers);
         }
-        // Their processes may have ended by the next look.
+        // Now, since the processes may have ended by the next reading.
         if let Some(root) = (!makers.is_empty()).then(root).flatten() {
             for (at, pid, group) in makers {
                 if let Some(Change::Is(life)) = changes.get_mut(at) {
@@ -197,8 +196,7 @@ impl QpProbes {
 
 /// Loads a program and attaches it to a function.
 ///
-/// # Errors
-/// When the kernel refuses.
+/// # Errors If the kernel refuses.
 pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> {
     let program: &mut KProbe = ebpf
         .program_mut(name)
@@ -209,7 +207,7 @@ pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> 
     Ok(())
 }
 
-/// Attaches the probe of bnxt_re's reasons where its module is loaded; the function and the reason when that fails.
+/// Attaches the probe of bnxt_re's reasons if its module is loaded; on failure returns the function and the reason.
 fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) -> Option<(String, String)> {
     if !root.exists(&format!("/sys/module/{BNXT}")) {
         return None;
@@ -219,7 +217,7 @@ fn attach_bnxt(ebpf: &mut Ebpf, root: &HostRoot, offset: Result<u32, String>) ->
     attached.err().map(|why| (function.to_owned(), format!("{why:#}")))
 }
 
-/// Takes records from a ring buffer, as many as there are or [`MOST_RECORDS`].
+/// Takes up to [`MOST_RECORDS`] records from a ring buffer.
 pub(super) fn each<T>(ring: &mut RingBuf<MapData>, mut take: impl FnMut(&T))
 where
     Data<T>: Pod,
@@ -227,19 +225,19 @@ where
     for _ in 0..MOST_RECORDS {
         let Some(item) = ring.next() else { break };
         if item.len() == size_of::<T>() {
-            // SAFETY: any bytes are a `Pod`, and there are as many as it has.
+            // SAFETY: any bytes are valid for a `Pod`, and the length was checked.
             let Data(record) = unsafe { item.as_ptr().cast::<Data<T>>().read_unaligned() };
             take(&record);
         }
     }
 }
 
-/// Identity of the modules that probes are in: the directory of a module is another one after it was loaded again.
+/// Identity of the modules with probes: the directory of a module is a new one after reloading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Modules([Option<u64>; 4]);
 
 impl Modules {
-    /// Those that are loaded now.
+    /// The modules loaded now.
     pub(super) fn of(root: &HostRoot) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         let inode = |name: &str| {
@@ -250,7 +248,7 @@ impl Modules {
     }
 }
 
-/// A record with what all its parts need to be read.
+/// A record with the context needed to decode it.
 struct Reader<'a> {
     layout: &'a Layout,
     record: &'a QpRecord,
@@ -306,7 +304,7 @@ fn change(
         }
         kind::EVENT => Some(Change::Event(of.event(event_name(record.event)))),
         kind::DEVICE_EVENT => Some(Change::Event(QpEvent {
-            // The port of a port's event; other elements are addresses.
+            // A port event has the port here; other events have addresses.
             port: Some(record.mask).filter(|port| (1..=255).contains(port)),
             ..of.event(event_name(record.event))
         })),
@@ -315,7 +313,7 @@ fn change(
 }
 
 impl Reader<'_> {
-    /// The queue pair with these attributes. `None` when its number is not known.
+    /// The queue pair with these attributes. `None` if its number is unknown.
     fn life(&self, set: Attributes, driver: &dyn Fn(&str) -> Option<String>) -> Option<QpLife> {
         let lqpn = self.lqpn?;
         let driver = driver(&self.device);
@@ -428,7 +426,7 @@ mod tests {
         std::fs::remove_file(root.path("/sys/kernel/btf/vmlinux")).unwrap();
         let said = why(&root);
         assert!(said.starts_with("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"), "{said}");
-        // InfiniBand is a module of its own, without types.
+        // ib_core is a module with its own BTF.
         let whole = kernels::btf(kernels::KERNELS[0], "ib_core");
         let (kernel_alone, _) = cut::cut(&whole, &["kobject"]);
         std::fs::write(root.path("/sys/kernel/btf/vmlinux"), kernel_alone).unwrap();
@@ -455,7 +453,7 @@ mod tests {
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
         assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
 
-        // A query in RTR: what is set on the way to RTS is 0, which is no value.
+        // A query in RTR: attributes that are set in the transition to RTS are 0, which is no value.
         let Some(Change::Found { life, .. }) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };
         assert_eq!((life.rqpn, life.control.timeout_ns, life.control.retry_cnt), (Some(29), None, None));
 

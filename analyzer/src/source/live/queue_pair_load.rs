@@ -1,5 +1,5 @@
-//! Cost of 10,000 queue pairs: records of the probes, lists of RDMA netlink, the NIC's contexts and owners of flows, as fast
-//! as a live run takes them in. The kernel's and the firmware's own time is not in it.
+//! Cost of 10,000 queue pairs: records of the probes, listings by RDMA netlink, the NIC's contexts, and owners of
+//! flows, at the rate of a live run. Does not include the time of kernel and firmware.
 //!
 //! `cargo test --release -p rocescope --features live --lib ten_thousand -- --ignored --nocapture` prints the figures.
 
@@ -33,7 +33,7 @@ const FIRST: u32 = 1_000;
 const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
 const MS: u64 = 1_000_000;
 
-/// The recorded host with thousands of queue pairs, and a clock of its own.
+/// The recorded host with thousands of queue pairs and its own clock.
 #[derive(Debug)]
 struct Many {
     recorded: RecordedKernel,
@@ -55,7 +55,7 @@ impl Many {
                     .attr_u32(28, 4_711)
             })
         };
-        // As many in an answer as the kernel's messages of some kilobytes have.
+        // As many per message as in the kernel's messages of some kilobytes.
         let numbers: Vec<u32> = (FIRST..FIRST + QPS).collect();
         let answer = |part: &[u32]| {
             let head = Request::new(0, 0, &[]).attr_u32(1, 0).attr_text(2, "mlx5_0");
@@ -123,7 +123,7 @@ impl Clock for Many {
     }
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 fn spent_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap() * 1_000 * MS + u64::try_from(time.tv_nsec).unwrap()
@@ -136,7 +136,7 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// A run of one reader, as the thread of a live run does it.
+/// Simulates the reader thread of a live run.
 struct ReaderRun {
     kernel: Many,
     host: Recorded,
@@ -156,7 +156,7 @@ impl ReaderRun {
         Self { kernel, host, watch, addresses, owners: Arc::default(), calls: 0 }
     }
 
-    /// Takes in a call about each queue pair, as many at a time as the ring buffer holds between two looks.
+    /// Processes a call about each queue pair, in portions of what the ring buffer holds between two readings.
     fn calls(&mut self, kind: u8, mask: u32) {
         let layout = layout();
         let clock = WallClock::sample();
@@ -178,7 +178,7 @@ impl ReaderRun {
         }
     }
 
-    /// Lists all queue pairs as a live run does; the queries of that show their settings.
+    /// Lists all queue pairs as a live run does; the queries for that show their settings.
     fn list(&mut self) {
         self.calls(kind::QUERIED, 0);
         let found =
@@ -198,7 +198,7 @@ impl ReaderRun {
         }
     }
 
-    /// Half a second between two lists: contexts every 50 ms, then counters and a sample.
+    /// Half a second between two listings: contexts every 50 ms, then counters and a sample.
     fn half_a_second(&mut self) {
         for _ in 0..10 {
             self.kernel.now_ns.set(self.kernel.now_ns.get() + 50 * MS);
@@ -241,7 +241,7 @@ fn ten_thousand_queue_pairs_cost_little() {
             due_ns = now_ns + nanos((took * QP_REST).clamp(QP_SHORTEST, QP_LONGEST));
         }
         run.half_a_second();
-        // The source and its view hold the two latest.
+        // The source and its view hold the two latest samples.
         samples.push(run.watch.sample());
         if samples.len() > 2 {
             samples.remove(0);

@@ -1,4 +1,4 @@
-//! Queries of NCCL's RAS service at intervals, on a thread of its own: one may take seconds, and holds nothing else up.
+//! Queries NCCL's RAS service periodically in a separate thread, since a query may take seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -20,24 +20,24 @@ use crate::source::nccl::dialogue::{self, Monitor, Trouble};
 use crate::source::nccl::track::Track;
 use crate::util::time::nanos;
 
-/// Between two queries. Each is answered by all processes of the job, over its bootstrap network.
+/// Interval of queries. Each is answered by all processes of the job, over its bootstrap network.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// It rests this many times as long as the answer took, where that is longer.
+/// Minimum pause as a multiple of the response time.
 const REST: u32 = 20;
 const CONNECT: Duration = Duration::from_secs(1);
-/// For the first line, which NCCL says at once. All processes of a host listen on one port, and the kernel chooses by connection: of one
-/// that is stopped it never comes.
+/// Timeout for the first line, which NCCL sends at once. All processes of a host listen on one port, and the kernel
+/// assigns each connection to one of them; a stopped process never sends the line.
 const GREETING: Duration = Duration::from_secs(2);
-/// Connections one after the other until one process speaks.
+/// Number of successive connections until a process responds.
 const ATTEMPTS: u32 = 5;
-/// For one query: NCCL waits 5 s for its processes at each step, and then reports who did not answer.
+/// Timeout of one query: NCCL waits 5 s for its processes at each step, and then reports those that did not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After an event of the monitor: the query that follows says which ranks it was.
+/// Delay of the query after a monitor event, which finds the ranks concerned.
 const SOON: Duration = Duration::from_secs(1);
-/// Between looks at whether the run is over, and at the monitor.
+/// Interval of checks for the end of the run and for monitor events.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Asks until it is dropped.
+/// Queries until dropped.
 #[derive(Debug)]
 pub(super) struct RasReader {
     known: Arc<Mutex<Arc<Nccl>>>,
@@ -46,7 +46,7 @@ pub(super) struct RasReader {
 }
 
 impl RasReader {
-    /// Starts in the network namespace of the calling thread. `None` when no thread can be made.
+    /// Starts in the network namespace of the calling thread. `None` if no thread can be started.
     pub(super) fn start(address: RasAddress) -> Option<Self> {
         Self::every(INTERVAL, GREETING, address)
     }
@@ -61,7 +61,7 @@ impl RasReader {
             greeting,
             track,
             known: Arc::clone(&known),
-            // Others' processes are named by numbers alone; the tree of sysfs is not needed.
+            // Processes of others are identified only by PID, for which sysfs is not needed.
             root: HostRoot::at("/"),
             processes: BTreeMap::new(),
             monitor: None,
@@ -78,7 +78,7 @@ impl RasReader {
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// State known now.
+    /// The state so far.
     pub(super) fn known(&self) -> Arc<Nccl> {
         Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -87,7 +87,7 @@ impl RasReader {
 impl Drop for RasReader {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A thread in the middle of a query would take seconds to end; it holds nothing but a socket.
+        // A thread in the middle of a query would take seconds to end; it holds only a socket.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ended = thread.join();
         }
@@ -101,7 +101,7 @@ struct Work {
     track: Track,
     known: Arc<Mutex<Arc<Nccl>>>,
     root: HostRoot,
-    /// Numbers here of processes, by those that NCCL names.
+    /// Local PIDs of processes, by the PIDs that NCCL names.
     processes: BTreeMap<u32, Option<u32>>,
     monitor: Option<Monitor<Timed>>,
 }
@@ -129,7 +129,7 @@ impl Work {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.track.known());
     }
 
-    /// Asks once. Gives the time that the answer took.
+    /// Sends one query. Returns the response time.
     fn query(&mut self) -> Duration {
         let start = Instant::now();
         match self.status() {
@@ -144,7 +144,7 @@ impl Work {
             Err(trouble) => {
                 self.monitor = None;
                 self.track.failed(self.reason(&trouble));
-                // A service that does not answer costs the job nothing.
+                // A service that does not respond costs the job nothing.
                 Duration::ZERO
             }
         }
@@ -172,7 +172,7 @@ impl Work {
             named.insert(pid);
             rank.local = *self.processes.entry(pid).or_insert_with(|| local::process(&self.root, pid));
         }
-        // A number is used again; a process that was not found may be there next time.
+        // PIDs are reused, and a process that was not found may exist next time.
         let root = &self.root;
         let lives = |process: &Option<u32>| process.is_some_and(|pid| root.exists(&format!("/proc/{pid}")));
         self.processes.retain(|pid, process| named.contains(pid) && lives(process));
@@ -193,7 +193,7 @@ impl Work {
         Err(last.into())
     }
 
-    /// Waits for an event. True when one came.
+    /// Waits for an event. True if one arrived.
     fn listen(&mut self, patience: Duration) -> bool {
         let Some(monitor) = &mut self.monitor else { return false };
         monitor.stream_mut().until = Instant::now() + patience;
@@ -201,7 +201,7 @@ impl Work {
             Ok(Some(event)) => self.track.happened(event),
             Ok(None) => return false,
             Err(_) => {
-                // It ends with the process that it is of; the next query tries again.
+                // The stream ends with its process; the next query connects again.
                 self.monitor = None;
                 return false;
             }
@@ -221,12 +221,12 @@ impl Work {
     }
 }
 
-/// A stream that ends at a time, however slowly bytes come.
+/// A stream with a deadline, however slowly bytes arrive.
 #[derive(Debug)]
 struct Timed {
     stream: TcpStream,
     until: Instant,
-    /// The end once anything has come.
+    /// The deadline that applies after the first byte.
     then: Option<Instant>,
 }
 
@@ -290,7 +290,7 @@ mod tests {
         let reader = ask(&address.to_string());
         let known = until(&reader, |known| known.answers == 2 && !known.events.is_empty());
         assert_eq!((known.communicators.len(), known.failures, &known.unavailable), (1, 0, &None));
-        // The server has gone, and what it said stays.
+        // The server has ended, and its last data stays.
         let known = until(&reader, |known| known.failures > 0);
         assert!(known.unavailable.as_ref().unwrap().contains("nothing listens at 127.0.0.1"), "{known:?}");
         assert_eq!(known.communicators.len(), 1);
@@ -331,13 +331,14 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 
-    /// The processes of a host share the port. A stopped one says nothing, just when the others have something to say of it.
+    /// The processes of a host share the port. A stopped process does not respond, and the others have to be asked
+    /// about it.
     #[test]
     fn a_process_that_is_stopped_is_passed_over() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let thread = std::thread::spawn(move || {
-            // Held open: nothing is said on them.
+            // Held open without a response.
             let silent: Vec<TcpStream> = (0..2).map(|_| listener.accept().unwrap().0).collect();
             let (stream, _) = listener.accept().unwrap();
             let (_, _, dialogue) = server::recorded()

@@ -1,5 +1,5 @@
-//! Start of a live run: packets and counters, or counters only where no program can be attached
-//! or the device has no interface here.
+//! Start of a live run: packets and counters, or only counters if no program can be attached or the device has no
+//! interface here.
 
 use anyhow::{Error, Result, anyhow};
 
@@ -42,15 +42,14 @@ impl Prepared {
     }
 }
 
-/// First kernel that lets a process without CAP_BPF use maps that it has open, whatever
-/// kernel.unprivileged_bpf_disabled is.
+/// First kernel on which a process without CAP_BPF may use maps that it has open, regardless of
+/// kernel.unprivileged_bpf_disabled.
 const MAPS_BY_DESCRIPTOR: KernelVersion = KernelVersion::new(5, 19, 0);
 
-/// Attaches as configured, on the calling thread, whose network namespace it enters; goes on with
-/// counters where that is all there is.
+/// Attaches as configured, on the calling thread, whose network namespace it changes; continues with counters if
+/// nothing else is available.
 ///
-/// # Errors
-/// When neither packets nor counters are available, with reason and remedy.
+/// # Errors If neither packets nor counters are available, with reason and remedy.
 pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     let facts = KernelFacts::read(std::path::Path::new("/"));
     let mut notes = Notices::new();
@@ -100,7 +99,7 @@ pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     }
 }
 
-/// The error to report: missing privileges or an unfit kernel first, since that error has the remedy.
+/// The error to report: missing privileges or an unsuitable kernel take precedence, since that error has the remedy.
 fn unless(fit: &Result<(), HostError>, error: Error) -> Error {
     match fit {
         Err(unfit) => anyhow!(unfit.to_string()),

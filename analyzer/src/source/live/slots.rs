@@ -12,36 +12,36 @@ use rocescope_common::abi::{FlowSlot, Timing};
 use rocescope_common::account::bin::LastExchange;
 use rocescope_common::account::{FlowBin, FlowKey, FlowStats};
 
-/// Attempts to copy a slot while programs keep changing it, before others are let run.
+/// Attempts to copy a slot while programs keep changing it, before yielding the CPU.
 const ATTEMPTS: u32 = 64;
-/// Number and length of the pauses before the slot is given up: ten seconds in all, for which a virtual
-/// machine's processor may be gone.
+/// Number and length of the pauses before giving up on a slot: ten seconds in all, for which a virtual CPU may be
+/// descheduled.
 const PAUSES: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// [`FlowKey::pad`] of a flow that is not in the hash yet, or no more.
+/// [`FlowKey::pad`] of a flow that is not in the hash yet, or not any more.
 const MARK: u8 = 1;
 
 /// Flow slots in the mapped array of the kernel.
 #[derive(Debug)]
 pub(crate) struct Slots {
     first: NonNull<FlowSlot>,
-    /// As many; `None` without bins.
+    /// One per slot; `None` without bins.
     exchanges: Option<NonNull<LastExchange>>,
     count: u32,
-    /// Programs that are loaded later still need their descriptors.
+    /// Kept open, since programs loaded later need their descriptors.
     maps: (MapData, Option<MapData>),
 }
 
 /// A flow's unreported bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hand {
-    /// The bin at hand.
+    /// The current bin.
     pub(crate) bin: FlowBin,
-    /// Latest request and answer.
+    /// Latest request and response.
     pub(crate) exchange: LastExchange,
 }
 
-/// A slot in use, as it was at one moment.
+/// A consistent copy of a slot in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) key: FlowKey,
@@ -52,11 +52,11 @@ pub(crate) struct Place {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
 unsafe impl Send for Slots {}
-// SAFETY: as above; nothing here is changed but by atomics in the mapping.
+// SAFETY: as above; the mapping is changed only by atomic operations.
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Maps the array, and that of requests and answers.
+    /// Maps the array of slots, and that of requests and responses.
     ///
     /// # Errors
     /// The kernel's error.
@@ -67,10 +67,10 @@ impl Slots {
         count: u32,
     ) -> io::Result<Self> {
         let first = mmap(&map, count)?;
-        // Unmapped with it should the other fail.
+        // Constructed first, so that it is unmapped if the other fails.
         let mut slots = Self { first, exchanges: None, count, maps: (map, None) };
         slots.exchanges = exchanges.as_ref().filter(|_| timing).map(|map| mmap(map, count)).transpose()?;
-        // Kept even where it is not mapped: programs that are loaded later name it by its descriptor.
+        // Kept even if it is not mapped, since programs loaded later refer to it by its descriptor.
         slots.maps.1 = exchanges;
         Ok(slots)
     }
@@ -83,16 +83,15 @@ impl Slots {
         Ok(unsafe { self.first.add(slot as usize) })
     }
 
-    /// Key and statistics of a slot as they were at one moment, or `None` if it is not in use, or its
-    /// flow is only just being entered: the next reading has it.
+    /// A consistent copy of the key and statistics of a slot, or `None` if it is not in use, or if its flow is just
+    /// being inserted, which the next reading will see.
     ///
-    /// # Errors
-    /// When there is no such slot, or a program keeps it for longer than programs run.
+    /// # Errors If there is no such slot, or a program holds it for longer than programs can run.
     pub(crate) fn read(&self, slot: u32) -> io::Result<Option<Place>> {
         Ok(self.copy(slot)?.filter(|place| place.key.pad != MARK))
     }
 
-    /// The same of a slot that [`Self::retire`] marked.
+    /// The same for a slot that [`Self::retire`] marked.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -104,8 +103,8 @@ impl Slots {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: within the mapping, as `at` just checked for the slots, of which there are as many.
         let exchange = self.exchanges.map(|first| unsafe { first.add(slot as usize) }.as_ptr());
-        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all
-        // access to them here is atomic, as the kernel's is in effect.
+        // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all access to them
+        // here is atomic, as it is in effect in the kernel.
         let (seqlock, packets) = unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*place).seqlock),
@@ -144,7 +143,8 @@ impl Slots {
         Err(io::Error::other(format!("slot {slot} stays locked by a kernel program")))
     }
 
-    /// Requests of the flow in a slot that were not timed, modulo 2^31; 0 for a slot that is not in use.
+    /// Number of requests of the flow in a slot without measured latency, modulo 2^31; 0 for a slot that is not in
+    /// use.
     pub(crate) fn untimed(&self, slot: u32) -> u32 {
         let Ok(place) = self.at(slot) else { return 0 };
         // SAFETY: the number lies in the mapping, which lives as long as `self`, and is aligned.
@@ -152,11 +152,10 @@ impl Slots {
         untimed.load(Ordering::Relaxed) & !Timing::RETX_RUN
     }
 
-    /// Says which entries the packets of the flow in a slot belong to: see
-    /// [`rocescope_common::abi::Timing`]. Programs only read it.
+    /// Sets the entries to which the packets of the flow in a slot belong: see [`rocescope_common::abi::Timing`].
+    /// Programs only read it.
     ///
-    /// # Errors
-    /// When there is no such slot.
+    /// # Errors If there is no such slot.
     pub(crate) fn set_pair(&self, slot: u32, pair: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: as above.
@@ -164,11 +163,10 @@ impl Slots {
         Ok(())
     }
 
-    /// Marks the slot of a flow that was read and has left the hash: programs that start from now on do
-    /// not find it by a hint.
+    /// Marks the slot of a flow that was read and removed from the hash: programs that start from now on do not find
+    /// it by a hint.
     ///
-    /// # Errors
-    /// When there is no such slot.
+    /// # Errors If there is no such slot.
     pub(crate) fn retire(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: the byte lies in the mapping.
@@ -178,11 +176,10 @@ impl Slots {
 
     /// Clears a slot that no program can find any more. Its seqlock keeps its sequence number.
     ///
-    /// # Errors
-    /// When there is no such slot.
+    /// # Errors If there is no such slot.
     pub(crate) fn clear(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
-        // Everything behind the seqlock.
+        // Everything after the seqlock.
         for word in 1..size_of::<FlowSlot>() / size_of::<u64>() {
             // SAFETY: a slot is whole words, all within the mapping.
             unsafe { AtomicU64::from_ptr(place.cast::<u64>().add(word)) }.store(0, Ordering::Relaxed);
@@ -213,10 +210,10 @@ impl Drop for Slots {
     }
 }
 
-/// A sequence number that others change: what [`consistent`] needs of an atomic number.
+/// A sequence number changed by others: the operations that [`consistent`] needs.
 trait Sequence {
     fn load(&self, order: Ordering) -> u64;
-    /// Loads before it are not moved behind loads after it.
+    /// Prevents earlier loads from moving after later loads.
     fn fence();
 }
 
@@ -230,8 +227,8 @@ impl Sequence for AtomicU64 {
     }
 }
 
-/// Result of `copy`, which reads with relaxed loads, if no program changed the slot meanwhile: programs make the number odd
-/// before they write, and even again, by a store with release semantics, behind it.
+/// The result of `copy`, which reads with relaxed loads, if no program changed the slot meanwhile: programs make the
+/// number odd before they write, and even again afterwards, by a store with release semantics.
 fn consistent<S: Sequence, T>(sequence: &S, copy: impl FnOnce() -> T) -> Option<T> {
     let before = sequence.load(Ordering::Acquire);
     if !before.is_multiple_of(2) {

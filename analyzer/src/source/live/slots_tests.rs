@@ -1,5 +1,5 @@
-//! The reader of a slot beside a kernel program, in every order of their loads and stores that the memory model allows: loom
-//! tries them all.
+//! The reader of a slot together with a kernel program, in every order of loads and stores that the memory model
+//! allows: loom tries all of them.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -19,7 +19,7 @@ impl Sequence for Word {
     }
 }
 
-/// A slot with two counters that go together.
+/// A slot with two counters that must be consistent.
 struct Slot {
     seqlock: Word,
     packets: Word,
@@ -29,7 +29,7 @@ struct Slot {
 /// Bytes of a packet.
 const LENGTH: u64 = 100;
 
-/// Part of a kernel program's memory order that is left out, so that the model has something to find.
+/// A part of the kernel program's memory ordering that is left out, to verify that the model detects it.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
@@ -74,7 +74,7 @@ impl Slot {
     }
 }
 
-/// Orders of events in which the counters that `read` gives do not go together.
+/// Number of executions in which the counters returned by `read` are inconsistent.
 fn torn(without: Without, read: fn(&Slot) -> Option<(u64, u64)>) -> usize {
     let torn = std::sync::Arc::new(AtomicUsize::new(0));
     let found = std::sync::Arc::clone(&torn);

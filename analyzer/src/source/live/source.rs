@@ -1,5 +1,5 @@
-//! The source's thread: attaches, then turns the kernel's tables into samples and its ring buffer
-//! into events until the view stops it.
+//! The thread of the source: attaches, then reads samples from the kernel's tables and events from its ring buffer
+//! until the view ends it.
 
 mod sampling;
 
@@ -41,20 +41,20 @@ use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
 use crate::util::time::nanos;
 
-/// Events taken from the ring buffer in one go: somewhat more than it holds.
+/// Maximum number of events taken from the ring buffer at once: slightly more than its capacity.
 const EVENT_BUDGET: usize = 4_096;
-/// Time between two reads of the event ring buffer. The first event after a pause is read at once; in a storm
-/// this bounds the CPU time spent on events, and the rest is counted as dropped. Nobody waits in between,
-/// which saves the kernel a wake-up for nearly every event.
+/// Time between two reads of the event ring buffer. The first event after a pause is read at once; in a storm this
+/// bounds the CPU time spent on events, and the rest is counted as dropped. User space does not wait on the buffer in
+/// between, which saves the kernel a wake-up for nearly every event.
 const EVENT_PAUSE: Duration = Duration::from_millis(10);
-/// Time between two reads of the bin ring buffer, which wakes nobody up.
+/// Interval of reading the ring buffer of bins, which causes no wake-ups.
 const BIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Everything that is attached, and what was read so far.
+/// All attachments, and the data read so far.
 pub(super) struct Source {
     programs: Programs,
     attached: Vec<Attached>,
-    /// Interfaces watched at the start, also those that are gone.
+    /// Interfaces watched at the start, including removed ones.
     interfaces: Vec<Watched>,
     tables: Tables,
     pairs: Pairs,
@@ -74,7 +74,7 @@ pub(super) struct Source {
 struct Watched {
     interface: Interface,
     drops_at_start: Option<RxDrops>,
-    /// The last difference seen; kept when the interface goes.
+    /// The last difference; kept after the interface was removed.
     drops: Option<RxDrops>,
     gone: bool,
 }
@@ -94,13 +94,14 @@ impl Loaded {
     /// Loads the programs and attaches them to `targets`.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(super) fn attach(
         config: &Config,
         targets: Vec<Target>,
         kernel: Option<KernelVersion>,
     ) -> Result<Self> {
-        // Matters only to kernels that charge maps to this limit; loading fails if it does.
+        // Needed only on kernels that charge BPF maps to RLIMIT_MEMLOCK; if it fails there, loading reports the
+        // error.
         let _ = raise_memlock();
         let mut options = LoadOptions::new(&targets.iter().map(|t| t.interface.index).collect::<Vec<_>>());
         options.max_flows = config.max_flows;
@@ -182,7 +183,7 @@ impl Source {
         source
     }
 
-    /// The hooks of each interface, for the user.
+    /// The hooks of each interface, as text.
     pub(super) fn hooks(&self) -> Vec<String> {
         self.attached
             .iter()
@@ -265,7 +266,7 @@ impl Source {
                 if next_sample < now {
                     next_sample = now + self.config.interval;
                 }
-                // Read also without a consumer: idle flows are retired on the way.
+                // Also without a consumer, since idle flows are retired at the same time.
                 let sample = self.sample(true)?;
                 for notice in self.departed.notices(&sample.devices) {
                     let _gone = tap.tell(Update::Notice(notice));
@@ -278,7 +279,7 @@ impl Source {
         self.finish(tap, ring.get_mut())
     }
 
-    /// Detaches, so that the figures stand still, and sends the rest.
+    /// Detaches, so that the figures are final, and sends the rest.
     fn finish(&mut self, tap: &SourceEnd, ring: &mut RingBuf<MapData>) -> Result<()> {
         self.read_interfaces();
         self.attached.clear();
@@ -300,7 +301,7 @@ impl Source {
         Ok(())
     }
 
-    /// Events for a view that wants them; false when it is gone.
+    /// Sends events to a view that wants them; false if it has ended.
     fn offer(&self, tap: &SourceEnd, events: Vec<EventSample>) -> bool {
         !self.config.events_to_view || tap.tell(Update::Events(events))
     }
@@ -323,7 +324,7 @@ impl Source {
         Ok((events, true))
     }
 
-    /// Marks, notifications and losses, of flows that are known by now.
+    /// Processes marks, CNPs and losses of known flows.
     fn happened(&mut self, record: &EventRecord) {
         const OF_INTEREST: u16 = !(Event::NEW_FLOW | Event::GSI);
         if record.events & OF_INTEREST == 0 {
@@ -363,7 +364,7 @@ impl Source {
         }
     }
 
-    /// Links in the sample's order: interfaces as chosen, ingress before egress.
+    /// Links in the order of the sample: interfaces as selected, ingress before egress.
     fn kernel_links(&self) -> impl Iterator<Item = (u16, Direction, &Watched)> {
         self.interfaces.iter().flat_map(|watched| {
             [(Direction::Ingress, false), (Direction::Egress, true)].map(|(direction, egress)| {
@@ -378,7 +379,7 @@ impl Source {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    /// Reads drop counters and MTU of each interface that is still there.
+    /// Reads drop counters and MTU of each existing interface.
     fn read_interfaces(&mut self) {
         for watched in self.interfaces.iter_mut().filter(|watched| !watched.gone) {
             let state = interface::raw(watched.interface.index).ok();
@@ -388,20 +389,20 @@ impl Source {
         }
     }
 
-    /// Packets that interfaces dropped before programs saw them. `unhandled` are frames that programs saw of
-    /// protocols that nobody may handle, by name of the interface.
+    /// Packets dropped by interfaces before the programs saw them. `unhandled` are frames seen by programs whose
+    /// protocol the host may not handle, by name of the interface.
     fn interface_drops(&self, unhandled: &BTreeMap<String, u64>) -> Option<u64> {
         let mut sum = None;
         for watched in &self.interfaces {
             let interface = &watched.interface;
             let seen = unhandled.get(&interface.name).copied().unwrap_or(0);
-            // One interface that says nothing makes the sum unknown.
+            // An interface without drop counters makes the sum unknown.
             sum = Some(sum.unwrap_or(0) + watched.drops?.unseen(&interface.kind, seen));
         }
         sum
     }
 
-    /// Says which interfaces are gone and lets go of them; the rest goes on.
+    /// Reports removed interfaces and releases them; the others continue.
     fn look_for_removed(&mut self, tap: &SourceEnd) {
         let Some(watch) = &mut self.watch else { return };
         let Ok(removals) = watch.removals() else { return };
@@ -434,7 +435,7 @@ impl Watched {
     }
 }
 
-/// Carries the programs' own log to standard error, when it is on.
+/// Forwards the programs' own log to standard error, if enabled.
 fn log(programs: &mut Programs, level: u8) -> Result<Option<tokio::task::JoinHandle<()>>> {
     if level == 0 {
         return Ok(None);

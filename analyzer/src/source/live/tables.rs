@@ -1,9 +1,8 @@
 //! The kernel's tables as user space reads them, and the retirement of idle flows.
 //!
-//! User space never writes a value that programs count in. A flow retires in this order: its key
-//! leaves the hash and its slot is marked, so that no program finds the slot any more, neither by the
-//! hash nor by a hint; a grace period passes, after which
-//! no program holds it either; only then its last figures are read, folded into the sums of its
+//! User space never writes to a counter of the programs. A flow retires in this order: its key leaves the hash and
+//! its slot is marked, so that no program finds the slot any more, neither by the hash nor by a hint; a grace period
+//! passes, after which no program holds it either; only then its last figures are read, folded into the sums of its
 //! link, and the slot is cleared and free again. Not one packet is lost or counted twice.
 
 use anyhow::{Context as _, Result};
@@ -18,16 +17,16 @@ use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare, Stats,
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::Map;
 
-/// This number of slots that were never in use, one after the other, is the end of those that were:
-/// programs on several processors may be entering flows out of order, but fewer than these.
+/// This number of consecutive unused slots marks the end of the used ones: programs on several CPUs may insert flows
+/// out of order, but fewer than this.
 const UNUSED: u32 = 512;
 
 /// The tables read so far, with retired flows folded in.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// One above the highest slot that was ever seen in use.
+    /// One above the highest slot seen in use.
     high: u32,
-    /// Flows at the last reading.
+    /// Number of flows at the last reading.
     flows: usize,
     /// Sums of retired flows, by kernel link index.
     retired: Map<u16, Retired>,
@@ -37,24 +36,24 @@ pub struct Tables {
     spare: Spare,
 }
 
-/// The kernel's figures at one moment, times still in the kernel's clock.
+/// The kernel's figures at one time, with times in the kernel's clock.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Flows in use, by slot.
     pub flows: Flows,
     /// Additional values of some flows, by slot.
     pub extra: Map<u32, Extra>,
-    /// Requests with an answer to come that were not timed, by slot where there were any, modulo 2^32.
+    /// Requests that expect a response but were not measured, by slot, modulo 2^32.
     pub untimed: Vec<(u32, u32)>,
-    /// The unreported bin of each flow, in their order; empty without bins.
+    /// The unreported bin of each flow, in the order of the flows; empty without bins.
     pub(super) hands: Vec<Hand>,
 }
 
 impl Tables {
-    /// Reads every flow in use.
+    /// Reads all flows in use.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// If a map cannot be read.
     pub fn read(&mut self, programs: &Programs) -> Result<Reading> {
         let mut reading = Reading { flows: self.spare.list(self.flows), ..Reading::default() };
         if reading.flows.capacity() < self.flows {
@@ -96,10 +95,10 @@ impl Tables {
         flows.iter().filter(move |flow| flow.stats.last_ns < before)
     }
 
-    /// Retires flows without a packet since `before` (in the kernel's clock). Gives their number.
+    /// Retires flows without a packet since `before` (in the kernel's clock). Returns their number.
     ///
     /// # Errors
-    /// When a map cannot be read or written.
+    /// If a map cannot be read or written.
     pub fn retire_idle(
         &mut self,
         programs: &mut Programs,
@@ -109,8 +108,8 @@ impl Tables {
         self.retire_idle_telling(programs, flows, before, |_, _| true, |_, _| Ok(()))
     }
 
-    /// The same. Flows that are not `wanted` are summed in [`Self::filtered`] only. `tell` gets the unreported bins of
-    /// the flows, before their slots are reused.
+    /// The same. Flows that are not `wanted` are added only to [`Self::filtered`] only. `tell` gets the unreported
+    /// bins of the flows, before their slots are reused.
     ///
     /// # Errors
     /// As for [`Self::retire_idle`], and the errors of `tell`.
@@ -152,10 +151,10 @@ impl Tables {
         Ok(idle.len())
     }
 
-    /// Forgets every flow without folding it, and what was folded.
+    /// Discards all flows and all sums of retired flows.
     ///
     /// # Errors
-    /// When a map cannot be written.
+    /// If a map cannot be written.
     pub fn reset(&mut self, programs: &mut Programs, flows: &[FlowSample]) -> Result<()> {
         self.retire_idle(programs, flows, u64::MAX)?;
         *self = Self { high: self.high, ..Self::default() };
@@ -168,7 +167,7 @@ impl Tables {
         self.retired.get(&link).copied().unwrap_or_default()
     }
 
-    /// Packets and bytes of the retired flows that were not wanted, of the link with this kernel index.
+    /// Packets and bytes of retired flows excluded by the filter, for the link with this kernel index.
     #[must_use]
     pub fn filtered(&self, link: u16) -> Counter {
         self.filtered.get(&link).copied().unwrap_or_default()
@@ -190,8 +189,8 @@ fn release(programs: &mut Programs, slot: u32, extra: Option<&Extra>) -> Result<
     programs.free.push(slot, 0).context("cannot release a retired flow's slot")
 }
 
-/// Asks for large pages behind a list that is about to be filled: entering every small page of a
-/// fresh list one by one costs as much as filling it.
+/// Requests large pages for a list that is about to be filled: page faults for every small page of a fresh list cost
+/// as much as filling it.
 fn large_pages(list: &mut Vec<FlowSample>) {
     const LARGE: usize = 2 << 20;
     let room = list.spare_capacity_mut();
@@ -199,8 +198,8 @@ fn large_pages(list: &mut Vec<FlowSample>) {
     let skip = first.align_offset(LARGE);
     let len = size_of_val(room).saturating_sub(skip) / LARGE * LARGE;
     if len > 0 {
-        // SAFETY: the range lies within the list's own memory, and advice changes none of its bytes. A kernel
-        // that does not take it leaves everything as it was.
+        // SAFETY: the range lies within the list's own memory, and the advice changes none of its bytes. A kernel
+        // that rejects it changes nothing.
         let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
     }
 }
@@ -230,7 +229,7 @@ fn extra(programs: &Programs) -> Result<Map<u32, Extra>> {
             extra.opcodes.push((opcode, value.packets));
         }
     }
-    // A hash has no order; a report has.
+    // A hash is unordered; a report is ordered.
     for extra in all.values_mut() {
         extra.ports.sort_unstable_by_key(|(port, _)| *port);
         extra.opcodes.sort_unstable_by_key(|(code, _)| *code);
@@ -239,10 +238,10 @@ fn extra(programs: &Programs) -> Result<Map<u32, Extra>> {
     Ok(all)
 }
 
-/// The counters of one link besides flows, summed over CPUs.
+/// Counters of one link other than those of flows, summed over CPUs.
 ///
 /// # Errors
-/// When the map cannot be read.
+/// If the map cannot be read.
 pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
     let mut sum = LinkCounters::default();
     let values = programs.links.get(&link, 0).context("cannot read a link's counters")?;
@@ -266,7 +265,7 @@ pub fn link_counters(programs: &Programs, link: u32) -> Result<LinkCounters> {
     Ok(sum)
 }
 
-/// Puts counters and retired sums of a kernel link into the link of a sample.
+/// Copies counters and retired sums of a kernel link to the link of a sample.
 pub fn fill_link(link: &mut LinkSample, counters: &LinkCounters, retired: Retired) {
     link.skipped = counters.skipped();
     link.flow_table_full = counters.flow_table_full;

@@ -1,9 +1,9 @@
 //! The clock of the kernel programs: ticks, and their time in nanoseconds.
 //!
 //! The kernel counts a tick whenever the monotonic clock has advanced by the length of one. The length can be
-//! queried; the time of tick 0 is found by sampling both clocks for a while. It is constant, because
-//! ticks follow from the clock, except on kernels with a periodic timer (`highres=off nohz=off`), which may
-//! lose ticks. So a run samples again now and then.
+//! queried; the time of tick 0 is found by sampling both clocks for a while. It is constant, because ticks follow
+//! from the clock, except on kernels with a periodic timer (`highres=off nohz=off`), which may lose ticks. So a run
+//! samples again periodically.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ const LONGEST_TICK_NS: u64 = 10_000_000;
 const PAUSE: Duration = Duration::from_micros(50);
 /// Maximum number of samples.
 const LOOKS: u32 = 2_000;
-/// Number of samples, or time, after which one of them is near the beginning of a tick.
+/// Number of samples, or time, after which one of them is near the start of a tick.
 const ENOUGH_LOOKS: u32 = 40;
 const LONGEST_NS: u64 = 100_000_000;
-/// Number of consecutive late samples after which the clock is taken to be wrong.
+/// Number of consecutive late samples after which the clock is considered wrong.
 const LATE_LOOKS: u32 = 10;
 /// The shortest frame that programs are run on.
 const FRAME: [u8; 14] = [0; 14];
@@ -33,7 +33,7 @@ const FRAME: [u8; 14] = [0; 14];
 /// Sets the clock of the kernel programs.
 ///
 /// # Errors
-/// When the kernel rejects the tick program, or refuses to run it.
+/// If the kernel rejects the tick program, or refuses to run it.
 pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     let tick_ns = tick_ns()?;
     let program: &mut SchedClassifier = ebpf
@@ -48,7 +48,7 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
         base = Some(earlier(base, seen));
         looks += 1;
         let took = now.saturating_sub(start);
-        // On a busy machine looks are few and far between.
+        // On a busy machine samples are few and far apart.
         if took > tick_ns + tick_ns / 4 && (looks >= ENOUGH_LOOKS || took > LONGEST_NS) {
             break;
         }
@@ -58,7 +58,7 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
     write(ebpf, TickClock { tick_ns, base_ns, ticks: 0 })
 }
 
-/// Looks once more and sets the clock anew when ticks were missed for good.
+/// Takes one more sample, and sets the clock again if ticks were lost permanently.
 ///
 /// # Errors
 /// As for [`set`].
@@ -79,12 +79,13 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// The base that the clock should have, when that is not what it has. `seen` is what a look says.
+    /// The base that the clock should have, if it differs from the current one. `seen` is the base according to a
+    /// sample.
     fn judge(&mut self, clock: TickClock, seen: u64) -> Option<u64> {
         let ahead = seen.wrapping_sub(clock.base_ns).cast_signed();
         let tick = clock.tick_ns.cast_signed();
         if ahead < -tick / 64 {
-            // No look comes before its tick: the base was too late.
+            // No sample can precede its tick, so the base was too late.
             *self = Self::default();
             return Some(seen);
         }
@@ -92,8 +93,8 @@ impl Drift {
             *self = Self::default();
             return None;
         }
-        // Ticks that are late now, as on a busy host of virtual machines, are soon made up for. Those
-        // that never are make every look late.
+        // Delayed ticks, as on a busy host of virtual machines, are soon made up for. Lost ticks make every sample
+        // late.
         self.looks += 1;
         self.base = Some(earlier(self.base, seen));
         if self.looks < LATE_LOOKS {
@@ -103,7 +104,7 @@ impl Drift {
     }
 }
 
-/// The time, and when tick 0 was if the present tick only just began.
+/// The time, and the time of tick 0 under the assumption that the current tick has just begun.
 fn look(ebpf: &mut Ebpf, tick_ns: u64) -> Result<(u64, u64)> {
     let program: &mut SchedClassifier =
         ebpf.program_mut(names::TICKS).context("the kernel object has no tick program")?.try_into()?;
@@ -122,10 +123,10 @@ fn write(ebpf: &mut Ebpf, clock: TickClock) -> Result<()> {
     map(ebpf)?.set(0, Data(clock), 0).context("cannot set the kernel programs' clock")
 }
 
-/// Each sample is an upper bound of the time of tick 0: the earliest is the most exact, and comes from the
-/// sample nearest to the beginning of its tick.
+/// Each sample is an upper bound of the time of tick 0: the earliest is the most accurate, from the sample nearest to
+/// the start of its tick.
 fn earlier(known: Option<u64>, seen: u64) -> u64 {
-    // Modulo 2^64: the kernel starts to count below 0.
+    // Modulo 2^64, since the kernel starts to count below 0.
     known.map_or(seen, |known| if seen.wrapping_sub(known).cast_signed() < 0 { seen } else { known })
 }
 
@@ -133,7 +134,7 @@ fn map(ebpf: &mut Ebpf) -> Result<Array<&mut MapData, Data<TickClock>>> {
     Ok(ebpf.map_mut(maps::TICKS).context("the kernel object has no clock map")?.try_into()?)
 }
 
-/// The length of a tick: the resolution of the clocks that move with it.
+/// The length of a tick, which is the resolution of the coarse clocks.
 fn tick_ns() -> Result<u64> {
     let time = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -167,12 +168,12 @@ mod tests {
             assert_eq!(drift.judge(clock, 100 + 50 * TICK), None);
         }
         assert_eq!(drift.judge(clock, 150), None);
-        // Late for good: the earliest look is nearest to the truth.
+        // Permanently late: the earliest sample is nearest to the truth.
         for look in 1..LATE_LOOKS {
             assert_eq!(drift.judge(clock, 100 + 5 * TICK + u64::from(look)), None);
         }
         assert_eq!(drift.judge(clock, 100 + 6 * TICK), Some(100 + 5 * TICK + 1));
-        // Too late a base shows at once, below zero as well.
+        // A base that is too late shows at once, also below zero.
         assert_eq!(drift.judge(clock, 99), None);
         let before = 100u64.wrapping_sub(2 * TICK);
         assert_eq!(drift.judge(clock, before), Some(before));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::host::nccl::PORT;
 
-/// Address of the RAS service: `localhost`, or an IP address; never a name that would have to be looked up in the network.
+/// Address of the RAS service: `localhost` or an IP address; never a name that needs a DNS lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RasAddress {
     text: String,
@@ -13,7 +13,7 @@ pub struct RasAddress {
 }
 
 impl RasAddress {
-    /// As the user wrote it, with the port.
+    /// As given by the user, with the port.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -25,7 +25,7 @@ impl RasAddress {
         &self.sockets
     }
 
-    /// A notice where queries leave this host.
+    /// A notice if queries leave this host.
     #[must_use]
     pub fn notice(&self) -> Option<String> {
         let away = self.sockets.iter().any(|socket| !socket.ip().is_loopback());

@@ -1,4 +1,5 @@
-//! The dialogue with NCCL's RAS service: lines in, lines or a document out. The caller's stream bounds the time.
+//! The protocol of NCCL's RAS service: commands as lines, responses as lines or a document. Timeouts are set on the
+//! caller's stream.
 //!
 //! ```text
 //! CLIENT PROTOCOL 2        → SERVER PROTOCOL n            one that tells another n is asked on
@@ -13,29 +14,29 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use super::{json, name, text};
 use crate::entity::nccl::{Answer, Event};
 
-/// Bytes of an answer that are read: 27,000 ranks, summed over communicators, in JSON.
+/// Maximum size of a response: 27,000 ranks, summed over communicators, in JSON.
 pub const MAX_ANSWER: u64 = 16 << 20;
-/// Longest line of the dialogue; NCCL's have 1,024 bytes.
+/// Maximum length of a line; NCCL's have 1,024 bytes.
 const MAX_LINE: u64 = 4_096;
-/// Longest event: NCCL makes it in 2,048 bytes.
+/// Maximum length of an event; NCCL's buffer has 2,048 bytes.
 const MAX_EVENT: usize = 8_192;
 const HELLO: &str = "CLIENT PROTOCOL 2";
 const GREETING: &str = "server protocol ";
 
-/// Why a dialogue failed.
+/// Reason for a failed dialogue.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The stream failed, or took too long.
+    /// The stream failed or timed out.
     Io(io::Error),
-    /// Nothing was said in time: a process that is stopped or hangs has its connections accepted by the kernel.
+    /// No response in time: the kernel accepts connections for a process that is stopped or hangs.
     Silent,
-    /// Someone else listens there: the line that came instead of NCCL's.
+    /// Another service listens there; with the line received instead of NCCL's.
     NotNccl(String),
     /// NCCL refused a command, with its reason.
     Refused(String),
-    /// The answer is longer than [`MAX_ANSWER`].
+    /// The response is longer than [`MAX_ANSWER`].
     TooLong,
-    /// The answer is no valid document.
+    /// The response is not a valid document.
     Invalid(String),
 }
 
@@ -64,16 +65,15 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// True if the error is a timeout: the stream has nothing for now.
+/// True if the error is a timeout: the stream has no data at present.
 #[must_use]
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Asks for the status.
+/// Requests the status.
 ///
-/// # Errors
-/// When the stream fails, or what it says is no answer of RAS.
+/// # Errors If the stream fails, or its data is not a RAS response.
 pub fn status(stream: impl Read + Write) -> Result<Answer, Trouble> {
     let mut stream = BufReader::new(stream);
     let in_json = greet(&mut stream)?;
@@ -97,13 +97,13 @@ pub fn status(stream: impl Read + Write) -> Result<Answer, Trouble> {
     if limited.limit() == 0 { Err(Trouble::TooLong) } else { answer }
 }
 
-/// Its own words, not those of the document.
+/// The parser's own message, without text from the document.
 fn name_of_error(error: &serde_json::Error) -> String {
     let what = if error.is_eof() { "it ends too early" } else { "unknown form" };
     format!("{what}, line {} column {}", error.line(), error.column())
 }
 
-/// Asks for events.
+/// Requests events.
 ///
 /// # Errors
 /// As [`status`]; NCCL before 2.29 refuses it.
@@ -118,7 +118,7 @@ pub fn monitor<S: Read + Write>(stream: S) -> Result<Monitor<S>, Trouble> {
     }
 }
 
-/// A connection on which events come.
+/// A connection that delivers events.
 #[derive(Debug)]
 pub struct Monitor<S> {
     stream: BufReader<S>,
@@ -131,14 +131,13 @@ impl<S: Read + Write> Monitor<S> {
         self.stream.get_mut()
     }
 
-    /// The next event; `None` when the stream has none for now.
+    /// The next event; `None` if the stream has no data at present.
     ///
-    /// # Errors
-    /// When the stream ends or fails, or carries what is no event.
+    /// # Errors If the stream ends, fails, or contains data that is not an event.
     pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, Trouble> {
         loop {
             let room = MAX_EVENT.saturating_sub(self.document.len()) as u64;
-            // A part that came before a timeout stays in the document.
+            // Data that arrived before a timeout stays in the document.
             match self.stream.by_ref().take(room).read_until(b'\n', &mut self.document) {
                 Ok(0) if room == 0 => return Err(Trouble::Invalid("an event without an end".to_owned())),
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
@@ -146,7 +145,7 @@ impl<S: Read + Write> Monitor<S> {
                 Err(error) if is_timeout(&error) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
-            // The closing bracket of the document is the only one at the beginning of a line.
+            // The closing bracket of the document is the only one at the start of a line.
             if self.document == b"}\n" || self.document.ends_with(b"\n}\n") {
                 let document = std::mem::take(&mut self.document);
                 let event = json::event(&document, now_ns());
@@ -156,7 +155,7 @@ impl<S: Read + Write> Monitor<S> {
     }
 }
 
-/// Exchanges versions. True where answers will be in JSON.
+/// Exchanges versions. True if responses will be in JSON.
 fn greet(stream: &mut BufReader<impl Read + Write>) -> Result<bool, Trouble> {
     let greeting = ask(stream, HELLO).map_err(|trouble| match trouble {
         Trouble::Io(error) if is_timeout(&error) => Trouble::Silent,
@@ -178,7 +177,7 @@ fn ask(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<Strin
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-/// The line in one write: a small packet more would only wait.
+/// Sends the line in one write: a further small packet would be delayed.
 fn send(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<(), Trouble> {
     Ok(stream.get_mut().write_all(format!("{command}\n").as_bytes())?)
 }
@@ -226,7 +225,7 @@ mod tests {
         one.ranks.iter().map(|rank| (rank.rank, rank)).collect()
     }
 
-    /// What a version of NCCL's own code answers in a situation.
+    /// Checks the response of a version of NCCL's own code in a situation.
     fn understood(name: &str, version: &str, situation: &str, answer: &Answer) {
         let ranks = ranks(answer);
         let furthest = answer.listed.first().map(|one| one.furthest).unwrap_or_default();
@@ -248,7 +247,7 @@ mod tests {
             _ => ([None; 4], ""),
         };
         assert_eq!([1, 3, 4, 7].map(error), errors, "{name}");
-        // Text lists ranks that differ from the others, JSON all of them.
+        // Text lists only ranks that differ from the others, JSON all of them.
         let unusual = [2, 5, 6].into_iter().filter_map(state).filter(|state| *state != RankState::Running);
         assert_eq!(unusual.map(RankState::name).collect::<Vec<_>>().join(" "), states, "{name}");
         if matches!(situation, "stopped" | "dead") {
@@ -258,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Six versions, each in the same situations: what is understood is the same in both formats.
+    /// Six versions in the same situations: both formats give the same result.
     #[test]
     fn what_nccl_s_own_code_says_is_understood_in_all_its_versions() {
         let mut versions = BTreeMap::new();
@@ -305,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Gives the prepared answers, whatever it is asked.
+    /// Returns the prepared responses to any request.
     struct Script(io::Cursor<Vec<u8>>);
 
     impl Read for Script {
@@ -339,7 +338,7 @@ mod tests {
         );
         assert!(said(format!("{json}<html>")).unwrap_err().to_string().contains("not valid"));
         assert!(said("SERVER PROTOCOL 2\nERROR: no\nnothing").unwrap_err().to_string().contains("not valid"));
-        // Another version of the protocol is no reason to stop.
+        // Another protocol version is no reason to stop.
         assert!(said(format!("{json}{}", server::JSON_MISSING)).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! Answers and events in JSON, of NCCL 2.28.7 and newer.
+//! Responses and events in JSON, from NCCL 2.28.7 on.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -58,7 +58,7 @@ struct RawStatus {
     considered_dead: bool,
 }
 
-/// An address; `None` for "unknown". Not kept as text: there are thousands.
+/// An address; `None` for "unknown". Not stored as text, since there are thousands.
 struct Host(Option<IpAddr>);
 
 impl<'de> Deserialize<'de> for Host {
@@ -105,10 +105,9 @@ impl<'de> Deserialize<'de> for Counts {
     }
 }
 
-/// An answer to `VERBOSE STATUS`, read from a stream that ends with it.
+/// Parses a response to `VERBOSE STATUS` from a stream that ends with it.
 ///
-/// # Errors
-/// When it is no such document, and those of the stream.
+/// # Errors If the document is invalid, or the stream fails.
 pub fn answer(from: impl BufRead) -> Result<Answer, serde_json::Error> {
     let raw: RawAnswer = serde_json::from_reader(BufReader::new(Commas::new(from)))?;
     let ras = raw.ras.as_ref();
@@ -123,19 +122,20 @@ pub fn answer(from: impl BufRead) -> Result<Answer, serde_json::Error> {
     })
 }
 
-/// Adds the comma that NCCL 2.28.7 to 2.28.9 leave out of every missing rank, between the number `nvml_dev` and the name `status`:
-/// their answers are no JSON just when a rank is missing. JSON itself never has a string directly behind a number.
+/// Inserts the comma that NCCL 2.28.7 to 2.28.9 omit in every missing rank, between the number `nvml_dev` and the
+/// name `status`: their responses are invalid JSON whenever a rank is missing. In valid JSON a string never follows a
+/// number directly.
 struct Commas<R> {
     from: R,
     place: Place,
 }
 
-/// Element that the latest byte belongs to.
+/// Token to which the latest byte belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     String,
     Escape,
-    /// A number, or white space behind one.
+    /// A number, or white space after one.
     Number,
     Other,
 }
@@ -231,7 +231,7 @@ struct RawPeer {
     pid: Option<i64>,
 }
 
-/// An event of `MONITOR`; `None` where it is none.
+/// An event of `MONITOR`; `None` if it is none.
 #[must_use]
 pub fn event(document: &[u8], time_ns: u64) -> Option<Event> {
     let raw: RawEvent = serde_json::from_slice(document).ok()?;
@@ -267,7 +267,7 @@ mod tests {
     fn the_comma_that_nccl_leaves_out_is_added_and_nothing_else() {
         let read = |text: &str| {
             let mut all = String::new();
-            // However the bytes come.
+            // However the bytes are split.
             let from = Commas::new(BufReader::with_capacity(3, text.as_bytes()));
             BufReader::with_capacity(2, from).read_to_string(&mut all).unwrap();
             all

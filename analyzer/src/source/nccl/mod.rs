@@ -1,17 +1,17 @@
 //! NCCL's report of its own job through RAS, its service for clients on the same host.
 //!
-//! NCCL 2.24 and newer listens on `localhost:28028` (`NCCL_RAS_ADDR`) in every process, and answers for the whole job.
-//! Formats were taken from src/ras/client.cc, src/ras/client_support.cc and the user guide of NVIDIA/nccl, 2.24.3 to
-//! 2.30.7.
+//! NCCL 2.24 and newer listens on `localhost:28028` (`NCCL_RAS_ADDR`) in every process, each of which reports on the
+//! whole job. Formats were taken from src/ras/client.cc, src/ras/client_support.cc and the user guide of NVIDIA/nccl,
+//! 2.24.3 to 2.30.7.
 //!
 //! | module | does |
 //! |---|---|
-//! | this one | names and numbers that answers have |
-//! | [`address`] | where the service listens |
-//! | [`dialogue`] | commands and answers over any stream, bounded in size |
-//! | [`json`] | answers and events of 2.28.7 and newer |
-//! | [`text`] | answers of 2.24 to 2.28.3, which name outliers only |
-//! | [`track`] | answer after answer: how long a rank has been behind |
+//! | this one | names and numbers in responses |
+//! | [`address`] | address of the service |
+//! | [`dialogue`] | commands and responses over any stream, bounded in size |
+//! | [`json`] | responses and events from 2.28.7 on |
+//! | [`text`] | responses of 2.24 to 2.28.3, which name only outliers |
+//! | [`track`] | successive responses: how long a rank has been behind |
 
 pub mod address;
 pub mod dialogue;
@@ -24,25 +24,25 @@ pub mod track;
 use crate::entity::nccl::{OPERATIONS, REMOTE_ERROR};
 use crate::util::layout::plain;
 
-/// Longest name that is kept of what a server says.
+/// Maximum length of a name from a server that is kept.
 const MAX_NAME: usize = 32;
 
-/// The place of an operation in [`OPERATIONS`].
+/// Index of an operation in [`OPERATIONS`].
 fn operation(name: &str) -> usize {
     OPERATIONS.iter().position(|known| *known == name).unwrap_or(OPERATIONS.len() - 1)
 }
 
-/// A name from a server: without control characters, not too long.
+/// A name from a server, without control characters and limited in length.
 fn name(text: &str) -> String {
     plain(text.trim()).chars().take(MAX_NAME).collect()
 }
 
-/// A number that is -1 or absent where NCCL does not know it.
+/// A number that is -1 or absent if NCCL does not know it.
 fn number(value: i64) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// Error of a rank, as `ncclGetErrorString` groups them.
+/// Errors of ranks, in the groups of `ncclGetErrorString`.
 const ERRORS: [(i64, &str); 7] = [
     (1, "Unhandled CUDA error"),
     (2, "System error"),
@@ -56,13 +56,13 @@ const ERRORS: [(i64, &str); 7] = [
 const NO_ERROR: [i64; 2] = [0, 7];
 const OTHER_ERROR: &str = "Unexpected error";
 
-/// The error of a code of `ncclResult_t`.
+/// The error for a code of `ncclResult_t`.
 fn error_of(code: i64) -> Option<&'static str> {
     let known = || ERRORS.iter().find(|(of, _)| *of == code).map_or(OTHER_ERROR, |(_, error)| *error);
     (!NO_ERROR.contains(&code)).then(known)
 }
 
-/// The error of a text answer.
+/// The error in a text response.
 fn error_named(text: &str) -> &'static str {
     ERRORS.iter().find(|(_, error)| *error == text).map_or(OTHER_ERROR, |(_, error)| *error)
 }

@@ -1,15 +1,16 @@
-//! A RAS server for tests, and dialogues that it plays.
+//! A RAS server for tests, and the dialogues that it plays.
 //!
-//! Those in tests/data/ras were recorded from NCCL's own RAS code of six versions, over communicators that were made up: no GPU was at
-//! hand. Of those below, the ones marked *guide* are taken over from the samples of NCCL's user guide in form and figures, all others
-//! were made by hand after the format strings of src/ras/client_support.cc of the version that they name.
+//! Those in tests/data/ras were recorded from NCCL's own RAS code of six versions, with synthetic communicators,
+//! since no GPU was available. Of those below, the ones marked *guide* follow the samples of NCCL's user guide in
+//! form and figures; all others were written by hand from the format strings in src/ras/client_support.cc of the
+//! version that they name.
 
 use crate::entity::nccl::Nccl;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
-/// *Guide*, 2.29.1: one of two ranks does not answer.
+/// *Guide*, 2.29.1: one of two ranks does not respond.
 pub(crate) const JSON_MISSING: &str = r#"{
   "nccl_version": "2.29.1",
   "cuda_runtime_version": 13000,
@@ -83,7 +84,7 @@ pub(crate) const EVENT_DEAD: &str = r#"{
 }
 "#;
 
-/// By hand, 2.24: the head is left out.
+/// By hand, 2.24: without the header.
 pub(crate) const TEXT_2_24: &str = "NCCL version 2.24.3 compiled with CUDA 12.6
 CUDA runtime version 12060, driver version 12060
 
@@ -142,7 +143,7 @@ Warnings
 
 ";
 
-/// By hand, 2.27: a process is dead, another one does not answer.
+/// By hand, 2.27: one process is dead, another does not respond.
 pub(crate) const TEXT_DEAD: &str = "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
     #  in group  per comm  per node  per comm  in group
     0         1         4       6-8        32        32   RUNNING  INCOMPLETE
@@ -221,7 +222,7 @@ pub(crate) fn recorded() -> Vec<(String, String, String)> {
     found
 }
 
-/// Plays a recorded dialogue to one client, which must say what the client of the recording said.
+/// Plays a recorded dialogue to one client, which must send the same lines as the recorded client.
 pub(crate) fn play(dialogue: String) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -242,7 +243,7 @@ pub(crate) fn speak(mut stream: TcpStream, dialogue: &str) {
     }
 }
 
-/// Version of NCCL by its abilities.
+/// NCCL versions with different capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     /// 2.24 to 2.28.3: text.
@@ -253,8 +254,8 @@ pub(crate) enum Version {
     Monitor,
 }
 
-/// A server that plays `answer` to each query of the status, and `events` to whom they concern; it ends after `clients` clients.
-/// Each entry of the result is what one client has sent.
+/// A server that sends `answer` to each status query, and `events` to clients that monitor; it ends after `clients`
+/// clients. Each entry of the result is the data that one client has sent.
 pub(crate) fn serve(
     version: Version,
     clients: usize,
@@ -269,7 +270,7 @@ pub(crate) fn serve(
             std::thread::spawn(move || client(stream, version, answer, events))
         };
         let clients: Vec<_> = (0..clients).map(accept).collect();
-        // Whoever comes later finds nobody.
+        // Later clients find no listener.
         drop(listener);
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
@@ -288,7 +289,7 @@ fn client(mut stream: TcpStream, version: Version, answer: &str, events: &str) -
             "set format json" if version != Version::Text => "OK\n".to_owned(),
             "monitor" if version == Version::Monitor => format!("OK\n{events}"),
             "verbose status" => {
-                // It closes the connection after that.
+                // The client closes the connection after that.
                 let _ = stream.write_all(answer.as_bytes());
                 break;
             }
@@ -301,7 +302,7 @@ fn client(mut stream: TcpStream, version: Version, answer: &str, events: &str) -
     sent
 }
 
-/// A job of two ranks in which rank 1, of process 4,711 here, has been behind since `behind_since_ns`.
+/// A job of two ranks in which rank 1, local process 4711, has been behind since `behind_since_ns`.
 pub(crate) fn example(answered_ns: u64, behind_since_ns: u64) -> Nccl {
     let document = r#"{"nccl_version":"2.29.1","communicators":[{"hash":"0x1a","secondary_hash":"0x2:0x3","size":2,"ranks":[
         {"rank":0,"host":"192.0.2.1","pid":17,"cuda_dev":0,"collective_counts":{"AllReduce":9}},

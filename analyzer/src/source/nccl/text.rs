@@ -1,17 +1,17 @@
-//! Answers in text, of NCCL 2.24 to 2.28.3: totals, and of ranks and processes those that differ from the others.
+//! Responses in text, of NCCL 2.24 to 2.28.3: totals, and the ranks and processes that differ from the others.
 //!
-//! With `VERBOSE`, NCCL lists the members of every group that is smaller than half of its communicator. The operations that
-//! an unlisted rank has launched are not known.
+//! With `VERBOSE`, NCCL lists the members of each group that is smaller than half of its communicator. The operation
+//! counts of unlisted ranks are unknown.
 
 use super::{error_named, name, operation};
 use crate::entity::nccl::{Answer, CommId, Communicator, OPERATIONS, Process, Rank, RankState};
 
 /// Lines longer than this are cut: the longest that NCCL writes have 1,024 characters.
 const MAX_LINE: usize = 4_096;
-/// Ranks kept of an answer.
+/// Maximum number of ranks kept of a response.
 const MAX_RANKS: usize = 65_536;
 
-/// Reads an answer to `VERBOSE STATUS`. Any bytes will do; lines that say nothing known are counted.
+/// Parses a response to `VERBOSE STATUS`. Accepts any bytes; unknown lines are counted.
 #[must_use]
 pub fn answer(bytes: &[u8]) -> Answer {
     let mut reading = Reading::default();
@@ -29,16 +29,16 @@ enum Block {
     Head,
     /// The table of communicators.
     Groups,
-    /// Processes without an answer.
+    /// Processes that did not respond.
     Incomplete,
-    /// Processes that were given up.
+    /// Processes considered dead.
     Dead,
     Timeout,
     /// A communicator.
     Communicator,
 }
 
-/// Property that the ranks listed next have in common.
+/// Property shared by the ranks listed next.
 #[derive(Clone, Copy, Debug, Default)]
 enum Trait {
     #[default]
@@ -54,13 +54,13 @@ struct Reading {
     block: Block,
     /// Ranks of a communicator, by group.
     sizes: Vec<Option<u32>>,
-    /// Position of the communicator that the block is about.
+    /// Index of the communicator that the block concerns.
     current: usize,
-    /// Operation whose counts differ.
+    /// Operation with differing counts.
     operation: usize,
     common: Trait,
     ranks: usize,
-    /// Processes without an answer.
+    /// Processes that did not respond.
     missing: Vec<Process>,
 }
 
@@ -82,7 +82,7 @@ impl Reading {
         self.heading(text);
     }
 
-    /// A line that begins something.
+    /// A line that begins a block.
     fn heading(&mut self, text: &str) {
         if let Some(rest) = text.strip_prefix("NCCL version ") {
             self.answer.version = rest.split_whitespace().next().map(name);
@@ -117,7 +117,7 @@ impl Reading {
         }
     }
 
-    /// `#0-0 (27a079b828ff1a75) MISMATCH`; the same one may come again.
+    /// `#0-0 (27a079b828ff1a75) MISMATCH`; the same communicator may occur again.
     fn begin_communicator(&mut self, text: &str) {
         let Some(rest) = text.strip_prefix('#') else { return };
         let Some(hash) = in_brackets(text).and_then(|hash| u64::from_str_radix(hash, 16).ok()) else {
@@ -140,7 +140,7 @@ impl Reading {
     /// A line of processes: `Process 3487984 on node 172.16.64.213 managing GPU 5`.
     fn process(&mut self, text: &str) -> bool {
         let Some(rest) = text.strip_prefix("Process ") else {
-            // The number of missing ones, and those without a name.
+            // The number of missing processes, and lines without a process.
             return text.starts_with("Missing ")
                 || text.contains(" considered dead ")
                 || text.starts_with('[');
@@ -208,7 +208,7 @@ impl Reading {
         }
     }
 
-    /// Gives a rank what its group has in common.
+    /// Gives a rank the property of its group.
     fn rank(&mut self, number: u32, process: &str) {
         let Some(one) = self.answer.listed.get_mut(self.current) else { return };
         let at = one.ranks.iter().rposition(|rank| rank.rank == number).unwrap_or(one.ranks.len());
@@ -237,7 +237,7 @@ impl Reading {
     }
 
     fn finish(mut self) -> Answer {
-        // Up to 2.25 a missing rank is named without its process: with one of each they are the same.
+        // Up to 2.25 a missing rank is named without its process: if there is one of each, they belong together.
         if let [process] = self.missing[..] {
             let ranks = self.answer.listed.iter_mut().flat_map(|one| &mut one.ranks);
             let mut missing = ranks.filter(|rank| rank.state == Some(RankState::Unresponsive));

@@ -1,22 +1,23 @@
-//! Answer after answer. One alone proves little: collectives outrun the query, so that ranks differ by one or two while all is
-//! well. A rank whose count stands still behind the others', in answer after answer, makes them wait.
+//! Evaluates successive responses. A single one is weak evidence: collectives outrun the query, so that healthy ranks
+//! differ by one or two. A rank whose count stays unchanged behind the others in successive responses makes them
+//! wait.
 
 use std::collections::BTreeMap;
 
 use crate::entity::nccl::{Answer, CommId, Communicator, Event, Nccl, Rank};
 
-/// A communicator that answers do not name for this long is gone. Several jobs of a host share the port, and the kernel
-/// chooses which one answers.
+/// A communicator that is missing from responses for this long is gone. Several jobs on a host share the port, and
+/// the kernel chooses which one responds.
 const GONE_NS: u64 = 120_000_000_000;
-/// The same, in intervals between queries, where that is more.
+/// The same in query intervals, if that is longer.
 const GONE_QUERIES: u64 = 3;
-/// Communicators and ranks kept at most.
+/// Maximum number of communicators and ranks kept.
 const MAX_COMMUNICATORS: usize = 4_096;
 const MAX_RANKS: usize = 65_536;
-/// Events kept.
+/// Maximum number of events kept.
 const MAX_EVENTS: usize = 256;
 
-/// State from all answers so far.
+/// State from all responses so far.
 #[derive(Debug, Default)]
 pub struct Track {
     known: Nccl,
@@ -24,20 +25,20 @@ pub struct Track {
 }
 
 impl Track {
-    /// Nothing asked yet, at this address, every so often.
+    /// A state before the first query, with the address and interval of queries.
     #[must_use]
     pub fn new(address: String, interval_ns: u64) -> Self {
         let known = Nccl { address, interval_ns, ..Nccl::default() };
         Self { known, communicators: BTreeMap::new() }
     }
 
-    /// A query had no answer.
+    /// Records a query without a response.
     pub fn failed(&mut self, why: String) {
         self.known.failures += 1;
         self.known.unavailable = Some(why);
     }
 
-    /// A query was answered at `now_ns`.
+    /// Adds a response received at `now_ns`.
     pub fn answered(&mut self, mut answer: Answer, now_ns: u64) {
         for mut one in std::mem::take(&mut answer.listed) {
             let before = self.communicators.get(&one.id);
@@ -48,7 +49,7 @@ impl Track {
             }
         }
         let patience = GONE_NS.max(self.known.interval_ns.saturating_mul(GONE_QUERIES));
-        // Text names a communicator only while something is wrong with it.
+        // Text responses name a communicator only while it has a problem.
         self.communicators.retain(|_, one| {
             one.seen_ns == now_ns || answer.whole && one.seen_ns.saturating_add(patience) > now_ns
         });
@@ -64,7 +65,7 @@ impl Track {
         }
     }
 
-    /// Adds an event; the oldest one leaves a full list.
+    /// Adds an event; if the list is full, the oldest one is dropped.
     pub fn happened(&mut self, event: Event) {
         if self.known.events.len() == MAX_EVENTS {
             self.known.events.remove(0);
@@ -73,14 +74,14 @@ impl Track {
         self.known.events.push(event);
     }
 
-    /// State from all answers and events so far.
+    /// State from all responses and events so far.
     #[must_use]
     pub fn known(&self) -> Nccl {
         self.known.clone()
     }
 }
 
-/// Since when each rank has been as it is.
+/// Determines since when each rank has been in its state.
 fn compare(now: &mut Communicator, before: Option<&Communicator>, now_ns: u64) {
     let earlier: BTreeMap<u32, &Rank> =
         before.into_iter().flat_map(|one| &one.ranks).map(|rank| (rank.rank, rank)).collect();
@@ -123,11 +124,11 @@ mod tests {
         let mut track = Track::new("localhost:28028".into(), SECOND);
         for (at, counts, expected) in [
             (10, [5, 5], None),
-            // The other one went on; this one had stood still before, which says nothing.
+            // The other rank advanced; this one stood still before, which is no evidence.
             (20, [5, 6], Some(20)),
             (30, [5, 6], Some(20)),
             (40, [5, 9], Some(20)),
-            // It moved: it is slow, and nobody waits for it for ever.
+            // It advanced: it is slow, but the others do not wait forever.
             (50, [6, 9], Some(50)),
             (60, [9, 9], None),
         ] {

@@ -1,4 +1,4 @@
-//! Rows of all tables of a recording, in the order of time.
+//! Rows of all tables of a recording, in order of time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -14,13 +14,13 @@ use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
 
-/// True if a path is that of a recording, not of a capture: a folder, or a Parquet file.
+/// True if a path is a recording rather than a capture: a folder, or a Parquet file.
 #[must_use]
 pub fn is_recording(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|end| end == "parquet")
 }
 
-/// The files of a table that are to be read, and the rows of the row group that is.
+/// The files of a table still to be read, and the rows of the current row group.
 struct Cursor<R> {
     files: VecDeque<PathBuf>,
     open: Option<(PathBuf, Groups<File>)>,
@@ -33,7 +33,7 @@ impl<R: Row> Cursor<R> {
         Self { files: own.map(|part| part.path.clone()).collect(), open: None, rows: VecDeque::new() }
     }
 
-    /// Reads on until there are rows. A file that cannot be read is left out, and said.
+    /// Reads until there are rows. A file that cannot be read is left out and reported.
     fn fill(&mut self, notices: &mut Vec<String>, at_ns: u64) {
         while self.rows.is_empty() {
             if self.open.is_none() {
@@ -73,7 +73,7 @@ impl<R: Row> Cursor<R> {
     }
 }
 
-/// The tables that a sample is made of.
+/// The tables from which samples are made.
 pub(super) struct Tables {
     flows: Cursor<FlowSecond>,
     links: Cursor<LinkSecond>,
@@ -145,19 +145,20 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Time at which the last file begins.
+    /// Begin of the last file, Unix nanoseconds.
     pub(super) const fn last_part_ns(&self) -> u64 {
         self.last_part_ns
     }
 
-    /// Time of the next interval. Events have times of their own: they come with the interval that they are in.
+    /// Time of the next interval. Events have their own times and are delivered with the interval that contains them.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let of =
             [self.flows.next_ns(), self.links.next_ns(), self.devices.next_ns(), self.findings.next_ns()];
         of.into_iter().flatten().min().or_else(|| self.events.next_ns())
     }
 
-    /// Takes the rows up to a time. Counts and events before the range are left out; findings stand until another row of them.
+    /// Delivers the rows up to a time. Counts and events before the range are left out; a finding persists until its
+    /// next row.
     pub(super) fn take(
         &mut self,
         ns: u64,
@@ -194,13 +195,13 @@ impl Tables {
         });
     }
 
-    /// Sentences about files that could not be read.
+    /// Notices about files that could not be read.
     pub(super) fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 }
 
-/// The part at a path: by its place in a recording, or that of a file elsewhere by the table that it says it is of.
+/// The part at a path: by its position in a recording, or for a file elsewhere by the table named in its metadata.
 fn part(path: &Path) -> Option<Part> {
     let is_parquet = path.extension().is_some_and(|end| end == "parquet");
     if !is_parquet || path.components().any(|part| part.as_os_str() == "queue") {

@@ -1,6 +1,6 @@
-//! Plays a recording back: its rows, in the order of their times, as samples.
+//! Plays a recording back: its rows, in order of time, as samples.
 //!
-//! Rows are read one row group of each table at a time. Going back reads them again from the beginning.
+//! One row group of each table is read at a time. Rewinding reads from the start again.
 
 mod cursor;
 mod state;
@@ -23,15 +23,15 @@ use state::State;
 
 /// Clock time between two samples for a view, when data time runs faster.
 const REFRESH: Duration = Duration::from_millis(50);
-/// Samples of a fast playback: as many as trends have columns, and more.
+/// Number of samples of a fast playback: at least the number of columns of trends.
 const PARTS: u64 = 240;
 
-/// A recording, and how it is played.
+/// A recording, and the settings of its playback.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Folder of the recording, a folder below it, or one of its files.
     pub path: PathBuf,
-    /// Host; needed where the folder has several.
+    /// Host; required if the folder has several.
     pub host: Option<String>,
     /// Skip rows before this time.
     pub from: Option<TimeSpec>,
@@ -43,10 +43,9 @@ pub struct Options {
     pub emit: Emit,
 }
 
-/// Opens a recording and plays it in a thread of its own.
+/// Opens a recording and plays it in a separate thread.
 ///
-/// # Errors
-/// There is no file of a recording, or those of several hosts.
+/// # Errors If there is no recording, or one of several hosts.
 pub fn start(options: Options) -> Result<Feed> {
     let tables = Tables::open(&options.path, options.host.as_deref())?;
     let Some(first_ns) = tables.next_ns() else {
@@ -60,7 +59,7 @@ pub fn start(options: Options) -> Result<Feed> {
         inputs: vec![options.path.display().to_string()],
         pace: Pace::new(options.speed),
         range: (from_ns, to_ns),
-        // Until the last file begins: how long that one lasts is in it.
+        // Up to the begin of the last file, whose length is unknown before it is read.
         interval_ns: (tables.last_part_ns().saturating_sub(first_ns) / PARTS).max(1),
         state: State::default(),
         seek: None,
@@ -77,7 +76,7 @@ pub fn start(options: Options) -> Result<Feed> {
     Ok(view)
 }
 
-/// The view is gone or wants no more, or a rewind begins.
+/// The view has ended, or a rewind begins.
 struct Stopped;
 
 struct Player {
@@ -86,15 +85,15 @@ struct Player {
     inputs: Vec<String>,
     pace: Pace,
     range: (u64, u64),
-    /// Data time between two samples of a fast playback.
+    /// Data time between two samples of a fast playback, in nanoseconds.
     interval_ns: u64,
     state: State,
-    /// A time to reach as fast as possible, then the speed, and whether to pause there.
+    /// Target of a seek, the speed afterwards, and whether to pause there.
     seek: Option<(u64, f64, bool)>,
     rewind: Option<u64>,
     now_ns: Option<u64>,
     sent_ns: u64,
-    /// Rows came after the latest sample.
+    /// Rows were added after the latest sample.
     unsent: bool,
 }
 
@@ -103,7 +102,7 @@ impl Player {
         loop {
             match tables {
                 Ok(tables) => {
-                    // A view that wants no more gets the end as well.
+                    // The end is also sent after a stop request.
                     let _stopped = self.play(tables);
                     let goes_on = self.rewind.is_some()
                         || self.send(true).is_ok()
@@ -114,7 +113,7 @@ impl Player {
                     }
                 }
                 Err(error) => {
-                    // The view may be gone.
+                    // The view may have ended.
                     let _ = self.feed.tell(Update::Ended(Err(error)));
                     return;
                 }
@@ -124,7 +123,7 @@ impl Player {
             self.seek = Some((to_ns, speed, paused));
             self.pace = Pace::new(f64::INFINITY);
             (self.state, self.now_ns, self.sent_ns) = (State::default(), None, 0);
-            // Sending the first sample shows whether the view is gone.
+            // If the view has ended, sending the first sample notices.
             let _ = self.feed.tell(Update::Restarted);
             tables = Tables::open(&self.options.path, self.options.host.as_deref());
         }
@@ -135,7 +134,7 @@ impl Player {
         self.seek.map_or((self.pace.speed(), self.pace.paused()), |(_, speed, paused)| (speed, paused))
     }
 
-    /// After the end, waits for a rewind if someone watches.
+    /// After the end, waits for a rewind if a view is interactive.
     fn await_rewind(&mut self) -> bool {
         if !matches!(self.options.emit, Emit::Watch(_)) {
             return false;
@@ -157,7 +156,7 @@ impl Player {
         false
     }
 
-    /// Plays to the end, or until the view wants no more.
+    /// Plays to the end, or until the view stops it.
     fn play(&mut self, mut tables: Tables) -> Result<(), Stopped> {
         while let Some(next_ns) = tables.next_ns().filter(|ns| *ns <= self.range.1) {
             if self.until(next_ns).is_err() {
@@ -235,7 +234,7 @@ impl Player {
                 return Err(Stopped);
             }
             Command::Dump => {
-                // The view may be gone, as the next update shows.
+                // If the view has ended, the next update notices.
                 let _ = self.feed.tell(no_recorder());
             }
             Command::Stop => return Err(Stopped),
@@ -257,7 +256,7 @@ impl Player {
         if due { self.send(false) } else { Ok(()) }
     }
 
-    /// Sends a sample; `must`: one that a user waits for is not dropped.
+    /// Sends a sample; with `must` it is not dropped, since a user waits for it.
     fn send(&mut self, must: bool) -> Result<(), Stopped> {
         let now_ns = self.now_ns.unwrap_or(0);
         let sample = self.state.sample(now_ns, &self.inputs);
@@ -271,7 +270,7 @@ impl Player {
     }
 }
 
-/// A sentence about a file that is left out.
+/// A notice about a file that is left out.
 fn left_out(path: &std::path::Path, error: &dyn std::fmt::Display, at_ns: u64) -> String {
     let from = if at_ns == 0 { String::new() } else { format!(" from {}", time_utc(at_ns)) };
     format!("{}: {error}; its rows{from} are left out", path.display())

@@ -1,7 +1,7 @@
-//! The counters that rows add up to, as a sample.
+//! Sums of the rows, as a sample.
 //!
-//! Facts that a recording does not have stay empty: opcodes, PSNs, further source ports, distributions beyond median, 99th
-//! percentile and longest time of each interval.
+//! Data that a recording does not contain stays empty: opcodes, PSNs, further source ports, and latency distributions
+//! beyond the median, 99th percentile and maximum of each interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::sample::{
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 
-/// Names that a device's counters may come from; samples hold no other.
+/// Possible sources of a device's counters.
 const SOURCES: [&str; 5] = ["sysfs counters", "sysfs hw_counters", "RDMA netlink", "ethtool", "DCB netlink"];
 
 /// Sums of the rows so far.
 #[derive(Debug, Default)]
 pub(super) struct State {
     links: Vec<LinkSample>,
-    /// All packets and bytes of each link, those of no flow included.
+    /// All packets and bytes of each link, including those without a flow.
     totals: Vec<Counter>,
     slots: Map<FlowKey, usize>,
     flows: Vec<Flow>,
@@ -43,17 +43,17 @@ pub(super) struct State {
     window: Option<(u64, u64)>,
 }
 
-/// Steps of the job, on the link that the latest row is of.
+/// Steps of the job, on the link of the latest row.
 #[derive(Debug, Default)]
 struct Steps {
     link: Option<(Shared, Option<Direction>)>,
-    /// By their begin; with the time to the next.
+    /// By begin, with the time to the next step.
     all: BTreeMap<u64, (steps::Step, u64)>,
     step_bytes: u64,
     explained: f64,
 }
 
-/// Id, link, direction, both ends with their queue pairs.
+/// Id, link, direction, and both ends with their queue pairs.
 type FindingKey = (Shared, Option<Shared>, Option<Direction>, String);
 
 #[derive(Clone, Debug)]
@@ -71,18 +71,18 @@ struct Times {
     longest_ns: u64,
 }
 
-/// A number of a column as the accounting has it; `none` where it is not known or out of range.
+/// Converts a number of a column; `none` if unknown or out of range.
 fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
     number.and_then(|number| T::try_from(number).ok()).unwrap_or(none)
 }
 
-/// A sum with a difference that may correct it downwards.
+/// Adds a difference that may be negative, to correct the sum.
 fn corrected(sum: u64, by: Option<i64>) -> u64 {
     sum.saturating_add_signed(by.unwrap_or(0))
 }
 
 impl State {
-    /// The number of a link, which is added when it is new.
+    /// The index of a link, which is added if new.
     fn link(&mut self, name: &str, direction: Option<Direction>) -> u16 {
         let found = self.links.iter().position(|link| link.name == name && link.direction == direction);
         let at = found.unwrap_or_else(|| {
@@ -130,7 +130,7 @@ impl State {
         {
             let times =
                 flow.times.get_or_insert_with(|| Box::new(Times { counts: [0; BUCKETS], longest_ns: 0 }));
-            // As many samples as there were, where the figures of the interval say that they are.
+            // As many samples as in the interval, distributed to match its percentiles.
             let tail = count - (count * 99).div_ceil(100);
             let top = u64::from(count > 1);
             for (ns, samples) in [(p50, count - tail.max(top)), (p99, tail.max(top) - top), (max, top)] {
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// A row of an older version says too little of a step.
+    /// A row of an older version lacks data about the step.
     pub(super) fn step(&mut self, row: &Step) {
         let (Some(active_ns), Some(step_bytes), Some(explained)) =
             (row.active_ns, row.step_bytes, row.explained_ratio)
@@ -252,7 +252,7 @@ impl State {
         let json: serde_json::Value = serde_json::from_str(&row.json).unwrap_or_default();
         let ends = [&json["requester"], &json["responder"], &json["where"]["hop"]].map(ToString::to_string);
         let key = (row.id.clone(), row.link.clone(), row.direction, ends.concat());
-        // One that left the report before it ended has the JSON of its last row.
+        // A finding that left the report before it ended has the JSON of its last row.
         if json["active"] == serde_json::Value::Bool(row.active == 1) {
             self.findings.insert(key, row.json.clone());
         } else {
@@ -260,7 +260,7 @@ impl State {
         }
     }
 
-    /// The event of a packet; `None` for those of the control path.
+    /// A packet event; `None` for events of the control path.
     pub(super) fn event(&mut self, row: &Event) -> Option<EventSample> {
         let link = self.link(row.link.as_deref()?, row.direction);
         Some(EventSample {
@@ -363,7 +363,7 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     *ect += row.ecn_capable.saturating_sub(row.ce);
     *ce += row.ce;
     if row.roce_version == Some(2) {
-        // Of the others a recording does not have the codepoint.
+        // The recording does not have the codepoint of the others.
         stats.ecn_control[0] += row.packets.saturating_sub(row.ecn_capable);
     }
     stats.acks += row.acks;
@@ -381,7 +381,7 @@ mod tests {
     use crate::record::cell::Time;
     use crate::report::{Options, Report};
 
-    /// A step each 100 ms; `at` counts from 1.
+    /// A step every 100 ms; `at` counts from 1.
     fn step(at: u64, length_ns: u64) -> Step {
         const MS: u64 = 1_000_000;
         Step {
@@ -410,7 +410,7 @@ mod tests {
         state.link("eth0", Some(Direction::Egress));
         assert!(state.sample(0, &[]).metrics.steps.is_none());
         (1..=20).for_each(|at| state.step(&step(at, 100_000_000)));
-        // The same step again, and one that an older version recorded.
+        // The same step again, and one recorded by an older version.
         state.step(&step(20, 100_000_000));
         state.step(&Step { active_ns: None, ..step(21, 100_000_000) });
         let report = Report::build(&state.sample(2_200_000_000, &[]), &Options::default());

@@ -14,7 +14,7 @@ use crate::metrics::pairing::peers::Peers;
 use crate::sample::EventSample;
 use crate::source::flows::table::FlowTable;
 
-/// Events that carry the packet's first bytes.
+/// Events that carry the first bytes of the packet.
 const WITH_HEADERS: u16 = Event::NAK | Event::RNR | Event::GSI | Event::CNP | Event::GAP;
 
 /// The counts of all taps.
@@ -50,7 +50,8 @@ impl Counts {
         self.from_ns <= ts_ns && ts_ns <= self.to_ns
     }
 
-    /// Counts one frame. `frame` is room for its headers, whatever it has: filling it anew for each would cost.
+    /// Counts one frame. `frame` is a reusable buffer for its headers, with any content: clearing it for each frame
+    /// would cost time.
     #[inline]
     pub fn frame(
         &mut self,

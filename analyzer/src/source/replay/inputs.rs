@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A tap: a place where packets were captured, as one file or the files of a rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapFiles {
-    /// Its name, which its links are named after.
+    /// Name, from which the names of its links derive.
     pub name: String,
     /// Its files; `-` is standard input.
     pub files: Vec<PathBuf>,
@@ -17,18 +17,17 @@ pub struct TapFiles {
 pub struct Inputs {
     /// The taps in the order of their first file.
     pub taps: Vec<TapFiles>,
-    /// Decisions that the user did not ask for explicitly.
+    /// Automatic decisions that the user should know.
     pub notices: Vec<String>,
 }
 
 /// Standard input, as an argument.
 pub const STDIN: &str = "-";
 
-/// Groups `files` into taps: each file is a tap, except that the files of a rotation are joined. `named` are taps that the
-/// user named.
+/// Groups `files` into taps: each file is a tap, but the files of a rotation are joined. `named` are taps named by
+/// the user.
 ///
-/// # Errors
-/// When a name or a file is given twice.
+/// # Errors If a name or a file is given twice.
 pub fn arrange(files: &[PathBuf], named: &[TapFiles]) -> Result<Inputs, String> {
     refuse_twice(files, named)?;
     let mut inputs = Inputs::default();
@@ -68,7 +67,7 @@ fn refuse_twice(files: &[PathBuf], named: &[TapFiles]) -> Result<(), String> {
         let same = if file.as_os_str() == STDIN {
             file.clone()
         } else {
-            // A missing file is refused later, with its own message.
+            // A missing file is reported later, with its own error.
             file.canonicalize().unwrap_or_else(|_| file.clone())
         };
         if !seen.insert(same) {
@@ -95,7 +94,7 @@ struct Group {
     files: Vec<PathBuf>,
 }
 
-/// Files that belong together, in the order of their first member.
+/// Groups of files, in the order of their first member.
 fn groups(files: &[PathBuf]) -> Vec<Group> {
     /// Folder and stem.
     type Key = (Option<PathBuf>, String);
@@ -123,7 +122,7 @@ fn groups(files: &[PathBuf]) -> Vec<Group> {
         if distinct && stem != STDIN {
             groups.push(Group { folder, stem, files });
         } else {
-            // x.pcap and x.pcap.gz: not a rotation, but perhaps the same packets.
+            // x.pcap and x.pcap.gz: not a rotation, but possibly the same packets.
             for file in files {
                 groups.push(Group { folder: folder.clone(), stem: stem.clone(), files: vec![file] });
             }
@@ -132,7 +131,7 @@ fn groups(files: &[PathBuf]) -> Vec<Group> {
     groups
 }
 
-/// Prefixes taps of the same name with as many folders as make the names unique.
+/// Prefixes taps that share a name with as many folders as needed to make them unique.
 fn make_unique(taps: &mut [(Option<PathBuf>, TapFiles)], notices: &mut Vec<String>) {
     let names: Vec<String> = taps.iter().map(|(_, tap)| tap.name.clone()).collect();
     let mut reported = Vec::new();

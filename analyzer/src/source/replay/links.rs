@@ -19,7 +19,7 @@ enum LinkLayer {
     Loopback,
     Sll,
     Sll2,
-    /// Endace record format, of which only InfiniBand records are read.
+    /// Endace record format, of which only InfiniBand records are supported.
     Erf,
     InfiniBand,
     Unsupported,
@@ -73,11 +73,11 @@ pub struct TapLinks {
     links: Map<LinkKey, u16>,
     keys: Map<u16, LinkKey>,
     latest: Option<(LinkKey, u16)>,
-    /// Unsupported link types, to be reported once each.
+    /// Unsupported link types that were reported, each once.
     refused: Vec<u16>,
 }
 
-/// The last link of a table, for all links that find no room.
+/// The last link of a table collects all links without room.
 const OTHER_LINKS: u16 = u16::MAX;
 
 impl TapLinks {
@@ -116,7 +116,7 @@ impl TapLinks {
         self.known.clear();
     }
 
-    /// Adds the interfaces that the file has described so far. Returns link types that are new and unsupported.
+    /// Adds the interfaces described so far in the file. Returns link types that are new and unsupported.
     pub fn learn(&mut self, interfaces: &[Interface], table: &mut FlowTable) -> Vec<u16> {
         let mut refused = Vec::new();
         for (number, interface) in interfaces.iter().enumerate().skip(self.known.len()) {
@@ -193,7 +193,7 @@ impl TapLinks {
                 self.latest = Some((key, link));
                 (link, Ok(meta(Entry::ethertype(header.ethertype), header.offset, Tag::NONE)))
             }
-            // Unreachable: a reader gives no frame of an interface that it has not described.
+            // Unreachable: a reader returns no frame of an undescribed interface.
             None => (self.link((0, None), table), Err(SkipReason::LinkTypeUnsupported)),
         }
     }
@@ -219,7 +219,7 @@ impl TapLinks {
             return *link;
         }
         let name = self.link_name(key);
-        // The last link is for all that find no room: their frames are still counted.
+        // The last link collects all links without room, so that their frames are still counted.
         let link = if table.links().len() < MAX_LINKS - 1 {
             table.add_link(name, None).unwrap_or(OTHER_LINKS)
         } else {
@@ -252,8 +252,8 @@ impl TapLinks {
     }
 }
 
-/// Offset of the IP header after a loopback header. The address family is in the byte order of the capturing host, and the
-/// number of IPv6 differs between systems.
+/// Offset of the IP header after a loopback header. The address family is in the byte order of the capturing host,
+/// and the number of IPv6 differs between systems.
 fn loopback(data: &[u8]) -> Result<usize, SkipReason> {
     const LEN: usize = 4;
     let family = data.first_chunk::<LEN>().ok_or(SkipReason::TruncatedHeaders)?;

@@ -40,8 +40,8 @@ pub enum Emit {
     AtEnd,
     /// After each interval of data time with a frame; none is dropped.
     Every(Duration),
-    /// The same for a view that someone watches: samples may be dropped when the view is behind, or when data time runs
-    /// much faster than the clock.
+    /// The same for an interactive view: samples may be dropped if the view is behind, or if data time runs much
+    /// faster than the clock.
     Watch(Duration),
 }
 
@@ -50,7 +50,7 @@ pub enum Emit {
 pub struct Options {
     /// Capture files, each a tap of its own unless they belong to a rotation; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Taps that the user named.
+    /// Taps named by the user.
     pub taps: Vec<TapFiles>,
     /// Data time per clock time; infinite for as fast as possible.
     pub speed: f64,
@@ -74,8 +74,9 @@ pub struct Options {
     pub events: bool,
 }
 
-/// Default size of the flow table of a replay: a flow takes about 1.3 kB of memory at the peak and 3 kB of a JSON report: each
-/// of these is less than half a gigabyte. Packets of further flows are counted in their link and in `flow_table_full`.
+/// Default size of the flow table of a replay: a flow takes about 1.3 kB of memory at the peak and 3 kB of a JSON
+/// report: each of these is less than half a gigabyte. Packets of further flows are counted in their link and in
+/// `flow_table_full`.
 pub const MAX_FLOWS: usize = 1 << 17;
 
 impl Default for Options {
@@ -98,10 +99,10 @@ impl Default for Options {
     }
 }
 
-/// Opens all inputs and starts a replay in a thread of its own.
+/// Opens all inputs and starts a replay in a separate thread.
 ///
 /// # Errors
-/// When an input cannot be read, or is given twice. An error of a stream shows later, in
+/// If an input cannot be read, or is given twice. An error of a stream shows later, in
 /// [`crate::source::feed::Update::Ended`].
 pub fn start(options: Options) -> Result<Feed> {
     let opened = open(&options)?;

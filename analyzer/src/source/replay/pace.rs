@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Frames due within this time are due now: waiting for each would cost more than counting it.
+/// Frames due within this time are due now, since waiting for each would cost more than counting it.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// Decides when frames are due; the only part of a replay that reads the clock.
@@ -36,7 +36,7 @@ impl Pace {
         self.speed
     }
 
-    /// True if frames are never waited for.
+    /// True if the replay never waits.
     #[must_use]
     pub fn unlimited(&self) -> bool {
         self.speed.is_infinite()
@@ -84,7 +84,7 @@ impl Pace {
         (wait > SLACK).then_some(wait)
     }
 
-    /// True the first time, and whenever `interval` of clock time has passed since it was last true.
+    /// True on the first call, and after every `interval` of clock time.
     pub fn refresh(&mut self, interval: Duration) -> bool {
         let now = Instant::now();
         let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= interval);

@@ -1,4 +1,4 @@
-//! The replay itself: merges taps by time, paces data time, and sends samples.
+//! The replay: merges taps by time, paces data time, and sends samples.
 //!
 //! Data time is the time of the frames; clock time is that of this host.
 
@@ -25,19 +25,20 @@ use crate::util::units;
 
 /// Frames between two checks for commands.
 const FRAMES_PER_CHECK: u32 = 4096;
-/// Events per update, at most.
+/// Maximum number of events per update.
 const MAX_EVENTS: usize = 1024;
-/// Clock time between two samples for a view that someone watches, when data time runs faster.
+/// Clock time between two samples for an interactive view, when data time runs faster.
 const REFRESH: Duration = Duration::from_millis(50);
 
-/// Flows up to which a sample costs so little that a view has as many of a fast replay as of a slow one.
+/// Up to this number of flows a sample is so cheap that a fast replay gets as many as a slow one.
 const FEW_FLOWS: usize = 1_024;
-/// Time between two samples of a fast replay: this part of what is read of the capture, and in nanoseconds at least. A
-/// capture of a second has some 130 samples, one of three seconds 180; each takes the time of some hundred packets or more.
+/// Time between two samples of a fast replay: one part in this number of the data read so far, but at least the
+/// following nanoseconds. A capture of one second has some 130 samples, one of three seconds 180; each costs as much
+/// as a hundred packets or more.
 const PARTS: u64 = 48;
 const CLOSEST_NS: u64 = 4_000_000;
 
-/// A replay that ends before its data does: the view is gone or wants no more, or a limit is reached.
+/// The replay ends before its data does: the view has ended, or a limit is reached.
 struct Stopped;
 
 type Step = Result<(), Stopped>;
@@ -45,7 +46,7 @@ type Step = Result<(), Stopped>;
 /// Point up to which a tap was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// To a frame that waits for frames of other taps, or for something that is due before it.
+    /// To a frame that must wait for frames of other taps, or for an action that is due before it.
     FrameWaits,
     /// To its end.
     Ended,
@@ -58,7 +59,7 @@ enum Progress {
 pub(super) struct MergeOrder {
     /// The time and the tap of each waiting frame.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// A tap that was interrupted for the next part of its file, and the time up to which it is read.
+    /// A tap interrupted at the end of a part of its file, and the time up to which it may be read.
     current: Option<(usize, u64)>,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Replay {
     pub(super) order: MergeOrder,
 }
 
-/// Data time and what is due in it.
+/// Data time, and the actions due in it.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// The time of the latest frame in range.
@@ -89,13 +90,13 @@ pub(super) struct Clock {
     retire_ns: Option<u64>,
     /// The replay ends after this time.
     stop_ns: Option<u64>,
-    /// Something is due before frames at or after this time.
+    /// An action is due before frames at or after this time.
     gate_ns: u64,
     /// Frames were counted after the last sample.
     unsent: bool,
     /// Target of a seek under way.
     seek: Option<Seek>,
-    /// Target of a rewind that is to begin.
+    /// Target of a pending rewind.
     rewind: Option<u64>,
 }
 
@@ -160,7 +161,7 @@ impl Replay {
         let _ = self.send_notices();
         if result.is_ok() {
             let now_ns = self.clock.now_ns.unwrap_or(0);
-            // A view may rewind; a report at the end is the end.
+            // An interactive view may rewind; a report at the end cannot.
             let sample = if matches!(self.options.emit, Emit::AtEnd) {
                 let (flows, metrics) = (self.counts.table.take_flows(), self.counts.metrics.finish());
                 self.sample_of(now_ns, flows, metrics)
@@ -185,7 +186,7 @@ impl Replay {
                 Ok(Progress::Ended | Progress::PartWanted) => {}
                 Err(stopped) => return Ok(Err(stopped)),
             }
-            // Links are numbered, and so listed everywhere, as their taps were given, not by their first frames.
+            // Links are numbered, and thus listed, in the order of the taps given, not of their first frames.
             if let Some(tap) = self.taps.get_mut(at) {
                 tap.learn(&mut self.counts.table, &mut self.messages)?;
             }
@@ -193,7 +194,7 @@ impl Replay {
         if let Some(Reverse((first_ns, _))) = self.order.waiting.peek() {
             self.set_range(*first_ns);
         }
-        // With several files, parts of all would have to stay in the caches.
+        // With several files, parts of all of them would have to fit into the caches.
         if let [tap] = self.taps.as_mut_slice() {
             tap.allow_parts();
         }
@@ -203,7 +204,7 @@ impl Replay {
         }
     }
 
-    /// Takes frames to the end of all taps; `None` when a part of a file is wanted before.
+    /// Reads to the end of all taps; `None` if a part of a file is needed first.
     fn resume(&mut self) -> Result<Option<Step>> {
         loop {
             let (at, until, read) = if let Some((at, until)) = self.order.current.take() {
@@ -327,7 +328,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Advances data time to `ts_ns`, after everything that is due before.
+    /// Advances data time to `ts_ns`, after all actions that are due before.
     fn advance_time(&mut self, ts_ns: u64) -> Step {
         if self.clock.stop_ns.is_some_and(|stop| ts_ns > stop) {
             return Err(Stopped);
@@ -385,10 +386,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Time from a sample to the next. A view gets more of them at first, so that a capture of a second has a trend:
-    /// while someone watches it being played, as many as can be seen, else as many as trends have columns.
+    /// Time between two samples. A view gets more samples at first, so that a capture of one second has a trend:
+    /// during interactive playback as many as are visible, else as many as trends have columns.
     fn interval_ns(&self) -> Option<u64> {
-        /// Samples in the first interval.
+        /// Number of samples in the first interval.
         const FIRST: u64 = 20;
         match self.options.emit {
             Emit::AtEnd => None,
@@ -409,7 +410,7 @@ impl Replay {
     fn sample_due(&mut self, sample_ns: u64, ts_ns: u64, interval: u64) -> Step {
         let fast = self.pace.unlimited();
         let wanted = match self.options.emit {
-            // Those of a long capture would take longer than its packets.
+            // For a long capture this would take longer than its packets.
             Emit::Watch(most) if interval < nanos(most) && self.counts.table.len() <= FEW_FLOWS => true,
             Emit::Watch(_) => self.pace.refresh(REFRESH),
             _ => true,
@@ -419,7 +420,7 @@ impl Replay {
         }
         let mut next = sample_ns.saturating_add(interval);
         if fast && next <= ts_ns {
-            // Samples of a silence would all be the same, and a jump of the clock may span years.
+            // Samples during a silence would be identical, and a clock jump may span years.
             next += (ts_ns - next) / interval * interval;
             next = next.saturating_add(interval);
         }
@@ -435,7 +436,7 @@ impl Replay {
             if !gone.is_empty() {
                 self.counts.metrics.retired(gone);
             }
-            // Often enough that no flow stays much longer than the idle time.
+            // Frequent enough that no flow stays much longer than the idle time.
             self.clock.retire_ns = Some(ts_ns.saturating_add((idle / 8).max(1_000_000)));
         }
     }
@@ -475,7 +476,7 @@ impl Replay {
                     self.pace.pause(false, now_ns);
                     self.pace.set_speed(f64::INFINITY, now_ns);
                 } else if let Some(now) = now_ns {
-                    // The time is reached already.
+                    // The target is in the past.
                     self.send_now(now)?;
                 }
             }
@@ -487,17 +488,17 @@ impl Replay {
                 self.send_now(now_ns.unwrap_or(to_ns))?;
             }
             Command::Dump => {
-                // The view may be gone, as the next update shows.
+                // If the view has ended, the next update notices.
                 let _ = self.feed.tell(no_recorder());
             }
             Command::Stop => return Err(Stopped),
         }
-        // The next frame passes the gate again, under the new settings.
+        // The next frame is checked again under the new settings.
         self.clock.gate_ns = 0;
         Ok(())
     }
 
-    /// Sends a sample that a user waits for: it must not be dropped.
+    /// Sends a sample that must not be dropped, since a user waits for it.
     fn send_now(&mut self, time_ns: u64) -> Step {
         self.send_events()?;
         let sample = self.sample(time_ns);

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time after which a read gives up.
+/// Timeout of a read.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A pipe, socket or terminal. A read that gets no data for a tenth of a second fails with
@@ -21,15 +21,15 @@ impl Stream {
     /// Standard input.
     ///
     /// # Errors
-    /// When standard input is closed.
+    /// If standard input is closed.
     pub fn stdin() -> io::Result<Self> {
         Ok(Self { file: io::stdin().as_fd().try_clone_to_owned()?.into() })
     }
 
-    /// A file, when it is one whose reads may block (a named pipe, say); else `None`. Does not wait for a writer.
+    /// Opens a file if its reads may block (such as a named pipe); else `None`. Does not wait for a writer.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let kind = std::fs::metadata(path)?.file_type();
         if kind.is_file() || kind.is_dir() {
@@ -42,7 +42,7 @@ impl Stream {
     /// Waits up to `PATIENCE` for data or for the end; false when there is neither.
     ///
     /// # Errors
-    /// When poll(2) fails.
+    /// If poll(2) fails.
     fn ready(&self) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let patience = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);

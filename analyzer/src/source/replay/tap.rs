@@ -39,7 +39,7 @@ impl Pending {
 /// Reason why [`TapReader::frames`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or something is due before it.
+    /// The next frame is in [`TapReader::pending`]: frames of other taps come first, or an action is due before it.
     FrameWaits,
     /// A stream has no data at the moment.
     NoData,
@@ -81,7 +81,7 @@ impl TapReader {
     /// Opens the files of a tap; several files are sorted by the time of their first frame.
     ///
     /// # Errors
-    /// When a file cannot be read, or has no supported link type.
+    /// If a file cannot be read, or has no supported link type.
     pub fn open(tap: TapFiles) -> Result<Self> {
         let mut opened = Self {
             links: TapLinks::new(tap.name),
@@ -173,7 +173,7 @@ impl TapReader {
     /// Adds new interfaces. To be called after [`Halt::FrameWaits`] and at the end.
     ///
     /// # Errors
-    /// When no interface of a file has a supported link type.
+    /// If no interface of a file has a supported link type.
     pub fn learn(&mut self, table: &mut FlowTable, messages: &mut Messages) -> Result<()> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let refused = self.links.learn(reader.interfaces(), table);
@@ -194,7 +194,7 @@ impl TapReader {
     /// Passes frames to `take` while `go_on` accepts their times.
     ///
     /// # Errors
-    /// When a stream is not a readable capture.
+    /// If a stream is not a readable capture.
     #[inline]
     pub fn frames(
         &mut self,
@@ -275,7 +275,7 @@ impl TapReader {
                 }
                 self.reader = Some(reader);
             }
-            // The file existed at the start: the counts so far are still worth a report.
+            // The file existed at the start; the counts so far still make a report.
             Err(error) => {
                 messages.failure.get_or_insert(error);
             }
@@ -289,7 +289,7 @@ fn stream(file: &Path) -> Result<Option<Stream>> {
     if file.as_os_str() == STDIN {
         return Ok(Some(Stream::stdin()?));
     }
-    // An error of a file is reported by the reader of files.
+    // The file reader reports errors of a file.
     Ok(Stream::open(file).unwrap_or(None))
 }
 

@@ -1,4 +1,4 @@
-//! A replay behind its feed, as a view sees it.
+//! Tests of a replay through its feed, as a view sees it.
 
 use std::io::Write as _;
 
@@ -33,7 +33,7 @@ fn options(file: &tempfile::NamedTempFile) -> Options {
     Options { files: vec![file.path().to_owned()], events: true, ..Options::default() }
 }
 
-/// Everything that a feed says until it ends.
+/// All samples and events that a feed sends until it ends.
 fn heard(feed: &Feed) -> (Vec<Sample>, Vec<EventSample>) {
     let (mut samples, mut events) = (Vec::new(), Vec::new());
     loop {
@@ -79,7 +79,7 @@ fn pause_speed_and_stop_are_heeded_at_once() {
     let feed = start(slow()).unwrap();
     feed.commands.send(Command::Stop).unwrap();
     assert!(heard(&feed).0.last().unwrap().window.is_none_or(|(first, last)| first == last));
-    // Paused, even the fastest replay stands; then it goes on to the end.
+    // Pausing stops even the fastest replay; then it continues to the end.
     let feed = start(slow()).unwrap();
     feed.commands.send(Command::Pause(true)).unwrap();
     feed.commands.send(Command::Speed(f64::INFINITY)).unwrap();
@@ -97,7 +97,7 @@ fn a_seek_skips_the_time_until_there_and_goes_on_as_before() {
     let hour = first + 3_600_000_000_000;
     let feed =
         start(Options { speed: 1.0, emit: Emit::Watch(Duration::from_secs(600)), ..options(&file) }).unwrap();
-    // Out of a pause as well, and it stands still there.
+    // A seek also works while paused, and the replay stays paused at the target.
     feed.commands.send(Command::Pause(true)).unwrap();
     feed.commands.send(Command::Seek(hour)).unwrap();
     let there = |update: Update| match update {
@@ -106,7 +106,7 @@ fn a_seek_skips_the_time_until_there_and_goes_on_as_before() {
     };
     while !there(feed.updates.recv_timeout(Duration::from_secs(20)).unwrap()) {}
     feed.commands.send(Command::Pause(false)).unwrap();
-    // A time that is past changes nothing; the third frame is still an hour away.
+    // A target in the past has no effect; the third frame is still an hour away.
     feed.commands.send(Command::Seek(first)).unwrap();
     let quiet = Duration::from_millis(300);
     while let Ok(update) = feed.updates.recv_timeout(quiet) {
@@ -124,12 +124,12 @@ fn a_view_that_is_gone_ends_the_replay() {
     let feed = start(Options { speed: 1.0, ..options(&file) }).unwrap();
     let Feed { updates, commands } = feed;
     drop(commands);
-    // Without commands there is no view: the end comes now, not in an hour.
+    // Dropping the commands means that the view has ended: the replay ends now, not in an hour.
     let ended = updates.iter().any(|update| matches!(update, Update::Ended(Ok(()))));
     assert!(ended);
 }
 
-/// The next sample, with what was told before it.
+/// The next sample, and whether the replay restarted before it.
 fn next_sample(feed: &Feed) -> (Sample, bool) {
     let mut again = false;
     loop {
@@ -142,7 +142,7 @@ fn next_sample(feed: &Feed) -> (Sample, bool) {
     }
 }
 
-/// The sample of this time or later, and whether the replay restarted before it. Those on the way are earlier.
+/// The sample at this time or later, and whether the replay restarted before it. Samples in transit are earlier.
 fn sample_at(feed: &Feed, time_ns: u64) -> (Sample, bool) {
     let mut again = false;
     loop {
@@ -154,7 +154,7 @@ fn sample_at(feed: &Feed, time_ns: u64) -> (Sample, bool) {
     }
 }
 
-/// A fast replay of few flows is over at once, but trends show every part of it, at the same times in each run.
+/// A fast replay of few flows takes no time, but trends show every part of it, at the same times in each run.
 #[test]
 fn a_fast_replay_of_a_short_capture_has_a_sample_for_each_part_of_it() {
     let frames: Vec<(u32, u8, u32)> = (0..500).map(|at| (2 * at, 4, at)).collect();
@@ -182,28 +182,28 @@ fn a_rewind_reads_everything_again_up_to_there() {
     let last = samples.last().unwrap();
     let (first, _) = last.window.unwrap();
     assert_eq!(last.flows[0].stats.packets, 4);
-    // After the end; then it stands still there.
+    // After the end; the replay then stays paused.
     feed.commands.send(Command::Rewind(first + 3 * S / 2)).unwrap();
     let (sample, again) = sample_at(&feed, first + 3 * S / 2);
     assert!(again, "the view is told that time goes back");
     assert_eq!((sample.time_ns, sample.flows[0].stats.packets), (first + 3 * S / 2, 2));
     assert_eq!((sample.flows[0].stats.psn.gaps, sample.window), (1, Some((first, first + S))));
     assert!(feed.updates.recv_timeout(Duration::from_millis(200)).is_err(), "it stands still");
-    // Further back, while it stands still; and on from there.
+    // Further back while paused, and then forward.
     feed.commands.send(Command::Rewind(first + S / 2)).unwrap();
     let (sample, again) = sample_at(&feed, first + S / 2);
     assert_eq!((again, sample.flows[0].stats.packets), (true, 1));
     feed.commands.send(Command::Pause(false)).unwrap();
     let (samples, _) = heard(&feed);
     assert_eq!(samples.last().unwrap().flows[0].stats.packets, 4);
-    // A file that is gone meanwhile ends it with the reason.
+    // If a file has been deleted meanwhile, the rewind ends the replay with the reason.
     drop(file);
     feed.commands.send(Command::Rewind(first)).unwrap();
     let Ok(Update::Ended(Err(error))) = feed.updates.recv_timeout(Duration::from_secs(20)) else { panic!() };
     assert!(format!("{error:#}").contains("no such file"), "{error:#}");
 }
 
-/// A stream that never gets to a packet still obeys.
+/// A stream without packets still obeys commands.
 #[test]
 fn a_stop_is_heard_wherever_a_stream_stalls() {
     let section: Vec<u8> = [0x0A0D_0D0Au32, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28]

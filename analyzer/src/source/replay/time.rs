@@ -1,4 +1,4 @@
-//! Points in time and durations as the user writes them.
+//! Parses points in time and durations.
 
 use jiff::civil::{Date, DateTime};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ pub enum TimeSpec {
 }
 
 impl TimeSpec {
-    /// The point in Unix nanoseconds, when the first frame was at `first_ns`.
+    /// The point in Unix nanoseconds, with the first frame at `first_ns`.
     #[must_use]
     pub fn resolve(self, first_ns: u64) -> u64 {
         match self {
@@ -22,7 +22,7 @@ impl TimeSpec {
         }
     }
 
-    /// True if this is before the other, where that is known without data.
+    /// True if this is before the other, as far as that is known without data.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         match (self, other) {
@@ -35,8 +35,7 @@ impl TimeSpec {
 /// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), or an
 /// offset from the first frame (`+1.5s`).
 ///
-/// # Errors
-/// A sentence that says what is wrong with it, and what to write.
+/// # Errors A sentence with the mistake and the accepted formats.
 pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     if let Some(mistake) = mistake(text) {
         return Err(mistake);
@@ -65,7 +64,7 @@ pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     })
 }
 
-/// Mistake in a time that can be corrected, as a sentence for the user.
+/// A common mistake in a time, as a sentence for the user.
 fn mistake(text: &str) -> Option<String> {
     let without_zone = || text.parse::<DateTime>().is_ok() && text.parse::<Timestamp>().is_err();
     if text.strip_prefix('-').and_then(duration_ns).is_some() {
@@ -90,8 +89,7 @@ fn mistake(text: &str) -> Option<String> {
 
 /// Reads a duration: `10s`, `500ms`, `2m`, `1h 30m`, `250us`; a plain number is in seconds.
 ///
-/// # Errors
-/// A sentence with the formats that are understood.
+/// # Errors A sentence with the accepted formats.
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     duration_ns(text)
         .map(std::time::Duration::from_nanos)
@@ -118,7 +116,7 @@ fn seconds_ns(text: &str) -> Option<u64> {
 }
 
 const NANOS: u64 = 1_000_000_000;
-/// Unix times below this one, of 2001, are offsets whose + is missing.
+/// Smaller Unix times, before September 2001, are taken for offsets without their +.
 const LEAST_UNIX_NS: u64 = 1_000_000_000 * NANOS;
 
 #[cfg(test)]

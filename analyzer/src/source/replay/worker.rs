@@ -1,5 +1,5 @@
-//! Runs the collectors of [`metrics`](crate::metrics) over the packets of a replay, in a second thread when
-//! the replay is long.
+//! Runs the collectors of [`metrics`](crate::metrics) on the packets of a replay, in a second thread if the replay is
+//! long.
 //!
 //! ```text
 //! counting thread: parse, count ─► a batch of packets ─┐ full, in order, at most DEPTH
@@ -7,9 +7,8 @@
 //!               └───────── used batches ───── metrics thread: collectors, packet by packet
 //! ```
 //!
-//! Collectors get the same packets in the same order with and without the thread, so it changes no result.
-//! Whatever needs a packet's bytes (ICRC, control frames) runs in the counting thread, while the bytes are
-//! there.
+//! Collectors get the same packets in the same order with and without the thread, so the results are the same. Work
+//! on a packet's bytes (ICRC, control frames) runs in the counting thread, where the bytes are available.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -23,23 +22,23 @@ use crate::metrics::{Collector, Metrics, Options, control, icrc, spray};
 use crate::source::flows::table::Observed;
 use crate::util::{background, memory};
 
-/// Packets per batch: waking the other thread costs as much as some hundred packets, and all batches together
-/// have to fit into a cache.
+/// Packets per batch: waking the other thread costs as much as some hundred packets, and all batches together must
+/// fit into a cache.
 const BATCH: usize = 4096;
-/// Batches that may wait.
+/// Maximum number of queued batches.
 const DEPTH: u32 = 4;
-/// Batches from which on a replay is long enough for a second thread.
+/// Number of batches from which a replay is long enough for a second thread.
 const LONG: u32 = 4;
 
-/// Packets, and the asides of a few of them.
+/// Packets, and the additional data of a few of them.
 #[derive(Debug)]
 struct Batch {
     packets: Vec<Packet>,
     /// Number of packets in use.
     len: usize,
-    /// Those of packets that [want one](Packet::wants_aside), with the packet's place, in their order.
+    /// Additional data of packets that [need it](Packet::wants_aside), with the packet's index, in order.
     asides: Vec<(usize, Aside)>,
-    /// ICRC check of each packet; empty while there is one tap.
+    /// ICRC check of each packet; empty with a single tap.
     contents: Vec<Option<Contents>>,
 }
 
@@ -48,7 +47,7 @@ impl Batch {
         Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new(), contents: Vec::new() }
     }
 
-    /// Shows all packets to the collectors, then empties itself.
+    /// Passes all packets to the collectors, then empties itself.
     fn collect(&mut self, collector: &mut Collector) {
         let packets = self.packets.get(..self.len).unwrap_or_default();
         let contents = |at: usize| self.contents.get(at).copied().flatten();
@@ -80,7 +79,8 @@ impl Batch {
     }
 }
 
-/// Packets of one tap without asides: nearly all. Code for asides, and for the comparison of taps, is left out of this loop.
+/// Packets of one tap without additional data, which are nearly all. Code for the other cases is kept out of this
+/// loop.
 #[inline(never)]
 fn collect(packets: &[Packet], collector: &mut Collector) {
     for packet in packets {
@@ -93,7 +93,7 @@ enum Message {
     Packets(Batch),
     Retired(Vec<u32>),
     Report(Sender<Metrics>),
-    /// The last report: the thread ends after it.
+    /// The last metrics; the thread ends after this.
     Finish(Sender<Metrics>),
 }
 
@@ -104,7 +104,7 @@ enum Runner {
         messages: SyncSender<Message>,
         used: Receiver<Batch>,
     },
-    /// The thread ended unexpectedly: no metrics are available.
+    /// The thread ended unexpectedly, so no metrics are available.
     Gone,
 }
 
@@ -116,9 +116,9 @@ pub struct MetricsWorker {
     icrc: icrc::Collector,
     spray: spray::Collector,
     control: control::Collector,
-    /// By link: its last frame of any kind, Unix time.
+    /// Time of the last frame of any kind, by link, Unix nanoseconds.
     last_ns: Vec<u64>,
-    /// Packets may pass more than one tap: what their ICRC says is compared.
+    /// Packets may pass several taps, so that their ICRC checks are compared.
     several: bool,
 }
 
@@ -146,7 +146,7 @@ impl MetricsWorker {
         }
     }
 
-    /// Notes the time of a frame of any kind on a link.
+    /// Records the time of a frame of any kind on a link.
     #[inline]
     pub fn frame(&mut self, link: u16, time_ns: u64) {
         match self.last_ns.get_mut(usize::from(link)) {
@@ -155,7 +155,7 @@ impl MetricsWorker {
         }
     }
 
-    /// Takes a frame between link partners: MAC control or LLDP.
+    /// Processes a frame between link partners: MAC control or LLDP.
     pub fn control(&mut self, link: u16, time_ns: u64, data: &[u8]) {
         self.control.frame(link, time_ns, data);
     }
@@ -169,8 +169,7 @@ impl MetricsWorker {
         }
     }
 
-    /// Takes a counted packet: its headers and captured bytes, its time and link of `tap`, and the result of
-    /// counting it.
+    /// Processes a counted packet: headers and captured bytes, time, link within `tap`, and the result of counting.
     #[inline]
     pub fn packet(
         &mut self,
@@ -181,13 +180,13 @@ impl MetricsWorker {
     ) {
         let Observed { slot, stats, outcome } = *observed;
         let at = self.batch.len % BATCH;
-        // Built in place: a copy as a whole would stall the processor until all parts are stored.
+        // Built in place: copying the whole would stall the CPU until all parts are stored.
         let packet = &mut self.batch.packets[at];
         *packet = Packet::new((frame, data), (time_ns, link), slot, stats, outcome);
         let trimmed = self.spray.packet(packet, frame, data);
         let contents = self.icrc.packet(packet, frame, data, trimmed);
         if self.several {
-            // Those before were of one tap.
+            // Earlier packets were of a single tap.
             self.batch.contents.resize(at, None);
             self.batch.contents.push(contents);
         }
@@ -202,7 +201,7 @@ impl MetricsWorker {
         }
     }
 
-    /// The flows of these slots were retired; the slots will be used again.
+    /// Call when the flows of these slots were retired, since the slots will be reused.
     pub fn retired(&mut self, slots: Vec<u32>) {
         for slot in &slots {
             self.icrc.retired(*slot);
@@ -221,7 +220,7 @@ impl MetricsWorker {
         }
     }
 
-    /// All metrics of the packets so far.
+    /// All metrics up to the latest packet.
     #[must_use]
     pub fn metrics(&mut self) -> Metrics {
         self.hand_over();
@@ -256,13 +255,13 @@ impl MetricsWorker {
         metrics.spray = Some(spray);
         metrics.control = Some(self.control.metrics());
         if let Some(traffic) = &mut metrics.traffic {
-            // This is the only reference: nothing is copied.
+            // This is the only reference, so nothing is copied.
             Arc::make_mut(traffic).frames_until(&self.last_ns);
         }
         metrics
     }
 
-    /// Gives the batch to the collectors.
+    /// Passes the batch to the collectors.
     #[inline(never)]
     fn hand_over(&mut self) {
         if self.batch.len == 0 {
@@ -289,8 +288,7 @@ impl MetricsWorker {
         }
     }
 
-    /// Moves the collectors to a thread of their own, where there is a second processor and a thread can be
-    /// started.
+    /// Moves the collectors to a separate thread, if there is a second CPU and a thread can be started.
     #[cold]
     fn start_thread(&mut self) {
         let (messages, inbox) = sync_channel(DEPTH as usize);
@@ -308,14 +306,14 @@ impl MetricsWorker {
     }
 }
 
-/// Answer of the metrics thread; empty when it ended unexpectedly.
+/// Response of the metrics thread; empty if it ended unexpectedly.
 fn ask(messages: &SyncSender<Message>, question: fn(Sender<Metrics>) -> Message) -> Metrics {
     let (reply, replied) = channel();
     let sent = messages.send(question(reply));
     sent.ok().and_then(|()| replied.recv().ok()).unwrap_or_default()
 }
 
-/// The metrics thread: runs until no sender of messages is left, or to the last report.
+/// The metrics thread: runs until all senders are dropped, or until the last report.
 fn work(mut collector: Box<Collector>, messages: &Receiver<Message>, used: &Sender<Batch>) {
     for message in messages {
         match message {

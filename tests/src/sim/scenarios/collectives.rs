@@ -1,4 +1,4 @@
-//! Clean controls: jobs whose steps are healthy.
+//! Clean controls: jobs with healthy steps.
 
 use super::{Entry, connections, ring, ring_connections, settings};
 use crate::sim::job::{Collective, Compute, Datagrams, Stream};
@@ -61,7 +61,7 @@ fn jittery(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Steps vary by a third, and none is lost.
+/// Steps vary by a third, and none is missed.
 fn very_jittery(lab: &mut Lab) {
     ring(lab, 4, 60, Compute { ns: 30 * MS, jitter_ns: 18 * MS, ..Compute::default() });
     lab.world.tap_switch(0, "switch.pcap");
@@ -79,7 +79,7 @@ fn all_to_all(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Several send to one, and its port is fast enough.
+/// Incast to a host whose port is fast enough.
 fn parameter_server(lab: &mut Lab) {
     lab.world.star(4, 25 * GBIT);
     let set = Settings { bits_per_s: 5 * GBIT, ..settings() };
@@ -99,7 +99,7 @@ fn two_jobs(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A job that begins in the middle and ends before the capture does.
+/// A job that starts in the middle of the capture and ends before it.
 fn starts_and_stops(lab: &mut Lab) {
     lab.world.star(4, 2 * GBIT);
     let next = ring_connections(lab, 4, &settings());
@@ -111,7 +111,7 @@ fn starts_and_stops(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Stages that pass their results on: each begins when the one before it is done.
+/// Pipeline stages: each starts when the previous one is done.
 fn pipeline(lab: &mut Lab) {
     lab.world.star(4, 5 * GBIT);
     for stage in 0..3 {
@@ -139,7 +139,7 @@ fn shared(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// One host is a little slower than the others, by less than a tenth of a step.
+/// One host is slightly slower than the others, by less than a tenth of a step.
 fn uneven_members(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { late: Some((2, 3 * MS, 0..1_000)), ..compute(40 * MS) });
     lab.world.tap_switch(0, "switch.pcap");

@@ -1,4 +1,4 @@
-//! Queues that fill: incast, marking, CNPs, pauses, receivers that are not ready.
+//! Growing queues: incast, marking, CNPs, pauses, receivers that are not ready.
 
 use super::{Entry, connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
@@ -36,7 +36,7 @@ pub(super) const ALL: &[Entry] = &[
 
 const CONGESTED: &[&str] = &["ecn.congestion", "burst.incast", "latency.tail"];
 
-/// Hosts 1 and on send to host 0 in rounds of a millisecond.
+/// Hosts from 1 on send to host 0 in rounds of a millisecond.
 fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64) {
     lab.world.star(senders + 1, 10 * GBIT);
     if marks {
@@ -116,7 +116,7 @@ fn slow_uplink(lab: &mut Lab, layer: Layer) {
     lab.world.run();
 }
 
-/// Four hosts send to one, each in its own time, over a path that marks: nobody's data queues behind another's.
+/// Four hosts send to one, one after the other, over a path that marks: no host's data queues behind another's.
 fn in_turn(lab: &mut Lab) {
     lab.world.star(5, 10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -133,7 +133,7 @@ fn in_turn(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// The same with hardly a pause between: each host sends, or is read from, when the one before it has ended.
+/// The same with minimal pauses: each host sends, or is read from, after the previous one has ended.
 fn short_turns(lab: &mut Lab, verb: Verb) {
     lab.world.star(6, 10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -164,7 +164,7 @@ fn no_cnp(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Marks only in the first half of the capture: the finding has that time.
+/// Marks only in the first half of the capture, which the finding must show as its time.
 fn first_half(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     lab.world.red(60_000, 300_000, 100_000);
@@ -179,7 +179,7 @@ fn first_half(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A receiver sends thousands of CNPs though nothing is marked.
+/// A receiver sends thousands of CNPs without any marks.
 fn cnp_storm(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let ends = connections(lab, 0, 1, 2, &settings());
@@ -231,7 +231,7 @@ fn rnr_one(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A host that pauses its switch port again and again for half of the time.
+/// A host pauses its switch port repeatedly, for half of the time.
 fn pfc_storm(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let ends = connections(lab, 0, 1, 3, &settings());
@@ -260,7 +260,7 @@ fn pfc_incast(lab: &mut Lab) {
     lab.world.tap_host(1, "h1.pcap");
     lab.expect(&["pfc.storm"], crate::sim::truth::Place::Link("h1.pcap".into()));
     lab.option(&["--link-speed", "10G"]).also(&["pfc.victim", "latency.tail"]);
-    // The sender's tap shows pauses, and nothing that is lost.
+    // The sender's tap shows pauses, but no loss.
     lab.never(&["loss.after_tap", "loss.before_tap", "retry.storm"]);
     lab.world.run();
 }

@@ -1,4 +1,4 @@
-//! Clean controls: traffic between hosts that lacks nothing.
+//! Clean controls: traffic between hosts without faults.
 
 use super::{Entry, connections, mtu, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
@@ -95,7 +95,7 @@ fn vlan(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// InfiniBand link layer in ERF records: every packet counts, and none is a fault.
+/// InfiniBand link layer in ERF records: every packet counts, without faults.
 fn infiniband(lab: &mut Lab) {
     line(lab);
     let tap = lab.world.tap_host(0, "ib.pcap");
@@ -105,7 +105,7 @@ fn infiniband(lab: &mut Lab) {
     lab.figure("packets", |report| report["totals"]["roce_packets"].as_f64(), packets, packets);
 }
 
-/// Only what the host sends is captured.
+/// Only packets sent by the host are captured.
 fn one_way(lab: &mut Lab) {
     line(lab);
     let tap = lab.world.add_tap("tx.pcap");
@@ -185,7 +185,7 @@ fn ping_pong(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// UD only: PSNs count, nothing is acknowledged.
+/// Only UD: PSNs count, nothing is acknowledged.
 fn datagrams(lab: &mut Lab) {
     lab.world.star(4, 10 * GBIT);
     for src in 0..4 {
@@ -207,7 +207,7 @@ fn mid_flow(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Three packets of twelve thousand are lost, far apart: no trouble.
+/// Three packets of twelve thousand are lost, far apart: not a problem.
 fn three_lost(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let ends = connections(lab, 0, 1, 2, &settings());

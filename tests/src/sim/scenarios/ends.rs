@@ -1,4 +1,4 @@
-//! Connections that end: after their death, and as all do.
+//! Connections that end, by a fault or normally.
 
 use super::faults::{DREQ, mad, send};
 use super::timeouts::LOSSES;
@@ -19,8 +19,8 @@ const QP: u32 = 0x900;
 const PEER: u32 = 0x800;
 const TIMEOUT: u64 = 17 * MS;
 
-/// SENDs of one packet from host 0 to host 1 on a queue pair of its own, one each 2 ms, each with its ACK; gives the time
-/// and PSN after the last.
+/// SENDs of one packet from host 0 to host 1 on a separate queue pair, one every 2 ms, each with its ACK; returns the
+/// time and PSN after the last.
 fn sends(lab: &mut Lab, from_ns: u64, first_psn: u64, count: u64) -> (u64, u64) {
     for at in 0..count {
         request(lab, from_ns + at * 2 * MS, first_psn + at);
@@ -37,7 +37,7 @@ fn request(lab: &mut Lab, ns: u64, psn: u64) {
     send(&mut lab.world, ns, packet);
 }
 
-/// The same as [`sends`], and a last one that nobody answers, with its retries; gives the time of the last.
+/// The same as [`sends`], with a last one that is not acknowledged and its retries; returns the time of the last.
 fn dies(lab: &mut Lab, retries: u64) -> u64 {
     let (ns, psn) = sends(lab, MS, 1_000, 40);
     for retry in 0..=retries {
@@ -46,7 +46,7 @@ fn dies(lab: &mut Lab, retries: u64) -> u64 {
     ns + retries * TIMEOUT
 }
 
-/// Two other connections of the same hosts that go on for a time.
+/// Two other connections of the same hosts that continue for some time.
 fn others(lab: &mut Lab, messages: u64) {
     lab.world.line(10 * GBIT);
     let ends = connections(lab, 0, 1, 2, &settings());
@@ -60,7 +60,7 @@ fn expect_death(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// The process destroys the queue pair at once, and the NIC gives its number to the next connection.
+/// The process destroys the queue pair at once, and the NIC reuses its number for the next connection.
 fn number_reused(lab: &mut Lab) {
     others(lab, 150);
     let last_ns = dies(lab, 3);
@@ -82,7 +82,7 @@ fn disconnect(lab: &mut Lab, ns: u64) {
     send(&mut lab.world, ns, mad(0, 1, DREQ, &asks));
 }
 
-/// Connections that end with nothing outstanding, one after a lost ACK, and whose numbers are used again.
+/// Connections that end with nothing outstanding, one after a lost ACK, and whose numbers are reused.
 fn connections_end(lab: &mut Lab) {
     others(lab, 150);
     let (ns, psn) = sends(lab, MS, 1_000, 40);

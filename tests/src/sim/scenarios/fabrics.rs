@@ -32,7 +32,7 @@ pub(super) const ALL: &[Entry] = &[
     ("reordering", "reordering-hop-identified", |lab| overtaking(lab, true, &[1])),
 ];
 
-/// Rails with a subnet each, of one switch: hosts talk within their rail, one rail has fewer that do.
+/// Rails with a subnet and a switch each: hosts communicate within their rail, and one rail has fewer active hosts.
 fn rails_of_subnets(lab: &mut Lab) {
     lab.world.star(10, 10 * GBIT);
     let rails: [&[u8]; 3] = [&[1, 2, 3, 4], &[1, 2, 3, 4], &[2, 3]];
@@ -52,7 +52,7 @@ fn rails_of_subnets(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Each host in a subnet of its own, as on a routed fabric, and two pairs that talk to nobody else.
+/// Each host in its own subnet, as on a routed fabric, and two pairs that communicate with no other host.
 fn routed_subnets(lab: &mut Lab) {
     lab.world.star(8, 10 * GBIT);
     for (at, host) in (0u8..).zip(&mut lab.world.hosts) {
@@ -74,7 +74,7 @@ fn tolerant() -> Settings {
 const NAMES: [&str; 8] =
     ["h0.pcap", "h1.pcap", "h2.pcap", "h3.pcap", "h4.pcap", "h5.pcap", "h6.pcap", "h7.pcap"];
 
-/// Leaf and spine, each packet by any spine, some of which are slower: receivers place out of order.
+/// Leaf and spine, each packet over any spine, some of which are slower: receivers place packets out of order.
 fn sprayed(lab: &mut Lab, idents: bool, taps: &[usize]) {
     lab.world.leaf_spine(2, 4, 4, (10 * GBIT, 10 * GBIT));
     lab.world.spread(Spread::Spray);
@@ -111,7 +111,7 @@ fn spray_uplinks(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Part of the packets take a longer way.
+/// Some packets take a longer path.
 fn reordered(lab: &mut Lab, ppm: u32, ns: u64, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -125,7 +125,8 @@ fn reordered(lab: &mut Lab, ppm: u32, ns: u64, taps: &[usize]) {
     lab.world.run();
 }
 
-/// Most packets take a way that is 4 ms longer, and receivers that place nothing out of order NAK the gaps.
+/// Most packets take a path that is 4 ms longer, and receivers that cannot place packets out of order send NAKs for
+/// the gaps.
 fn overtaking(lab: &mut Lab, idents: bool, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     for host in &mut lab.world.hosts {
@@ -143,7 +144,7 @@ fn overtaking(lab: &mut Lab, idents: bool, taps: &[usize]) {
     lab.world.run();
 }
 
-/// Each packet of a queue pair has one of many source ports, and maybe one of several planes in an outer header.
+/// Each packet of a queue pair has one of many source ports, and possibly one of several planes in an outer header.
 fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
     lab.world.leaf_spine(2, 2, 4, (10 * GBIT, 10 * GBIT));
     for at in 0..lab.world.channels.len() {
@@ -159,7 +160,8 @@ fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
     lab.world.run();
 }
 
-/// Packets of many source ports, of which a switch trims some instead of dropping them; the receiver sends a NAK for each.
+/// Packets with many source ports, some of which a switch trims instead of dropping them; the receiver sends a NAK
+/// for each.
 fn trimmed(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let way = Fault::always(
@@ -174,7 +176,7 @@ fn trimmed(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Many queue pairs hash onto two uplinks about evenly.
+/// Many queue pairs are hashed evenly onto two uplinks.
 fn hashed_uplinks(lab: &mut Lab) {
     lab.world.leaf_spine(2, 4, 2, (10 * GBIT, 40 * GBIT));
     let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! Connection management, traffic that does not belong, settings that do not fit.
+//! Connection management, foreign traffic, inconsistent settings.
 
 use std::rc::Rc;
 
@@ -73,7 +73,7 @@ fn request(world: &World, src: usize, dst: usize, id: u32, qpn: u32) -> Packet {
     mad(src, dst, REQ, &data)
 }
 
-/// The connection requests of host 0 to host 2 are refused; those to host 1 are accepted.
+/// The connection requests of host 0 to host 2 are rejected; those to host 1 are accepted.
 fn rejected(lab: &mut Lab, reason: u16) {
     lab.world.star(3, 10 * GBIT);
     for at in 0..6 {
@@ -118,8 +118,8 @@ fn no_reply(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Host 0 asks hosts 1 and 2 for the queue pairs that take datagrams for a service: host 1 names one, host 2 answers with that
-/// status, or not at all.
+/// Host 0 requests from hosts 1 and 2 the queue pairs for datagrams of a service (SIDR): host 1 names one, host 2
+/// answers with this status, or not at all.
 fn unresolved(lab: &mut Lab, status: Option<u8>) {
     lab.world.star(3, 10 * GBIT);
     for at in 0..5 {
@@ -142,7 +142,7 @@ fn unresolved(lab: &mut Lab, status: Option<u8>) {
     lab.world.run();
 }
 
-/// A requester that numbers the request behind a READ as if the READ took one PSN, and goes on from there.
+/// A requester that numbers the request after a READ as if the READ took one PSN, and continues from there.
 fn psn_of_read(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let ends = connections(lab, 0, 1, 2, &settings());

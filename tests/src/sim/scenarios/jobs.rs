@@ -1,4 +1,4 @@
-//! Jobs in steps: stragglers, slow links, steps that grow, jobs that stop.
+//! Jobs in steps: stragglers, slow links, growing steps, stalled jobs.
 
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ fn straggler_all_to_all(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// The rate of the switch's port to one host falls to a quarter in the middle: its inbound transfers are slow, and
+/// The rate of the switch's port to one host drops to a quarter in the middle: its inbound transfers are slow, but
 /// the host itself is not.
 fn slow_inbound(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
@@ -96,7 +96,7 @@ fn slower(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// The growth of the steps, of which part of the step it is.
+/// The growth of the steps in a part of the step.
 fn grown(report: &Value, part: &str) -> Option<f64> {
     let slower = &report["steps"]["trend"]["slower"];
     let grew = |name: &str| slower[format!("{name}_grew_ns")].as_f64();
@@ -119,8 +119,8 @@ fn lost_ratio(report: &Value) -> Option<f64> {
     report["steps"]["trend"]["lost_ratio"].as_f64()
 }
 
-/// All ports of the switch fall to a third of their speed: transfers of 6 ms take 19. Before the switch, hosts are seen to wait for
-/// what is queued behind it.
+/// All ports of the switch drop to a third of their speed: transfers of 6 ms take 19. Upstream of the switch, hosts
+/// are seen waiting for packets queued in it.
 fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     ring(lab, 4, 40, compute(20 * MS));
     for host in 0..4 {
@@ -133,7 +133,7 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     };
     lab.expect_during(&["step.slower"], Place::Any, (450 * MS, 600 * MS)).also(&["latency.tail"]);
     if tapped.is_some() {
-        // What leaves the host is as fast as ever: its inbound transfer is slow in comparison.
+        // The host's egress is as fast as before: in comparison its inbound transfer is slow.
         lab.also(&["step.straggler"]);
         lab.figure("growth by transfers", by_transfer, 0.85, 1.15);
         let exposed = |report: &Value| report["steps"]["trend"]["slower"]["exposed_ratio"].as_f64();
@@ -147,7 +147,8 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
 /// Every port of the switch loses data from the middle on: the steps wait for retransmissions.
 fn slower_by_loss(lab: &mut Lab) {
     lab.world.star(4, 2 * GBIT);
-    // Timeouts far shorter than a step: with longer ones, hosts of a ring start their steps at very different times.
+    // Timeouts far shorter than a step: with longer ones, hosts of a ring would start their steps at very different
+    // times.
     let set = Settings { timeout_ns: 4_096 << 10, ..settings() };
     let next = ring_connections(lab, 4, &set);
     lab.world.start(Collective::ring(&next, (8, 128 * KB), 30, compute(20 * MS)), 0);
@@ -160,12 +161,12 @@ fn slower_by_loss(lab: &mut Lab) {
     lab.expect(&["loss.after_tap", "loss.before_tap", "retry.timeouts"], Place::Any);
     lab.expect(&["step.slower"], Place::Any);
     lab.also(&["retry.storm", "retry.timeouts", "latency.tail", "step.straggler"]);
-    // Hosts start their steps apart: the silence of all is shorter.
+    // Hosts start their steps at different times, so the silence common to all is shorter.
     lab.figure("growth by the network", by_network, 0.8, 1.6);
     lab.world.run();
 }
 
-/// A member stops in the middle of a step; other frames go on for three seconds.
+/// A member stops in the middle of a step; other frames continue for three seconds.
 fn stalled(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { hang: Some((2, 20, 3)), ..compute(40 * MS) });
     let arp = Packet::other(0, 1, Body::Other { bytes: 40 });
@@ -179,7 +180,7 @@ fn steps(report: &Value) -> Option<f64> {
     report["steps"]["count"].as_f64()
 }
 
-/// One step takes ten times as long: all steps count still.
+/// One step takes ten times as long; all steps still count.
 fn one_long(lab: &mut Lab) {
     ring(lab, 4, 30, Compute { pause: Some((14, 500 * MS)), ..compute(40 * MS) });
     lab.world.tap_switch(0, "switch.pcap");
@@ -199,7 +200,7 @@ fn steps_of_160ms(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A job, two seconds of other traffic between the same hosts, and the job again, with steps of another length.
+/// A job, two seconds of other traffic between the same hosts, and the job again with another step length.
 fn again(lab: &mut Lab) {
     lab.world.star(4, 2 * GBIT);
     let next = ring_connections(lab, 4, &settings());

@@ -1,4 +1,4 @@
-//! Packets that the fabric loses.
+//! Packet loss in the fabric.
 
 use super::Entry;
 use crate::sim::channel::{Effect, Fault, Match, Node};
@@ -52,7 +52,7 @@ fn mtu(mtu: u32) -> Settings {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
-    /// Lost before the tap, which is at the receiver.
+    /// Lost upstream of the tap, which is at the receiver.
     Upstream,
     /// Lost downstream of the tap, which is at the sender.
     Downstream,
@@ -67,7 +67,7 @@ fn random(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb) {
     lossy_line(lab, qps, side, set, verb);
 }
 
-/// Six hosts send to one whose link loses packets, at less than half of its rate: no queue overflows, so this is no
+/// Six hosts send to one whose link loses packets, at less than half of its rate: no queue overflows, so this is not
 /// incast.
 fn many_senders(lab: &mut Lab, at_receiver: bool, effect: Effect) {
     lab.world.star(7, 10 * GBIT);
@@ -88,7 +88,7 @@ fn many_senders(lab: &mut Lab, at_receiver: bool, effect: Effect) {
     lab.world.run();
 }
 
-/// Loss of half a per cent of the data in the middle of two hosts, and the diagnosis by the place of the taps.
+/// Loss of half a per cent of the data between two hosts, and the diagnosis according to the place of the taps.
 fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb) {
     let data = Match { data: Some(true), ..Match::default() };
     lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 5_000 }));
@@ -126,7 +126,8 @@ fn lossy_line(lab: &mut Lab, qps: usize, side: Side, set: &Settings, verb: Verb)
     }
 }
 
-/// Marks upstream of both taps and between them, and loss between them: the retransmission of a marked packet is not marked.
+/// Marks upstream of both taps and between them, and loss between them: the retransmission of a marked packet is not
+/// marked.
 fn marked(lab: &mut Lab) {
     lab.world.line(25 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -143,7 +144,7 @@ fn marked(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// About this number of packets from host 0 to host 1, over as many queue pairs.
+/// About this number of packets from host 0 to host 1, over this number of queue pairs.
 fn transfer(lab: &mut Lab, qps: usize, set: &Settings, verb: Verb, packets: u64) {
     let ends: Vec<usize> = (0..qps)
         .map(|_| lab.world.connect(0, 1, &Settings { ports: Ports::One(0), ..set.clone() }).0)
@@ -163,7 +164,7 @@ fn runs(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Host 0 reads from host 1; responses are lost on their way. The tap is at one of them.
+/// Host 0 reads from host 1; responses are lost in transit. The tap is at one of them.
 fn reads(lab: &mut Lab, tapped: usize) {
     lab.world.line(25 * GBIT);
     let responses = Match { src: Some(1), data: Some(true), ..Match::default() };
@@ -199,7 +200,7 @@ fn one_spine(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Six hosts exchange data; all that goes to one of them passes a bad cable. A mirror of the switch.
+/// Six hosts exchange data; everything to one of them passes a bad cable. The tap is a mirror of the switch.
 fn one_host(lab: &mut Lab) {
     lab.world.star(6, 25 * GBIT);
     let set = Settings { ports: Ports::One(0), ..Settings::default() };
@@ -253,7 +254,7 @@ fn sprayed(lab: &mut Lab) {
     );
 }
 
-/// A bad second of ten: the diagnosis has its time.
+/// One bad second of ten, which the diagnosis must show as its time.
 fn for_a_time(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };

@@ -17,7 +17,7 @@ mod path;
 mod timeouts;
 mod uplinks;
 
-/// Kind, name, and how it is built.
+/// Kind, name and constructor.
 type Entry = (&'static str, &'static str, fn(&mut Lab));
 
 /// Faults with their truth, then clean controls.
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Scenario> {
     entries.map(|(kind, name, build)| Scenario { name, kind, build: *build }).collect()
 }
 
-/// Settings of a connection with a source port of its own.
+/// Settings of a connection with its own source port.
 fn settings() -> Settings {
     Settings { ports: Ports::One(0), ..Settings::default() }
 }
@@ -49,7 +49,7 @@ fn mtu(mtu: u32) -> Settings {
     Settings { mtu, ..settings() }
 }
 
-/// Connections from one host to another; their requesters.
+/// Connections from one host to another; returns their requesters.
 fn connections(lab: &mut Lab, from: usize, to: usize, count: usize, set: &Settings) -> Vec<usize> {
     (0..count).map(|_| lab.world.connect(from, to, set).0).collect()
 }

@@ -1,4 +1,4 @@
-//! The same packet twice, changed on its way, damaged, or out of order.
+//! Duplicates, changes in transit, damage, and reordering.
 
 use super::{Entry, connections, mtu, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
@@ -44,7 +44,7 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     lab.world.run();
 }
 
-/// A hop changes what must not change, between two taps that see whole frames.
+/// A hop changes an immutable field between two taps that see complete frames.
 fn altered(lab: &mut Lab, effect: Effect) {
     lab.world.line(10 * GBIT);
     let data = Match { src: Some(0), data: Some(true), ..Match::default() };
@@ -58,7 +58,7 @@ fn altered(lab: &mut Lab, effect: Effect) {
     }
     let hop = crate::sim::truth::Place::Hop("h0.pcap".into(), "h1.pcap".into());
     lab.expect(&["path.rewritten"], hop);
-    // Receivers drop what is corrupt, and senders retransmit.
+    // Receivers drop corrupt packets, and senders retransmit.
     if !matches!(effect, Effect::Alter { recompute: true, .. }) {
         lab.also(&["icrc.errors", "loss.after_tap", "retry.storm", "retry.timeouts", "latency.tail"]);
     }
@@ -104,7 +104,8 @@ fn merged(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A mirror of both directions of a congested switch: marked after the first copy, so that half of the marks show.
+/// A mirror of both directions of a congested switch, which marks between the two copies, so that half of the marks
+/// are visible.
 fn with_marks(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     lab.world.red(40_000, 200_000, 200_000);
@@ -139,7 +140,7 @@ fn corruption(lab: &mut Lab, ppm: u32) {
     lab.world.run();
 }
 
-/// Two classes between the same hosts: one of four connections has DSCP 0.
+/// Two traffic classes between the same hosts: one of four connections has DSCP 0.
 fn dscp_mixed(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let mut ends = connections(lab, 0, 1, 3, &settings());
@@ -151,7 +152,7 @@ fn dscp_mixed(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Reordering that receivers take for loss: NAKs and retransmissions, and nothing is lost.
+/// Reordering that receivers take for loss: NAKs and retransmissions without loss.
 fn spurious(lab: &mut Lab, idents: bool, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     for host in &mut lab.world.hosts {

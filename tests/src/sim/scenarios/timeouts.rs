@@ -1,4 +1,4 @@
-//! Time lost to transport timeouts, queue pairs that die, and paths that take only small packets.
+//! Time lost to transport timeouts, queue pairs that die, and paths that only deliver small packets.
 
 use super::{Entry, connections, mtu, ring, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
@@ -85,8 +85,8 @@ fn dead_path(lab: &mut Lab, at: usize) {
     lab.world.run();
 }
 
-/// The way of the data dies, seen at the receiver: every packet that passes the tap is new, before the silence and behind it. That
-/// the silence is in mid-message distinguishes it from a compute phase. Another host goes on.
+/// The data path dies, seen at the receiver: every packet that passes the tap is new, before and after the silence.
+/// The silence is in mid-message, which distinguishes it from a compute phase. Another host continues.
 fn dead_path_at_receiver(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let range = (400 * MS, 700 * MS);
@@ -108,7 +108,8 @@ fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
     all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
 }
 
-/// More packets are lost than one retransmission repairs: some go-back-N runs lose their first packet again, and a timeout repairs that.
+/// More packets are lost than one retransmission repairs: some go-back-N runs lose their first packet again, which a
+/// timeout repairs.
 fn go_back_lost_again(lab: &mut Lab, at: usize) {
     lab.world.line(10 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
@@ -126,7 +127,8 @@ fn go_back_lost_again(lab: &mut Lab, at: usize) {
     }
 }
 
-/// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the responder, or at both.
+/// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the
+/// responder, or at both.
 fn reads_lost(lab: &mut Lab, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let last = Match { opcode: Some(op::READ_LAST), ..Match::default() };
@@ -167,7 +169,7 @@ fn goes_on(lab: &mut Lab) {
     lab.world.start(Stream::new(&others, Verb::Write, 64 * KB, 240).depth(1).gap(4 * MS, MS), 0);
 }
 
-/// The control: queue pairs of two hosts rest at the same time, for as long, between two messages.
+/// The control: queue pairs of two hosts pause at the same time, equally long, between two messages.
 fn computes(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let ends = connections(lab, 0, 1, 5, &settings());
@@ -178,7 +180,7 @@ fn computes(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Small SENDs whose every loss costs a timeout of a quarter of a second.
+/// Small SENDs, each loss of which costs a timeout of a quarter of a second.
 fn slow_rping(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     lab.world.fault(HOP.0, HOP.1, Fault::always(Match::default(), Effect::Drop { ppm: 10_000 }));
@@ -216,12 +218,12 @@ fn stalled_step(lab: &mut Lab) {
     let host = lab.host(2);
     lab.expect_during(&["retry.timeouts"], host, (600 * MS, 2_100 * MS));
     lab.also(LOSSES).never(&["step.straggler", "step.slower"]);
-    // The outage at least, and the last timer, which doubles: of two queue pairs at once, each moment counts once.
+    // At least the outage, and the last timer, which doubles: for two queue pairs at once, each moment counts once.
     lab.figure("silence that the job felt", |report| said(report, "felt_ns"), 1.2e9, 2.2e9);
     lab.world.run();
 }
 
-/// Three hosts talk to a fourth; the path of one of them dies for good.
+/// Three hosts communicate with a fourth; the path of one of them dies permanently.
 fn retries_exhausted(lab: &mut Lab) {
     lab.world.star(4, 10 * GBIT);
     let set = Settings { timeout_ns: 17 * MS, ..settings() };
@@ -243,7 +245,7 @@ fn retries_exhausted(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// One of four queue pairs stops within a message; the others go on.
+/// One of four queue pairs stops within a message; the others continue.
 fn mid_message(lab: &mut Lab) {
     lab.world.line(2 * GBIT);
     let ends = connections(lab, 0, 1, 4, &settings());
@@ -300,7 +302,7 @@ fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
     lab.world.run();
 }
 
-/// Packets above 1,500 bytes are lost between two switches; queue pairs with small messages do not notice.
+/// Packets above 1,500 bytes are lost between two switches; queue pairs with small messages are not affected.
 fn black_hole(lab: &mut Lab, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let large = Match { over: Some(1_500), ..Match::default() };
@@ -315,7 +317,7 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
     only_small_arrive(lab, taps);
 }
 
-/// The same for queue pairs without small messages: nothing of them arrives. Those with a small path MTU work.
+/// The same for queue pairs without small messages, of which nothing arrives. Those with a small path MTU work.
 fn large_only(lab: &mut Lab, taps: &[usize]) {
     lab.world.line(10 * GBIT);
     let large = Match { over: Some(1_500), ..Match::default() };

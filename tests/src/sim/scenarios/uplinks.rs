@@ -30,12 +30,12 @@ pub(super) const ALL: &[Entry] = &[
 
 const TAPS: [&str; 4] = ["up0.pcap", "up1.pcap", "up2.pcap", "up3.pcap"];
 
-/// Two leaves with parallel uplinks, and a tap on each of the first leaf's.
+/// Two leaves with parallel uplinks, and a tap on each uplink of the first leaf.
 fn fabric(lab: &mut Lab, spines: usize) {
     fabric_of(lab, spines, 20 * GBIT);
 }
 
-/// The same with uplinks of a rate: those of hosts are of 10 Gb/s.
+/// The same with uplinks of a given rate; those of hosts have 10 Gb/s.
 fn fabric_of(lab: &mut Lab, spines: usize, uplinks: u64) {
     lab.world.leaf_spine(2, 4, spines, (10 * GBIT, uplinks));
     for (spine, name) in TAPS[..spines].iter().enumerate() {
@@ -53,9 +53,10 @@ fn traffic(lab: &mut Lab, qps: usize, count: u64) {
     }
 }
 
-/// What comes down one of the uplinks has the fault, from the middle of the capture on.
+/// Packets that arrive on one of the uplinks have the fault, from the middle of the capture on.
 fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
-    // An uplink that carries what all hosts send has no queue, however they are hashed: the delay is the only one.
+    // An uplink that can carry the traffic of all hosts has no queue, however it is hashed: the delay is the only
+    // one.
     let uplinks = if matches!(effect, Effect::Delay { .. }) { 40 * GBIT } else { 20 * GBIT };
     fabric_of(lab, spines, uplinks);
     let from = if spines == 2 { 6 * MS } else { 0 };
@@ -81,7 +82,7 @@ fn one_of(lab: &mut Lab, spines: usize, effect: Effect) {
     lab.world.run();
 }
 
-/// The largest difference between the mean waits of packets for one of the links and for another, nanoseconds.
+/// The largest difference between the mean queueing delays of two of the links, in nanoseconds.
 fn uneven_waits(lab: &Lab, spines: usize) -> u64 {
     let ways: [fn(Node) -> (Node, Node); 2] =
         [|spine| (Node::Switch(0), spine), |spine| (spine, Node::Switch(0))];
@@ -108,12 +109,12 @@ fn one_host(lab: &mut Lab) {
     lab.expect(&["loss.before_tap"], sender);
     lab.also(&["retry.timeouts", "retry.storm", "latency.tail"]);
     lab.world.run();
-    // Loss is never the link's. Where hashing fills the queue of one link, that one is congested.
+    // The loss is never attributed to the link. If hashing fills the queue of one link, that one is congested.
     let queue = if uneven_waits(lab, 2) >= 50 * US { &mut lab.truth.also } else { &mut lab.truth.never };
     queue.push("links.congested_one_of");
 }
 
-/// All source ports fall onto one of two uplinks, for three quarters of the load.
+/// All source ports are hashed onto one of two uplinks, for three quarters of the load.
 fn uneven(lab: &mut Lab) {
     uneven_build(lab);
     lab.world.run();
@@ -130,7 +131,7 @@ fn uneven_build(lab: &mut Lab) {
     lab.expect(&["links.imbalance"], Place::Link("up0.pcap".into())).also(&["links.congested_one_of"]);
 }
 
-/// The same load, and nobody says which taps are parallel.
+/// The same load, without naming the parallel taps.
 fn uneven_not_named(lab: &mut Lab) {
     uneven_build(lab);
     lab.options.clear();
@@ -149,7 +150,7 @@ fn two_hosts(lab: &mut Lab, effect: Effect) {
         _ => Match { data: Some(true), ..Match::default() },
     };
     lab.world.fault(Node::Switch(3), Node::Switch(0), Fault::always(only, effect));
-    // Of four, one has its ACKs on the same link and is timed.
+    // One of four has its ACKs on the same link, so that its latency is measured.
     let mut ends = connections(lab, 0, 1, 40, &settings());
     ends.extend(connections(lab, 1, 0, 40, &settings()));
     lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 24).depth(1).gap(4 * MS, 2 * MS), 0);
@@ -158,7 +159,7 @@ fn two_hosts(lab: &mut Lab, effect: Effect) {
     lab.world.run();
 }
 
-/// Marks on one of two uplinks that carry data of several hosts to one: the receiver's port is no reason.
+/// Marks on one of two uplinks that carry data of several hosts to one: the receiver's port is not the cause.
 fn to_one_receiver(lab: &mut Lab) {
     fabric(lab, 2);
     let data = Match { data: Some(true), ..Match::default() };
@@ -173,7 +174,7 @@ fn to_one_receiver(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Uneven towards the spines, and even on the way back, which carries as much.
+/// Uneven towards the spines, and even in the reverse direction, which carries as much.
 fn uneven_one_direction(lab: &mut Lab) {
     fabric(lab, 2);
     let (mut out, mut back) = (Vec::new(), Vec::new());
@@ -189,7 +190,7 @@ fn uneven_one_direction(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Chooses source ports so that the requests of a connection take the second uplink where `second` says so.
+/// Chooses source ports such that the requests of a connection take the second uplink if `second` is true.
 fn steer(lab: &mut Lab, ends: &[usize], second: fn(usize) -> bool) {
     for (at, end) in ends.iter().enumerate() {
         let (src, dst) = (lab.world.qps[*end].host, lab.world.qps[lab.world.qps[*end].peer].host);

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use anyhow::{Result, ensure};
 
-/// Any of the library's objects.
+/// A pointer to any of the library's objects.
 pub(super) type Object = *mut c_void;
 
 /// `enum ibv_qp_attr_mask`.
@@ -126,7 +126,7 @@ pub(super) struct SendRequest {
     pub(super) immediate: u32,
     pub(super) remote_address: u64,
     pub(super) rkey: u32,
-    /// The longer members of its unions.
+    /// The larger members of its unions.
     pub(super) rest: [u32; 19],
 }
 
@@ -135,7 +135,7 @@ pub(super) struct SendRequest {
 pub(super) struct Completion {
     pub(super) id: u64,
     pub(super) status: u32,
-    /// What no test reads.
+    /// Fields that no test reads.
     pub(super) rest: [u32; 9],
 }
 
@@ -169,7 +169,7 @@ macro_rules! library {
 
         impl Library {
             pub(super) fn open() -> Result<Self> {
-                // SAFETY: a library of the system, whose initialisation asks nothing of its user.
+                // SAFETY: a system library without preconditions of its initialisation.
                 let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW) };
                 ensure!(!handle.is_null(), "libibverbs.so.1 cannot be opened: this is for the machine of `cargo xtask vm`");
                 $(

@@ -1,4 +1,4 @@
-//! Whatever the bytes are: no panic, no record that is not there, none lost that is.
+//! Damaged and arbitrary input: no panic, no record that is not there, no intact record lost.
 
 use super::*;
 
@@ -99,7 +99,7 @@ fn interrupts_are_no_errors_and_errors_come_after_the_records_before_them() {
     }
 }
 
-/// A small generator, so that a failure can be repeated.
+/// A small random generator, so that failures are reproducible.
 struct Random(u64);
 
 impl Random {

@@ -34,7 +34,7 @@ fn every_cut_delivers_what_was_complete() {
             let truncation = outcome.reader.truncated().expect("a cut is always noticed");
             assert!(truncation.gzip_cut);
             assert!(truncation.to_string().contains("gzip"), "{truncation}");
-            // Exactly the records that end in what could be decompressed.
+            // Exactly the records that end within the decompressed data.
             let decompressed = usize::try_from(truncation.offset + truncation.have).unwrap();
             let complete = ends.iter().filter(|&&end| end <= decompressed).count();
             assert_eq!(outcome.records, all[..complete], "cut {cut}");
@@ -70,7 +70,7 @@ fn a_wrong_checksum_is_reported_after_the_records() {
     assert!(error.contains("gzip data is damaged"), "{error}");
 }
 
-/// The rest of a stream is damaged: everything in front of the damage counts, and the size of the reads makes no difference.
+/// The rest of a stream is damaged: everything before the damage counts, regardless of the size of the reads.
 #[test]
 fn damage_costs_nothing_that_was_decompressed_before() {
     let frames = 3_000u32;
@@ -113,7 +113,7 @@ fn damage_costs_nothing_that_was_decompressed_before() {
     assert!(some_lost_nothing);
 }
 
-/// Gives a few bytes at a time.
+/// Returns a few bytes per read.
 struct Slow {
     bytes: Vec<u8>,
     at: usize,

@@ -1,5 +1,4 @@
-//! Captures are built byte by byte here, so that no other reader's or writer's idea of the
-//! formats is involved.
+//! Captures are built byte by byte here, independently of any other reader or writer.
 
 mod damage;
 mod gzip;
@@ -21,7 +20,7 @@ struct Owned {
     data: Vec<u8>,
 }
 
-/// Everything a capture gave until its end.
+/// Everything that a capture returned until its end.
 struct Outcome {
     records: Vec<Owned>,
     error: Option<CaptureError>,
@@ -52,7 +51,7 @@ fn drain(mut reader: Reader) -> Outcome {
     Outcome { records, error, reader }
 }
 
-/// Reads a capture that must be sound from start to end.
+/// Reads a capture that must be valid from start to end.
 fn sound(bytes: &[u8]) -> Outcome {
     let outcome = drain(open(bytes).unwrap());
     assert!(outcome.error.is_none(), "{:?}", outcome.error);

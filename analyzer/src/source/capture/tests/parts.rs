@@ -1,4 +1,4 @@
-//! Files that are given in parts.
+//! Files that are supplied in parts.
 
 use std::io::Write as _;
 
@@ -6,14 +6,14 @@ use super::super::{LONG_INPUT, Part, SHORT_RECORD};
 use super::*;
 use crate::util::background;
 
-/// A pcap of records of many lengths, long on the average.
+/// A pcap with records of many lengths, long on average.
 fn capture() -> tempfile::NamedTempFile {
     let mut bytes = Vec::new();
     for word in [0xA1B2_C3D4u32, 0x0004_0002, 0, 0, 65_535, 1] {
         bytes.extend(word.to_le_bytes());
     }
     for number in 0..u32::try_from(LONG_INPUT).unwrap() + 3000 {
-        // Some are larger than the room in front of a part.
+        // Some records are larger than the space before a part.
         let len = if number % 512 == 511 { 40_000 } else { number % 1000 + 1100 };
         for word in [number, 0, len, len] {
             bytes.extend(word.to_le_bytes());
@@ -49,7 +49,7 @@ fn records_are_the_same_in_parts() {
                 assert!(error.would_block() && at as u64 >= LONG_INPUT, "{error} at {at}");
                 let place = reader.wanted_part().unwrap();
                 let buf = reader.reclaim_buffer();
-                // A part that was read elsewhere is distinguished from the one that is wanted.
+                // A part from another location is distinguished from the wanted one.
                 assert!(!Part::read(place.further(1), Vec::new()).is_at(&place));
                 let part = Part::read(place.clone(), buf);
                 assert!(part.is_at(&place));

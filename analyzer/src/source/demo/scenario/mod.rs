@@ -33,7 +33,8 @@ pub const LINK_MTU: u32 = 2200;
 pub enum Episode {
     /// No problem.
     Healthy,
-    /// A rising share of CE-marked packets arrives at the first uplink; receivers send CNPs, and senders reduce their rate.
+    /// A rising share of CE-marked packets arrives at the first uplink; receivers send CNPs, and senders reduce their
+    /// rate.
     Congestion,
     /// Packets are lost upstream and downstream of this host's ports: sequence-error NAKs and go-back-N
     /// retransmissions.
@@ -95,8 +96,8 @@ pub struct Scenario {
     planner: Planner,
     next_step: u64,
     waiting: BinaryHeap<Reverse<Plan>>,
-    /// Packets sent of each connection, received and sent by the observed host: adapters count the IPv4 identification up, so
-    /// that a retransmission differs from a packet that the network delivers twice.
+    /// Packets sent of each connection, received and sent by the observed host: adapters count the IPv4
+    /// identification up, so that a retransmission differs from a packet that the network delivers twice.
     sent: Vec<[u16; 2]>,
     truth: Truth,
 }

@@ -35,7 +35,8 @@ const TOS_CNP: u8 = (48 << 2) | 2;
 const PACKETS: u32 = 32;
 /// Packets from one acknowledgement request to the next within a message.
 const ACK_EVERY: u32 = 16;
-/// Between two packets of a message: sixteen connections send at once, and a frame costs its sender some microseconds.
+/// Gap between two packets of a message: sixteen connections send at once, and sending a frame takes some
+/// microseconds.
 const PACKET_GAP_NS: u64 = 400_000;
 const PACKET_JITTER_NS: u32 = 10_000;
 /// From this host to a peer and back.
@@ -187,7 +188,7 @@ fn messages(step: &Step, connection: &Connection) -> u64 {
     }
 }
 
-/// Thousandths of a step in which a connection sends; CNPs slow its sender down.
+/// Thousandths of a step in which a connection sends; CNPs reduce its sender's rate.
 fn send_time(step: &Step, connection: &Connection) -> u32 {
     match step.episode {
         Episode::Congestion if connection.uplink == Uplink::Rail0 => SEND_TIME + step.progress * 3 / 10,
@@ -411,7 +412,7 @@ impl Shape {
     }
 }
 
-/// SplitMix64: small, and good enough for jitter and dice.
+/// SplitMix64: small, and sufficient for jitter and random choices.
 #[derive(Clone, Copy, Debug)]
 struct Random(u64);
 
@@ -424,7 +425,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below `end`.
+    /// A number from 0 to below `end`.
     fn below(&mut self, end: u32) -> u32 {
         u32::try_from((u64::from(end) * (self.next() >> 32)) >> 32).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The schedule against the accounting: both count the same frames, independently.
+//! Compares the schedule with the accounting: both count the same frames independently.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -69,15 +69,15 @@ fn seen(stats: &Stats) -> FlowTruth {
 #[test]
 fn the_accounting_finds_the_truth() {
     let mut scenario = Scenario::new(7, CYCLE);
-    // One round and a bit, and cut where it falls.
+    // Slightly more than one cycle, ending anywhere.
     let counted = count(until(&mut scenario, CYCLE + Duration::from_millis(3_777)));
     let mut truth = scenario.truth().clone();
-    // `take_while` has taken one frame more than it gave.
+    // `take_while` has consumed one frame more than it returned.
     let total: u64 = counted.flows.values().map(|f| f.packets).sum();
     let skipped: u64 = counted.skipped.values().sum();
     assert_eq!(truth.total().packets + truth.other_packets, total + skipped + 1);
 
-    // Once more, with nothing taken and not given.
+    // Again, without losing that frame.
     let frames = usize::try_from(total + skipped).unwrap();
     let mut scenario = Scenario::new(7, CYCLE);
     let counted = count(scenario.by_ref().take(frames));
@@ -106,7 +106,7 @@ fn the_same_seed_gives_the_same_frames() {
     assert_ne!(take(1), take(2));
 }
 
-/// Growth of the truth in each episode of one round.
+/// Growth of the truth in each episode of one cycle.
 fn by_episode(cycle: Duration) -> BTreeMap<Episode, (FlowTruth, [u64; 2])> {
     let mut scenario = Scenario::new(3, cycle);
     let whole = u64::try_from(scenario.round().as_nanos()).unwrap();
@@ -161,7 +161,7 @@ fn each_episode_shows_its_ill_and_no_other() {
                 assert!(t.missing >= t.gaps && t.naks > t.gaps && t.retransmissions > t.missing, "{what}");
             }
             if congested {
-                // Of every two notifications one answers marks that are set behind our own port.
+                // Of every two CNPs one answers marks that are set downstream of this host's port.
                 let per_cnp = t.ce as f64 / t.cnp as f64;
                 assert!((0.5..=10.0).contains(&per_cnp), "{per_cnp} CE per CNP: {what}");
             }
@@ -207,7 +207,7 @@ fn the_second_job_has_few_source_ports() {
 fn acknowledgements_name_requests_that_were_sent() {
     let mut scenario = Scenario::new(5, CYCLE);
     let connections = fabric::connections();
-    // By connection and by the side that asks: highest PSN sent, highest message number answered.
+    // By connection and requesting side: highest PSN sent, highest message number acknowledged.
     let mut asked: BTreeMap<(usize, bool), (u32, u32)> = BTreeMap::new();
     for scheduled in until(&mut scenario, CYCLE) {
         let wire_len = u32::try_from(scheduled.frame.len()).unwrap();
@@ -235,7 +235,7 @@ fn acknowledgements_name_requests_that_were_sent() {
     assert_eq!(asked.len(), connections.len() * 2);
 }
 
-/// A little-endian pcap file with time stamps in nanoseconds.
+/// A little-endian pcap file with nanosecond timestamps.
 fn pcap<'a>(frames: impl Iterator<Item = &'a Scheduled>) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_3C4D, 0x0004_0002, 0, 0, 65_535, 1u32] {
@@ -262,7 +262,7 @@ fn tshark_takes_every_packet_for_infiniband() {
     }
     let mut scenario = Scenario::new(9, Duration::from_secs(5));
     let whole = scenario.round();
-    // All that is not a full data packet, and some of those.
+    // All frames that are not full data packets, and some of those.
     let of_interest = |(number, s): &(usize, Scheduled)| s.frame.len() < 300 || number % 11 == 0;
     let frames: Vec<_> =
         until(&mut scenario, whole).enumerate().filter(of_interest).map(|(_, s)| s).collect();

@@ -1,4 +1,4 @@
-//! Which queue pair to ask about next, within a budget; refusals; what the queries cost.
+//! Schedules queries for the contexts of queue pairs within a budget, and tracks refusals and the cost of queries.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -14,29 +14,29 @@ use crate::host::qp_context::{self, QpContext, Undecodable};
 use crate::host::queries::Queries;
 use crate::util::map::Map;
 
-/// Queue pairs that are asked about.
+/// Maximum number of queue pairs that are queried.
 const MOST_QPS: usize = 16_384;
-/// Between two queries about a queue pair that stands still or retries.
+/// Interval between two queries for a queue pair that stalls or retries.
 const SUSPECT_NS: u64 = 100_000_000;
-/// Between two queries about any other.
+/// Interval between two queries for any other.
 const ORDINARY_NS: u64 = 1_000_000_000;
-/// After a query, at least this many times its own duration without one: a device whose firmware is slow is not held up.
+/// Pause after a query, as a multiple of its duration, so that a device with slow firmware is not kept busy.
 const REST: u64 = 9;
-/// Queries that may be made up for after a pause, in time.
+/// Maximum backlog of queries that is made up for after a pause, in time.
 const MOST_LATE_NS: u64 = 500_000_000;
-/// Between two scans for queue pairs that are due.
+/// Interval between two scans for queue pairs that are due.
 const QUEUE_NS: u64 = SUSPECT_NS;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The clocks; virtual ones in tests.
+/// The clocks; simulated in tests.
 pub trait Clock: Debug {
-    /// For durations. Unit: ns.
+    /// Monotonic time, for durations. Unit: ns.
     fn monotonic_ns(&self) -> u64;
-    /// The same moment as Unix time. Unit: ns.
+    /// A monotonic time as Unix time. Unit: ns.
     fn unix_ns(&self, monotonic_ns: u64) -> u64;
 }
 
-/// Device, and the number of a port or queue pair.
+/// Device and number of a port or queue pair.
 type Key = (String, u32);
 /// Time of the latest query for a queue pair, and its key.
 type Due<'a> = (Option<u64>, &'a Key);
@@ -46,7 +46,7 @@ type Due<'a> = (Option<u64>, &'a Key);
 pub struct Port {
     /// Name of the RDMA device.
     pub device: String,
-    /// By which RDMA netlink names it.
+    /// Index by which RDMA netlink names it.
     pub index: u32,
     /// Number of the port, from 1.
     pub number: u32,
@@ -54,7 +54,7 @@ pub struct Port {
     pub driver: Option<String>,
 }
 
-/// Counters of a port since the run began; `None` where nothing counts them.
+/// Counters of a port since the start of the run; `None` if nothing counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Number of RoCE packets sent.
@@ -63,11 +63,11 @@ pub struct Counted {
     pub received: Option<u64>,
     /// Number of transport timeouts.
     pub timeouts: Option<u64>,
-    /// NAKs received for a PSN sequence error.
+    /// Sequence-error NAKs received.
     pub sequence_errors: Option<u64>,
 }
 
-/// Asks, and follows what is answered.
+/// Queries contexts and follows the answers.
 #[derive(Debug, Default)]
 pub struct Asker {
     per_second: u32,
@@ -76,14 +76,15 @@ pub struct Asker {
     qps: Map<Key, Qp>,
     /// Monotonic time of the next query.
     due_ns: u64,
-    /// Queue pairs that are due, those without a query for longest first: ordinary queue pairs, suspects. They take turns.
+    /// Queue pairs that are due, longest without a query first: ordinary queue pairs, and suspects. The two queues
+    /// alternate.
     queues: [VecDeque<Key>; 2],
     turn: bool,
     /// Monotonic time at which the queues were filled.
     queued_ns: u64,
-    /// The second way to contexts, where the user allows it.
+    /// The second path to contexts, if the user allows it.
     firmware: Option<Box<dyn Firmware>>,
-    /// Queue pairs that the kernel does not list, for the firmware alone.
+    /// Queue pairs that the kernel does not list; only the firmware can be queried for them.
     past_verbs: Vec<QueuePair>,
     cost: Cost,
     changed: bool,
@@ -102,9 +103,9 @@ struct DeviceState {
     rules: Rules,
     answered: bool,
     refused: Option<String>,
-    /// RDMA netlink refuses contexts, and the firmware is asked.
+    /// RDMA netlink refuses contexts, so the firmware is queried.
     by_firmware: bool,
-    /// Reason for which the firmware refuses contexts.
+    /// Reason why the firmware refuses contexts.
     firmware_refused: Option<String>,
 }
 
@@ -118,34 +119,35 @@ struct Qp {
     counted: Counted,
     /// Still listed by the kernel.
     present: bool,
-    /// The kernel does not list it: the firmware is asked.
+    /// Not listed by the kernel, so the firmware is queried.
     past_verbs: bool,
 }
 
 impl Asker {
-    /// `per_second` queries at most; 0 for none.
+    /// An asker with at most `per_second` queries per second; 0 disables queries.
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         Self { per_second, cost: Cost { per_second, ..Cost::default() }, ..Self::default() }
     }
 
-    /// Has the firmware asked, too: about queue pairs that the kernel does not list, and where RDMA netlink hands out none.
+    /// Also queries the firmware: for queue pairs that the kernel does not list, and on devices for which RDMA
+    /// netlink provides no contexts.
     pub fn use_firmware(&mut self, firmware: Box<dyn Firmware>) {
         self.firmware = Some(firmware);
     }
 
-    /// True when the firmware of a device can be asked.
+    /// True if the firmware of a device can be queried.
     #[must_use]
     pub fn reaches(&self, device: &str) -> bool {
         self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(device))
     }
 
-    /// Takes in the queue pairs that exist and that the kernel does not list, before those that it lists.
+    /// Sets the existing queue pairs that the kernel does not list. Call it before those of the kernel's list.
     pub fn take_past_verbs(&mut self, qps: Vec<QueuePair>) {
         self.past_verbs = qps;
     }
 
-    /// True when there is something to ask.
+    /// True if there is something to query.
     #[must_use]
     pub fn is_active(&self) -> bool {
         let is_open =
@@ -153,13 +155,13 @@ impl Asker {
         self.qps.keys().any(|(device, _)| is_open(device))
     }
 
-    /// True when queue pairs may be asked about, as soon as there are any.
+    /// True if queries are enabled, whether or not there are queue pairs.
     #[must_use]
     pub const fn may_ask(&self) -> bool {
         self.per_second > 0
     }
 
-    /// Takes in the queue pairs that the kernel lists, of these ports.
+    /// Sets the queue pairs of these ports that the kernel lists.
     pub fn take_qps<'a>(&mut self, ports: &[Port], found: impl Iterator<Item = &'a QueuePair>) {
         if !self.may_ask() {
             return;
@@ -172,7 +174,7 @@ impl Asker {
         let past_verbs = std::mem::take(&mut self.past_verbs);
         let all = found.map(|qp| (qp, false)).chain(past_verbs.iter().map(|qp| (qp, true)));
         for (qp, past_verbs) in all.filter(|(qp, _)| has_context(qp)) {
-            // A context is asked for by port.
+            // A context is queried by port.
             let Some(port) = qp.port.filter(|port| self.ports.contains_key(&(qp.device.clone(), *port)))
             else {
                 continue;
@@ -192,7 +194,7 @@ impl Asker {
             };
             let known = self.qps.entry(key).or_insert_with(new);
             if known.rqpn != qp.rqpn || known.port != port {
-                // The number is in use again.
+                // The number is reused by another queue pair.
                 *known = new();
             }
             known.present = true;
@@ -217,7 +219,7 @@ impl Asker {
         }
     }
 
-    /// Takes in the counters of a port, at a monotonic time.
+    /// Adds the counters of a port, read at a monotonic time.
     pub fn take_counters(&mut self, device: &str, number: u32, counted: Counted, now_ns: u64) {
         let Some(state) = self.ports.get_mut(&(device.to_owned(), number)) else { return };
         state.counted = counted;
@@ -228,7 +230,7 @@ impl Asker {
         state.blame.counted(errors, now_ns);
     }
 
-    /// Asks about as many queue pairs as are due.
+    /// Sends the queries that are due.
     pub fn run(&mut self, kernel: &dyn Queries, clock: &dyn Clock) {
         if self.per_second == 0 || self.qps.is_empty() {
             return;
@@ -236,7 +238,7 @@ impl Asker {
         let interval_ns = (SECOND_NS / u64::from(self.per_second)).max(1);
         let start_ns = clock.monotonic_ns();
         self.due_ns = self.due_ns.max(start_ns.saturating_sub(MOST_LATE_NS));
-        // Queries that fall due while it asks wait for the next time: other readings share the thread.
+        // Queries that become due meanwhile wait for the next call, since other readings share the thread.
         while self.due_ns <= start_ns {
             let now_ns = clock.monotonic_ns();
             let Some(key) = self.next(now_ns) else {
@@ -257,7 +259,7 @@ impl Asker {
         }
     }
 
-    /// The queue pair to ask about: suspects and the others in turns.
+    /// The next queue pair to query: alternately a suspect and another one.
     fn next(&mut self, now_ns: u64) -> Option<Key> {
         if now_ns.saturating_sub(self.queued_ns) >= QUEUE_NS {
             self.queue(now_ns);
@@ -268,8 +270,8 @@ impl Asker {
         first.pop_front().or_else(|| second.pop_front())
     }
 
-    /// Finds the queue pairs that are due, those not asked about for longest first. A scan of all of them, so it is done
-    /// now and then and not for each query.
+    /// Finds the queue pairs that are due, longest without a query first. Scans all of them, so it runs at intervals
+    /// and not for each query.
     fn queue(&mut self, now_ns: u64) {
         self.queued_ns = now_ns;
         let open: Vec<(&Key, &Blame)> = self
@@ -325,13 +327,13 @@ impl Asker {
         let read = Timestamps { monotonic_ns: now_ns, unix_ns: clock.unix_ns(now_ns) };
         let bytes = match answer {
             Ok(bytes) => bytes,
-            // It ended, or moved to another port, between the listing and the query.
+            // The queue pair ended or moved to another port between the listing and the query.
             Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EAGAIN)) => return,
             Err(error) => {
                 self.cost.failed += 1;
                 if firmware.is_some() && is_final(&error) {
                     device.firmware_refused = Some(format!("fwctl: {}", error.cause()));
-                    // A query that RDMA netlink refused before is refused again.
+                    // A query that RDMA netlink has refused before will be refused again.
                     device.refused = device
                         .refused
                         .take()
@@ -362,7 +364,7 @@ impl Asker {
             }
             Err(error) => {
                 self.cost.failed += 1;
-                // A wrong layout is the device's; a short answer may be that of one queue pair.
+                // A wrong layout concerns the whole device; a short answer may concern one queue pair.
                 if !device.answered && error != Undecodable::Incomplete || error == Undecodable::NoDefinition
                 {
                     device.refused = Some(format!("{} bytes read from {driver}, but {error}", bytes.len()));
@@ -373,7 +375,7 @@ impl Asker {
         }
     }
 
-    /// Everything known by now; the same shared copy while nothing changes.
+    /// All results so far; the same shared object while nothing changes.
     pub fn sample(&mut self) -> Arc<Contexts> {
         if !self.changed {
             return Arc::clone(&self.sampled);
@@ -418,7 +420,7 @@ impl Asker {
 
 impl Qp {
     fn take(&mut self, context: QpContext, read: Timestamps, counted: Counted, rules: &Rules) {
-        // The counters are up to a second older than the context: twice their increase covers the packets since.
+        // The counters are up to a second older than the context: twice their increase bounds the packets since.
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)?.saturating_mul(2));
         let most = Most {
             sent: since(counted.sent, self.counted.sent),
@@ -438,7 +440,7 @@ fn has_context(qp: &QueuePair) -> bool {
     connected && !matches!(qp.state, Some("RESET" | "INIT"))
 }
 
-/// True for a refusal that holds for every queue pair of the device.
+/// True for a refusal that applies to every queue pair of the device.
 fn is_final(error: &HostError) -> bool {
     matches!(
         error.errno(),

@@ -1,4 +1,4 @@
-//! A virtual NIC: its queue pairs move, its firmware takes its time, and the clock is its own.
+//! A simulated NIC with its own clock: its queue pairs progress, and its firmware takes time to answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,20 +13,20 @@ use crate::host::qp_context::tests::{mlx5_dump, mlx5_query};
 
 const MS: u64 = 1_000_000;
 
-/// A queue pair as mlx5 has it.
+/// A queue pair in terms of mlx5.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Virtual {
     pub(crate) next: u32,
     pub(crate) acked: u32,
     pub(crate) retry_now: u32,
     pub(crate) rnr_retry_now: u32,
-    /// Receives taken, all that were posted.
+    /// Receives consumed, which are all that were posted.
     pub(crate) received: u32,
     pub(crate) bond_port: u32,
     pub(crate) plane: u32,
 }
 
-/// One that has sent, and waits for nothing.
+/// A queue pair that has sent and has nothing in flight.
 pub(crate) const IDLE: Virtual =
     Virtual { next: 10, acked: 10, retry_now: 7, rnr_retry_now: 6, received: 0, bond_port: 0, plane: 0 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Nic {
     /// Duration of a query.
     cost_ns: u64,
     errno: Option<i32>,
-    /// Answers of another shape.
+    /// Answers in another format.
     raw: Option<Vec<u8>>,
 }
 
@@ -120,7 +120,7 @@ impl Queries for Nic {
 }
 
 impl Nic {
-    /// With idle queue pairs 1 to `count`.
+    /// A NIC with idle queue pairs 1 to `count`.
     pub(crate) fn with(count: u32) -> Self {
         let nic = Self { cost_ns: 20_000, ..Self::default() };
         nic.now_ns.set(1_000 * MS);
@@ -140,7 +140,7 @@ impl Nic {
         asker.take_qps(&[port], found.iter());
     }
 
-    /// Lets this long pass, with a call every 50 ms as in a run; `step` changes the queue pairs before each.
+    /// Simulates this time with a call every 50 ms, as in a run; `step` changes the queue pairs before each call.
     pub(crate) fn run(
         &self,
         asker: &mut Asker,
@@ -180,7 +180,7 @@ fn the_budget_is_kept_and_all_queue_pairs_have_their_turn() {
         let mut asker = nic.asker(per_second, "mlx5_ib");
         nic.run(&mut asker, 10_000, |_, _| {});
         let done: u32 = nic.asked.borrow().values().sum();
-        // Queries that may be made up for at the start come on top.
+        // Plus the backlog that may be made up for at the start.
         let most = u64::from(per_second) * 10 + u64::from(per_second) / 2 + 1;
         assert!(u64::from(done) <= most, "{done} queries of {count} queue pairs");
         let queries = &asker.sample().queries;
@@ -232,14 +232,14 @@ fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
         assert_eq!(queries.refused, [("mlx5_0".to_owned(), expected.to_owned())]);
         assert_eq!((queries.queried, queries.of, queries.failed), (0, 100, 1));
     }
-    // Answers that nobody can read.
+    // Undecodable answers.
     let nic = Nic { raw: Some(vec![1; 1_088]), ..Nic::with(100) };
     let mut asker = nic.asker(50, "bnxt_re");
     nic.run(&mut asker, 2_000, |_, _| {});
     assert_eq!(nic.asked.borrow().len(), 1);
     let refused = &asker.sample().queries.refused;
     assert_eq!(refused[0].1, "1088 bytes read from bnxt_re, but its layout has no public definition");
-    // Another moment: one that is busy or ends between two queries is no refusal.
+    // Transient errors: a queue pair that is busy or ends between two queries is no refusal.
     for errno in [libc::ENOENT, libc::EAGAIN, libc::EBUSY] {
         let nic = Nic { errno: Some(errno), ..Nic::with(100) };
         let mut asker = nic.asker(50, "mlx5_ib");
@@ -261,7 +261,7 @@ fn a_queue_pair_that_stands_still_is_seen_more_often_than_the_others() {
     let contexts = asker.sample();
     let of = contexts.qps.iter().find(|qp| qp.lqpn == 250).unwrap();
     assert_eq!((of.in_flight, of.retries_used), (Some(20), Some(3)));
-    // From the first context that shows it: with 500 queue pairs and 50 queries a second, within 10 s.
+    // From the first context that shows it: with 500 queue pairs and 50 queries per second, within 10 s.
     assert!(of.stuck_ns.is_some_and(|ns| (8_000 * MS..18_000 * MS).contains(&ns)), "{of:?}");
     assert!(of.retrying > 50, "{of:?}");
     let others: Vec<u64> = contexts.qps.iter().filter(|qp| qp.lqpn != 250).map(|qp| qp.readings).collect();
@@ -277,7 +277,7 @@ fn a_number_that_is_in_use_again_starts_anew() {
     let mut asker = nic.asker(50, "mlx5_ib");
     nic.run(&mut asker, 3_000, |_, _| {});
     assert!(asker.sample().qps.iter().all(|qp| qp.readings >= 2));
-    // Gone, and back with another peer: its context now contradicts what the kernel says.
+    // Removed, and recreated with another peer: its context now contradicts the kernel's list.
     let port = Port { device: "mlx5_0".into(), index: 7, number: 1, driver: Some("mlx5_ib".into()) };
     let again = QueuePair { rqpn: Some(5), ..listed(2) };
     asker.take_qps(&[port], [listed(1), again].iter());
@@ -287,7 +287,7 @@ fn a_number_that_is_in_use_again_starts_anew() {
     assert!(asker.sample().queries.failed > 0, "counted");
 }
 
-/// Counters of the port, at the time of the NIC.
+/// Counters of the port, at the time of the NIC's clock.
 fn count(nic: &Nic, asker: &mut Asker, timeouts: u64) {
     let counted = Counted { timeouts: Some(timeouts), sequence_errors: Some(0), ..Counted::default() };
     asker.take_counters("mlx5_0", 1, counted, nic.now_ns.get());
@@ -310,7 +310,7 @@ fn timeouts_of_the_port_belong_to_the_only_queue_pair_that_can_have_had_them() {
     let certain = Blamed { timeouts: 3, sequence_errors: 0, certain: true };
     assert_eq!(blamed(&mut asker), [(2, certain)], "the others had nothing in flight");
 
-    // Another one sends at that time: it may have recovered before it was read.
+    // Another queue pair sends at that time: it may have recovered before it was read.
     nic.run(&mut asker, 3_000, |at, qps| {
         let psn = 100 + u32::try_from(at).unwrap();
         qps.insert(3, Virtual { next: psn, acked: psn, ..IDLE });
@@ -320,7 +320,8 @@ fn timeouts_of_the_port_belong_to_the_only_queue_pair_that_can_have_had_them() {
     assert_eq!(blamed(&mut asker), [(2, Blamed { timeouts: 5, certain: false, ..certain })]);
 }
 
-/// One that retried and was destroyed leaves its port's timeouts behind: whoever else sends at that time did not certainly have them.
+/// A queue pair that retried and was destroyed leaves timeouts in its port's counters, which must not be attributed
+/// with certainty to others that send at that time.
 #[test]
 fn timeouts_of_a_queue_pair_that_has_ended_are_certainly_nobody_s() {
     let busy = |nic: &Nic, asker: &mut Asker| {
@@ -351,7 +352,7 @@ fn timeouts_of_a_queue_pair_that_has_ended_are_certainly_nobody_s() {
         busy(&nic, &mut asker);
         nic.run(&mut asker, 2_000, |_, _| {});
         assert_eq!(blamed(&mut asker), Some((2, certain)), "{how}");
-        // Long ago by now.
+        // Long ago by then.
         count(&nic, &mut asker, 3);
         busy(&nic, &mut asker);
     }
@@ -369,7 +370,7 @@ fn timeouts_without_a_suspect_are_nobodys() {
     assert!(asker.sample().qps.iter().all(|qp| qp.blamed.is_none()), "all were idle");
 }
 
-/// The firmware behind fwctl.
+/// Simulated firmware behind fwctl.
 #[derive(Debug)]
 struct VirtualFirmware {
     errno: Option<i32>,
@@ -405,14 +406,14 @@ fn the_firmware_is_asked_about_what_the_kernel_does_not_list() {
     let queries = &sample.queries;
     assert!(queries.by_firmware >= 2 && queries.answered > queries.by_firmware, "{queries:?}");
     assert!(!nic.asked.borrow().contains_key(&99), "the kernel does not know it");
-    // It ended: the next list is without it.
+    // It ended, and the next list does not contain it.
     nic.list(&mut asker, "mlx5_ib");
     assert_eq!(asker.sample().queries.of, 3);
 }
 
 #[test]
 fn the_firmware_is_the_second_way_and_its_refusal_ends_that() {
-    // The kernel hands out none.
+    // The kernel provides no contexts.
     let nic = Nic { errno: Some(libc::EOPNOTSUPP), ..Nic::with(3) };
     let mut asker = nic.asker(50, "mlx5_ib");
     asker.use_firmware(Box::new(VirtualFirmware { errno: None }));
@@ -420,14 +421,14 @@ fn the_firmware_is_the_second_way_and_its_refusal_ends_that() {
     let queries = asker.sample().queries.clone();
     assert_eq!((queries.queried, queries.answered, queries.failed), (3, queries.by_firmware, 1));
     assert_eq!(nic.asked.borrow().values().sum::<u32>(), 1);
-    // Neither does the firmware: refused, and asked no more.
+    // Neither does the firmware: it is not queried again after the refusal.
     let mut asker = nic.asker(50, "mlx5_ib");
     asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EACCES) }));
     nic.run(&mut asker, 4_000, |_, _| {});
     let queries = asker.sample().queries.clone();
     assert_eq!((queries.queried, queries.failed, queries.refused.len()), (0, 2, 1), "{queries:?}");
     assert!(queries.refused[0].1.starts_with("fwctl: "), "{queries:?}");
-    // It refuses those past the verbs alone: the others go on.
+    // It refuses only those that the kernel does not list: the others continue.
     let nic = Nic::with(3);
     let mut asker = Asker::new(50);
     asker.use_firmware(Box::new(VirtualFirmware { errno: Some(libc::EBADMSG) }));

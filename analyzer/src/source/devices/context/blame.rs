@@ -1,18 +1,18 @@
-//! Errors that a port counts for all its queue pairs, attributed to those whose contexts moved at that time.
+//! Attributes errors that a port counts for all of its queue pairs to those whose contexts changed at that time.
 
 use super::progress::Progress;
 use crate::entity::contexts::Blamed;
 use crate::util::map::Map;
 
-/// Time that contexts are waited for after a counter has moved, ns.
+/// Maximum time to wait for contexts after a counter has increased, ns.
 const WAIT_NS: u64 = 3_000_000_000;
 
-/// Counters of requests that failed on a port, since the run began.
+/// Counters of failed requests on a port, since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Errors {
     /// Number of transport timeouts.
     pub(super) timeouts: u64,
-    /// NAKs for a PSN sequence error that the port received.
+    /// Sequence-error NAKs that the port received.
     pub(super) sequence_errors: u64,
 }
 
@@ -29,13 +29,13 @@ impl Errors {
     }
 }
 
-/// Errors between two readings of the counters, monotonic times.
+/// Errors between two readings of the counters, with monotonic times.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     from_ns: u64,
     to_ns: u64,
     errors: Errors,
-    /// A queue pair ended meanwhile: they may have been its own.
+    /// A queue pair ended meanwhile, to which the errors may belong.
     ended: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Blame {
 }
 
 impl Blame {
-    /// Takes in the counters at a monotonic time. True when they moved.
+    /// Adds the counters, read at a monotonic time. True if they increased.
     pub(super) fn counted(&mut self, errors: Errors, now_ns: u64) -> bool {
         let Some((from_ns, before)) = self.last.replace((now_ns, errors)) else { return false };
         let errors = errors.since(before);
@@ -61,23 +61,24 @@ impl Blame {
         errors.any()
     }
 
-    /// A queue pair of the port has ended: its context cannot be read any more.
+    /// Call when a queue pair of the port has ended: its context cannot be read any more.
     pub(super) fn ended(&mut self) {
         self.ended = true;
         self.open.iter_mut().for_each(|case| case.ended = true);
     }
 
-    /// True when something is to be decided.
+    /// True if errors are still to be attributed.
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// True when a context of a queue pair that was last read then would help.
+    /// True if a new context of a queue pair that was last read then would help.
     pub(super) fn wants(&self, read_ns: u64) -> bool {
         self.open.iter().any(|case| read_ns < case.to_ns)
     }
 
-    /// Decides what can be decided now. `qps` are all queue pairs of the port, those without a context included.
+    /// Attributes errors as far as possible now. `qps` are all queue pairs of the port, including those without a
+    /// context.
     pub(super) fn decide<'a>(
         &mut self,
         qps: &(impl Iterator<Item = (u32, Option<&'a Progress>)> + Clone),

@@ -1,10 +1,10 @@
-//! The NIC's own context of queue pairs, read again and again within a budget, and what follows from it.
+//! The NIC's own contexts of queue pairs, read repeatedly within a budget, and the conclusions from them.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`ask`] | which queue pair to ask about next, refusals, what the queries cost |
-//! | `progress` | one queue pair from context to context: progress, retries, queues |
-//! | `blame` | timeouts that a port counts, and the queue pairs that made them |
+//! | [`ask`] | schedule of the queries, refusals, cost |
+//! | `progress` | one queue pair over successive contexts: progress, retries, queues |
+//! | `blame` | attribution of a port's timeouts to queue pairs |
 
 #[cfg(target_os = "linux")]
 pub mod ask;
@@ -13,6 +13,6 @@ mod blame;
 #[cfg(target_os = "linux")]
 mod progress;
 
-/// Queries a second unless the user says otherwise: on mlx5 each is a firmware command, of which there is one at a
+/// Default number of queries per second: on mlx5 each is a firmware command, which the firmware executes one at a
 /// time.
 pub const DEFAULT_PER_SECOND: u32 = 50;

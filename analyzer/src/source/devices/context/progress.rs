@@ -1,4 +1,4 @@
-//! One queue pair, from context to context.
+//! One queue pair over successive contexts.
 
 use super::super::psn;
 use crate::host::qp_context::QpContext;
@@ -8,7 +8,7 @@ const PSN_MASK: u32 = 0xff_ffff;
 /// A larger distance between the next and the acknowledged PSN means that one of them is not in use yet.
 const MOST_IN_FLIGHT: u32 = 1 << 23;
 
-/// A moment on both clocks.
+/// The same moment on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timestamps {
     /// Monotonic time, for durations.
@@ -17,16 +17,16 @@ pub(super) struct Timestamps {
     pub(super) unix_ns: u64,
 }
 
-/// Details that the public definitions of a driver leave open, learned from the queue pairs of a device.
+/// Details that the public definitions of a driver leave open, learned from a device's queue pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
-    /// A queue pair had no distance between its next and its acknowledged PSN.
+    /// A queue pair had equal next and acknowledged PSNs.
     no_distance: bool,
     retries: Votes,
     rnr_retries: Votes,
 }
 
-/// Votes whether the counters of retries rest at their setting, and count down, or at 0, and count up.
+/// Votes on whether retry counters start at their setting and count down, or start at 0 and count up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Votes {
     down: u32,
@@ -42,7 +42,7 @@ impl Votes {
         }
     }
 
-    /// Retries used up; `None` as long as no idle queue pair has shown where the counter rests.
+    /// Retries used; `None` until an idle queue pair has shown the resting value of the counter.
     fn used(self, known_down: Option<bool>, set: Option<u8>, now: Option<u8>) -> Option<u8> {
         let down = known_down.or_else(|| (self.down != self.up).then_some(self.down > self.up))?;
         if down { set?.checked_sub(now?) } else { now }
@@ -50,8 +50,8 @@ impl Votes {
 }
 
 impl Rules {
-    /// Takes in a context. One that has sent nothing yet teaches nothing: nobody sets its acknowledged PSN and its
-    /// counters before.
+    /// Learns from a context. One that has not sent anything is ignored: its acknowledged PSN and counters are not
+    /// initialised before.
     pub(super) fn learn(&mut self, context: &QpContext) {
         let Some(distance) = distance(context).filter(|_| context.used == Some(true)) else { return };
         self.no_distance |= distance == 0;
@@ -61,8 +61,8 @@ impl Rules {
         }
     }
 
-    /// The distance with nothing in flight. Until a queue pair shows 0, 1 is assumed, so that an idle one never looks
-    /// busy.
+    /// The PSN distance with nothing in flight. Until a queue pair shows 0, 1 is assumed, so that an idle one never
+    /// looks busy.
     fn idle_distance(&self, context: &QpContext) -> u32 {
         context.idle_distance.unwrap_or(u32::from(!self.no_distance))
     }
@@ -72,7 +72,7 @@ fn distance(context: &QpContext) -> Option<u32> {
     Some(context.next_send_psn?.wrapping_sub(context.acked_psn?) & PSN_MASK)
 }
 
-/// Packets that the port sent and received between two contexts, at most.
+/// Upper bounds of the packets that the port sent and received between two contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Most {
     pub(super) sent: Option<u64>,
@@ -89,13 +89,13 @@ pub(super) struct Progress {
     pub(super) retrying: u64,
     pub(super) rnr_retrying: u64,
     pub(super) receives_exhausted: u64,
-    /// The latest context that showed retries or a standstill. Monotonic.
+    /// Time of the latest context with retries or a stall. Monotonic.
     pub(super) suspected_ns: Option<u64>,
-    /// The first context since which packets have been in flight and none was acknowledged. Monotonic.
+    /// Time of the first context since which packets have been in flight without an acknowledgement. Monotonic.
     waits_since_ns: Option<u64>,
     /// The acknowledged PSN has changed.
     moved: bool,
-    /// The first context since which it has sent nothing and had nothing in flight. Monotonic.
+    /// Time of the first context since which it has sent nothing and had nothing in flight. Monotonic.
     quiet_since_ns: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Progress {
         progress
     }
 
-    /// Takes in the next context.
+    /// Adds the next context.
     pub(super) fn take(&mut self, context: QpContext, read: Timestamps, most: Most, rules: &Rules) {
         let advance = |before: Option<u32>, now: Option<u32>, most| psn::advance(before?, now?, most);
         let sent = advance(self.context.next_send_psn, context.next_send_psn, most.sent);
@@ -139,9 +139,9 @@ impl Progress {
         self.note(rules, took_receives);
     }
 
-    /// Counts what the latest context shows. `took_receives` is true when it used some since the one before.
+    /// Evaluates the latest context. `took_receives` is true if receives were consumed since the previous one.
     fn note(&mut self, rules: &Rules, took_receives: bool) {
-        // A queue pair that was idle has only begun to wait.
+        // A queue pair that was idle has only started to wait.
         let in_flight = self.in_flight(rules);
         if in_flight.is_some_and(|packets| packets > 0) {
             self.waits_since_ns.get_or_insert(self.read.monotonic_ns);
@@ -156,7 +156,7 @@ impl Progress {
         if retrying > 0 || self.stuck_ns(rules).is_some_and(|ns| ns > 0) {
             self.suspected_ns = Some(self.read.monotonic_ns);
         }
-        // One that has never sent was as quiet.
+        // One that has never sent was idle as well.
         if in_flight == Some(0) || self.context.used == Some(false) && !self.moved {
             self.quiet_since_ns.get_or_insert(self.read.monotonic_ns);
         } else {
@@ -171,14 +171,14 @@ impl Progress {
         (in_flight <= MOST_IN_FLIGHT).then_some(in_flight)
     }
 
-    /// The context if its figures mean something: the queue pair has sent, and is not in the error state, whose queue is
-    /// flushed.
+    /// The context, if its figures are meaningful: the queue pair has sent, and is not in the error state, in which
+    /// the queue is flushed.
     fn in_use(&self) -> Option<&QpContext> {
         let has_sent = self.moved || self.context.used == Some(true);
         Some(&self.context).filter(|context| has_sent && context.state != Some("ERR"))
     }
 
-    /// Time without an acknowledgement although packets are in flight.
+    /// Time without an acknowledgement while packets are in flight, in nanoseconds.
     pub(super) fn stuck_ns(&self, rules: &Rules) -> Option<u64> {
         self.in_flight(rules)?;
         Some(self.waits_since_ns.map_or(0, |since| self.read.monotonic_ns.saturating_sub(since)))
@@ -194,7 +194,7 @@ impl Progress {
         rules.rnr_retries.used(of.counts_down, of.rnr_retry, of.rnr_retry_now)
     }
 
-    /// True when it cannot have waited for an acknowledgement between these moments.
+    /// True if it cannot have waited for an acknowledgement between these times.
     pub(super) fn was_quiet(&self, from_ns: u64, to_ns: u64) -> bool {
         self.quiet_since_ns.is_some_and(|since| since <= from_ns) && self.read.monotonic_ns >= to_ns
     }
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The contexts at these milliseconds, one after the other.
+    /// The progress after contexts at these times in milliseconds.
     fn after(rules: &mut Rules, contexts: &[(u64, QpContext)]) -> Progress {
         let mut progress: Option<Progress> = None;
         for (ms, context) in contexts {
@@ -250,18 +250,18 @@ mod tests {
 
     #[test]
     fn an_idle_queue_pair_is_not_stuck_whatever_its_acknowledged_psn_means() {
-        // Last acknowledged, never equal to the next.
+        // Drivers that report the last acknowledged PSN: never equal to the next one.
         let mut last = Rules::default();
         let idle =
             after(&mut last, &[(0, context(9, 8)), (5_000, context(12, 11)), (9_000, context(12, 11))]);
         assert_eq!((idle.in_flight(&last), idle.stuck_ns(&last)), (Some(0), Some(0)));
-        // Next to be acknowledged: a distance of 1 is a packet.
+        // Drivers that report the next PSN to be acknowledged: a distance of 1 is a packet.
         let mut next = Rules::default();
         next.learn(&context(4, 4));
         let waits =
             after(&mut next, &[(0, context(9, 9)), (5_000, context(12, 11)), (9_000, context(12, 11))]);
         assert_eq!((waits.in_flight(&next), waits.stuck_ns(&next)), (Some(1), Some(4_000 * MS)));
-        // A driver that says so needs no learning.
+        // A driver with a documented distance needs no learning.
         let said = QpContext { idle_distance: Some(0), ..context(12, 11) };
         let of = after(&mut Rules::default(), &[(0, said)]);
         assert_eq!(of.in_flight(&Rules::default()), Some(1));
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn new_queue_pairs_teach_nothing() {
-        // All of them 0: neither the distance nor the counter is what it is after use.
+        // All zero: neither distance nor counter has the value that it has after use.
         let new = QpContext { used: Some(false), retry_now: Some(0), ..context(0, 0) };
         let mut rules = Rules::default();
         for _ in 0..9 {
@@ -324,7 +324,7 @@ mod tests {
         };
         let of = after(&mut rules, &[(0, with(1, 0)), (10, with(5, 0)), (20, with(9, 4)), (30, with(12, 0))]);
         assert_eq!(of.receives_exhausted, 2);
-        // The target of WRITEs: no receive was ever posted.
+        // A target of WRITEs: no receive was ever posted.
         assert_eq!(after(&mut rules, &[(0, with(0, 0)), (10, with(0, 0))]).receives_exhausted, 0);
     }
 

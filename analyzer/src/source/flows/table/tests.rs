@@ -27,7 +27,7 @@ fn table(max_flows: usize) -> FlowTable {
     table
 }
 
-/// Packets in flows, retired and turned away: what conservation is about.
+/// Packets in flows, in retired flows and without room, whose sum must equal all packets.
 fn counted(table: &FlowTable) -> u64 {
     let flows: u64 = table.flows().iter().map(|f| f.stats.packets).sum();
     let links: u64 = table.links().iter().map(|l| l.retired.packets + l.flow_table_full.packets).sum();
@@ -57,7 +57,7 @@ fn retired_flows_return_as_new_ones_in_used_slots() {
     assert_eq!(t.retire_idle(3000, 1500).len(), 0, "once");
     assert_eq!(t.links()[0].retired.flows, 1);
     assert_eq!(t.retired_tuples().len(), 1);
-    // The slot of flow 1 goes to flow 4; flow 1, back again, finds the table full.
+    // The slot of flow 1 is reused by flow 4; flow 1 returns and finds the table full.
     let seen = t.observe(0, &frame(4, 9, 4), 4000).unwrap();
     let (slot, outcome) = (seen.slot, seen.outcome);
     assert_eq!((slot, outcome.events & Event::NEW_FLOW), (0, Event::NEW_FLOW));
@@ -85,7 +85,7 @@ fn ports_and_opcodes_of_few_flows_overflow_within_bounds() {
     assert_eq!(extra[&0].ports, [(10, Counter { packets: 2, bytes: 200 })]);
     assert_eq!(extra[&0].opcodes, [(0x64, 2)]);
     assert_eq!(t.links()[0].extra_full, 1, "port 11");
-    // Retirement makes room again, and the bytes of port 11 are known to be unattributed.
+    // Retirement frees room, and the bytes of port 11 count as unattributed.
     assert_eq!(t.retire_idle(100, 10).len(), 1);
     assert!(t.extra().is_empty());
     assert_eq!(t.retired_unattributed(), 100);
@@ -128,7 +128,7 @@ fn flows_taken_are_those_that_would_be_copied() {
             t.observe(0, &frame(qp, 9, 4), u64::from(qp) * 1000).unwrap();
         }
         if retire {
-            // The slot of the first flow goes to the last.
+            // The slot of the first flow is reused by the last.
             t.retire_idle(3000, 1500);
             t.observe(0, &frame(4, 9, 4), 4000).unwrap();
         }

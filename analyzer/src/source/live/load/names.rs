@@ -10,29 +10,29 @@ pub const TC_INGRESS: &str = "rocescope_tc_ingress";
 pub const TC_EGRESS: &str = "rocescope_tc_egress";
 /// TC on ingress of interfaces without a link layer.
 pub const TC_RAW_INGRESS: &str = "rocescope_tc_raw_ingress";
-/// TC on egress of such interfaces.
+/// TC on egress of interfaces without a link layer.
 pub const TC_RAW_EGRESS: &str = "rocescope_tc_raw_egress";
 /// Reports the kernel's tick.
 pub const TICKS: &str = "rocescope_ticks";
 /// For `bench`: XDP that does nothing.
 pub const BENCH_XDP_EMPTY: &str = "rocescope_bench_xdp_empty";
-/// For `bench`: XDP that moves a number in the packet on.
+/// For `bench`: XDP that advances a number in the packet.
 pub const BENCH_XDP_STEP: &str = "rocescope_bench_xdp_step";
-/// For `bench`: XDP that does so and then counts.
+/// For `bench`: XDP that advances a number in the packet and counts.
 pub const BENCH_XDP: &str = "rocescope_bench_xdp";
 /// For `bench`: XDP that reads the exact clock.
 pub const BENCH_XDP_CLOCK: &str = "rocescope_bench_xdp_clock";
 /// For `bench`: XDP for several buffers that does nothing.
 pub const BENCH_XDP_FRAGS_EMPTY: &str = "rocescope_bench_xdp_frags_empty";
-/// For `bench`: XDP for several buffers that moves a number in the packet on.
+/// For `bench`: XDP for several buffers that advances a number in the packet.
 pub const BENCH_XDP_FRAGS_STEP: &str = "rocescope_bench_xdp_frags_step";
-/// For `bench`: XDP for several buffers that does so and then counts.
+/// For `bench`: XDP for several buffers that advances a number in the packet and counts.
 pub const BENCH_XDP_FRAGS: &str = "rocescope_bench_xdp_frags";
 /// For `bench`: TC that does nothing.
 pub const BENCH_TC_EMPTY: &str = "rocescope_bench_tc_empty";
-/// For `bench`: TC that moves a number in the packet on.
+/// For `bench`: TC that advances a number in the packet.
 pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
-/// For `bench`: TC that does so and then counts.
+/// For `bench`: TC that advances a number in the packet and counts.
 pub const BENCH_TC: &str = "rocescope_bench_tc";
 /// For `bench`: TC that reads the exact clock.
 pub const BENCH_TC_CLOCK: &str = "rocescope_bench_tc_clock";

@@ -29,7 +29,7 @@ impl Source {
         }
     }
 
-    /// Takes in bins between samples.
+    /// Processes bins between samples.
     pub(super) fn settle_bins(&mut self) -> Result<()> {
         let now = monotonic_ns();
         self.drain_bins();
@@ -40,7 +40,7 @@ impl Source {
         }
     }
 
-    /// Reads the flow table, lets idle flows retire, and shows the rest to what makes figures of readings.
+    /// Reads the flow table, retires idle flows, and passes the rest to the collectors.
     fn read(&mut self, now: u64, running: bool, owners: &Owners) -> Result<Reading> {
         self.drain_bins();
         let mut reading = self.tables.read(&self.programs)?;
@@ -60,7 +60,7 @@ impl Source {
         Ok(reading)
     }
 
-    /// Retires the flows of `reading` without a packet since `before`. Gives their number.
+    /// Retires the flows of `reading` without a packet since `before`. Returns their number.
     fn retire_idle(&mut self, reading: &Reading, before: u64, now: u64) -> Result<usize> {
         let gone = || Tables::idle(&reading.flows, before).map(|flow| flow.slot);
         self.pairs.retire(&mut self.programs, gone())?;
@@ -87,13 +87,13 @@ impl Source {
         self.tables.retire_idle_telling(&mut self.programs, &reading.flows, before, wanted, tell)
     }
 
-    /// Everything counted so far. `running`: programs go on counting, and idle flows retire.
+    /// All counts so far. `running`: programs continue counting, and idle flows are retired.
     pub(super) fn sample(&mut self, running: bool) -> Result<Sample> {
         self.clock = WallClock::sample();
         self.programs.keep_clock()?;
         let now = monotonic_ns();
         let LatestReadings { owners, devices } = self.devices.as_ref().map(Reader::known).unwrap_or_default();
-        // Before the programs' counters: of the frames that both count, the programs then have at least as many.
+        // Before the programs' counters: programs then have counted at least the frames that both count.
         self.read_interfaces();
         let mut reading = self.read(now, running, &owners)?;
         let Links { samples: mut links, places, counters } = self.links()?;
@@ -172,7 +172,7 @@ impl Source {
         Ok(all)
     }
 
-    /// Gives flows the link numbers of the sample, and Unix times.
+    /// Converts flows to link numbers of the sample and to Unix time.
     fn in_unix_time(&self, flows: &mut [FlowSample], place: impl Fn(u16) -> u16) {
         for flow in flows {
             flow.key.link = place(flow.key.link);
@@ -184,7 +184,7 @@ impl Source {
         }
     }
 
-    /// Finds the reverse direction of flows from a reading and the RDMA devices.
+    /// Pairs flows from a reading and from the RDMA devices.
     fn find_pairs(&mut self, reading: &Reading, owners: &Owners) -> Result<()> {
         let directions: BTreeMap<u16, Direction> =
             self.kernel_links().map(|(link, direction, _)| (link, direction)).collect();
@@ -223,8 +223,8 @@ fn skip_filtered(link: &mut LinkSample, packets: u64, bytes: u64) {
     filtered.bytes += bytes;
 }
 
-/// Frames that came in and are of no protocol that every network stack handles, by name of the interface: the
-/// kernel counts those as dropped that nobody takes, after programs saw them.
+/// Ingress frames of protocols that the network stack may not handle, by name of the interface: the kernel counts
+/// such frames as dropped after programs saw them.
 fn unhandled(links: &[LinkSample], flows: &[FlowSample]) -> BTreeMap<String, u64> {
     const KINDS: [SkipReason; 4] =
         [SkipReason::Lldp, SkipReason::MacControl, SkipReason::OtherEthertype, SkipReason::GrhNotBth];

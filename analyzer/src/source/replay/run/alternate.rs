@@ -5,8 +5,8 @@
 //! the other:   part 1: read             , count │ part 3: read        , count
 //! ```
 //!
-//! The replay as a whole passes from thread to thread, so everything is counted in the order of the file, by one
-//! thread at a time. Only the reading, which takes most of the time for whole frames, runs in parallel.
+//! The complete replay state passes from thread to thread, so that everything is counted in the order of the file, by
+//! one thread at a time. Only the reading, which takes most of the time for whole frames, runs in parallel.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
@@ -37,8 +37,8 @@ pub(super) fn run(replay: &mut Replay) -> Result<Step> {
     })
 }
 
-/// One of the two threads: the replay arrives, and leaves for the other thread. Either end of a channel that is
-/// dropped ends the other thread.
+/// One of the two threads: it receives the replay and passes it back to the other thread. Either end of a channel
+/// that is dropped ends the other thread.
 struct Side<'run> {
     incoming: Receiver<&'run mut Replay>,
     outgoing: SyncSender<&'run mut Replay>,

@@ -1,4 +1,4 @@
-//! Going back in a replay: all inputs are read again up to the wanted time.
+//! Rewinding a replay: all inputs are read again up to the target time.
 
 use anyhow::Result;
 
@@ -25,7 +25,7 @@ impl Replay {
         }
     }
 
-    /// After the end, waits for a rewind if someone watches.
+    /// After the end, waits for a rewind if a view is interactive.
     fn await_rewind(&mut self) {
         if !matches!(self.options.emit, Emit::Watch(_)) {
             return;
@@ -38,7 +38,7 @@ impl Replay {
                     self.pace.pause(true, None);
                     return;
                 }
-                // The view takes the source for running until it hears otherwise.
+                // Without a notice the view would assume that the rewind is in progress.
                 Command::Rewind(_) => {
                     let _ = self.feed.tell(Update::Ended(Ok(())));
                 }
@@ -55,7 +55,7 @@ impl Replay {
         let streams = self.taps.iter().any(TapReader::is_stream);
         if streams {
             let notice = "a stream can be read only once, and earlier data is no longer kept; record it to a file to go back in it".to_owned();
-            // The view may be gone.
+            // The view may have ended.
             let _ = self.feed.tell(Update::Notice(notice));
         }
         !streams
@@ -70,7 +70,7 @@ impl Replay {
         self.messages = Messages { notices: opened.notices, failure: None };
         self.clock = Clock { seek: Some(Seek { to_ns, speed, paused }), ..Clock::default() };
         self.pace = Pace::new(f64::INFINITY);
-        // Sending the first sample shows whether the view is gone.
+        // If the view has ended, sending the first sample notices.
         let _ = self.feed.tell(Update::Restarted);
         Ok(())
     }
