@@ -74,7 +74,8 @@ pub fn captures() -> Vec<PathBuf> {
 
 /// The last sample of a replay.
 ///
-/// # Panics If the capture cannot be replayed.
+/// # Panics
+/// If the capture cannot be replayed.
 #[must_use]
 pub fn sample(capture: &Path) -> Box<Sample> {
     let options = replay::Options { files: vec![capture.to_owned()], ..replay::Options::default() };
@@ -100,7 +101,8 @@ pub fn usual() -> &'static Sample {
 /// Evaluates a sample as every view does: report, text and JSON, which is returned. The text must contain no terminal
 /// control.
 ///
-/// # Panics If a property does not hold.
+/// # Panics
+/// If a property does not hold.
 pub fn judge(sample: &Sample, options: &Options) -> Value {
     let report = Report::build(sample, options);
     speakable(&report::text::text(&report, 80));
@@ -113,7 +115,8 @@ pub fn judge(sample: &Sample, options: &Options) -> Value {
 
 /// Checks that a text is safe for a terminal.
 ///
-/// # Panics If it has a control character other than a newline, or one that changes the text direction.
+/// # Panics
+/// If it has a control character other than a newline, or one that changes the text direction.
 pub fn speakable(text: &str) {
     let turns = |c| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let bad = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));

@@ -14,7 +14,8 @@ const LINES: u16 = 40;
 
 /// A new pseudo-terminal: the test's end and the program's. Programs started later inherit neither.
 ///
-/// # Errors The kernel's error if no terminal is available.
+/// # Errors
+/// The kernel's error if no terminal is available.
 pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;

@@ -22,7 +22,8 @@ static COMPILED: LazyLock<Result<(Schemas, SchemaIndex), String>> = LazyLock::ne
 
 /// Checks that a report matches the published schema.
 ///
-/// # Errors All fields that do not match.
+/// # Errors
+/// All fields that do not match.
 pub fn check(report: &Value) -> Result<()> {
     let (schemas, index) = COMPILED.as_ref().map_err(|error| anyhow!("report.schema.json: {error}"))?;
     schemas.validate(report, *index).map_err(|error| anyhow!("{error:#}"))
@@ -30,7 +31,8 @@ pub fn check(report: &Value) -> Result<()> {
 
 /// Parses JSON written by the program. Reports must match the published schema.
 ///
-/// # Errors Fails for invalid JSON, or a report that does not match the schema.
+/// # Errors
+/// Fails for invalid JSON, or a report that does not match the schema.
 pub fn read(json: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(json).with_context(|| format!("no JSON: {json}"))?;
     if value["schema"] == REPORT {

@@ -38,7 +38,8 @@ pub(crate) enum Bench {
 
 /// Measures and prints; by default the kernel programs and replay.
 ///
-/// # Errors Fails if an input cannot be created, or a program cannot be run.
+/// # Errors
+/// Fails if an input cannot be created, or a program cannot be run.
 pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
     let Some(wanted) = wanted else {
         // A failure of one measurement does not prevent the other.

@@ -9,7 +9,8 @@ use std::process::Command;
 
 /// Sets up, builds and prints the location of the binary.
 ///
-/// # Errors Errors of set-up or build.
+/// # Errors
+/// Errors of set-up or build.
 pub(crate) fn build() -> Result<PathBuf> {
     let toolchain = setup::ebpf_toolchain()?;
     step("building rocescope (release)", || {

@@ -6,7 +6,8 @@ use anyhow::Result;
 
 /// Passes `args` on to `rocescope demo`.
 ///
-/// # Errors Errors of the build, of becoming root, or of the demonstration itself.
+/// # Errors
+/// Errors of the build, of becoming root, or of the demonstration itself.
 pub(crate) fn demo(args: &[String]) -> Result<()> {
     let binary = build()?;
     // The terminal stays with the demonstration, which uses it for its user interface.

@@ -107,7 +107,8 @@ impl Target {
 
 /// Builds, checks and prints the locations of the programs.
 ///
-/// # Errors Errors of set-up or build, or a program that is not static.
+/// # Errors
+/// Errors of set-up or build, or a program that is not static.
 pub(crate) fn dist(wanted: &Dist) -> Result<()> {
     for (_, path) in programs(wanted)? {
         println!("{}", describe(&path)?);
@@ -147,7 +148,8 @@ pub(crate) fn native_program() -> Result<PathBuf> {
 
 /// Builds the program for one target, and returns its path below `target/static`.
 ///
-/// # Errors Errors of the build, or the dynamic part of the program.
+/// # Errors
+/// Errors of the build, or the dynamic part of the program.
 fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> {
     let triple = target.triple();
     ensure_target(triple).map_err(|why| anyhow!("{why}"))?;

@@ -13,7 +13,8 @@ pub(crate) use links::check;
 
 /// Checks that every link has a target. `site`: also builds the site.
 ///
-/// # Errors Names the links without a target.
+/// # Errors
+/// Names the links without a target.
 pub(crate) fn docs(site: bool) -> Result<()> {
     step("links of the documentation", check)?;
     if site { site::build() } else { Ok(()) }

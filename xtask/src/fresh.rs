@@ -133,7 +133,8 @@ const PASSED_ON: [&str; 17] = [
 
 /// Runs the parts on the distributions, one after the other, and prints their durations.
 ///
-/// # Errors Names missing prerequisites, and failed parts with their system.
+/// # Errors
+/// Names missing prerequisites, and failed parts with their system.
 pub(crate) fn fresh(wanted: &Wanted) -> Result<()> {
     setup::fresh_tools()?;
     let or_all =

@@ -43,7 +43,8 @@ struct Outcome {
 
 /// Builds the targets and runs them one after the other.
 ///
-/// # Errors cargo-fuzz or the nightly is not available, a target does not build, or one has a finding.
+/// # Errors
+/// cargo-fuzz or the nightly is not available, a target does not build, or one has a finding.
 pub(crate) fn fuzz(wanted: &Wanted) -> Result<()> {
     let all =
         targets(&fs::read_to_string(folder().join("Cargo.toml")).context("cannot read fuzz/Cargo.toml")?);

@@ -32,7 +32,8 @@ pub(crate) struct Wanted {
 
 /// Builds, runs and prints the failures.
 ///
-/// # Errors If something cannot be built or run, or a mutant failed.
+/// # Errors
+/// If something cannot be built or run, or a mutant failed.
 pub(crate) fn mutate(wanted: &Wanted) -> Result<()> {
     const CHECKED: [&str; 3] = ["build", "--profile", "checked"];
     step("building rocescope and the mutants", || {

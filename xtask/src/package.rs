@@ -39,7 +39,8 @@ impl Release {
 
 /// Builds the programs, then the packages.
 ///
-/// # Errors Errors of the build, or a tool that is missing or fails.
+/// # Errors
+/// Errors of the build, or a tool that is missing or fails.
 pub(crate) fn package(wanted: &Dist) -> Result<()> {
     let programs = dist::programs(wanted)?;
     let native = programs.iter().find(|(target, _)| target.is_native()).map(|(_, program)| program);
@@ -75,7 +76,8 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
 
 /// The .deb for this machine, of the program named by `ROCESCOPE_BIN`, else of the static one, which is built.
 ///
-/// # Errors Errors of the build, or dpkg-deb is missing or fails.
+/// # Errors
+/// Errors of the build, or dpkg-deb is missing or fails.
 pub(crate) fn native_deb() -> Result<PathBuf> {
     setup::package_tools()?;
     let program = tested_program()?;
@@ -101,7 +103,8 @@ fn tested_program() -> Result<PathBuf> {
 /// lets a guest with systemd install, run, upgrade and purge one. Uses the program named by `ROCESCOPE_BIN`, else the
 /// static one.
 ///
-/// # Errors Names the faults, or missing prerequisites.
+/// # Errors
+/// Names the faults, or missing prerequisites.
 pub(crate) fn test() -> Result<()> {
     setup::package_tools()?;
     let program = tested_program()?;

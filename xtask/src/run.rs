@@ -30,7 +30,8 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 
 /// Runs a command to its end.
 ///
-/// # Errors Names the command if it cannot be started or its exit status is not 0.
+/// # Errors
+/// Names the command if it cannot be started or its exit status is not 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
@@ -101,7 +102,8 @@ pub(crate) fn root_prefix() -> Option<&'static [&'static str]> {
 
 /// A command run as root.
 ///
-/// # Errors `purpose` completes the sentence if this is neither root nor a machine with sudo.
+/// # Errors
+/// `purpose` completes the sentence if this is neither root nor a machine with sudo.
 pub(crate) fn root_command(program: impl AsRef<OsStr>, purpose: &str) -> Result<Command> {
     match root_prefix() {
         Some([]) => Ok(Command::new(program)),
@@ -141,7 +143,8 @@ pub(crate) fn run_watched(command: &mut Command, mut watch: impl FnMut(&str)) ->
 
 /// Runs a command to its end with standard output and standard error in one file.
 ///
-/// # Errors Those of [`run`], and a file that cannot be created.
+/// # Errors
+/// Those of [`run`], and a file that cannot be created.
 pub(crate) fn into_file(command: &mut Command, path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     let shown = show(command);

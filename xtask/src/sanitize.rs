@@ -19,7 +19,8 @@ const FRAMES: u64 = 200_000;
 
 /// Runs both.
 ///
-/// # Errors The nightly or a component is not available, something does not build, or one of them has a finding.
+/// # Errors
+/// The nightly or a component is not available, something does not build, or one of them has a finding.
 pub(crate) fn sanitize() -> Result<()> {
     for component in ["rust-src", "miri"] {
         with_component(PINNED_NIGHTLY, component)?;

@@ -44,7 +44,8 @@ pub(crate) fn setup(click_house: bool) -> Result<()> {
 
 /// The command of cargo-deny, installed if missing.
 ///
-/// # Errors Fails if it cannot be built.
+/// # Errors
+/// Fails if it cannot be built.
 pub(crate) fn deny() -> Result<Command> {
     let own = output_of(cargo().args(["deny", "--version"])).is_some();
     let mut command = cargo();
@@ -58,7 +59,8 @@ pub(crate) fn deny() -> Result<Command> {
 
 /// The command of cargo-fuzz with the pinned nightly, both installed if missing.
 ///
-/// # Errors Fails if it cannot be built, or the nightly does not exist.
+/// # Errors
+/// Fails if it cannot be built, or the nightly does not exist.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
     with_component(PINNED_NIGHTLY, "rust-src")?;
     let folder = FUZZ.install(cargo())?;
@@ -69,14 +71,16 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
 
 /// mdBook, built if missing.
 ///
-/// # Errors Fails if it cannot be built.
+/// # Errors
+/// Fails if it cannot be built.
 pub(crate) fn mdbook() -> Result<Command> {
     Ok(Command::new(BOOK.install(cargo())?.join(BOOK.name)))
 }
 
 /// Ensures that a toolchain with a component is installed.
 ///
-/// # Errors Fails without rustup, or if it cannot install the component.
+/// # Errors
+/// Fails without rustup, or if it cannot install the component.
 pub(crate) fn with_component(toolchain: &str, component: &str) -> Result<()> {
     if !has_program("rustup") {
         bail!("it needs {toolchain} with {component}, which rustup installs: install rustup");
@@ -101,7 +105,8 @@ pub(crate) fn test_tools() -> Result<()> {
 
 /// The folder with packages that integration tests use without installation.
 ///
-/// # Errors Names the package that is not available.
+/// # Errors
+/// Names the package that is not available.
 pub(crate) fn test_packages() -> Result<PathBuf> {
     let dir = cache()?.join("packages");
     packages::unpack_for_tests(&dir)?;
@@ -111,7 +116,8 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
 /// Installs programs for the tests of `fleet` and `export` in the folder of the packages: DuckDB, an OTLP collector,
 /// and ClickHouse in CI and on request.
 ///
-/// # Errors Names the package that is not available.
+/// # Errors
+/// Names the package that is not available.
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
     python::ensure(packages, python::COLLECTOR)?;
@@ -144,7 +150,8 @@ pub(crate) fn fresh_tools() -> Result<()> {
 
 /// A compiler and a linker for the kernel programs, installed if missing.
 ///
-/// # Errors Lists every recipe that was tried, with the reason of its failure.
+/// # Errors
+/// Lists every recipe that was tried, with the reason of its failure.
 pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
     if !["cc", "gcc", "clang"].into_iter().any(has_program) {
         bail!("no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");

@@ -93,7 +93,8 @@ impl Tally {
 
 /// Sets up and runs every test.
 ///
-/// # Errors Names the sets of tests that failed. With `CI=true` also fails if something cannot be set up; otherwise
+/// # Errors
+/// Names the sets of tests that failed. With `CI=true` also fails if something cannot be set up; otherwise
 /// the tests that need it are skipped.
 pub(crate) fn test() -> Result<()> {
     let mut tally = Tally::default();

@@ -11,7 +11,8 @@ use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
 
 /// Measures and prints the result, as JSON or as a table.
 ///
-/// # Errors If the kernel refuses the programs, or privileges are missing.
+/// # Errors
+/// If the kernel refuses the programs, or privileges are missing.
 pub(super) fn run(json: bool) -> Result<()> {
     let interrupt = Interrupt::catch()?;
     let facts = KernelFacts::read(std::path::Path::new("/"));

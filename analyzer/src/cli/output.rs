@@ -53,7 +53,8 @@ impl Sink {
 
     /// A file, truncated.
     ///
-    /// # Errors If the file cannot be created.
+    /// # Errors
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("--out: cannot create {}", path.display()))?;
         Ok(Self { file: Some((path.to_owned(), file)) })
@@ -136,7 +137,8 @@ impl Interrupt {
     /// Catches SIGINT and SIGTERM from now on. The first signal requests an orderly end, the second terminates the
     /// process at once.
     ///
-    /// # Errors If the signal handlers cannot be installed.
+    /// # Errors
+    /// If the signal handlers cannot be installed.
     pub fn catch() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -164,7 +166,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Writes the reports of `feed` to `sink` in `format`, and its notices to standard error. Returns at the end of the
 /// feed, after an interrupt, or when the reader of the output has closed it.
 ///
-/// # Errors An error of the source, or a failure to write the output.
+/// # Errors
+/// An error of the source, or a failure to write the output.
 pub fn print(
     feed: &Feed,
     format: Format,
@@ -286,7 +289,8 @@ pub fn width() -> usize {
 
 /// Prints a text to standard output. A closed pipe is no failure.
 ///
-/// # Errors If it cannot be written.
+/// # Errors
+/// If it cannot be written.
 pub fn page(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -70,7 +70,8 @@ pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
 
 /// Parses a complete request head.
 ///
-/// # Errors If it is malformed or not supported.
+/// # Errors
+/// If it is malformed or not supported.
 pub fn parse(head: &[u8]) -> Result<Request, Refusal> {
     let text = std::str::from_utf8(head).map_err(|_| Refusal::BadRequest)?;
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));

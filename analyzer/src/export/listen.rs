@@ -79,7 +79,8 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 impl Listener {
     /// Listens on an address. A stale unix socket is replaced.
     ///
-    /// # Errors If the address is in use or cannot be bound.
+    /// # Errors
+    /// If the address is in use or cannot be bound.
     pub fn bind(address: &Listen) -> io::Result<Self> {
         match address {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address)?)),

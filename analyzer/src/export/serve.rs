@@ -107,7 +107,8 @@ impl Server {
     /// Answers on `listeners` from now on. `web` guards TCP connections; access to unix sockets is controlled by file
     /// permissions.
     ///
-    /// # Errors If a thread or a file descriptor cannot be created.
+    /// # Errors
+    /// If a thread or a file descriptor cannot be created.
     pub fn start(listeners: Vec<Listener>, board: &Arc<Board>, web: Option<Web>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let open = Arc::new(AtomicUsize::new(0));

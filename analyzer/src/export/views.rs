@@ -189,7 +189,8 @@ impl Views {
     /// Sends to a view until it disconnects or the agent ends. `dump` requests a dump of the flight recorder; it
     /// returns false without one.
     ///
-    /// # Errors If the view has disconnected or does not read.
+    /// # Errors
+    /// If the view has disconnected or does not read.
     pub(super) async fn attach<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

@@ -1,11 +1,12 @@
 //! Packets captured twice, by mirrors or network duplication.
 
-use super::span::Span;
+use super::span::{Span, all_of, episodes, run, spans};
 use super::title::{short, title};
 use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
+use crate::metrics::loss::spells::Signal;
 use crate::util::units::{self, plural};
 
 /// Mean delay of duplicates above which two taps are more likely than one mirror.
@@ -35,7 +36,7 @@ const DUPLICATES: Entry = Entry {
               packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
                (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
-               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link.",
+               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least).",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
@@ -49,7 +50,7 @@ limits! {
         "minimum duplicated packets",
         "A few packets twice are a retransmission whose cause was not captured";
     ratio: f64 = 0.001,
-        "minimum share of the packets of a link",
+        "minimum share of the packets of a link meanwhile",
         "Fewer change no figure that is shown";
 }
 
@@ -120,23 +121,25 @@ fn by_capture(
 }
 
 fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+    let all = flows.clone();
+    flows.retain(|flow| mirrored(flow) > 0);
     let copies: u64 = flows.iter().copied().map(mirrored).sum();
-    if !is_many(input, copies, link.packets) {
+    let times = spans(flows.iter().copied(), &[Signal::Duplicate]);
+    let span = all_of(&times, run(flows.iter().copied()));
+    let packets = span.all_packets(input.facts, all).clamp(copies, link.packets.max(copies));
+    if !is_many(input, copies, packets) {
         return;
     }
-    flows.retain(|flow| mirrored(flow) > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
-    let ratio = copies as f64 / link.packets.max(1) as f64;
-    let diagnosis = format!(
-        "Network delivers packets twice: {} of {}",
-        units::count(copies),
-        plural(link.packets, "packet")
-    );
+    let ratio = copies as f64 / packets.max(1) as f64;
+    let diagnosis =
+        format!("Network delivers packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
     let here = Commands::on(input, &link.name);
     Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
         .evidence("copies", copies)
         .evidence("copies_ratio", ratio)
+        .episodes(episodes(&times))
         .flows(flows)
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .step(

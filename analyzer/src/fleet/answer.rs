@@ -97,7 +97,8 @@ pub struct Answer {
 impl Answer {
     /// Builds the answer from the rows of an engine: a row with counts, then the rows of the question.
     ///
-    /// # Errors If there is no data, or a row does not match the SQL.
+    /// # Errors
+    /// If there is no data, or a row does not match the SQL.
     pub fn of(question: Question, mut rows: Vec<Row>, top: usize) -> Result<Self, String> {
         if rows.is_empty() {
             return Err("the engine gave no result; `--print-sql` prints what it was asked".to_owned());

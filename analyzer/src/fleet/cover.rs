@@ -58,7 +58,8 @@ struct Hop {
 
 /// Explains the bad pairs by hops, best explanation first.
 ///
-/// # Errors If a row lacks a field.
+/// # Errors
+/// If a row lacks a field.
 pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     let (hops, pairs) = hops(rows)?;
     let mut open: Vec<bool> = vec![true; pairs.len()];

@@ -32,7 +32,8 @@ pub enum Engine {
 impl Engine {
     /// Finds the program `wanted`, or else the first known program in the folders of `path`.
     ///
-    /// # Errors If none is found; the message names the remedy.
+    /// # Errors
+    /// If none is found; the message names the remedy.
     pub fn find(wanted: Option<&Path>, path: Option<&OsStr>) -> Result<Self, String> {
         let folders: Vec<PathBuf> =
             path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
@@ -58,7 +59,8 @@ impl Engine {
 
     /// Runs declarations and then queries, and returns the rows of each query in order.
     ///
-    /// # Errors If the engine cannot be started or reached, or refuses the SQL.
+    /// # Errors
+    /// If the engine cannot be started or reached, or refuses the SQL.
     pub fn run(&self, declarations: &str, questions: &[String]) -> Result<Vec<Row>, String> {
         match self {
             Self::Program(path, dialect) => {

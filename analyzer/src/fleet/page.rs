@@ -78,7 +78,8 @@ pub fn text(answer: &Answer, width: usize, paint: Paint) -> String {
 
 /// The answer as one JSON document.
 ///
-/// # Errors Errors of the serialiser, which no data causes.
+/// # Errors
+/// Errors of the serialiser, which no data causes.
 pub fn json(answer: &Answer) -> Result<String, serde_json::Error> {
     let row = |row: &Row| -> Map<String, Value> {
         let value = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);

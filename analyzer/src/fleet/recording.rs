@@ -30,7 +30,8 @@ pub struct Recordings(Vec<String>);
 impl Recordings {
     /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs.
     ///
-    /// # Errors If there is none, or a name cannot be embedded in SQL.
+    /// # Errors
+    /// If there is none, or a name cannot be embedded in SQL.
     pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
         let mut roots = Vec::new();
         for source in sources {

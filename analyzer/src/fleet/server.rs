@@ -13,7 +13,8 @@ const MOST: u64 = 256 << 20;
 
 /// Runs a statement and returns the response: JSON, one object per line.
 ///
-/// # Errors If the CA certificates cannot be read, or the server is unreachable, refuses the statement, or truncates
+/// # Errors
+/// If the CA certificates cannot be read, or the server is unreachable, refuses the statement, or truncates
 /// its response.
 pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
     // With wait_end_of_query, an error after the first rows still changes the HTTP status.

@@ -80,7 +80,8 @@ pub struct Written {
 
 /// Writes a dump into a new folder of `parent`, atomically. `facts` is doctor's page as JSON, if available.
 ///
-/// # Errors If a file cannot be written.
+/// # Errors
+/// If a file cannot be written.
 pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Written> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let word = dump.reasons.first().map_or("dump", Reason::word);

@@ -37,7 +37,8 @@ impl Block {
 
     /// Decodes the rows.
     ///
-    /// # Errors Errors of the Parquet reader, which no encoded rows cause.
+    /// # Errors
+    /// Errors of the Parquet reader, which no encoded rows cause.
     pub fn rows(&self) -> io::Result<Rows> {
         let mut rows = Rows::default();
         rows.visit(&mut Unseal(&self.files))?;

@@ -14,7 +14,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Passes a feed on to `end` through a recorder. The thread ends with the source or the view.
 ///
-/// # Errors If a thread cannot be started.
+/// # Errors
+/// If a thread cannot be started.
 pub fn start(source: Feed, end: SourceEnd, recorder: Recorder) -> io::Result<JoinHandle<()>> {
     let tee = Tee { source, end, recorder, waiting: None };
     std::thread::Builder::new().name("recorder".to_owned()).spawn(move || tee.run())

@@ -23,7 +23,8 @@ pub type Facts = Box<dyn Fn() -> Option<String> + Send>;
 
 /// Starts the thread. It ends when all senders are dropped and the last dump is written.
 ///
-/// # Errors If the thread cannot be started.
+/// # Errors
+/// If the thread cannot be started.
 pub fn start(
     settings: Settings,
     facts: Facts,

@@ -46,7 +46,8 @@ pub struct Field {
 impl Btf {
     /// Parses the kernel's BTF, and that of a module built for it.
     ///
-    /// # Errors If the bytes are not BTF in native byte order.
+    /// # Errors
+    /// If the bytes are not BTF in native byte order.
     pub fn parse(base: Vec<u8>, module: Option<Vec<u8>>) -> Result<Self, Malformed> {
         let base = Part::parse(base, 1, 0)?;
         let next = base.first + u32::try_from(base.types.len()).map_err(|_| Malformed)?;

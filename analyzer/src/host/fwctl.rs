@@ -37,7 +37,8 @@ pub trait Firmware: Debug + Send {
     fn reaches(&self, device: &str) -> bool;
     /// The response to QUERY_QP.
     ///
-    /// # Errors If kernel or firmware refuse.
+    /// # Errors
+    /// If kernel or firmware refuse.
     fn query_qp(&self, device: &str, lqpn: u32) -> Result<Vec<u8>>;
 }
 

@@ -54,7 +54,8 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// The bytes of the regular file at `path`, resolved in the root directory `root` of a process, at most 1 MiB.
 ///
-/// # Errors As for [`regular`], if links form a loop, and if a link is refused.
+/// # Errors
+/// As for [`regular`], if links form a loop, and if a link is refused.
 pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>> {
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, folder, Mode::empty())?;
@@ -75,7 +76,8 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
 
 /// Returns the result of `read`, which reads files of another process.
 ///
-/// # Errors Those of `read`, and a timeout after half a second: it then continues in a separate thread.
+/// # Errors
+/// Those of `read`, and a timeout after half a second: it then continues in a separate thread.
 pub(super) fn timed<T: Send + 'static>(
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

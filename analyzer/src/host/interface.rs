@@ -349,7 +349,8 @@ pub fn get(index: u32) -> Result<Interface> {
 
 /// True if the interface still exists.
 ///
-/// # Errors If the kernel does not respond.
+/// # Errors
+/// If the kernel does not respond.
 pub fn exists(index: u32) -> Result<bool> {
     match raw(index) {
         Ok(_) => Ok(true),

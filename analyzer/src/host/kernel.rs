@@ -126,7 +126,8 @@ pub struct Needs {
 /// Checks the prerequisites of attaching. Facts that could not be read are assumed to be fine: if not, the kernel
 /// refuses.
 ///
-/// # Errors A sentence for the user with the missing prerequisite.
+/// # Errors
+/// A sentence for the user with the missing prerequisite.
 pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
     if let Some(capabilities) = facts.capabilities {
         let mut wanted = vec![Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
@@ -161,7 +162,8 @@ pub fn preflight(facts: &KernelFacts, needs: Needs) -> Result<()> {
 
 /// Raises the limit on locked memory, to which some kernel configurations (all before 5.11) charge eBPF maps.
 ///
-/// # Errors If the kernel refuses; loading may succeed nevertheless.
+/// # Errors
+/// If the kernel refuses; loading may succeed nevertheless.
 pub fn raise_memlock() -> Result<()> {
     // `None` means no limit.
     setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })

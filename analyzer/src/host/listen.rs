@@ -57,7 +57,8 @@ impl LldpSocket {
 
     /// Receives a frame without blocking; `None` if there is none.
     ///
-    /// # Errors If the socket fails, as it does when the interface goes down.
+    /// # Errors
+    /// If the socket fails, as it does when the interface goes down.
     pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
         match net::recv(&self.socket, &mut frame, RecvFlags::empty()) {

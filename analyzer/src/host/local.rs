@@ -15,7 +15,8 @@ const IFA_LOCAL: u16 = 2;
 
 /// The addresses of all interfaces of the calling thread's network namespace.
 ///
-/// # Errors If the kernel does not respond.
+/// # Errors
+/// If the kernel does not respond.
 pub fn addresses() -> Result<BTreeSet<IpAddr>> {
     let request = Request::new(libc::RTM_GETADDR, 0, &[0; HEADER]);
     let dump = RouteSocket::open()?.dump("list the addresses", libc::RTM_NEWADDR, &request)?;

@@ -40,7 +40,8 @@ impl NetNs {
     /// The namespace for `NAME|PID`: a name below `/run/netns` (`ip netns list`), a process, or the path of a
     /// namespace file.
     ///
-    /// # Errors If there is no such name (existing names are listed) or process.
+    /// # Errors
+    /// If there is no such name (existing names are listed) or process.
     pub fn open(what: &str) -> Result<Self> {
         Self::open_below(Path::new("/"), what)
     }
@@ -77,7 +78,8 @@ impl NetNs {
 
     /// Moves the calling thread, and threads that it starts later, into this namespace.
     ///
-    /// # Errors If the kernel refuses, or the file is not a network namespace.
+    /// # Errors
+    /// If the kernel refuses, or the file is not a network namespace.
     pub fn enter(&self) -> Result<()> {
         match move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)) {
             Ok(()) => Ok(()),

@@ -21,7 +21,8 @@ pub(super) fn socket(action: &str) -> Result<OwnedFd> {
 
 /// The interface index as the kernel's type.
 ///
-/// # Errors If the index is out of range.
+/// # Errors
+/// If the index is out of range.
 pub(super) fn index(index: u32, action: &str) -> Result<libc::c_int> {
     i32::try_from(index).map_err(|_| HostError::system(action, io::Error::from_raw_os_error(libc::ENODEV)))
 }

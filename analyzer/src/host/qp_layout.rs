@@ -30,7 +30,8 @@ pub struct Layout {
 impl Layout {
     /// The layout of the kernel described by `btf`.
     ///
-    /// # Errors The missing structure or field without which no queue pair can be followed.
+    /// # Errors
+    /// The missing structure or field without which no queue pair can be followed.
     pub fn of(btf: &Btf) -> Result<Self, String> {
         let structure = |name: &str| btf.find(name).ok_or_else(|| format!("struct {name}"));
         let (qp, attr) = (structure("ib_qp")?, structure("ib_qp_attr")?);

@@ -17,7 +17,8 @@ pub const BNXT: &str = "bnxt_re";
 
 /// The kernel's types, or the reason why there are none.
 ///
-/// # Errors If the kernel has none, or they are invalid.
+/// # Errors
+/// If the kernel has none, or they are invalid.
 pub fn read(root: &HostRoot, module: &str) -> Result<Btf, String> {
     // Kernel files of several MiB, which no other user controls.
     let file = |name: &str| std::fs::read(root.path(&format!("{FOLDER}/{name}")));
@@ -30,7 +31,8 @@ pub fn read(root: &HostRoot, module: &str) -> Result<Btf, String> {
 
 /// The layout of queue pairs.
 ///
-/// # Errors The reason why none can be followed.
+/// # Errors
+/// The reason why none can be followed.
 pub fn layout(root: &HostRoot) -> Result<Layout, String> {
     Layout::of(&read(root, IB_CORE)?).map_err(|missing| format!("the kernel's BTF has no {missing}"))
 }
@@ -47,7 +49,8 @@ pub struct CommandOffsets {
 impl CommandOffsets {
     /// Reads them from the running kernel.
     ///
-    /// # Errors The reason why commands cannot be followed.
+    /// # Errors
+    /// The reason why commands cannot be followed.
     pub fn read(root: &HostRoot) -> Result<Self, String> {
         Self::of(&of_module(root, MLX5)?)
     }
@@ -63,7 +66,8 @@ impl CommandOffsets {
 /// Offset from bnxt_re's internal queue pair, which its handler receives, to the one of the verbs; may be negative.
 /// Unit: bytes.
 ///
-/// # Errors The reason why it is unknown.
+/// # Errors
+/// The reason why it is unknown.
 pub fn bnxt_offset(root: &HostRoot) -> Result<u32, String> {
     bnxt_offset_of(&of_module(root, BNXT)?)
 }

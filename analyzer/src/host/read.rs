@@ -67,7 +67,8 @@ impl HostRoot {
 
     /// The bytes of a regular file, at most 1 MiB.
     ///
-    /// # Errors When it is absent, unreadable or not a regular file, or if it belongs to a process and times out.
+    /// # Errors
+    /// When it is absent, unreadable or not a regular file, or if it belongs to a process and times out.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>> {
         let at = self.path(path);
         let of_process =

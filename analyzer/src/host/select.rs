@@ -26,7 +26,8 @@ pub struct Chosen {
 
 /// The same as [`resolve`], with the interfaces and RDMA devices of the calling thread's network namespace.
 ///
-/// # Errors Those of [`resolve`], and if the kernel does not respond.
+/// # Errors
+/// Those of [`resolve`], and if the kernel does not respond.
 pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
     let root = SysRoot::of_this_thread()?;
     resolve(wanted, &interface::list_with_hardware(&root)?, &rdma::list(&root))
@@ -35,7 +36,8 @@ pub fn on_this_host(wanted: &[String]) -> Result<Chosen> {
 /// The interfaces for `wanted`: names of interfaces or RDMA devices, in that order and each once, and those of the
 /// devices that have no interface here. An empty list stands for every RDMA device.
 ///
-/// # Errors If a name is unknown, there is no RDMA device, a device is InfiniBand, or one of the interfaces is
+/// # Errors
+/// If a name is unknown, there is no RDMA device, a device is InfiniBand, or one of the interfaces is
 /// stacked on another. The message lists the candidates.
 #[expect(clippy::too_many_lines, reason = "one case after the other, each with its error")]
 pub fn resolve(wanted: &[String], interfaces: &[Interface], rdma: &[RdmaDevice]) -> Result<Chosen> {

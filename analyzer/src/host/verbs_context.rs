@@ -124,7 +124,8 @@ impl Process<'_> {
 
 /// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context.
 ///
-/// # Errors The reason why the process cannot be searched, or that nothing was found.
+/// # Errors
+/// The reason why the process cannot be searched, or that nothing was found.
 pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     let devices = uverbs(root, pid)?;
     if devices.is_empty() {

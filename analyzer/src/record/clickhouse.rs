@@ -128,7 +128,8 @@ impl Shared {
 impl Sender {
     /// Sends the files in the queue of a recording's folder, and new ones as they arrive.
     ///
-    /// # Errors If the CA certificates cannot be read, or a thread cannot be started.
+    /// # Errors
+    /// If the CA certificates cannot be read, or a thread cannot be started.
     pub fn start(dir: &Path, server: Server) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let agent =

@@ -91,7 +91,8 @@ fn writer<W: Write + Send>(table: &Table, out: W) -> Result<SerializedFileWriter
 
 /// Encodes rows as a complete file, in row groups of [`GROUP`].
 ///
-/// # Errors Errors of the Parquet writer, which no rows cause.
+/// # Errors
+/// Errors of the Parquet writer, which no rows cause.
 pub fn encode<R: Row>(rows: &[R]) -> Result<Vec<u8>> {
     encode_groups(rows, GROUP)
 }
@@ -159,7 +160,8 @@ fn put<T: DataType>(
 
 /// Joins complete files of one table into one. Row groups are copied without decoding.
 ///
-/// # Errors If a file belongs to another table, or writing to `out` fails.
+/// # Errors
+/// If a file belongs to another table, or writing to `out` fails.
 pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Bytes>, out: W) -> Result<W> {
     let mut writer = writer(table, out)?;
     for file in files {
@@ -208,7 +210,8 @@ fn missing(name: &str) -> ParquetError {
 
 /// Decodes the rows of a file. Columns missing from the file are null; columns unknown to the table are skipped.
 ///
-/// # Errors If it is not a Parquet file, is damaged, or a column has another type.
+/// # Errors
+/// If it is not a Parquet file, is damaged, or a column has another type.
 pub fn decode<R: Row>(file: Bytes) -> Result<Vec<R>> {
     let mut rows = Vec::new();
     each(file, &mut |row| rows.push(row))?;
@@ -312,7 +315,8 @@ fn check_pages(file: &impl ChunkReader, start: u64, end: u64) -> Result<()> {
 impl<C: ChunkReader + 'static> Groups<C> {
     /// Reads the metadata at the end of the file.
     ///
-    /// # Errors If it is not a Parquet file or is damaged.
+    /// # Errors
+    /// If it is not a Parquet file or is damaged.
     pub fn new(file: C) -> Result<Self> {
         let file = Arc::new(file);
         Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0, open: None })
@@ -327,7 +331,8 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// The next rows, at most [`GROUP`] of one row group, since groups of other writers may be long. `None` after the
     /// last.
     ///
-    /// # Errors As [`decode`]. The rest of the row group is then skipped.
+    /// # Errors
+    /// As [`decode`]. The rest of the row group is then skipped.
     pub fn next_rows<R: Row>(&mut self) -> Result<Option<Vec<R>>> {
         let mut group = match self.open.take() {
             Some(group) => group,

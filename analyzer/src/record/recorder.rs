@@ -56,7 +56,8 @@ pub struct Recorder {
 impl Recorder {
     /// Opens the folder, seals rows left by a killed process, and starts sending if configured.
     ///
-    /// # Errors If the folder cannot be created or written, or a thread cannot be started.
+    /// # Errors
+    /// If the folder cannot be created or written, or a thread cannot be started.
     pub fn start(settings: Settings) -> io::Result<(Self, Notices)> {
         let Settings { dir, origin, rotate, keep, rollup_ns, clickhouse } = settings;
         let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;

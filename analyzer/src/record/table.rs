@@ -52,7 +52,8 @@ pub trait Visit {
 
     /// Processes the rows of one table.
     ///
-    /// # Errors An error ends the visit.
+    /// # Errors
+    /// An error ends the visit.
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), Self::Error>;
 }
 
@@ -132,7 +133,8 @@ macro_rules! tables {
 
             /// Visits the rows of each table, in the order of [`TABLES`].
             ///
-            /// # Errors The visitor's first error.
+            /// # Errors
+            /// The visitor's first error.
             pub fn visit<V: $crate::record::table::Visit>(&mut self, visitor: &mut V) -> Result<(), V::Error> {
                 $( visitor.rows(&mut self.$table)?; )+
                 Ok(())

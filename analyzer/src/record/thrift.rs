@@ -32,7 +32,8 @@ pub(super) struct Structure {
 
 /// Parses the structure at the start of the bytes.
 ///
-/// # Errors If the bytes do not begin with an acceptable structure.
+/// # Errors
+/// If the bytes do not begin with an acceptable structure.
 pub(super) fn structure(bytes: &[u8]) -> Result<Structure, Fault> {
     let mut walk = Walk { rest: bytes };
     let page = walk.structure(DEPTH)?;

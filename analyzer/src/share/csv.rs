@@ -13,7 +13,8 @@ use crate::util::csv;
 
 /// Writes a header line, and a line per flow.
 ///
-/// # Errors An error of writing to `out`.
+/// # Errors
+/// An error of writing to `out`.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let context = Context::of(report);
     out.write_all(csv::line(COLUMNS.iter().map(|column| column.name.to_owned())).as_bytes())?;

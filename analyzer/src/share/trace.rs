@@ -105,7 +105,8 @@ type Key = (usize, Address, Address, u32);
 
 /// Writes the trace of a report, its timeline by link, and its events.
 ///
-/// # Errors An error of writing to `out`.
+/// # Errors
+/// An error of writing to `out`.
 pub fn write(
     report: &Report,
     timeline: &[LinkPoints],

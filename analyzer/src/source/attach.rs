@@ -70,7 +70,8 @@ pub struct Attached {
 
 /// Connects to an agent. No privileges are needed afterwards.
 ///
-/// # Errors If there is no agent, or it may not be accessed, or has an incompatible version.
+/// # Errors
+/// If there is no agent, or it may not be accessed, or has an incompatible version.
 pub fn connect(options: Options) -> Result<Attached> {
     let socket = &options.socket;
     let stream = UnixStream::connect(socket).map_err(|error| anyhow!("{}", refused(socket, &error)))?;
@@ -91,7 +92,8 @@ impl Attached {
 
     /// Reads from the agent in a thread, which ends with the feed.
     ///
-    /// # Errors If a thread cannot be started.
+    /// # Errors
+    /// If a thread cannot be started.
     pub fn start(self) -> Result<(Feed, JoinHandle<()>)> {
         let Self { options, stream, mut reader, hello } = self;
         let (SourceEnd { updates, commands }, feed) = feed::channel();

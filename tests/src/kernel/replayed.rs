@@ -57,7 +57,8 @@ fn replay(frames: &[Frame]) -> Result<(Sample, Vec<EventSample>)> {
 
 /// The report of a sample, as JSON.
 ///
-/// # Errors Fails if it does not match docs/report.schema.json, which would be an error in the report.
+/// # Errors
+/// Fails if it does not match docs/report.schema.json, which would be an error in the report.
 pub fn report(sample: &Sample) -> Result<Value> {
     let report = serde_json::to_value(Report::build(sample, &Options::default()))?;
     schema::check(&report)?;

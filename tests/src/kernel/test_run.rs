@@ -43,7 +43,8 @@ struct SkBuff {
 
 /// Runs an XDP program on a frame `repeat` times. Returns the last return value.
 ///
-/// # Errors The kernel's error, for example for a frame that is too long.
+/// # Errors
+/// The kernel's error, for example for a frame that is too long.
 pub fn xdp(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<u32> {
     run(program, frame, repeat, None)
 }
@@ -60,7 +61,8 @@ pub fn tc(program: BorrowedFd<'_>, frame: &[u8], wire_len: u32, repeat: u32) -> 
 /// Runs an XDP program on copies of a frame `repeat` times and carries out its decision on each: a redirected frame
 /// leaves through an interface. Needs kernel 5.18.
 ///
-/// # Errors As for [`xdp`]; `EINTR` after a signal.
+/// # Errors
+/// As for [`xdp`]; `EINTR` after a signal.
 pub fn live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<()> {
     let mut attr = TestRunAttr { flags: LIVE_FRAMES, ..attr(program, frame, repeat)? };
     call(&mut attr)

@@ -40,7 +40,8 @@ impl Wire {
 
     /// Starts the live source on the watched end.
     ///
-    /// # Errors The error of the source.
+    /// # Errors
+    /// The error of the source.
     pub fn watch(&self, hook: HookChoice, xdp_mode: XdpModeChoice) -> Result<Running> {
         live::start(Config {
             interfaces: vec![WATCHED.to_owned()],
@@ -65,7 +66,8 @@ impl Wire {
 
     /// Sends frames from the sending end, unmodified.
     ///
-    /// # Errors The error of the kernel.
+    /// # Errors
+    /// The error of the kernel.
     pub fn send(&self, frames: &[Vec<u8>]) -> Result<()> {
         self.sending.run(|| send(self.index, frames))?
     }
@@ -73,7 +75,8 @@ impl Wire {
 
 /// Waits until the source has counted `packets` packets, stops it and returns its last sample.
 ///
-/// # Errors The error of the source, or a timeout of the packets.
+/// # Errors
+/// The error of the source, or a timeout of the packets.
 pub fn take(running: Running, packets: u64) -> Result<Sample> {
     let start = Instant::now();
     let mut last = None;

@@ -38,7 +38,8 @@ const LETTING_GO: Duration = Duration::from_secs(10);
 impl Hooks {
     /// Waits until nothing is attached.
     ///
-    /// # Errors Names remaining attachments, or the failure to read them.
+    /// # Errors
+    /// Names remaining attachments, or the failure to read them.
     pub fn until_gone(world: &World, link: &mut Link) -> Result<()> {
         let late = Instant::now() + LETTING_GO;
         loop {
@@ -53,7 +54,8 @@ impl Hooks {
 
     /// Reads them.
     ///
-    /// # Errors Fails if the interface was removed or the kernel refuses.
+    /// # Errors
+    /// Fails if the interface was removed or the kernel refuses.
     pub fn of(world: &World, link: &mut Link) -> Result<Self> {
         let promiscuity = link.near_counted()?.promiscuity;
         let index = link.index;

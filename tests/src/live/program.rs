@@ -114,14 +114,16 @@ pub struct Ended {
 impl Ended {
     /// The one JSON report on standard output.
     ///
-    /// # Errors Fails for any other output.
+    /// # Errors
+    /// Fails for any other output.
     pub fn report(&self) -> Result<Value> {
         schema::read(&self.out).with_context(|| format!("no report; standard error: {}", self.err))
     }
 
     /// The reports of `--output jsonl`, one per line.
     ///
-    /// # Errors Fails if a line is not a report.
+    /// # Errors
+    /// Fails if a line is not a report.
     pub fn lines(&self) -> Result<Vec<Value>> {
         self.out.lines().map(schema::read).collect()
     }
@@ -213,7 +215,8 @@ impl Program {
 
     /// Waits until `found` matches its standard error.
     ///
-    /// # Errors Fails after a timeout, or if the program ends before.
+    /// # Errors
+    /// Fails after a timeout, or if the program ends before.
     pub fn said<T>(&self, found: impl Fn(&str) -> Option<T>) -> Result<T> {
         let said = || anyhow!("the expected message was not printed; standard error: {}", self.err.text());
         self.err.wait(found).ok_or_else(said)
@@ -221,7 +224,8 @@ impl Program {
 
     /// Waits for a report of `--output jsonl` that satisfies `wanted`, and returns it.
     ///
-    /// # Errors Fails after a timeout, or if the program ends before.
+    /// # Errors
+    /// Fails after a timeout, or if the program ends before.
     pub fn reported(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let last = |text: &str| -> Option<Value> {
             let (complete, _) = text.rsplit_once('\n')?;

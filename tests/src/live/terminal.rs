@@ -76,7 +76,8 @@ impl Terminal {
 
     /// Waits until the screen satisfies `wanted`, and returns it.
     ///
-    /// # Errors After a timeout, with the content of the screen.
+    /// # Errors
+    /// After a timeout, with the content of the screen.
     pub fn until(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let late = Instant::now() + PATIENCE;
         loop {
@@ -101,7 +102,8 @@ impl Terminal {
 
     /// Presses a key and waits for its effect.
     ///
-    /// # Errors After a timeout, with the content of the screen.
+    /// # Errors
+    /// After a timeout, with the content of the screen.
     pub fn press_until(&self, key: &str, what: &str, wanted: impl FnMut(&str) -> bool) -> Result<String> {
         self.press(&[key])?;
         self.until(&format!("{what} after {key}"), wanted)

@@ -250,14 +250,16 @@ impl World {
 impl Link {
     /// The counters of the near end.
     ///
-    /// # Errors Fails if the interface was removed.
+    /// # Errors
+    /// Fails if the interface was removed.
     pub fn near_counted(&mut self) -> Result<Counted> {
         self.near_counters.read()
     }
 
     /// The counters of the far end.
     ///
-    /// # Errors Fails if the interface was removed.
+    /// # Errors
+    /// Fails if the interface was removed.
     pub fn far_counted(&mut self) -> Result<Counted> {
         self.far_counters.read()
     }

@@ -77,7 +77,8 @@ impl Watching {
 
 /// Floods a link with NAKs for this time.
 ///
-/// # Errors Fails if an operation is refused, or a packet or event is not accounted for.
+/// # Errors
+/// Fails if an operation is refused, or a packet or event is not accounted for.
 pub fn run(view: View, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(Receiver::SameCpu)?;
     let watching = Watching::new(view, &bench.world.near, &bench.link.name)?;

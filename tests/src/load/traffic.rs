@@ -123,7 +123,8 @@ impl Attached {
 
 /// Floods a link for about this time.
 ///
-/// # Errors Fails if an operation is refused, or rocescope's packet count differs from the interface's.
+/// # Errors
+/// Fails if an operation is refused, or rocescope's packet count differs from the interface's.
 pub fn run(at: Receiver, state: State, time: Duration) -> Result<FloodRun> {
     let mut bench = FloodLink::new(at)?;
     let attached = Attached::new(state, &bench)?;

@@ -36,7 +36,8 @@ pub fn path() -> Result<PathBuf> {
 
 /// The JSON report of `rocescope replay` over capture files, from standard output.
 ///
-/// # Errors Fails if the program is missing, fails, or prints anything but a report that matches
+/// # Errors
+/// Fails if the program is missing, fails, or prints anything but a report that matches
 /// docs/report.schema.json.
 pub fn replay<I, S>(captures: &[PathBuf], options: I) -> Result<Value>
 where

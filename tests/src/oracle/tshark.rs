@@ -143,7 +143,8 @@ impl Row {
 
 /// True if tshark can be run here.
 ///
-/// # Errors Fails if it cannot with `CI=true`, since tests must not be skipped there.
+/// # Errors
+/// Fails if it cannot with `CI=true`, since tests must not be skipped there.
 pub fn available() -> Result<bool> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return Ok(true);
@@ -159,7 +160,8 @@ pub fn available() -> Result<bool> {
 
 /// All frames of a capture file (pcap, pcapng, also gzip).
 ///
-/// # Errors Fails if tshark fails or its output does not have the requested format.
+/// # Errors
+/// Fails if tshark fails or its output does not have the requested format.
 pub fn read(capture: &Path) -> Result<Vec<Row>> {
     let mut command = isolated()?;
     command.arg("-n").arg("-r").arg(capture);

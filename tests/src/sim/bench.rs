@@ -52,7 +52,8 @@ pub struct Outcome {
 
 /// Runs the selected scenarios, in the order of the table.
 ///
-/// # Errors If nothing is selected or a folder cannot be created.
+/// # Errors
+/// If nothing is selected or a folder cannot be created.
 pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
     let chosen = |scenario: &&Scenario| {
         options.only.as_ref().is_none_or(|only| scenario.name.contains(only) || scenario.kind.contains(only))

@@ -24,7 +24,8 @@ pub struct KernelMemory {
 impl KernelMemory {
     /// A page of zeros.
     ///
-    /// # Errors Fails without permission to read `/proc/self/pagemap`, and on kernels without `/proc/kcore`.
+    /// # Errors
+    /// Fails without permission to read `/proc/self/pagemap`, and on kernels without `/proc/kcore`.
     pub fn new() -> Result<Self> {
         // Written, so that it is present in memory.
         let page = Box::new(Page(std::hint::black_box([1; PAGE])));

@@ -15,7 +15,8 @@ use super::report::{count, flow};
 /// # Errors
 /// If a flow is not in the report.
 ///
-/// # Panics If a queue pair differs from its parameters.
+/// # Panics
+/// If a queue pair differs from its parameters.
 pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     let lives = &report["qp_lives"];
     assert_eq!(lives["unavailable"], Value::Null, "{lives}");
@@ -79,7 +80,8 @@ pub fn computed(port: &Value) -> Value {
 
 /// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end.
 ///
-/// # Panics If it differs from `rdma resource`, or its packets had another source port.
+/// # Panics
+/// If it differs from `rdma resource`, or its packets had another source port.
 #[must_use]
 pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
     let other = if end == NEAR { FAR } else { NEAR };

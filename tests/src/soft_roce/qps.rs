@@ -81,7 +81,8 @@ pub fn read() -> Result<Vec<Qp>> {
 
 /// Queue pairs of `rdma resource` that satisfy `wanted` while a program runs, collected over all readings.
 ///
-/// # Errors Fails if none with a known peer appears before the program's end.
+/// # Errors
+/// Fails if none with a known peer appears before the program's end.
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
     wait_for("the end of a program while its queue pairs are listed", || {

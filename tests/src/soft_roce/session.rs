@@ -18,7 +18,8 @@ const SETTLE: Duration = Duration::from_millis(1600);
 
 /// Folder shared between guest and host, for results.
 ///
-/// # Errors Fails outside of the guest.
+/// # Errors
+/// Fails outside of the guest.
 pub fn results() -> Result<PathBuf> {
     let place = std::env::var_os("ROCESCOPE_VM_RESULTS");
     place.map(PathBuf::from).context("ROCESCOPE_VM_RESULTS is not set: this is for `cargo xtask vm`")
@@ -73,7 +74,8 @@ impl Session {
     /// Ends all observers. `harmed` are the queue pairs whose packets were not all on the wire: counts upstream of a
     /// queueing discipline differ from tcpdump's downstream of it.
     ///
-    /// # Errors Fails if an observer ends unexpectedly.
+    /// # Errors
+    /// Fails if an observer ends unexpectedly.
     pub fn finish(self, harmed: &[u64]) -> Result<SessionResult> {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();

@@ -16,7 +16,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until `found` returns a value.
 ///
-/// # Errors Fails after a timeout; `what` completes the sentence.
+/// # Errors
+/// Fails after a timeout; `what` completes the sentence.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let late = Instant::now() + LIMIT;
     loop {
@@ -128,7 +129,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
 
 /// The same for a program that writes JSON.
 ///
-/// # Errors Also fails if the output is not JSON.
+/// # Errors
+/// Also fails if the output is not JSON.
 pub fn json(program: &str, arguments: &[&str]) -> Result<Value> {
     let text = run(program, arguments)?;
     let shown = || format!("`{program} {}` wrote no JSON: {text}", arguments.join(" "));

@@ -217,7 +217,8 @@ pub struct Settings {
 impl Settings {
     /// Settings for a connection to a queue pair of an end, with a timeout of 67 ms and three retries.
     ///
-    /// # Errors Fails for an invalid address.
+    /// # Errors
+    /// Fails for an invalid address.
     pub fn to(end: End, qpn: u32) -> Result<Self> {
         Ok(Self {
             peer: end.address.parse()?,
@@ -329,7 +330,8 @@ impl QueuePair<'_> {
 
     /// Changes to a state without further attributes.
     ///
-    /// # Errors The error number of the verb: `EINVAL` if more attributes are required.
+    /// # Errors
+    /// The error number of the verb: `EINVAL` if more attributes are required.
     pub fn bare(&self, state: &str) -> Result<()> {
         let state = match state {
             "RTR" => state::RTR,

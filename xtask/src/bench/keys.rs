@@ -79,7 +79,8 @@ struct Answer {
 
 /// Measures and prints.
 ///
-/// # Errors Fails if the capture cannot be created, or the program does not run.
+/// # Errors
+/// Fails if the capture cannot be created, or the program does not run.
 pub(crate) fn keys(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");

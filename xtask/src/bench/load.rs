@@ -56,7 +56,8 @@ impl Part {
 
 /// Builds, measures and prints.
 ///
-/// # Errors Fails if something cannot be built, or counts are wrong.
+/// # Errors
+/// Fails if something cannot be built, or counts are wrong.
 pub(crate) fn load(wanted: &Wanted) -> Result<()> {
     let rocescope = match &wanted.bin {
         Some(binary) => std::path::absolute(binary)?,

@@ -23,7 +23,8 @@ struct Link<'a> {
 
 /// Checks all relative links and anchors of the documentation.
 ///
-/// # Errors Names the links without a target, or a page that cannot be read.
+/// # Errors
+/// Names the links without a target, or a page that cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root();
     let mut texts = BTreeMap::new();

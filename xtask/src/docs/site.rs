@@ -20,7 +20,8 @@ const BOOK: &str = "[book]\ntitle = \"rocescope\"\nsrc = \"pages\"\nlanguage = \
 
 /// Builds the site, and checks the links of the result.
 ///
-/// # Errors mdBook is not available, or a link has no target.
+/// # Errors
+/// mdBook is not available, or a link has no target.
 pub(crate) fn build() -> Result<()> {
     let folder = target_dir().join("site");
     step("pages of the site", || write(&workspace_root(), &folder))?;

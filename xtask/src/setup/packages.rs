@@ -55,7 +55,8 @@ pub(super) fn ensure_test_tools() -> Result<()> {
 
 /// Unpacks packages for the integration tests into folders of `dir`.
 ///
-/// # Errors Names the package that is not available.
+/// # Errors
+/// Names the package that is not available.
 pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(

@@ -18,7 +18,8 @@ pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.
 
 /// Installs packages into their folder below `dir`, once.
 ///
-/// # Errors Names the packages that are not available.
+/// # Errors
+/// Names the packages that are not available.
 pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
     let folder = dir.join(folder);
     let done = folder.join("installed");

@@ -13,7 +13,8 @@ const LINKER: Tool = Tool { name: "bpf-linker", version: "0.10.3", args: &[], en
 
 /// Installs the missing parts of this recipe.
 ///
-/// # Errors Fails if no suitable toolchain is available, or bpf-linker does not build.
+/// # Errors
+/// Fails if no suitable toolchain is available, or bpf-linker does not build.
 pub(super) fn install() -> Result<EbpfToolchain> {
     let toolchain = compiler()?;
     let linker_dir = LINKER.install(in_toolchain(&toolchain, "cargo"))?;
@@ -50,7 +51,8 @@ fn compiler() -> Result<String> {
 
 /// Ensures that a toolchain with a component is installed.
 ///
-/// # Errors Fails if rustup cannot install it.
+/// # Errors
+/// Fails if rustup cannot install it.
 pub(super) fn ensure_component(toolchain: &str, component: &str) -> Result<()> {
     let listed = || {
         output_of(Command::new("rustup").args(["component", "list", "--installed", "--toolchain", toolchain]))

@@ -32,7 +32,8 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// Parses the value of an argument.
     ///
-    /// # Errors Lists the accepted values.
+    /// # Errors
+    /// Lists the accepted values.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let is_version = |text: &str| {
             let numbers = text.split_once('.');

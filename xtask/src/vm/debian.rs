@@ -52,7 +52,8 @@ pub(super) struct Parts {
 
 /// Downloads the parts into and below `dir`. Existing parts are reused.
 ///
-/// # Errors Fails if the packages are not available, or the kernel is not one for the test.
+/// # Errors
+/// Fails if the packages are not available, or the kernel is not one for the test.
 pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
@@ -89,7 +90,8 @@ pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<
 
 /// Updates apt's package lists.
 ///
-/// # Errors Fails if apt fails.
+/// # Errors
+/// Fails if apt fails.
 pub(super) fn update() -> Result<()> {
     run(root_command("apt-get", "updating the list of packages")?
         .args(["update", "--quiet=2"])
@@ -98,7 +100,8 @@ pub(super) fn update() -> Result<()> {
 
 /// Downloads a package and unpacks it into a folder with its name in `dir`, without installing it; once.
 ///
-/// # Errors Fails if it is not available.
+/// # Errors
+/// Fails if it is not available.
 pub(crate) fn unpack(dir: &Path, package: &str) -> Result<PathBuf> {
     unpacked(dir, &[package.to_owned()], &Apt::default())
 }
@@ -133,7 +136,8 @@ fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
 
 /// Downloads packages into a folder, each by its name or as `name=version`.
 ///
-/// # Errors Fails if one of them is not available.
+/// # Errors
+/// Fails if one of them is not available.
 pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
     download_from(&Apt::default(), into, packages)
 }
@@ -149,7 +153,8 @@ fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
 
 /// Unpacks a package into a folder, which may already contain others.
 ///
-/// # Errors Fails if it is not a package, or the folder cannot be written.
+/// # Errors
+/// Fails if it is not a package, or the folder cannot be written.
 pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut files = Command::new("dpkg-deb")

@@ -12,7 +12,8 @@ use std::path::Path;
 
 /// Runs the guest with a package for amd64 and one of a higher version.
 ///
-/// # Errors Names missing prerequisites, or the faults found by the guest.
+/// # Errors
+/// Names missing prerequisites, or the faults found by the guest.
 pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the guest is an x86_64 machine: run this on one");

@@ -74,7 +74,8 @@ const LIST: &str = "packages.list";
 
 /// The folder with all of them, below `dir`. Reused until the distribution has newer versions.
 ///
-/// # Errors Fails if the packages are not available.
+/// # Errors
+/// Fails if the packages are not available.
 pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
     let place = dir.join(userland.name);
     let have = fs::read_to_string(place.join(LIST)).ok();

@@ -61,7 +61,8 @@ pub(in crate::cli) const RELOADED: [&str; 3] = ["on", "post", "cooldown"];
 
 /// The `[agent]` table of a configuration file as a command line.
 ///
-/// # Errors If a value is not a string, number, boolean or list of these.
+/// # Errors
+/// If a value is not a string, number, boolean or list of these.
 #[cfg(any(feature = "live", test))]
 pub(in crate::cli) fn line(table: &toml::Table, path: &std::path::Path) -> Result<Vec<String>, String> {
     let mut line = Vec::new();

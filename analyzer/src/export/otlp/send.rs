@@ -56,7 +56,8 @@ struct State {
 impl Pusher {
     /// Starts a thread per target.
     ///
-    /// # Errors If the certificates of a target cannot be read, or a thread cannot be started.
+    /// # Errors
+    /// If the certificates of a target cannot be read, or a thread cannot be started.
     pub fn start(targets: Vec<Target>) -> io::Result<Self> {
         let start = |target: Target| {
             let shared = Arc::new(Shared::default());

@@ -71,7 +71,8 @@ pub struct Host {
 /// The targets; none for a signal that `OTEL_METRICS_EXPORTER` or `OTEL_LOGS_EXPORTER` sets to `none`. An empty
 /// `option` is `--otlp` without a URL.
 ///
-/// # Errors If a value is invalid; the message names it.
+/// # Errors
+/// If a value is invalid; the message names it.
 pub fn targets(option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Vec<Target>, String> {
     let mut all = Vec::new();
     for signal in [Signal::Metrics, Signal::Logs] {
@@ -186,7 +187,8 @@ fn pairs(text: &str, name: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Resource attributes: those of this process, overridden by `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.
 ///
-/// # Errors If a variable is malformed.
+/// # Errors
+/// If a variable is malformed.
 pub fn resource(host: &Host, env: &impl Fn(&str) -> Option<String>) -> Result<Resource, String> {
     const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
     let set = |name: &str| env(name).filter(|text| !text.is_empty());

@@ -37,7 +37,8 @@ impl fmt::Debug for Users {
 impl Users {
     /// Creates the users from names and hashes.
     ///
-    /// # Errors Names the user whose hash is not a bcrypt hash or has too high a cost.
+    /// # Errors
+    /// Names the user whose hash is not a bcrypt hash or has too high a cost.
     pub fn new(hashes: Vec<(String, String)>) -> Result<Self, String> {
         for (name, hash) in &hashes {
             let parts = HashParts::from_str(hash).map_err(|_| {

@@ -97,7 +97,8 @@ impl fmt::Debug for Web {
 impl Web {
     /// Reads the file at `path`.
     ///
-    /// # Errors Names the file and the fault.
+    /// # Errors
+    /// Names the file and the fault.
     pub fn open(path: &Path, say: fn(&str)) -> Result<Self, String> {
         let (guard, files) = read(path)?;
         let state = State { guard: Arc::new(guard), files, looked: Instant::now() };

@@ -75,7 +75,8 @@ pub enum Version {
 impl Settings {
     /// Parses the text of a file in `folder`, the base of relative paths.
     ///
-    /// # Errors Names the setting that is unknown, unsupported or contradictory, or the fault in the YAML.
+    /// # Errors
+    /// Names the setting that is unknown, unsupported or contradictory, or the fault in the YAML.
     pub fn read(text: &str, folder: &Path) -> Result<Self, String> {
         let documents = Yaml::load_from_str(text).map_err(|error| format!("no YAML: {error}"))?;
         let mut settings = Self::default();

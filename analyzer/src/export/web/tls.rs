@@ -33,7 +33,8 @@ impl std::fmt::Debug for Encryption {
 impl Encryption {
     /// Reads the certificates and keys.
     ///
-    /// # Errors Names the file that cannot be read or has another content, or the key that does not match the
+    /// # Errors
+    /// Names the file that cannot be read or has another content, or the key that does not match the
     /// certificate.
     pub fn new(tls: &Tls) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());

@@ -83,7 +83,8 @@ impl RouteSocket {
 
     /// Sends a request for one object and returns the payload of the response (after the netlink header).
     ///
-    /// # Errors If the kernel refuses, or the response is empty.
+    /// # Errors
+    /// If the kernel refuses, or the response is empty.
     pub fn get(&mut self, action: &str, request: Request) -> Result<Vec<u8>> {
         let mut answer = None;
         let first = |_, payload: &[u8]| {

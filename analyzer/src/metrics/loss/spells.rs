@@ -55,6 +55,8 @@ pub enum Signal {
     RetransmittedAfterRnr,
     /// The same because of a transport timeout, READ requests included.
     RetransmittedAfterTimeout,
+    /// Packets that passed twice though their sender sent them once.
+    Duplicate,
     /// Transport timeouts.
     Timeout,
     /// Silence before transport timeouts, nanoseconds.

@@ -84,7 +84,8 @@ pub type Notices = Vec<String>;
 impl Store {
     /// Opens a folder, creating it if needed, and seals rows left by a killed process.
     ///
-    /// # Errors If the folder cannot be created or written.
+    /// # Errors
+    /// If the folder cannot be created or written.
     pub fn open(
         dir: &Path,
         host: &str,

@@ -42,7 +42,8 @@ const OWN: [Topic; 4] = [Topic::Findings, Topic::Flows, Topic::Latency, Topic::V
 
 /// Writes the page.
 ///
-/// # Errors An error of writing to `out`.
+/// # Errors
+/// An error of writing to `out`.
 pub fn write(
     report: &Report,
     over_time: Option<&OverTime>,

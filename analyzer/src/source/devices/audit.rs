@@ -28,7 +28,8 @@ impl Audit {
 
     /// Waits up to `patience` for the facts: `Err` while the thread is working, `Ok(None)` if it could not read them.
     ///
-    /// # Errors If the thread is still working.
+    /// # Errors
+    /// If the thread is still working.
     pub fn read(self, patience: Duration) -> Result<Option<HostFacts>, Self> {
         match self.0.recv_timeout(patience) {
             Ok(facts) => Ok(Some(facts)),

@@ -44,7 +44,8 @@ impl Drop for Attached {
 /// Attaches to one interface as planned. If the kernel refuses the ingress hook, the fallbacks of the plan are tried
 /// in turn, and the notes report it.
 ///
-/// # Errors If no ingress hook or no egress hook can be attached.
+/// # Errors
+/// If no ingress hook or no egress hook can be attached.
 pub fn attach(
     programs: &mut Programs,
     interface: &Interface,

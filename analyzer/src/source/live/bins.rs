@@ -94,7 +94,8 @@ impl Bins {
     /// reported after it was read from its flow's slot must be processed in that order too, or it would count
     /// twice.
     ///
-    /// # Errors If the flow table cannot be read.
+    /// # Errors
+    /// If the flow table cannot be read.
     pub fn settle(&mut self, programs: &Programs, reading: &Reading, until_ns: Option<u64>) -> Result<()> {
         let mut new: Vec<&FlowSample> =
             reading.flows.iter().filter(|flow| !self.collector.knows(flow.slot)).collect();

@@ -29,7 +29,8 @@ pub(super) struct CountersOnly {
 impl CountersOnly {
     /// Reads everything once, to verify that it is readable, and continues in the background.
     ///
-    /// # Errors If no counter can be read; the message includes `why`, the reason why packets are not available.
+    /// # Errors
+    /// If no counter can be read; the message includes `why`, the reason why packets are not available.
     pub(super) fn start(mut config: Config, mut watch: Watch, targets: &[Target], why: &str) -> Result<Self> {
         let labels = watch.labels();
         let root = config.host.root()?;

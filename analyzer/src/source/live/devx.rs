@@ -29,7 +29,8 @@ pub(super) struct Devx {
 impl Devx {
     /// Attaches the loaded programs.
     ///
-    /// # Errors The reason why commands cannot be followed.
+    /// # Errors
+    /// The reason why commands cannot be followed.
     pub(super) fn attach(ebpf: &mut Ebpf) -> Result<Self> {
         for name in ["rocescope_qp_command", "rocescope_qp_commanded"] {
             attach(ebpf, name, FUNCTION)?;

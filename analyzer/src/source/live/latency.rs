@@ -113,7 +113,8 @@ impl Times {
     /// Measures the requests in one slot by the responses in another from now on; without a response flow only
     /// repeats are followed. False if there is no room, or if one of the flows is already in use.
     ///
-    /// # Errors If there is no such slot.
+    /// # Errors
+    /// If there is no such slot.
     pub(crate) fn assign(&mut self, slots: &Slots, requests: u32, answers: Option<u32>) -> io::Result<bool> {
         let taken = answers.is_some_and(|answers| self.answering.contains_key(&answers));
         if self.timed.contains_key(&requests) || taken {

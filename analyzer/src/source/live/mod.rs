@@ -158,7 +158,8 @@ pub const MOST_FLOWS: u32 = 4_000_000;
 
 /// Attaches, and starts the counting thread. Notices name automatic choices with their reasons.
 ///
-/// # Errors If this host, these interfaces or the privileges do not allow it.
+/// # Errors
+/// If this host, these interfaces or the privileges do not allow it.
 pub fn start(config: Config) -> Result<Running> {
     let (tap, feed) = feed::channel();
     let (ready_in, ready_out) = std::sync::mpsc::channel();

@@ -110,7 +110,8 @@ impl Pairs {
 
     /// Applies an event, and starts to measure the flow if the event reveals its pair.
     ///
-    /// # Errors If the kernel's tables cannot be accessed.
+    /// # Errors
+    /// If the kernel's tables cannot be accessed.
     pub fn event(&mut self, programs: &mut Programs, record: &EventRecord, clock: &WallClock) -> Result<()> {
         let key = &record.key;
         if record.events & Event::GSI != 0 {
@@ -147,7 +148,8 @@ impl Pairs {
     /// Applies a reading of the counters, and the devices' information on the queue pair at the sending end of a flow
     /// on a link. Starts to measure the flows that are busy enough.
     ///
-    /// # Errors If the kernel's tables cannot be accessed.
+    /// # Errors
+    /// If the kernel's tables cannot be accessed.
     pub fn reading(
         &mut self,
         programs: &mut Programs,
@@ -173,7 +175,8 @@ impl Pairs {
 
     /// Call before flows retire: ends their measurements before their slots are reused.
     ///
-    /// # Errors If the kernel's tables cannot be accessed.
+    /// # Errors
+    /// If the kernel's tables cannot be accessed.
     pub fn retire(&mut self, programs: &mut Programs, slots: impl Iterator<Item = u32>) -> Result<()> {
         let mut gone = Vec::new();
         for slot in slots {

@@ -75,7 +75,8 @@ pub struct WindowState {
 impl Probe {
     /// Loads the program, attached to nothing and with a closed window.
     ///
-    /// # Errors If the kernel refuses it.
+    /// # Errors
+    /// If the kernel refuses it.
     pub fn load() -> Result<Self> {
         let mut ebpf =
             EbpfLoader::new().load(OBJECT).context("the kernel refused the maps of the post_send probe")?;
@@ -91,7 +92,8 @@ impl Probe {
 
     /// Attaches it at an offset of a file, for all processes.
     ///
-    /// # Errors If the kernel refuses.
+    /// # Errors
+    /// If the kernel refuses.
     pub fn attach(&mut self, file: &File, offset: u64) -> Result<()> {
         let program: &mut UProbe =
             self.ebpf.program_mut(PROGRAM).context("the post_send probe is gone")?.try_into()?;

@@ -68,7 +68,8 @@ impl std::fmt::Debug for QpProbes {
 impl QpProbes {
     /// Loads and attaches the programs that the kernel allows.
     ///
-    /// # Errors The reason why queue pairs cannot be followed.
+    /// # Errors
+    /// The reason why queue pairs cannot be followed.
     pub(super) fn start(root: &HostRoot) -> Result<Self> {
         let modules = Modules::of(root);
         let layout = qp_types::layout(root).map_err(|why| anyhow!(why))?;
@@ -196,7 +197,8 @@ impl QpProbes {
 
 /// Loads a program and attaches it to a function.
 ///
-/// # Errors If the kernel refuses.
+/// # Errors
+/// If the kernel refuses.
 pub(super) fn attach(ebpf: &mut Ebpf, name: &str, function: &str) -> Result<()> {
     let program: &mut KProbe = ebpf
         .program_mut(name)

@@ -49,7 +49,8 @@ const MAPS_BY_DESCRIPTOR: KernelVersion = KernelVersion::new(5, 19, 0);
 /// Attaches as configured, on the calling thread, whose network namespace it changes; continues with counters if
 /// nothing else is available.
 ///
-/// # Errors If neither packets nor counters are available, with reason and remedy.
+/// # Errors
+/// If neither packets nor counters are available, with reason and remedy.
 pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     let facts = KernelFacts::read(std::path::Path::new("/"));
     let mut notes = Notices::new();

@@ -86,7 +86,8 @@ impl Slots {
     /// A consistent copy of the key and statistics of a slot, or `None` if it is not in use, or if its flow is just
     /// being inserted, which the next reading will see.
     ///
-    /// # Errors If there is no such slot, or a program holds it for longer than programs can run.
+    /// # Errors
+    /// If there is no such slot, or a program holds it for longer than programs can run.
     pub(crate) fn read(&self, slot: u32) -> io::Result<Option<Place>> {
         Ok(self.copy(slot)?.filter(|place| place.key.pad != MARK))
     }
@@ -155,7 +156,8 @@ impl Slots {
     /// Sets the entries to which the packets of the flow in a slot belong: see [`rocescope_common::abi::Timing`].
     /// Programs only read it.
     ///
-    /// # Errors If there is no such slot.
+    /// # Errors
+    /// If there is no such slot.
     pub(crate) fn set_pair(&self, slot: u32, pair: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: as above.
@@ -166,7 +168,8 @@ impl Slots {
     /// Marks the slot of a flow that was read and removed from the hash: programs that start from now on do not find
     /// it by a hint.
     ///
-    /// # Errors If there is no such slot.
+    /// # Errors
+    /// If there is no such slot.
     pub(crate) fn retire(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // SAFETY: the byte lies in the mapping.
@@ -176,7 +179,8 @@ impl Slots {
 
     /// Clears a slot that no program can find any more. Its seqlock keeps its sequence number.
     ///
-    /// # Errors If there is no such slot.
+    /// # Errors
+    /// If there is no such slot.
     pub(crate) fn clear(&self, slot: u32) -> io::Result<()> {
         let place = self.at(slot)?.as_ptr();
         // Everything after the seqlock.

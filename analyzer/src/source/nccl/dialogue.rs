@@ -73,7 +73,8 @@ pub fn is_timeout(error: &io::Error) -> bool {
 
 /// Requests the status.
 ///
-/// # Errors If the stream fails, or its data is not a RAS response.
+/// # Errors
+/// If the stream fails, or its data is not a RAS response.
 pub fn status(stream: impl Read + Write) -> Result<Answer, Trouble> {
     let mut stream = BufReader::new(stream);
     let in_json = greet(&mut stream)?;
@@ -133,7 +134,8 @@ impl<S: Read + Write> Monitor<S> {
 
     /// The next event; `None` if the stream has no data at present.
     ///
-    /// # Errors If the stream ends, fails, or contains data that is not an event.
+    /// # Errors
+    /// If the stream ends, fails, or contains data that is not an event.
     pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, Trouble> {
         loop {
             let room = MAX_EVENT.saturating_sub(self.document.len()) as u64;

@@ -107,7 +107,8 @@ impl<'de> Deserialize<'de> for Counts {
 
 /// Parses a response to `VERBOSE STATUS` from a stream that ends with it.
 ///
-/// # Errors If the document is invalid, or the stream fails.
+/// # Errors
+/// If the document is invalid, or the stream fails.
 pub fn answer(from: impl BufRead) -> Result<Answer, serde_json::Error> {
     let raw: RawAnswer = serde_json::from_reader(BufReader::new(Commas::new(from)))?;
     let ras = raw.ras.as_ref();

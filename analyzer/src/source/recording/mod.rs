@@ -45,7 +45,8 @@ pub struct Options {
 
 /// Opens a recording and plays it in a separate thread.
 ///
-/// # Errors If there is no recording, or one of several hosts.
+/// # Errors
+/// If there is no recording, or one of several hosts.
 pub fn start(options: Options) -> Result<Feed> {
     let tables = Tables::open(&options.path, options.host.as_deref())?;
     let Some(first_ns) = tables.next_ns() else {

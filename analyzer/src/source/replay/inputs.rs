@@ -27,7 +27,8 @@ pub const STDIN: &str = "-";
 /// Groups `files` into taps: each file is a tap, but the files of a rotation are joined. `named` are taps named by
 /// the user.
 ///
-/// # Errors If a name or a file is given twice.
+/// # Errors
+/// If a name or a file is given twice.
 pub fn arrange(files: &[PathBuf], named: &[TapFiles]) -> Result<Inputs, String> {
     refuse_twice(files, named)?;
     let mut inputs = Inputs::default();

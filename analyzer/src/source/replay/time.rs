@@ -35,7 +35,8 @@ impl TimeSpec {
 /// Reads a point in time: Unix seconds of at least 10 digits (`1767225600.5`), RFC 3339 (`2026-01-01T00:00:00Z`), or an
 /// offset from the first frame (`+1.5s`).
 ///
-/// # Errors A sentence with the mistake and the accepted formats.
+/// # Errors
+/// A sentence with the mistake and the accepted formats.
 pub fn parse_time(text: &str) -> Result<TimeSpec, String> {
     if let Some(mistake) = mistake(text) {
         return Err(mistake);
@@ -89,7 +90,8 @@ fn mistake(text: &str) -> Option<String> {
 
 /// Reads a duration: `10s`, `500ms`, `2m`, `1h 30m`, `250us`; a plain number is in seconds.
 ///
-/// # Errors A sentence with the accepted formats.
+/// # Errors
+/// A sentence with the accepted formats.
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     duration_ns(text)
         .map(std::time::Duration::from_nanos)

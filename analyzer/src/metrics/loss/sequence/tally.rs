@@ -4,7 +4,7 @@ use super::Sequence;
 use crate::metrics::loss::spells::{Counts, Recorder, Signal};
 
 /// The signals that a sequence gives.
-pub(super) const SIGNALS: [Signal; 12] = [
+pub(super) const SIGNALS: [Signal; 13] = [
     Signal::Lost,
     Signal::LossUpstream,
     Signal::LossDownstream,
@@ -17,6 +17,7 @@ pub(super) const SIGNALS: [Signal; 12] = [
     Signal::RnrWait,
     Signal::RecoveryUpstream,
     Signal::RecoveryDownstream,
+    Signal::Duplicate,
 ];
 
 /// Number of each of [`SIGNALS`].
@@ -41,6 +42,7 @@ impl Sequence {
             counted.rnr_wait_ns,
             recovery,
             downstream.total_ns,
+            counted.mirrored,
         ]
     }
 
