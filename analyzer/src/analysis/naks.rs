@@ -1,9 +1,10 @@
-//! Cause of sequence-error NAKs: RNR fallout, reordering, or loss. One answer for findings, badges and text.
+//! Cause of sequence-error NAKs: RNR fallout, reordering, or loss. One answer for findings and screens.
 //!
 //! | observation | cause of the NAKs |
 //! |---|---|
-//! | the requests are seen, and the sender retransmitted after a NAK: from a gap here, or from packets seen here | loss |
+//! | the requests of this queue pair are seen, and the sender retransmitted after a NAK: from a gap here, or from packets seen here | loss |
 //! | RNR NAKs in the same flow of answers: packets behind the refused one are out of sequence | RNR |
+//! | the requests of one of several queue pairs between the hosts were retransmitted so, and which of them is not known | loss |
 //! | the requests are seen, and PSNs came out of order | reordering |
 //! | the requests are seen, and nothing else explains them | loss (downstream: nothing is missing here) |
 //! | the requests are not seen, or what happened to them is not known | not known |
@@ -19,6 +20,8 @@ pub struct Requests {
     pub episodes: u64,
     /// PSNs that came out of order.
     pub reordered: u64,
+    /// They are those of the queue pair that sends the NAKs; else of the one with most between the two hosts.
+    pub own: bool,
 }
 
 /// Sequence-error NAKs by what they are for.
@@ -44,8 +47,11 @@ impl NakCauses {
             left -= taken;
             taken
         };
-        let loss = take(requests.map_or(0, |requests| requests.episodes));
+        let episodes =
+            |own| requests.filter(|requests| requests.own == own).map_or(0, |requests| requests.episodes);
+        let loss = take(episodes(true));
         let rnr = take(rnr_naks);
+        let loss = loss + take(episodes(false));
         let reordering = take(requests.map_or(0, |requests| requests.reordered));
         let (rest, unknown) = if requests.is_some() { (left, 0) } else { (0, left) };
         Self { rnr, reordering, loss: loss + rest, unknown }
@@ -68,18 +74,18 @@ impl Facts {
     /// known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
         match answers.peer_qp {
-            Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp)),
-            None => Requests::of(self.between(answers.dst, answers.src)),
+            Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp), true),
+            None => Requests::of(self.between(answers.dst, answers.src), false),
         }
     }
 }
 
 impl Requests {
     /// The sum of what is known of flows of requests; `None` where there is none, or what happened to one is not known.
-    fn of<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<Self> {
+    fn of<'a>(flows: impl Iterator<Item = &'a Flow>, own: bool) -> Option<Self> {
         let mut all = flows.filter(|flow| flow.psn.is_some()).peekable();
         all.peek()?;
-        let mut sum = Requests::default();
+        let mut sum = Requests { own, ..Requests::default() };
         for flow in all {
             let troubled = flow.psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
             match &flow.loss.get() {
@@ -101,8 +107,9 @@ mod tests {
 
     #[test]
     fn each_cause_takes_the_naks_that_it_explains() {
-        let of =
-            |naks, rnr, episodes, reordered| NakCauses::of(naks, rnr, Some(Requests { episodes, reordered }));
+        let of = |naks, rnr, episodes, reordered| {
+            NakCauses::of(naks, rnr, Some(Requests { episodes, reordered, own: true }))
+        };
         let none = NakCauses::default();
         assert_eq!(of(19, 19, 0, 0), NakCauses { rnr: 19, ..none }, "RNR fallout");
         assert_eq!(of(50, 3, 48, 0), NakCauses { loss: 48, rnr: 2, ..none }, "loss, and some RNR");
@@ -112,6 +119,13 @@ mod tests {
             NakCauses { reordering: 2, loss: 3, ..none },
             "the rest was lost downstream"
         );
+        let others = Some(Requests { episodes: 28, reordered: 0, own: false });
+        assert_eq!(
+            NakCauses::of(28, 118, others),
+            NakCauses { rnr: 28, ..none },
+            "loss of another queue pair"
+        );
+        assert_eq!(NakCauses::of(28, 3, others), NakCauses { rnr: 3, loss: 25, ..none });
         assert_eq!(NakCauses::of(5, 2, None), NakCauses { rnr: 2, unknown: 3, ..none }, "requests not seen");
     }
 }

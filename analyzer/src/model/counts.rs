@@ -1,6 +1,5 @@
 //! The counters that views show: sums over flows, and differences over time.
 
-use crate::analysis::NakCauses;
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::{Retired, Stats};
@@ -25,10 +24,6 @@ pub struct Counts {
     pub rnr: u64,
     /// NAKs for a PSN sequence error.
     pub sequence_naks: u64,
-    /// Those among them that follow an RNR NAK: they request packets discarded after it, which is no loss.
-    pub behind_rnr: u64,
-    /// Those among the rest that request reordered packets, which is no loss either.
-    pub behind_late: u64,
     /// All other NAKs, except RNR NAKs.
     pub other_naks: u64,
     /// PSN gaps in requests and responses, unless all skipped packets arrived later.
@@ -88,8 +83,6 @@ impl Counts {
             acks: stats.acks,
             rnr: stats.rare.rnr_naks,
             sequence_naks,
-            behind_rnr: NakCauses::of(sequence_naks, stats.rare.rnr_naks, None).rnr,
-            behind_late: 0,
             other_naks: others.iter().sum(),
             gaps: requests.gaps + responses.gaps,
             missing: requests.missing + responses.missing,
@@ -150,15 +143,14 @@ impl Counts {
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
         // Loss figures are revised as more becomes known; a decrease of these does not invalidate the rates.
-        let judged = |counts: &Self| Self { lost: 0, late: 0, behind_late: 0, retransmitted: 0, ..*counts };
+        let judged = |counts: &Self| Self { lost: 0, late: 0, retransmitted: 0, ..*counts };
         let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
             now.wrapping_sub(then)
         });
         let (lost, late) = (self.lost.saturating_sub(earlier.lost), self.late.saturating_sub(earlier.late));
-        let behind_late = self.behind_late.saturating_sub(earlier.behind_late);
         let retransmitted = self.retransmitted.saturating_sub(earlier.retransmitted);
-        (!back).then_some(Self { behind_late, lost, late, retransmitted, ..delta })
+        (!back).then_some(Self { lost, late, retransmitted, ..delta })
     }
 
     /// The rest after subtracting `part`; 0 if negative.
@@ -180,24 +172,6 @@ impl Counts {
             ecn_data: if marked(other) > marked(self) { other.ecn_data } else { self.ecn_data },
             ..*self
         }
-    }
-
-    /// True if packets were lost or a receiver reported loss. Reordering is not loss.
-    #[must_use]
-    pub const fn loss(&self) -> bool {
-        self.lost != 0 || self.sequence_error_naks() != 0
-    }
-
-    /// Sequence-error NAKs that neither an RNR NAK nor reordering explains.
-    #[must_use]
-    pub const fn sequence_error_naks(&self) -> u64 {
-        self.sequence_naks.saturating_sub(self.behind_rnr).saturating_sub(self.behind_late)
-    }
-
-    /// The same with all remaining NAKs attributed to reordering.
-    #[must_use]
-    pub(super) const fn asking_for_late(self) -> Self {
-        Self { behind_late: self.behind_late + self.sequence_error_naks(), ..self }
     }
 
     /// All NAKs except RNR NAKs.
@@ -223,8 +197,6 @@ impl Counts {
             acks: f(self.acks, other.acks),
             rnr: f(self.rnr, other.rnr),
             sequence_naks: f(self.sequence_naks, other.sequence_naks),
-            behind_rnr: f(self.behind_rnr, other.behind_rnr),
-            behind_late: f(self.behind_late, other.behind_late),
             other_naks: f(self.other_naks, other.other_naks),
             gaps: f(self.gaps, other.gaps),
             missing: f(self.missing, other.missing),
@@ -272,21 +244,6 @@ mod tests {
     use crate::metrics::loss::Loss;
     use crate::sample::Stats;
     use crate::util::map::Set;
-    use rocescope_common::account::Rare;
-
-    #[test]
-    fn packets_after_an_rnr_nak_are_not_lost() {
-        let stats = |rnr_naks, sequence| Stats {
-            rare: Rare { rnr_naks, naks: [sequence, 0, 0, 0, 0, 0], ..Rare::NONE }.into(),
-            ..Stats::default()
-        };
-        let counts = Counts::counted(&stats(19, 19));
-        assert_eq!((counts.sequence_error_naks(), counts.naks(), counts.loss()), (0, 19, false));
-        let counts = Counts::counted(&stats(19, 21));
-        assert_eq!((counts.sequence_error_naks(), counts.loss()), (2, true));
-        let later = Counts::counted(&stats(20, 22)).since(&counts).unwrap();
-        assert_eq!((later.sequence_error_naks(), later.loss()), (0, false));
-    }
 
     #[test]
     fn psns_skipped_between_response_messages_are_not_lost() {
@@ -295,11 +252,11 @@ mod tests {
         (stats.rare.psn_responses.gaps, stats.rare.psn_responses.missing) = (7, 28);
         for losses in [None, Some(Loss { known: Some(Set::default()), ..Loss::default() })] {
             let counts = Counts::of(&stats, 0, losses.as_ref());
-            assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (0, 0, 0, false));
+            assert_eq!((counts.gaps, counts.missing, counts.lost), (0, 0, 0));
             let mut missing = stats.clone();
             missing.rare.response_holes = 1;
             let counts = Counts::of(&missing, 0, losses.as_ref());
-            assert_eq!((counts.gaps, counts.missing, counts.lost, counts.loss()), (1, 1, 1, true));
+            assert_eq!((counts.gaps, counts.missing, counts.lost), (1, 1, 1));
         }
     }
 

@@ -19,7 +19,6 @@ pub mod events;
 pub mod health;
 pub mod history;
 pub mod over_time;
-mod reordered;
 pub mod signals;
 pub mod snapshot;
 

@@ -5,11 +5,11 @@ use rocescope_common::account::latency::BUCKETS;
 use rocescope_common::wire::SkipReason;
 
 use super::dedup::{AllLinks, DedupSnapshot, Sum};
-use super::{Counts, Identity, Lost, lost, reordered, skipped};
+use super::{Counts, Identity, Lost, lost, skipped};
 use crate::analysis::{Overlap, upstream};
 use crate::metrics::latency::{Bucket, Histogram};
 use crate::sample::{FlowSample, Sample};
-use crate::util::map::{Map, Set};
+use crate::util::map::Map;
 
 /// Number of flows kept in an older snapshot: those with the most bytes since the previous one.
 pub const BUSIEST: usize = 1_000;
@@ -168,9 +168,8 @@ pub(super) fn snapshot(sample: &Sample, overlap: &Overlap, previous: Option<&Sna
     let (mut before, mut known) = (vec![Counts::default(); links.len()], 0);
     let duplicates = sample.metrics.duplicates.as_ref();
     let between = upstream::lost(sample);
-    let only_reordered = reordered::reordering_only(sample, overlap, &between);
     for (at, flow) in (0u32..).zip(&sample.flows) {
-        let whole = judged(sample, flow, &between, &only_reordered);
+        let whole = judged(sample, flow, &between);
         let copies = duplicates.and_then(|found| found.flows.get(&flow.slot));
         let counts = copies.map_or(whole, |copies| whole.once(copies));
         let id = Identity { key: flow.key, slot: flow.slot };
@@ -250,13 +249,10 @@ fn paused(sample: &Sample) -> Vec<u64> {
 }
 
 /// The counters of a flow, with the losses known from other taps.
-fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>, only_reordered: &Set<u32>) -> Counts {
+fn judged(sample: &Sample, flow: &FlowSample, between: &Map<u32, u64>) -> Counts {
     let mut counts = Counts::of(&flow.stats, flow.slot, sample.metrics.loss.as_ref());
     if let Some(lost) = between.get(&flow.slot) {
         counts.lost = *lost;
-    }
-    if only_reordered.contains(&flow.slot) {
-        counts = counts.asking_for_late();
     }
     counts
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::analysis;
-use crate::analysis::{Entropy, FlowId, Spray, Spread};
+use crate::analysis::{Entropy, FlowId, NakCauses, Spray, Spread};
 use crate::findings::Growth;
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
@@ -40,6 +40,8 @@ pub struct Analysis {
     pub conclusions: Arc<Conclusions>,
     /// Spreading of packets over paths, of the flows that are spread.
     pub spread: Vec<(FlowId, Spray)>,
+    /// Causes of the sequence-error NAKs of flows that carry some.
+    pub nak_causes: Vec<(FlowId, NakCauses)>,
     /// The findings by flow.
     pub verdicts: FlowVerdicts,
     /// Spread over 5-tuples in the time range; `None` until there are two samples.
@@ -94,9 +96,11 @@ impl Analyst {
         let owned = report.facts.flows.iter().any(|flow| flow.pid.is_some());
         let spread = report.facts.flows.iter();
         let spread = spread.filter_map(|flow| Some((FlowId::of(flow), *flow.spray.as_deref()?))).collect();
+        let answers = report.facts.flows.iter().filter(|flow| flow.ack.naks.psn_sequence_error > 0);
+        let nak_causes = answers.map(|flow| (FlowId::of(flow), report.facts.nak_causes(flow))).collect();
         // No screen shows the others, and 65,536 take as much memory as three samples.
         report.facts.flows = Vec::new();
-        Analysis { time_ns: now, report, timed, owned, conclusions, spread, verdicts, entropy }
+        Analysis { time_ns: now, report, timed, owned, conclusions, spread, nak_causes, verdicts, entropy }
     }
 
     /// The newest spread of this time or before, else the oldest.

@@ -1,6 +1,6 @@
 //! One direction of a queue pair: its counters, then its owner, path and packet properties.
 
-use crate::analysis::{FlowId, Spray};
+use crate::analysis::{FlowId, NakCauses, Spray};
 use crate::sample::{Stats, address};
 use ratatui::text::{Line, Span};
 use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
@@ -12,6 +12,7 @@ use crate::metrics::latency::Figure;
 use crate::model::{Counts, Delta, Detail, Level, Row, State};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
+use crate::tui::analysis::Analysis;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, cut};
@@ -104,8 +105,8 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
-    if counts.sequence_error_naks() > 0 {
-        let text = format!("{} sequence-error NAKs (loss)", counts.sequence_error_naks());
+    if counts.sequence_naks > 0 {
+        let text = plural(counts.sequence_naks, "sequence-error NAK");
         lines.push(styled("", text, level(Level::Critical, Some(row))));
     }
     lines.push(entry("latency", latency_now(Some(row), view)));
@@ -141,9 +142,13 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
-/// Spreading of its packets over paths, if there is any.
-fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
-    let Some((analysis, data)) = view.analysis.as_ref().zip(view.data.as_ref()) else { return Vec::new() };
+/// What the latest analysis has about the flow in one of its lists; `None` where it has nothing.
+fn concluded<'a, T>(
+    detail: &Detail,
+    view: &'a View,
+    list: impl Fn(&'a Analysis) -> &'a Vec<(FlowId, T)>,
+) -> Option<&'a T> {
+    let (analysis, data) = view.analysis.as_ref().zip(view.data.as_ref())?;
     let key = &detail.id.key;
     let [src, dst] = [key.src, key.dst].map(|end| address(key.family, end));
     let link = data.model.links.get(usize::from(key.link));
@@ -151,8 +156,16 @@ fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
         (flow.src, flow.dst, flow.dest_qp) == (src, dst, key.dest_qp)
             && link.is_some_and(|link| flow.link == link.name && flow.direction == link.direction)
     };
-    let found = analysis.spread.iter().find(|(flow, _)| is(flow));
-    let Some((_, Spray { src_ports, planes, reordering_depth, trimmed })) = found else { return Vec::new() };
+    list(analysis).iter().find(|(flow, _)| is(flow)).map(|(_, found)| found)
+}
+
+/// Spreading of its packets over paths, if there is any.
+fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
+    let Some(Spray { src_ports, planes, reordering_depth, trimmed }) =
+        concluded(detail, view, |analysis| &analysis.spread)
+    else {
+        return Vec::new();
+    };
     let parts = [
         planes.map(|n| format!("over {}", plural(n, "plane"))),
         src_ports.map(|n| plural(n, "source port")),
@@ -218,33 +231,41 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     lines.extend(asked_for(row, other));
     lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
     lines.extend(nak_codes(stats, row));
-    lines.extend(asks_for(detail, row, other));
+    lines.extend(asks_for(detail, row, view, other));
     lines.extend(latency(detail, row, view));
     lines
 }
 
-/// For a flow of responses with sequence-error NAKs: the queue pair whose data was lost, since the loss is in the
-/// reverse direction.
-fn asks_for(detail: &Detail, row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let counts = row.map_or_else(|| Counts::counted(&detail.stats), |row| row.total);
-    if counts.behind_late > 0 {
-        return vec![styled("", "NAKs caused by reordering", level(Level::Warning, row))];
-    }
-    if counts.sequence_error_naks() == 0 {
-        return Vec::new();
-    }
+/// For a flow of answers with sequence-error NAKs: their causes, and the queue pair whose data was lost, since the loss
+/// is in the reverse direction.
+fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>) -> Vec<Line<'static>> {
+    let Some(causes) = concluded(detail, view, |analysis| &analysis.nak_causes) else { return Vec::new() };
+    let NakCauses { rnr, reordering, loss, unknown } = *causes;
     // The data goes to the queue pair that sends these answers.
-    let data = match detail.peer_qp.or(other.map(|other| other.id.key.dest_qp)) {
-        Some(qp) => format!("loss of data sent to its QP {qp}"),
-        None => "loss of data sent to an unknown QP".to_owned(),
-    };
-    let level = level(Level::Critical, row);
-    vec![styled("", "sequence-error NAKs:", level), styled("", data, level)]
+    let qp = detail.peer_qp.or(other.map(|other| other.id.key.dest_qp));
+    let qp = qp.map_or_else(|| "an unknown QP".to_owned(), |qp| format!("its QP {qp}"));
+    let causes = [
+        (loss, format!("loss of data sent to {qp}"), Level::Critical),
+        (reordering, "reordering".to_owned(), Level::Warning),
+        (rnr, "packets behind RNR NAKs".to_owned(), Level::Warning),
+        (unknown, "cause unknown".to_owned(), Level::Critical),
+    ];
+    let mut lines: Vec<_> = causes
+        .into_iter()
+        .filter(|(naks, ..)| *naks > 0)
+        .map(|(naks, cause, worst)| {
+            styled("", format!("{}: {cause}", compact(naks as f64)), level(worst, row))
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines.insert(0, entry("", "sequence-error NAKs:"));
+    }
+    lines
 }
 
 /// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
 fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let naks = other.map_or(0, |other| Counts::counted(&other.stats).sequence_error_naks());
+    let naks = other.map_or(0, |other| Counts::counted(&other.stats).sequence_naks);
     if naks == 0 {
         return Vec::new();
     }
