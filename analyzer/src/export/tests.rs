@@ -59,7 +59,9 @@ fn names_of_the_registry_are_in_order() {
 }
 
 /// Metrics, OTLP (which is made from the same table) and columns of recordings that have one source in the report have one
-/// name: the words of the column are among those of the metric, without units.
+/// name: the words of the column are among those of the metric, without units. One declaration for both would say little once: a column
+/// is the increase in an interval of one flow, nullable and in nanoseconds, a metric the sum of a link over flows that come and go, in
+/// seconds, and its series go by other labels. Of 60 metrics and 200 columns, a figure's source is all that both have.
 #[test]
 fn metrics_and_columns_of_one_figure_have_one_name() {
     const UNITS: [&str; 4] = ["ns", "seconds", "packets", "bytes"];
@@ -427,6 +429,7 @@ pub(super) fn full() -> (Sample, Process) {
         cpu_seconds: Some(1.25),
         resident_bytes: Some(50 << 20),
         bpf: usage(),
+        rows: Some([2_400, 7]),
         otlp: vec![("metrics", otlp::queue::Tally { sent: 40, retried: 3, ..otlp::queue::Tally::default() })],
     };
     (sample, process)
