@@ -41,7 +41,11 @@ $ rocescope diff monday/ today/                                    # recordings,
 - `--keep` (7 days, 20 GiB) removes the oldest files of this host alone. Age counts from the newest row. After the clock steps by more than
   an hour nothing is removed for its age for a quarter of an hour.
 - While the disk is full, rows wait in memory: four row groups of 8,192 rows per table. Beyond that the oldest are lost. Begin
-  and end are reported; `hosts.rows_lost` has the number.
+  and end are reported; `hosts.rows_lost` has the number, and of an agent `rocescope_recording_rows_lost_total` and
+  `systemctl status`.
+- A row group has the rows of a flow one after the other, which makes small files a sixth smaller; `replay` puts them in the
+  order of time. Beside its rows a file of `flow_seconds` takes 3.7 kB, which the format asks for: names, types and places of 46 columns,
+  and the headers of their pages.
 - A step of the clock of more than 2 s is reported, and `hosts.clock_jump_ns` has it. Rows have the new time from then on, and `interval_ns` is
   the time by a clock that does not step.
 - Rows are of what happened: a flow without packets, a counter that stands still and a queue pair that does not change have none.
