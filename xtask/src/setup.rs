@@ -113,14 +113,15 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Programs for the tests of `fleet` and `export`, in the folder of the packages: DuckDB, an OTLP collector, and ClickHouse under CI and for
-/// who asks for it.
+/// Programs for the tests of `fleet`, `export` and traces, in the folder of the packages: DuckDB, an OTLP collector, Perfetto, and ClickHouse
+/// under CI and for who asks for it.
 ///
 /// # Errors
 /// Names the package that cannot be had.
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
     python::ensure(packages, python::COLLECTOR)?;
+    python::ensure(packages, python::PERFETTO)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 
