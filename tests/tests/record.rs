@@ -197,7 +197,9 @@ fn a_signal_ends_a_playback_before_the_whole_is_read() {
         parts(dir.path()).into_iter().find(|part| part.to_string_lossy().contains("flow_seconds")).unwrap();
     let mut rows: Vec<FlowSecond> = parquet::decode(std::fs::read(&part).unwrap().into()).unwrap();
     for copy in 0..300 {
-        rows.iter_mut().for_each(|row| row.t.0 += 60_000_000_000);
+        for row in &mut rows {
+            row.t.0 += 60_000_000_000;
+        }
         let name = format!("part-{}-{copy:012x}.parquet", rows[0].t.0);
         std::fs::write(part.with_file_name(name), parquet::encode(&rows).unwrap()).unwrap();
     }

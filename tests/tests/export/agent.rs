@@ -178,6 +178,15 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
+/// A file that takes all that is left of a disk of some megabytes.
+fn fill(folder: &Path) -> std::fs::File {
+    let mut filler = std::fs::File::create(folder.join("filler")).unwrap();
+    // A piece of which a part fits in takes that part.
+    let full = (0..16_384).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    filler
+}
+
 /// While the disk is full the agent says so once, goes on counting and keeps the rows; with room again it writes all of them.
 #[test]
 fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
@@ -209,9 +218,7 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     };
     traffic();
     // All that is left of the disk.
-    let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
-    let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    let filler = fill(&inside);
     traffic();
     agent.said(|text| text.contains("No space left").then_some(())).unwrap();
     traffic();
@@ -263,9 +270,7 @@ fn an_agent_says_how_many_rows_a_full_disk_cost() {
     };
     assert_eq!(rows("rows_lost"), 0, "known to be none");
     let inside = PathBuf::from(format!("/proc/{}/root{}", agent.id(), folder.path().display()));
-    let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
-    let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 65_536]).err()).unwrap();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    let filler = fill(&inside);
     let mut round = 0;
     let lost = until("lost rows", || {
         let sent: Vec<_> = (0..FLOWS).map(|qp| frames::send(0x100 + qp, round)).collect();
@@ -285,16 +290,16 @@ fn an_agent_says_how_many_rows_a_full_disk_cost() {
     drop(filler);
     std::fs::remove_file(inside.join("filler")).unwrap();
     // No row is lost any more, so that the end has the number of the metrics.
-    let mut last = rows("rows_lost");
+    let mut ending = rows("rows_lost");
     until("an end of the loss", || {
         std::thread::sleep(Duration::from_millis(500));
-        let before = std::mem::replace(&mut last, rows("rows_lost"));
-        (before == last).then_some(())
+        let before = std::mem::replace(&mut ending, rows("rows_lost"));
+        (before == ending).then_some(())
     });
     let ended = agent.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     let said = ended.err.rsplit_once("rows recorded; ").unwrap().1.replace(',', "");
-    assert!(said.starts_with(&format!("{last} rows lost")), "{last}: {}", ended.err);
+    assert!(said.starts_with(&format!("{ending} rows lost")), "{ending}: {}", ended.err);
     Hooks::until_gone(&world, &mut link).unwrap();
 }
 

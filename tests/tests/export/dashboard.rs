@@ -61,7 +61,7 @@ fn variables(dashboard: &Value) -> Vec<(String, String)> {
             let (metric, label) = inside.rsplit_once(',').unwrap();
             format!("/api/v1/label/{}/values?match[]={}", label.trim(), encoded(metric.trim()))
         } else {
-            format!("/api/v1/query?query={}", encoded(inside("query_result").expect(query)))
+            format!("/api/v1/query?query={}", encoded(inside("query_result").unwrap()))
         };
         (variable["name"].as_str().unwrap().to_owned(), path)
     });
