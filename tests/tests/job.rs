@@ -178,6 +178,32 @@ fn the_host_that_computes_longer_is_named_where_it_is_seen() {
     }
 }
 
+/// A recording has the straggler of its capture, whole: played back it is that of the report.
+#[test]
+fn a_recording_played_back_has_the_straggler() {
+    let mut wire = Ring { late: (3, 40, 8), ..HEALTHY }.run();
+    let folder = tempfile::tempdir().unwrap();
+    let capture = wire.file(&folder, 3);
+    let expected =
+        binary::replay(std::slice::from_ref(&capture), [] as [&str; 0]).unwrap()["steps"]["straggler"].take();
+    assert_eq!(expected["host"], "10.0.0.3");
+    for interval in ["10s", "100ms"] {
+        let dir = folder.path().join(interval);
+        let mut command = std::process::Command::new(binary::path().unwrap());
+        command.args(["record", "--interval", interval, "--read"]).arg(&capture).arg("--dir").arg(&dir);
+        assert!(command.output().unwrap().status.success());
+        let played =
+            binary::replay(std::slice::from_ref(&dir), [] as [&str; 0]).unwrap()["steps"]["straggler"].take();
+        if interval == "10s" {
+            assert_eq!(played, expected);
+        }
+        // Its last row is of the step before the last.
+        for figure in ["kind", "host", "waits_for", "dst", "dest_qp", "link", "certain", "since_ns"] {
+            assert_eq!(played[figure], expected[figure], "{interval}: {figure}");
+        }
+    }
+}
+
 /// All-to-all: each host computes when it has received everything; one computes longer from the sixth step on.
 fn all_to_all(late: u8, ms: u64) -> Wire {
     let mut wire = Wire::default();

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rocescope::record::parquet;
+use rocescope::record::registry::FlowSecond;
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::duck_db_or_skip;
 use serde_json::Value;
@@ -183,6 +185,44 @@ fn a_kill_costs_one_interval_at_most_and_the_next_start_seals_the_rest() {
     let packets = |report: Value| report["totals"]["roce_packets"].as_u64().unwrap();
     let of_killed = packets(report(dir.path())) - packets(report(one.path()));
     assert_eq!(of_killed, packets(report(&capture("a1_write_mtu1024.h0.pcap"))));
+}
+
+/// A signal ends a playback between two rows: long before the whole is read, with the report of what was.
+#[test]
+fn a_signal_ends_a_playback_before_the_whole_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    record(&capture("f1_ecn_red.h1.pcap.gz"), dir.path(), &["--interval", "5ms"]);
+    // The same flows again and again, each time a minute later.
+    let part =
+        parts(dir.path()).into_iter().find(|part| part.to_string_lossy().contains("flow_seconds")).unwrap();
+    let mut rows: Vec<FlowSecond> = parquet::decode(std::fs::read(&part).unwrap().into()).unwrap();
+    for copy in 0..300 {
+        for row in &mut rows {
+            row.t.0 += 60_000_000_000;
+        }
+        let name = format!("part-{}-{copy:012x}.parquet", rows[0].t.0);
+        std::fs::write(part.with_file_name(name), parquet::encode(&rows).unwrap()).unwrap();
+    }
+    let play = || {
+        let mut command = rocescope(&["replay", dir.path().to_str().unwrap(), "--output", "json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let packets = |output: &Output| {
+        assert!(output.status.success(), "{}", text(output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["totals"]["roce_packets"].as_u64().unwrap()
+    };
+    let start = Instant::now();
+    let whole = packets(&play().wait_with_output().unwrap());
+    let took = start.elapsed();
+    let (start, child) = (Instant::now(), play());
+    std::thread::sleep(took / 4);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let part = packets(&child.wait_with_output().unwrap());
+    let ended = start.elapsed();
+    println!("{took:?} for all of {whole} packets; {ended:?} for {part}, with a signal after {:?}", took / 4);
+    assert!(part > 0 && part < whole, "{part} of {whole}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 
 use rocescope_tests::browser::{self, chromium_or_skip};
 use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::packages::perfetto_or_skip;
 use serde_json::{Value, json};
 
 fn capture(name: &str) -> PathBuf {
@@ -249,6 +250,56 @@ fn traces_have_the_flows_and_events_of_the_report() {
         assert_eq!(trace["otherData"]["events_left_out"], 0);
         check_messages(&report, &trace);
     }
+}
+
+/// What Perfetto's trace processor has of a trace: the errors that it counts, slices (instants among them), counters' values, slices without
+/// an end, names of processes and threads.
+fn in_perfetto(engine: &Path, trace: &str) -> Vec<String> {
+    const QUERY: &str = "select coalesce((select group_concat(name || ' ' || value) from stats where severity <> 'info' and value > 0), '') \
+                         union all select '' || count(*) from slice \
+                         union all select '' || count(*) from counter \
+                         union all select '' || count(*) from slice where dur < 0 \
+                         union all select '' || count(*) from process where name is not null \
+                         union all select '' || count(*) from thread where name is not null";
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["engine_bundle.js", "trace_processor.wasm"] {
+        std::os::unix::fs::symlink(engine.join(name), at(name)).unwrap();
+    }
+    std::fs::write(at("trace.json"), trace).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/share/perfetto.html");
+    let page = std::fs::read_to_string(page).unwrap().replace("QUERY", QUERY);
+    std::fs::write(at("page.html"), page).unwrap();
+    let opened = browser::open(&at("page.html")).unwrap();
+    let seen = seen(&opened.dom);
+    assert_eq!(seen["errors"], json!([]), "{:?}", opened.console);
+    let cells = seen["cells"].as_array().unwrap();
+    cells.iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn perfetto_reads_every_entry_of_a_trace() {
+    const TEST: &str = "perfetto_reads_every_entry_of_a_trace";
+    if !chromium_or_skip(TEST) {
+        return;
+    }
+    let Some(engine) = perfetto_or_skip(TEST) else { return };
+    for name in ["e1_loss1.h1.pcap.gz", "f1_ecn_red.h1.pcap.gz"] {
+        let text = printed(&[capture(name)], "trace");
+        let trace: Value = serde_json::from_str(&text).unwrap();
+        let all = trace["traceEvents"].as_array().unwrap();
+        let of = |phase: &str| all.iter().filter(|entry| entry["ph"] == phase).collect::<Vec<_>>();
+        let values: usize = of("C").iter().map(|entry| entry["args"].as_object().unwrap().len()).sum();
+        let named = |kind: &str| of("M").iter().filter(|entry| entry["name"] == kind).count();
+        let slices = of("X").len() + of("i").len();
+        let expected =
+            [slices, values, 0, named("process_name"), named("thread_name")].map(|n| n.to_string());
+        assert!(slices > 50 && values > 100, "{name}: {expected:?}");
+        assert_eq!(in_perfetto(&engine, &text), [&[String::new()], &expected[..]].concat(), "{name}");
+    }
+    // What is wrong it counts: the second slice ends after the one around it.
+    let wrong = r#"[{"ph":"X","pid":1,"tid":1,"ts":0,"dur":10,"name":"a"},{"ph":"X","pid":1,"tid":1,"ts":5,"dur":10,"name":"b"}]"#;
+    assert_ne!(in_perfetto(&engine, wrong)[0], "", "an error");
 }
 
 /// Messages are slices whose lengths are within the latencies of their flows, and none is lost uncounted.

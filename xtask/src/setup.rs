@@ -121,6 +121,7 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
 pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
     python::ensure(packages, python::COLLECTOR)?;
+    python::ensure(packages, python::PERFETTO)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 

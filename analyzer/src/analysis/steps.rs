@@ -15,9 +15,7 @@ use crate::sample::Sample;
 pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
     if let Some(recorded) = &sample.metrics.steps {
         let ports = ports::of(&sample.links);
-        // Who is waited for, the findings of the recording say.
-        let all = steps::Steps { links: vec![(**recorded).clone()], straggler: None, named: 0 };
-        return (of_job(sample, &ports, &all), None);
+        return (of_job(sample, &ports, recorded), None);
     }
     let Some(traffic) = &sample.metrics.traffic else { return (None, None) };
     let without_flow = sample.links.iter().map(|link| link.without_flow().packets).sum();
@@ -116,14 +114,8 @@ fn latest(found: &LinkSteps) -> Vec<Step> {
 }
 
 fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> StepStraggler {
-    let kind = match straggler.why {
-        Why::StartsLate => "starts_late",
-        Why::SlowTransfer => "slow_transfer",
-        Why::Pauses => "pauses",
-        Why::Upstream => "upstream",
-    };
     StepStraggler {
-        kind,
+        kind: straggler.why.name(),
         host: (straggler.why != Why::Upstream).then(|| ip(straggler.host)),
         waits_for: ip(straggler.host),
         dst: ip(straggler.peer),

@@ -30,8 +30,7 @@ use crate::findings::Limits;
 use crate::flight;
 use crate::flight::recorder::Requests;
 use crate::host::error;
-use crate::host::fdinfo::Usage;
-use crate::record::recorder::Recorder;
+use crate::record::recorder::{Recorded, Recorder};
 use crate::report::{self, Report};
 use crate::sample::Sample;
 use crate::sample::stream::Hello;
@@ -385,7 +384,13 @@ impl Publisher {
         }
         let report = Report::build(sample, &self.report);
         if let Some(recorder) = &mut self.beside.recorder {
-            recorder.take(sample, &report).iter().for_each(|notice| say(notice));
+            for notice in recorder.take(sample, &report) {
+                self.board.views().notice(&notice);
+                say(&notice);
+            }
+            let Recorded { rows, losses } = recorder.recorded();
+            self.process.rows = Some([rows, losses.rows]);
+            self.systemd.lost(losses.rows);
         }
         if is_due {
             self.publish(sample, &report);
@@ -395,7 +400,7 @@ impl Publisher {
     fn publish(&mut self, sample: &Sample, report: &Report) {
         self.process.cpu_seconds = Some(cpu_seconds());
         self.process.resident_bytes = resident_bytes();
-        self.process.bpf = Usage::of_self();
+        self.process.bpf.refresh(Instant::now());
         if let Some(push) = &self.push {
             self.process.otlp = push.pusher.tallies();
         }

@@ -39,7 +39,11 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         return output::page(&format!("{declarations}{question};\n"));
     }
     let engine = engine.map_err(|error| anyhow!(error))?;
-    let rows = engine.run(&declarations, &[chosen.summary(), question]).map_err(|error| anyhow!(error))?;
+    // A program must end with us; nothing of a server's would go on here.
+    let interrupt = matches!(engine, Engine::Program(..)).then(output::Interrupt::catch).transpose()?;
+    let stop = || interrupt.as_ref().is_some_and(output::Interrupt::is_set);
+    let rows = engine.run(&declarations, &[chosen.summary(), question], &stop);
+    let rows = rows.map_err(|error| anyhow!(error))?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let answer = Answer::of(args.question, rows, top).map_err(|error| anyhow!(error))?;
     let text = match args.output {

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
+use crate::util::units::plural;
+
 /// The notification socket of systemd, and the interval of watchdog messages.
 #[derive(Debug, Default)]
 pub(super) struct Systemd {
@@ -13,6 +15,8 @@ pub(super) struct Systemd {
     every: Option<Duration>,
     last: Option<Instant>,
     ready: bool,
+    /// Rows of the recording that were lost, as the status has them.
+    lost: u64,
 }
 
 impl Systemd {
@@ -32,7 +36,13 @@ impl Systemd {
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
         let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|us| for_us && *us > 0);
-        Self { socket, every: watchdog.map(|us| Duration::from_micros(us / 2)), last: None, ready: false }
+        Self {
+            socket,
+            every: watchdog.map(|us| Duration::from_micros(us / 2)),
+            last: None,
+            ready: false,
+            lost: 0,
+        }
     }
 
     fn send(&self, state: &str) {
@@ -52,6 +62,14 @@ impl Systemd {
         if self.last.is_none_or(|last| last.elapsed() >= every) {
             self.last = Some(Instant::now());
             self.send("WATCHDOG=1");
+        }
+    }
+
+    /// Rows of the recording that were lost so far: the status, which `systemctl status` shows, has their number.
+    pub(super) fn lost(&mut self, rows: u64) {
+        if rows > self.lost {
+            self.lost = rows;
+            self.send(&format!("STATUS={} of the recording lost", plural(rows, "row")));
         }
     }
 

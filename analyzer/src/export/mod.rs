@@ -68,6 +68,8 @@ pub struct Process {
     pub resident_bytes: Option<u64>,
     /// Resources of the kernel programs.
     pub bpf: Usage,
+    /// Rows of the recording so far, and those of them that were lost; `None` without one.
+    pub rows: Option<[u64; 2]>,
     /// Outcome of the requests to the collector, by signal; empty without OTLP.
     pub otlp: Vec<(&'static str, otlp::queue::Tally)>,
 }

@@ -332,6 +332,14 @@ pub(super) fn otlp_rejected(reading: &Reading<'_>, series: &mut Series) {
     }
 }
 
+pub(super) fn rows(reading: &Reading<'_>, series: &mut Series) {
+    series.known(&[], reading.process.rows.map(|[all, _]| all));
+}
+
+pub(super) fn rows_lost(reading: &Reading<'_>, series: &mut Series) {
+    series.known(&[], reading.process.rows.map(|[_, lost]| lost));
+}
+
 pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
     let facts = &reading.report.facts;
     let works = |works: bool| u64::from(works);

@@ -517,6 +517,22 @@ pub const REGISTRY: &[Metric] = &[
         "Points or log records that the OTLP collector rejected in requests that it accepted. Absent: no --otlp.",
         read::otlp_rejected
     ),
+    counter!(
+        "recording_rows",
+        None,
+        &[],
+        "process",
+        "Rows of all tables that the agent made for its recording, lost ones included. Absent: no --record.",
+        read::rows
+    ),
+    counter!(
+        "recording_rows_lost",
+        None,
+        &[],
+        "hosts.rows_lost of the recording",
+        "Rows that could not be written: the disk is full or fails. Absent: no --record.",
+        read::rows_lost
+    ),
     gauge!(
         "scrape_collector_success",
         None,

@@ -427,6 +427,7 @@ pub(super) fn full() -> (Sample, Process) {
         cpu_seconds: Some(1.25),
         resident_bytes: Some(50 << 20),
         bpf: usage(),
+        rows: Some([2_400, 7]),
         otlp: vec![("metrics", otlp::queue::Tally { sent: 40, retried: 3, ..otlp::queue::Tally::default() })],
     };
     (sample, process)

@@ -1,9 +1,11 @@
 //! Runs SQL on an engine: a program on this host, or a server.
 
 use std::ffi::OsStr;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -14,6 +16,9 @@ use crate::util::clickhouse::Server;
 
 /// Programs in order of preference.
 const PROGRAMS: [&str; 3] = ["duckdb", "clickhouse", "clickhouse-local"];
+
+/// Longest time between two looks at a program that runs.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Remedy if no engine is found.
 const REMEDY: &str = "install DuckDB (one program: `duckdb`, or the Python package duckdb-cli) or ClickHouse (`clickhouse`), name it with \
@@ -57,15 +62,21 @@ impl Engine {
         Ok(Self::Program(found, dialect))
     }
 
-    /// Runs declarations and then queries, and returns the rows of each query in order.
+    /// Runs statements that only declare, then questions, and gives their rows in order. A program is ended once `stop` is true: it would
+    /// go on reading for minutes, with nobody to tell.
     ///
     /// # Errors
-    /// If the engine cannot be started or reached, or refuses the SQL.
-    pub fn run(&self, declarations: &str, questions: &[String]) -> Result<Vec<Row>, String> {
+    /// The engine cannot be started or reached, refuses the SQL, or was ended.
+    pub fn run(
+        &self,
+        declarations: &str,
+        questions: &[String],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Row>, String> {
         match self {
             Self::Program(path, dialect) => {
                 let script = format!("{declarations}{};\n", questions.join(";\n"));
-                program(path, *dialect, &script)
+                program(path, *dialect, &script, stop)
             }
             Self::Server(server) => {
                 let mut rows = Vec::new();
@@ -85,7 +96,7 @@ pub fn dialect_of(program: &Path) -> Dialect {
     if name.starts_with("clickhouse") { Dialect::ClickHouse } else { Dialect::DuckDb }
 }
 
-fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, String> {
+fn program(path: &Path, dialect: Dialect, script: &str, stop: &dyn Fn() -> bool) -> Result<Vec<Row>, String> {
     let mut command = Command::new(path);
     match dialect {
         // Ignore the user's settings, which could change results or their format.
@@ -102,9 +113,26 @@ fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, Stri
         .map_err(|error| format!("cannot start {name}: {error}"))?;
     // The script fits into the pipe buffer, so that writing cannot deadlock with the output.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(script.as_bytes()));
-    let output = child.wait_with_output().map_err(|error| format!("cannot read from {name}: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{name}: {} ({})", first_lines(&output.stderr), output.status));
+    let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if stop() => {
+                // One that has just ended is past being killed.
+                let _ = child.kill().and_then(|()| child.wait());
+                return Err(format!("{name}: stopped by a signal before it had an answer"));
+            }
+            Ok(None) => std::thread::sleep(LOOK),
+            Err(error) => return Err(format!("cannot wait for {name}: {error}")),
+        }
+    };
+    let read = |output: JoinHandle<io::Result<Vec<u8>>>| {
+        let output = output.join().unwrap_or_else(|_| Err(io::Error::other("its reader failed")));
+        output.map_err(|error| format!("cannot read from {name}: {error}"))
+    };
+    let (stdout, stderr) = (read(out)?, read(err)?);
+    if !status.success() {
+        return Err(format!("{name}: {} ({status})", first_lines(&stderr)));
     }
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -112,7 +140,16 @@ fn program(path: &Path, dialect: Dialect, script: &str) -> Result<Vec<Row>, Stri
         }
         _ => {}
     }
-    parse(&output.stdout).map_err(|error| format!("{name}: {error}"))
+    parse(&stdout).map_err(|error| format!("{name}: {error}"))
+}
+
+/// Reads a pipe to its end, so that who writes into it never waits.
+fn reader(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<io::Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes))?;
+        Ok(bytes)
+    })
 }
 
 /// The first lines of an engine's error: message and position.
@@ -193,15 +230,18 @@ mod tests {
             "duckdb",
             "sql=$(cat); echo \"[{\\\"sql\\\": \\\"$sql\\\", \\\"args\\\": \\\"$*\\\"}]\"",
         );
-        let rows = Engine::Program(echo, Dialect::DuckDb).run("", &["select 1".into(), "select 2".into()]);
+        let rows =
+            Engine::Program(echo, Dialect::DuckDb)
+                .run("", &["select 1".into(), "select 2".into()], &|| false);
         let rows = rows.unwrap_err();
         assert!(rows.contains("no JSON") && rows.contains("select 1;"), "{rows}");
         let bad =
             fake(folder.path(), "clickhouse", "cat >/dev/null; echo 'Code: 60. Unknown table' >&2; exit 60");
-        let error = Engine::Program(bad, Dialect::ClickHouse).run("", &["select 1".into()]).unwrap_err();
+        let error =
+            Engine::Program(bad, Dialect::ClickHouse).run("", &["select 1".into()], &|| false).unwrap_err();
         assert!(error.contains("Code: 60. Unknown table") && error.contains("exit status: 60"), "{error}");
         let gone = Engine::Program(folder.path().join("none"), Dialect::DuckDb)
-            .run("", &[String::new()])
+            .run("", &[String::new()], &|| false)
             .unwrap_err();
         assert!(gone.contains("cannot start"), "{gone}");
     }

@@ -1,6 +1,10 @@
 //! Memory and CPU time of this process's kernel programs, from `/proc/self/fdinfo`. No privilege is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Shortest time between two readings: they open every descriptor of the process, and the figures move slowly.
+const EVERY: Duration = Duration::from_secs(5);
 
 /// Memory and CPU time of kernel programs and maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,12 +15,19 @@ pub struct Usage {
     pub run_ns: BTreeMap<&'static str, u64>,
     /// Programs and maps already counted, since one may be open several times.
     seen: BTreeSet<(bool, u64)>,
+    /// When it was read.
+    read: Option<Instant>,
 }
 
 impl Usage {
-    /// The usage of this process.
-    #[must_use]
-    pub fn of_self() -> Self {
+    /// Becomes that of this process at `now`, unless it was read a moment ago.
+    pub fn refresh(&mut self, now: Instant) {
+        if self.read.is_none_or(|read| now.saturating_duration_since(read) >= EVERY) {
+            *self = Self { read: Some(now), ..Self::of_self() };
+        }
+    }
+
+    fn of_self() -> Self {
         let mut usage = Self::default();
         let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return usage };
         for entry in entries.flatten() {
@@ -98,5 +109,19 @@ mod tests {
         assert_eq!(usage.memory_bytes, Some(2 * 8_192 + 4_096));
         assert_eq!(usage.run_ns, [("xdp", 500)].into());
         assert_eq!(Usage::default().memory_bytes, None);
+    }
+
+    #[test]
+    fn descriptors_are_read_again_after_a_while() {
+        let old = || Usage { memory_bytes: Some(7), ..Usage::default() };
+        let (mut usage, now) = (old(), Instant::now());
+        usage.refresh(now);
+        assert_eq!((usage.memory_bytes, usage.read), (None, Some(now)), "this process has no programs");
+        let known = Usage { read: Some(now), ..old() };
+        for (later, memory) in [(EVERY / 2, Some(7)), (EVERY, None)] {
+            usage = known.clone();
+            usage.refresh(now + later);
+            assert_eq!(usage.memory_bytes, memory, "{later:?}");
+        }
     }
 }

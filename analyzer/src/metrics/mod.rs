@@ -216,7 +216,7 @@ fn metrics(
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// Steps of the job that a recording has; `None` where they are found in the traffic.
-    pub steps: Option<Arc<steps::LinkSteps>>,
+    pub steps: Option<Arc<steps::Steps>>,
     /// Single messages; `None` where they are not followed.
     pub messages: Option<Arc<messages::Messages>>,
     /// Packets by DSCP, by link.

@@ -42,7 +42,11 @@ $ rocescope diff monday/ today/                                    # recordings,
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than
   an hour, no file is removed because of its age for 15 minutes.
 - While the disk is full, rows are kept in memory, up to four row groups of 8,192 rows per table. Beyond that the oldest are lost. Start
-  and end of this state are reported; `hosts.rows_lost` has the number of rows lost.
+  and end of this state are reported; `hosts.rows_lost` has the number of rows lost, and so have, for an agent,
+  `rocescope_recording_rows_lost_total` and `systemctl status`.
+- A row group has the rows of a flow one after the other, which makes small files a sixth smaller; `replay` restores the order of
+  time. Besides its rows a file of `flow_seconds` takes 3.7 kB, which the format requires: names, types and offsets of 46 columns, and
+  the headers of their pages.
 - A clock step of more than 2 s is reported and recorded in `hosts.clock_jump_ns`. Rows have the new time from then on; `interval_ns` is
   measured by a clock that does not step.
 - Only changes have rows: a flow without packets, a counter that does not increase and a queue pair that does not change have none.

@@ -47,6 +47,22 @@ fn rows_come_back_as_they_were_written() {
     }
 }
 
+/// What is beside its like in a file comes in the order of time, and within a time in that of its links.
+#[test]
+fn rows_of_many_links_come_in_the_order_of_time() {
+    let of = |n: u64| {
+        let direction = Some(if n.is_multiple_of(2) { Direction::Ingress } else { Direction::Egress });
+        LinkSecond { link: format!("eth{}", 9 - n % 10 / 2).as_str().into(), direction, ..link(n / 10) }
+    };
+    let rows: Vec<LinkSecond> = (0..1_000).map(of).collect();
+    let read = decode::<LinkSecond>(encode(&rows).unwrap().into()).unwrap();
+    let mut expected = rows.clone();
+    expected.sort_by_key(|row| {
+        (row.t, row.link.clone(), row.direction.map(|direction| direction == Direction::Ingress))
+    });
+    assert!(read == expected && read != rows);
+}
+
 #[test]
 fn joined_files_have_the_rows_of_all() {
     let rows: Vec<LinkSecond> = (0..100).map(link).collect();
@@ -59,7 +75,8 @@ fn joined_files_have_the_rows_of_all() {
 /// Other writers use row groups of some hundred thousand rows, which would take seconds to decode at once.
 #[test]
 fn a_long_row_group_is_read_in_parts() {
-    let rows: Vec<LinkSecond> = (0..20_000).map(link).collect();
+    let of_one = |n| LinkSecond { link: "eth0".into(), direction: None, ..link(n) };
+    let rows: Vec<LinkSecond> = (0..20_000).map(of_one).collect();
     let file = Bytes::from(encode_groups(&rows, rows.len()).unwrap());
     let mut groups = Groups::new(file).unwrap();
     let mut parts: Vec<Vec<LinkSecond>> = Vec::new();

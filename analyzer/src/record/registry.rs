@@ -225,6 +225,7 @@ tables! {
         active_ns: Option<u64>, "ns", "steps.latest[].length_ns", "Time from its first packet to its last. Null: of an older version.";
         step_bytes: Option<u64>, "bytes", "steps.step_bytes", "Data of one step. Null: of an older version.";
         explained_ratio: Option<f64>, "ratio", "steps.explained_ratio", "Share of the port's data in whole steps so far. Null: of an older version.";
+        straggler_json: Text, "", "steps.straggler", "The straggler as the report has it, in JSON. Null: no straggler, or of an older version.";
     }
 
     Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with lost data or a clock step. Counts cover the time since the previous row." {

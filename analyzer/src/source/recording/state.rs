@@ -17,6 +17,7 @@ use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
 use crate::metrics::loss::{self, FlowLoss};
+use crate::metrics::steps::straggler::{Straggler, Why};
 use crate::metrics::steps::{self, LinkSteps};
 use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
 use crate::sample::{
@@ -51,6 +52,8 @@ struct Steps {
     all: BTreeMap<u64, (steps::Step, u64)>,
     step_bytes: u64,
     explained: f64,
+    /// The straggler as the report had it at the latest row, in JSON.
+    straggler: Option<Shared>,
 }
 
 /// Id, link, direction, and both ends with their queue pairs.
@@ -181,22 +184,49 @@ impl State {
         };
         self.steps.all.insert(row.start.0, (step, row.length_ns));
         (self.steps.step_bytes, self.steps.explained) = (step_bytes, explained);
+        self.steps.straggler.clone_from(&row.straggler_json);
+    }
+
+    /// A straggler from its JSON, and how many are named; `None` where it is none.
+    fn straggler(&self, json: &str) -> Option<(Straggler, usize)> {
+        let value: serde_json::Value = serde_json::from_str(json).ok()?;
+        let text = |name: &str| value[name].as_str();
+        let number = |name: &str| value[name].as_u64();
+        let count = |name: &str| usize::try_from(number(name)?).ok();
+        let host = |name: &str| Some(text(name)?.parse::<Address>().ok()?.words());
+        let link = self.links.iter().position(|link| Some(link.name.as_str()) == text("link"))?;
+        let straggler = Straggler {
+            link: u16::try_from(link).ok()?,
+            why: Why::of(text("kind")?)?,
+            host: host("waits_for")?,
+            peer: host("dst")?,
+            dest_qp: number("dest_qp")?.try_into().ok()?,
+            certain: value["certain"].as_bool()?,
+            steps: count("steps")?,
+            of_steps: count("of_steps")?,
+            since_ns: number("since_ns")?,
+            until_ns: number("until_ns")?,
+            changed: value["changed"].as_bool()?,
+            behind_ns: number("behind_ns")?,
+        };
+        Some((straggler, if value["alone"].as_bool()? { 1 } else { 2 }))
     }
 
     /// The steps up to a time.
-    fn job(&self, time_ns: u64) -> Option<LinkSteps> {
-        let Steps { link, all, step_bytes, explained } = &self.steps;
+    fn job(&self, time_ns: u64) -> Option<steps::Steps> {
+        let Steps { link, all, step_bytes, explained, straggler } = &self.steps;
         let (name, _) = link.as_ref()?;
         let at = self.links.iter().position(|link| link.name == name.as_str())?;
         let last_ns = all.values().next_back()?.0.end_ns;
-        Some(LinkSteps {
+        let straggler = straggler.as_deref().and_then(|json| self.straggler(json));
+        let link = LinkSteps {
             link: u16::try_from(at).ok()?,
             steps: all.values().map(|(step, _)| *step).collect(),
             period_ns: steps::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
             volume: *step_bytes,
             explained: *explained,
             rhythm: None,
-            straggler: None,
+            straggler: straggler.map(|(straggler, _)| straggler),
             last: None,
             ending: steps::Ending {
                 last_data_ns: last_ns,
@@ -204,7 +234,9 @@ impl State {
                 part: None,
                 outstanding: None,
             },
-        })
+        };
+        let (straggler, named) = (link.straggler, straggler.map_or(0, |(_, named)| named));
+        Some(steps::Steps { links: vec![link], straggler, named })
     }
 
     pub(super) fn device(&mut self, row: &DeviceSecond) {
@@ -401,6 +433,7 @@ mod tests {
             active_ns: Some(30 * MS),
             step_bytes: Some(5_000),
             explained_ratio: Some(0.98),
+            straggler_json: None,
         }
     }
 
@@ -419,5 +452,11 @@ mod tests {
         assert_eq!((steps.step_bytes, steps.latest.len()), (5_000, 20));
         assert_eq!((steps.latest[0].length_ns, steps.latest[0].busy_ns), (30_000_000, 20_000_000));
         assert!(steps.straggler.is_none());
+        // What is no straggler is none, whatever a file has in its place.
+        for json in ["", "{}", "{\"link\": \"eth0\", \"kind\": \"hides\"}"] {
+            state.step(&Step { straggler_json: Some(json.into()), ..step(20, 100_000_000) });
+            let report = Report::build(&state.sample(2_200_000_000, &[]), &Options::default());
+            assert!(report.facts.steps.unwrap().straggler.is_none(), "{json}");
+        }
     }
 }
