@@ -9,7 +9,7 @@ use super::exposition::Format;
 use super::registry::{MetricKind, REGISTRY};
 use super::*;
 use crate::analysis::fixtures::{
-    SECOND, document, everything, key, link, port, qp_life, sample, stats, with_lives,
+    SECOND, START, document, everything, key, link, port, qp_life, sample, stats, with_lives,
 };
 use crate::entity::devices::{Devices, PauseSample, SourceSample};
 use crate::entity::lives::{Lives, QpEvent};
