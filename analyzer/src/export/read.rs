@@ -274,12 +274,14 @@ pub(super) fn qp_events(reading: &Reading<'_>, series: &mut Series) {
 
 pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
     for finding in reading.report.findings.iter().filter(|finding| finding.active) {
-        let link = finding.place.link.as_deref().unwrap_or_default();
-        // Evidence names a port `mlx5_0/1`.
+        // A port is evidence as `mlx5_0/1`.
         let place = finding.evidence["device"].as_str().unwrap_or_default();
         let (device, port) = place.rsplit_once('/').unwrap_or((place, ""));
         let direction = name(finding.place.direction);
-        series.push(&[finding.id, severity(finding.severity), link, direction, device, port], 1);
+        let links: Vec<&str> = finding.place.names().collect();
+        for link in if links.is_empty() { &[""] } else { links.as_slice() } {
+            series.push(&[finding.id, severity(finding.severity), link, direction, device, port], 1);
+        }
     }
 }
 

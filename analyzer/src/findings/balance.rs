@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::span::{Span, scaled};
 use super::title::{short, title};
 use super::{
     ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Problem, Raise, Unit, ends, label,
@@ -20,6 +21,8 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("worse_direction", "more so in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
+        label("heaviest", "heaviest flows there", Unit::Text),
+        label("heaviest_ratios", "their shares of its bytes", Unit::Ratio),
     ],
     check,
 };
@@ -63,7 +66,9 @@ const LINKS_IMBALANCE: Entry = Entry {
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
-               direction in which it is more so and the time of both.",
+               direction in which it is more so and the time of both. It names the flows with most bytes on the busiest link in \
+               that time (heaviest: requester → responder) and the share of each (heaviest_ratios); in a part of the run, their bytes are \
+               those of their packets.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
@@ -285,6 +290,8 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
 struct Uneven {
     names: Vec<String>,
     busiest: String,
+    /// Links of the busiest: itself, or those of a rail.
+    on: Vec<String>,
     direction: Option<Direction>,
     ratio: f64,
     diagnosis: String,
@@ -299,7 +306,8 @@ impl Uneven {
         let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
         let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
         let (busiest, more) = (busiest.to_owned(), String::new());
-        Self { names, busiest, direction: None, ratio, diagnosis, more, episodes: Vec::new(), raise }
+        let on = vec![busiest.clone()];
+        Self { names, busiest, on, direction: None, ratio, diagnosis, more, episodes: Vec::new(), raise }
     }
 
     fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
@@ -322,8 +330,36 @@ impl Uneven {
         }
     }
 
+    /// The flows with most bytes on the busiest link in the latest episode, and the share of each.
+    fn heaviest(&self, input: &Input<'_>) -> Vec<(String, f64)> {
+        let whole = whole_run(input, self.ratio);
+        let span = match self.episodes.last() {
+            Some(part) if whole.first() != Some(part) => Span::between(part.first_ns, part.last_ns),
+            _ => Span::whole(0, 0),
+        };
+        let is_here = |flow: &&Flow| {
+            self.on.iter().any(|link| *link == *flow.link)
+                && self.direction.is_none_or(|way| flow.direction == Some(way))
+        };
+        let bytes = |flow: &Flow| scaled(flow.bytes, span.packets_of(input.facts, flow), flow.packets);
+        let here = input.facts.flows.iter().filter(is_here);
+        let mut here: Vec<(u64, &Flow)> = here.map(|flow| (bytes(flow), flow)).collect();
+        let all: u64 = here.iter().map(|(bytes, _)| bytes).sum();
+        here.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let named = here.into_iter().take(HEAVIEST).filter(|(bytes, _)| *bytes > 0);
+        let words = |(bytes, flow): (u64, &Flow)| {
+            // Data of responses goes to the requester.
+            let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
+            let (requester, responder) = of(input, [flow]);
+            Some((format!("{} → {}", requester?, responder?), bytes as f64 / all.max(1) as f64))
+        };
+        named.filter_map(words).collect()
+    }
+
     fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
+        let (heaviest, ratios) = self.heaviest(input).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
         let Self { busiest, direction, diagnosis, more, mut episodes, mut raise, .. } = self;
+        raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
         let mut place = Place::link(input, &busiest, direction);
         let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
         if let Some(other) = other {
@@ -338,6 +374,9 @@ impl Uneven {
         raise.titled(title(diagnosis, [more, way])).place(place).episodes(episodes).into(found);
     }
 }
+
+/// Flows of the busiest link that a finding names.
+const HEAVIEST: usize = 5;
 
 fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut all = Vec::new();
@@ -367,7 +406,9 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         let packets = |links: &[String]| on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
         let members: Vec<_> =
             rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();
-        if let Some(uneven) = whole(input, &members, rails.direction, rails.max_over_mean, "rails") {
+        if let Some(mut uneven) = whole(input, &members, rails.direction, rails.max_over_mean, "rails") {
+            let busiest = rails.rails.iter().find(|rail| rail.name == uneven.busiest);
+            uneven.on = busiest.map(|rail| rail.links.clone()).unwrap_or_default();
             uneven.evidence("jain", rails.jain).join(&mut all);
         }
     }

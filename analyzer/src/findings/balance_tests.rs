@@ -10,7 +10,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::traffic::bins::{Bin, Folded};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
-use crate::sample::{Direction, Sample};
+use crate::sample::{Direction, PeerKey, Sample};
 
 /// Queue pairs of one host, each with the given source port.
 fn pairs(ports: &[u16]) -> Sample {
@@ -141,6 +141,49 @@ fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
         flowlets: Flowlets::default(),
     }));
     sample
+}
+
+#[test]
+fn the_heaviest_flows_of_the_busiest_link_are_named() {
+    let mut sample = links(&[6_000_000, 853_000]);
+    let second = (fixtures::key(0, "10.0.0.1", "10.0.0.3", 101), fixtures::stats(50_009, 2000, 2_000_000));
+    let mut others = fixtures::sample(vec![], vec![second]).flows;
+    others[0].slot = 2;
+    sample.flows.extend(others);
+    sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
+    assert_eq!(
+        finding.evidence["heaviest"],
+        serde_json::json!(["10.0.0.1 QP 5 → 10.0.0.2 QP 100", "10.0.0.1 → 10.0.0.3 QP 101"])
+    );
+    assert_eq!(finding.evidence["heaviest_ratios"], serde_json::json!([0.75, 0.25]), "of u0, not of both");
+    let words: Vec<_> = finding.measurements();
+    assert!(
+        words.iter().any(|(label, text)| label == "heaviest flows there"
+            && text == "10.0.0.1 QP 5 → 10.0.0.2 QP 100 (75.0 %), 10.0.0.1 → 10.0.0.3 QP 101 (25.0 %)"),
+        "{words:?}"
+    );
+
+    // A flow of READ responses: its sender is the responder.
+    sample.flows[0].stats.psn.seen = 0;
+    let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
+    assert_eq!(finding.evidence["heaviest"][0], "10.0.0.2 QP 100 → 10.0.0.1 QP 5");
+
+    // In a part of the run: a flow that ended before it has no part in it.
+    let mut part =
+        in_windows(10_000, |window| if (100..130).contains(&window) { [400, 1600] } else { [1000, 1000] });
+    let (first, last) = (1_763_000_000_000_000_000, 1_763_000_030_000_000_000);
+    for flow in &mut part.flows {
+        (flow.stats.first_ns, flow.stats.last_ns) = (first, last);
+    }
+    let second = (fixtures::key(1, "10.0.0.1", "10.0.0.3", 101), fixtures::stats(50_009, 9000, 9_000_000));
+    let mut over = fixtures::sample(vec![], vec![second]).flows;
+    (over[0].slot, over[0].stats.first_ns, over[0].stats.last_ns) = (2, first, first + 5_000_000_000);
+    part.flows.extend(over);
+    let finding = found(&part, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
+    assert_eq!(finding.place.link.as_deref(), Some("u1"));
+    assert_eq!(finding.evidence["heaviest"], serde_json::json!(["10.0.0.1 → 10.0.0.2 QP 100"]));
 }
 
 /// Interfaces with both directions: bytes received, then bytes sent.

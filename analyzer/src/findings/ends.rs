@@ -19,9 +19,26 @@ impl Place {
         Self {
             tap: Some(tap.to_owned()),
             link: Some(name.to_owned()),
+            links: Vec::new(),
             direction,
             hop: None,
             switch_port: own.find_map(heard),
+        }
+    }
+
+    /// Links that are one place, with the switch port of each.
+    pub(super) fn links(input: &Input<'_>, names: &[&str], direction: Option<Direction>) -> Self {
+        if let [name] = names {
+            return Self::link(input, name, direction);
+        }
+        let mut ports: Vec<String> =
+            names.iter().filter_map(|name| Self::link(input, name, direction).switch_port).collect();
+        ports.dedup();
+        Self {
+            links: names.iter().map(|name| (*name).to_owned()).collect(),
+            direction,
+            switch_port: (!ports.is_empty()).then(|| ports.join(", ")),
+            ..Self::default()
         }
     }
 

@@ -103,6 +103,9 @@ impl Finding {
             Some(links) if one.name == "bytes" && of_list(one) == of_list(links) => {
                 (String::new(), by_link(links, one))
             }
+            _ if one.name == "heaviest" => {
+                (one.label.clone(), with_shares(one, &self.evidence["heaviest_ratios"]))
+            }
             _ if is_lower_bound(self) && AT_LEAST.contains(&one.name.as_str()) => {
                 (one.label.clone(), format!("at least {}", one.text()))
             }
@@ -121,8 +124,8 @@ impl Finding {
 
 fn place(finding: &Finding) -> Option<String> {
     let place = &finding.place;
-    let at = place.link.as_ref().or(place.tap.as_ref());
-    let at = at.map(|link| link_name(link, place.direction));
+    let at = place.in_words().or_else(|| place.tap.clone());
+    let at = at.map(|link| link_name(&link, place.direction));
     let hop = place.hop.as_deref();
     let taps = hop.and_then(|hop| hop.split_once(HOP).or_else(|| hop.split_once(UNORDERED)));
     let (hop, at) = match (taps, hop, at) {
@@ -260,6 +263,15 @@ fn by_link(links: &Evidence, bytes: &Evidence) -> String {
     all.map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// Each with its share: `10.0.0.1 QP 17 → 10.0.0.2 QP 18 (12.3 %)`.
+fn with_shares(names: &Evidence, ratios: &Value) -> String {
+    let all = names.value.as_array().into_iter().flatten().zip(ratios.as_array().into_iter().flatten());
+    let one = |(name, ratio): (&Value, &Value)| {
+        format!("{} ({})", name.as_str().unwrap_or_default(), units::ratio(ratio.as_f64()))
+    };
+    all.map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// False for a value that is unknown, has no short text, or repeats another line.
 fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     let is_short = match &evidence.value {
@@ -268,8 +280,8 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        // Shown in a line of their own, or together with the figures that they qualify.
-        "flows" | "lower_bound" | "or_reordering" => true,
+        // Said in their own line, and beside what they are of.
+        "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
         "flows_unjudged" | "stalls" | "network_wait_ns" => evidence.value == 0,
         // The title has `kind`, a caveat has `certain`.
         "kind" | "certain" => finding.id == "step.straggler",

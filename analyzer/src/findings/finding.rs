@@ -207,13 +207,43 @@ pub struct Place {
     pub tap: Option<String>,
     /// Name of the link. Null: no single link.
     pub link: Option<String>,
-    /// Direction of the link. Null: replay, or no single link.
+    /// Names of the links where several are one place, in order: rails on which the same hosts lose packets. Empty: one link, or none.
+    pub links: Vec<String>,
+    /// Direction of the links. Null: replay, or no single direction.
     pub direction: Option<Direction>,
     /// `upstream` or `downstream` of the tap, or the two taps between which it is. Null: not known.
     pub hop: Option<String>,
-    /// Switch and port at the other end of the link, as LLDP names them. Null: no LLDP neighbour.
+    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas. Null: no LLDP neighbour.
     pub switch_port: Option<String>,
 }
+
+impl Place {
+    /// Names of its links.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.link.iter().chain(&self.links).map(String::as_str)
+    }
+
+    /// Whether this link is the place, or one of the links that are.
+    #[must_use]
+    pub fn has(&self, link: &str) -> bool {
+        self.names().any(|name| name == link)
+    }
+
+    /// Its links in words, `None` where there are none: `rail0`, `rail0, rail1`.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let mut names: Vec<String> = self.names().map(tap_name).collect();
+        if names.len() > MOST_LINKS {
+            let more = names.len() - 1;
+            names.truncate(1);
+            names.push(format!("{more} more"));
+        }
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+}
+
+/// Links of a place that are named one by one.
+const MOST_LINKS: usize = 4;
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -196,8 +196,10 @@ mod tests {
         assert!(open.is_empty(), "{open:?}");
     }
 
-    /// Numeric constants that are not thresholds, with their meaning.
-    const NO_THRESHOLDS: [(&str, &str); 22] = [
+    /// Constants that are numbers and no thresholds, with what they are.
+    const NO_THRESHOLDS: [(&str, &str); 24] = [
+        ("HEAVIEST", "how many are listed"),
+        ("MOST_LINKS", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("MOST_PARTS", "how many are looked at"),
         ("MAX_QPS", "how many are listed"),

@@ -2,25 +2,26 @@
 
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::command::class_of;
+use super::loss_links::{self, Lossy};
+use super::loss_steps;
 use super::loss_sum::Sum;
 use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
 use super::not_evaluated::flows_not_evaluated;
 use super::once::name;
-use super::span::{Cost, Judged, Span, Wait, all_of, impact, latest, run, spans};
-use super::title::{self, short};
+use super::span::{Cost, Span, Wait, all_of, impact, latest, run, spans};
+use super::title;
 use super::tool::own;
-use super::{ByHand, Commands, Place, ends};
+use super::{ByHand, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
-use crate::sample::{Address, Direction};
+use crate::sample::Address;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -41,6 +42,7 @@ pub(super) const FAMILY: Family = Family {
         label("timeouts", "transport timeouts", Unit::Count),
         label("host_pairs", "host pairs", Unit::Count),
         label("pairs", "host pairs, worst first", Unit::Text),
+        label("by_link", "loss ratio by link", Unit::Text),
         label("vanished", "packets lost between the taps", Unit::Count),
         label("flows_unjudged", "flows not evaluated", Unit::Count),
         label("tool_lost", "packets dropped before rocescope saw them", Unit::Count),
@@ -105,7 +107,7 @@ const BEFORE: Entry = Entry {
                \n\
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
                the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
-               over 1 s at least.",
+               over 1 s at least. Links of one tap on which the same hosts lose packets at that time (half of the host pairs of both or more) are one place, and one finding (where.links, by_link).",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
@@ -127,7 +129,7 @@ const AFTER: Entry = Entry {
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
                Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
-               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here.",
     ..Entry::of(Problem::Loss)
@@ -172,7 +174,7 @@ limits! {
 
 /// Loss between two hosts.
 #[derive(Default)]
-struct Pair<'a> {
+pub(super) struct Pair<'a> {
     flows: Vec<(&'a Flow, u64)>,
     sum: Sum,
     longest_ns: u64,
@@ -201,6 +203,11 @@ impl<'a> Pair<'a> {
         let episodes = self.sum.episodes;
         let silent = if after_silence == all { after_silence } else { 0 };
         Downstream::of(episodes, self.reordered, silent)
+    }
+
+    /// The flow that lost most.
+    pub(super) fn first(&self) -> Option<&'a Flow> {
+        self.flows.iter().max_by_key(|(_, lost)| *lost).map(|(flow, _)| *flow)
     }
 
     fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
@@ -267,9 +274,8 @@ impl Tap {
     }
 }
 
-/// True if its link shows only a part of its packets, which are sprayed over parallel links; these count as one
-/// place.
-fn is_partial(flow: &Flow) -> bool {
+/// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
+pub(super) fn is_partial(flow: &Flow) -> bool {
     flow.loss.get().is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
 }
 
@@ -318,6 +324,14 @@ impl Side {
         }
     }
 
+    /// The host of the two that is on this side.
+    pub(super) const fn far(self, src: &Address, dst: &Address) -> Address {
+        match self {
+            Self::Before => *src,
+            Self::After => *dst,
+        }
+    }
+
     const fn hop(self) -> &'static str {
         match self {
             Self::Before => "upstream",
@@ -326,12 +340,12 @@ impl Side {
     }
 }
 
-fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
-    let mut taps: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
+    let mut taps: BTreeMap<&str, Vec<&'a Flow>> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| !ends.covers(side, flow)) {
         taps.entry(tap_of(flow)).or_default().push(flow);
     }
-    let mut raised: Vec<(&str, Judged<Vec<Bad<'_>>>)> = Vec::new();
+    let mut raised: Vec<Lossy<'_>> = Vec::new();
     for flows in taps.values() {
         let spans = spans(flows.iter().copied(), &[side.signal()]);
         // The traffic at the tap is the same for all of its links. Sorting a million flows takes a twentieth of the
@@ -342,30 +356,42 @@ fn sides(input: &Input<'_>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding
             spans.iter().map(|span| (*span, Tap::of(input.facts, &by_name, side, span))).collect();
         let all = all_of(&spans, Span::whole(0, 0));
         let whole = LazyCell::new(|| Tap::of(input.facts, &by_name, side, &all));
-        let mut links: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+        let mut links: BTreeMap<&'a str, Vec<&'a Flow>> = BTreeMap::new();
         for &flow in flows {
             links.entry(flow.link.as_str()).or_default().push(flow);
         }
-        for (link, mut own) in links {
-            own.sort_by_key(|flow| (flow.src, flow.dst));
-            let judge = |span: &Span| {
+        let judge = |own: &[&'a Flow]| {
+            let in_span = |span: &Span| {
                 let tap =
                     known.iter().find(|(known, _)| known == span).map_or_else(|| &*whole, |(_, tap)| tap);
-                let bad = bad(input, &own, side, span, tap);
-                let ratio = bad.iter().fold(Sum::default(), |mut all, (_, pair)| {
-                    all.add(pair.sum);
-                    all
-                });
-                (!bad.is_empty()).then_some((bad, Some(ratio.ratio())))
+                let bad = bad(input, own, side, span, tap);
+                let ratio = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio();
+                (!bad.is_empty()).then_some((bad, Some(ratio)))
             };
-            let whole_run = seen(&own, side).unwrap_or_else(|| run(own.iter().copied()));
-            raised.extend(latest(&spans, whole_run, judge).map(|judged| (link, judged)));
-        }
+            let whole_run = seen(own, side).unwrap_or_else(|| run(own.iter().copied()));
+            latest(&spans, whole_run, in_span)
+        };
+        let lossy = |(link, mut own): (&'a str, Vec<&'a Flow>)| {
+            own.sort_by_key(|flow| (flow.src, flow.dst));
+            let judged = judge(&own)?;
+            let graded = graded(input, &judged.what);
+            Some(Lossy::new(link, own, judged, graded))
+        };
+        let one_by_one = links.into_iter().filter_map(lossy).collect();
+        raised.extend(loss_links::join(one_by_one, judge, |flow| {
+            flow.losses().iter().flatten().map(|loss| side.of(loss).episodes).sum()
+        }));
     }
-    raised.sort_by_key(|(link, _)| *link);
-    for (link, judged) in &raised {
-        raise(input, side, link, judged, found);
+    raised.sort_by(|a, b| a.links.cmp(&b.links));
+    for lossy in &raised {
+        raise(input, side, lossy, found);
     }
+}
+
+/// The ratio that the severity follows: of the worst host pair. A share of few packets says little of one pair, but much of all.
+fn graded(input: &Input<'_>, bad: &[Bad<'_>]) -> f64 {
+    let worst = bad.first().map(|(_, pair)| pair.sum).filter(|sum| sum.is_enough(&input.limits.loss));
+    worst.unwrap_or_else(|| Sum::of_all(bad.iter().map(|(_, pair)| pair.sum))).ratio()
 }
 
 /// From the first episode to the last of these flows; `None` without episodes.
@@ -405,13 +431,14 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
     bad
 }
 
-/// Two hosts, and the loss between them.
-type Bad<'a> = ((Address, Address), Pair<'a>);
+/// Two hosts, and what is lost between them.
+pub(super) type Bad<'a> = ((Address, Address), Pair<'a>);
 
-/// Raises a finding for the host pairs with loss on one side of a link, worst first.
+/// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
-fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>>, found: &mut Vec<Finding>) {
+fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.loss;
+    let (links, judged) = (&place.links[..], &place.judged);
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.between(*dst, *src).next().is_some();
@@ -422,15 +449,12 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let doubtful = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
     let downstream = worst.downstream();
     let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
-    let mut all = Sum::default();
-    for (_, pair) in bad {
-        all.add(pair.sum);
-    }
-    // A ratio of few packets is weak evidence for one pair, but strong for all pairs together.
-    let ratio = if worst.sum.is_enough(limits) { worst.sum.ratio() } else { all.ratio() };
+    let all = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum));
     let severity = if !worst.reliable || reordering {
         Severity::Info
-    } else if ratio >= limits.critical_ratio && (side == Side::Before || answers) {
+    } else if place.graded.max(graded(input, bad)) >= limits.critical_ratio
+        && (side == Side::Before || answers)
+    {
         Severity::Critical
     } else {
         Severity::Warning
@@ -451,31 +475,35 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
     let (requester, responder) = ends::of_lost(input, lossy());
     let sum = if others.is_empty() { worst.sum } else { all };
-    let title = headline(side, link, worst, sum, answers, reordering);
-    let mut raise = Raise::new(
-        entry,
-        severity,
-        title::title(title, [title::hosts(bad.iter().map(|(hosts, _)| *hosts)), own_loss(input)]),
-    )
-    .evidence("loss_ratio", all.ratio())
-    .evidence("worst_ratio", worst.sum.ratio())
-    .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
-    .evidence("packets", all.packets)
-    .evidence("episodes", all.episodes)
-    .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
-    .evidence("largest", known(most(|pair| pair.largest)))
-    .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
-    .evidence("host_pairs", bad.len())
-    .evidence("pairs", named)
-    .evidence("flows_unjudged", flows_not_evaluated(input.facts))
-    .evidence("tool_lost", own(&input.facts.totals.lost))
-    .flows(in_turn(bad))
-    .place(Place::of(input, first).hop(side.hop()))
-    .ends(requester, responder)
-    .impact(impact(span, lossy(), &cost))
-    .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
-    .episodes(judged.episodes.clone());
-    // An episode downstream stands for one or more packets.
+    let hosts = title::hosts(bad.iter().map(|(hosts, _)| *hosts));
+    let named_by = |link: &str| headline(side, link, worst, sum, answers, reordering);
+    let mut title = named_by(&title::links(links));
+    if links.len() > 1 && !title::fits(&title, [&hosts]) {
+        title = named_by(&plural(links.len() as u64, "link"));
+    }
+    let mut raise = Raise::new(entry, severity, title::title(title, [hosts, own_loss(input)]))
+        .evidence("loss_ratio", all.ratio())
+        .evidence("worst_ratio", worst.sum.ratio())
+        .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
+        .evidence("packets", all.packets)
+        .evidence("episodes", all.episodes)
+        .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
+        .evidence("largest", known(most(|pair| pair.largest)))
+        .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
+        .evidence("host_pairs", bad.len())
+        .evidence("pairs", named)
+        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+        .evidence("tool_lost", own(&input.facts.totals.lost))
+        .flows(in_turn(bad))
+        .place(Place::links(input, links, first.direction).hop(side.hop()))
+        .ends(requester, responder)
+        .impact(impact(span, lossy(), &cost))
+        .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
+        .episodes(judged.episodes.clone());
+    if links.len() > 1 {
+        raise = raise.evidence("by_link", loss_links::by_link(input, links, bad, side, span));
+    }
+    // An episode downstream is one packet or more.
     if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.evidence("lower_bound", true);
     }
@@ -503,12 +531,12 @@ fn raise(input: &Input<'_>, side: Side, link: &str, judged: &Judged<Vec<Bad<'_>>
     if reordering {
         raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
     }
-    steps(capture_caveat(input, raise), input, side, link, first).into(found);
+    let far: BTreeSet<Address> = bad.iter().map(|((src, dst), _)| side.far(src, dst)).collect();
+    loss_steps::steps(capture_caveat(input, raise), input, side, links, (first, far.len())).into(found);
 }
 
 /// The diagnosis with its figure.
 fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, reordering: bool) -> String {
-    let link = short(link);
     let Sum { lost, packets, .. } = sum;
     let lost_words = units::count(lost);
     match side {
@@ -533,30 +561,7 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, r
     }
 }
 
-/// Steps about loss on one side of a link.
-fn steps(mut raise: Raise, input: &Input<'_>, side: Side, link: &str, flow: &Flow) -> Raise {
-    let port = Place::of(input, flow).switch_port.map_or_else(String::new, |port| format!(" ({port})"));
-    let far = if side == Side::Before { flow.src } else { flow.dst };
-    // The port of this host is on the side where frames arrive, or leave.
-    let ours = match flow.direction {
-        Some(Direction::Ingress) => side == Side::Before,
-        Some(Direction::Egress) => side == Side::After,
-        None => false,
-    };
-    // Settings of the whole path are read at the sender, on whichever side the loss is.
-    let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
-    if ours {
-        let command = Commands::on(input, link).nic_counters();
-        raise = raise.step("Check this port for discards, buffer drops and link errors.", command);
-    }
-    raise
-        .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {far}{port}."), ByHand::Switch)
-        .step(format!("Check that PFC is enabled for {} at every hop.", class_of(flow)), near.pfc())
-        .step("Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).", near.qos())
-        .step(format!("Check port discards and out-of-sequence counters on {far}."), there.nic_counters())
-}
-
-/// The flows of all pairs, most loss first: the worst flow of each pair before the second flow of any pair.
+/// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
 fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
     let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
     for (_, pair) in bad {

@@ -46,6 +46,13 @@ impl Sum {
         self.episodes += other.episodes;
     }
 
+    pub(super) fn of_all(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.add(one);
+            sum
+        })
+    }
+
     pub(super) fn ratio(&self) -> f64 {
         self.lost as f64 / self.packets.max(1) as f64
     }

@@ -158,6 +158,45 @@ fn hosts_that_lose_alike_are_all_named() {
     assert_eq!(listed(&many).len(), 7);
 }
 
+/// Both rails of the same hosts, each with a queue pair of its own; the same of other hosts; and one queue pair at both links.
+#[test]
+fn the_same_hosts_on_several_links_are_one_finding() {
+    let rails = |lost: &[(u16, u8, u64)]| {
+        let mut sample = pairs(lost);
+        for flow in &mut sample.flows {
+            flow.key.dest_qp += u32::from(flow.key.link);
+        }
+        let all = found(&sample, &Options::default()).into_iter();
+        all.filter(|finding| finding.id == "loss.before_tap").collect::<Vec<_>>()
+    };
+    let all = rails(&[(0, 1, 6), (0, 2, 6), (1, 1, 9), (1, 2, 9)]);
+    assert_eq!(all.len(), 1, "{all:?}");
+    let one = &all[0];
+    assert_eq!(one.title, "Loss upstream of eth0-1: 30 of 4,030 packets (0.74 %), 2 hosts → 10.0.0.99");
+    assert_eq!(
+        (one.place.link.as_deref(), &one.place.links[..]),
+        (None, &["eth0".into(), "eth1".into()][..])
+    );
+    assert_eq!(one.evidence["by_link"], serde_json::json!(["eth0 (0.60 %)", "eth1 (0.89 %)"]));
+    assert_eq!((one.evidence["lost"].as_u64(), one.evidence["host_pairs"].as_u64()), (Some(30), Some(2)));
+    assert_eq!(one.flows.len(), 4, "the queue pairs of both");
+    let fields = one.fields(crate::findings::DataEnd::default());
+    assert!(fields.contains(&("Where", "upstream of eth0, eth1 ingress".to_owned())), "{fields:?}");
+
+    // A rail that loses little does not make the other one better.
+    let [one] = &rails(&[(0, 1, 12), (1, 1, 2)])[..] else { panic!("one") };
+    assert_eq!(one.severity, crate::findings::Severity::Critical, "{}", one.title);
+    assert!(one.title.contains("14 of 2,014 packets (0.70 %)"), "{}", one.title);
+
+    // Half of the host pairs in common, and fewer.
+    assert_eq!(rails(&[(0, 1, 6), (0, 2, 6), (1, 1, 9)]).len(), 1);
+    assert_eq!(rails(&[(0, 1, 6), (0, 2, 6), (0, 3, 6), (1, 1, 9)]).len(), 2);
+    assert_eq!(rails(&[(0, 1, 6), (1, 2, 9)]).len(), 2, "other hosts are another place");
+    // A queue pair that both links see whole counts once.
+    let whole = named(&pairs(&[(0, 1, 6), (1, 1, 6)]));
+    assert_eq!(whole, ["Loss upstream of eth0-1: 6 of 1,006 packets (0.60 %), 10.0.0.1 → 10.0.0.99"]);
+}
+
 #[test]
 fn a_few_episodes_among_much_are_no_loss() {
     // Four losses in total; five, but no pair with two; the same queue pair seen twice counts once.

@@ -41,6 +41,8 @@ mod job;
 mod labels;
 mod latency;
 mod loss;
+mod loss_links;
+mod loss_steps;
 mod loss_sum;
 mod loss_taps;
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub fn read(json: &str) -> Option<Finding> {
     finding.effects = ids(&value, "effects");
     finding.owner = text(&value, "owner").and_then(entry).map(|owner| owner.id);
     finding.steps = list(&value, "steps").filter_map(step).collect();
-    finding.caveats = list(&value, "caveats").filter_map(|one| Some(one.as_str()?.to_owned())).collect();
+    finding.caveats = texts(&value, "caveats");
     Some(finding)
 }
 
@@ -62,6 +62,10 @@ fn small(value: &Value, name: &str) -> Option<u32> {
 
 fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn texts(value: &Value, name: &str) -> Vec<String> {
+    list(value, name).filter_map(|one| Some(one.as_str()?.to_owned())).collect()
 }
 
 fn ids(value: &Value, name: &str) -> Vec<&'static str> {
@@ -104,6 +108,7 @@ fn place(value: &Value) -> Place {
     Place {
         tap: owned("tap"),
         link: owned("link"),
+        links: texts(value, "links"),
         direction: direction(value),
         hop: owned("hop"),
         switch_port: owned("switch_port"),

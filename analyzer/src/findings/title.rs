@@ -30,6 +30,32 @@ pub(super) fn short(name: &str) -> String {
     cut(&tap_name(name), MOST_NAME)
 }
 
+/// Names of links: those that differ in their last number together, `rail0-7` or `rail0,2,5`.
+pub(super) fn links(names: &[&str]) -> String {
+    let all = || names.iter().map(|name| short(name));
+    let split = |name: &String| {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (stem, number) = name.split_at_checked(stem)?;
+        // A leading zero is part of the name.
+        let number = Some(number).filter(|number| *number == "0" || !number.starts_with('0'))?;
+        Some((stem.to_owned(), number.parse::<u32>().ok()?))
+    };
+    let Some(mut parts) = all().map(|name| split(&name)).collect::<Option<Vec<_>>>() else {
+        return all().collect::<Vec<_>>().join(", ");
+    };
+    parts.sort();
+    let ([(stem, first), ..], [.., (_, last)]) = (&parts[..], &parts[..]) else { return String::new() };
+    if parts.iter().any(|(other, _)| other != stem) {
+        return all().collect::<Vec<_>>().join(", ");
+    }
+    let numbers = || parts.iter().map(|(_, number)| *number);
+    if parts.len() > 1 && numbers().eq(*first..=*last) {
+        return format!("{stem}{first}-{last}");
+    }
+    let numbers: Vec<String> = numbers().map(|number| number.to_string()).collect();
+    format!("{stem}{}", numbers.join(","))
+}
+
 /// `, 10.0.0.1 → 10.0.0.2`.
 pub(super) fn pair(src: impl Display, dst: impl Display) -> String {
     format!(", {src} → {dst}")
@@ -68,6 +94,22 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_that_differ_in_a_number_are_named_together() {
+        for (names, together) in [
+            (&["rail0", "rail1", "rail2"][..], "rail0-2"),
+            (&["rail0", "rail10", "rail2"], "rail0,2,10"),
+            (&["rail7"], "rail7"),
+            (&["eth0", "rail1"], "eth0, rail1"),
+            (&["ens1f0", "ens1f01"], "ens1f0, ens1f01"),
+            (&["up", "down"], "up, down"),
+            (&["h0.pcap:rail0", "h0.pcap:rail1"], "h0:rail0-1"),
+            (&[], ""),
+        ] {
+            assert_eq!(links(names), together);
+        }
+    }
 
     #[test]
     fn what_has_no_room_is_left_out() {

@@ -384,3 +384,27 @@ fn a_part_with_a_line_for_links_has_one() {
     }
     assert!(shown > 10, "{shown}");
 }
+
+/// A receiver that is not ready now, below losses that have just stopped; information has no line before it.
+#[test]
+fn each_active_problem_has_a_line() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    let length = Scenario::new(1, sizes::CYCLE).episode_length().as_secs();
+    let begin = length * Episode::ALL.iter().position(|one| *one == Episode::SlowReceiver).unwrap() as u64;
+    let mut together = 0;
+    for seconds in [3, 5, 7] {
+        let app = sizes::until(&updates, begin + seconds);
+        let picture = text(&app);
+        let active = |one: &&rocescope::findings::Finding| {
+            one.stands() && one.severity > rocescope::findings::Severity::Info
+        };
+        let problems: Vec<_> = app.view.concluded().unwrap().findings.iter().filter(active).collect();
+        together += usize::from(problems.len() > 2);
+        for one in problems {
+            let begin: String = one.title.chars().take(24).collect();
+            let listed = picture.lines().skip_while(|line| !line.contains("PROBLEMS"));
+            assert!(listed.into_iter().any(|line| line.contains(&begin)), "{begin}\n{picture}");
+        }
+    }
+    assert!(together > 0, "several are active at once");
+}

@@ -390,6 +390,7 @@ fn finding(id: FlowId) -> Finding {
     finding.place = Place {
         tap: name.clone(),
         link: name.clone(),
+        links: name.iter().cloned().collect(),
         direction: Some(Direction::Ingress),
         hop: Some("upstream".into()),
         switch_port: Some("leaf1 Ethernet12".into()),

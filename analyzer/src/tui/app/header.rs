@@ -62,8 +62,8 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let width = usize::from(at.title.width);
     let room = width.saturating_sub(right.width + 2);
 
-    let mut left = Spans::default();
-    left.push(" rocescope ", theme::SELECTED.patch(theme::BOLD)).push(" ", theme::PLAIN);
+    let mut left = part(" rocescope ", theme::SELECTED.patch(theme::BOLD));
+    left.push(" ", theme::PLAIN);
     if let Some(data) = &app.view.data {
         let kind = match data.model.kind {
             SourceKind::Live => "live ",
@@ -236,8 +236,8 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     let worst = crate::analysis::worst_coverage(coverage)?;
     let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
-    let mut spans = Spans::default();
-    spans.push("captured ", theme::DIM).push(units::ratio(Some(worst.min(1.0))), theme::text(level));
+    let mut spans = part("captured ", theme::DIM);
+    spans.push(units::ratio(Some(worst.min(1.0))), theme::text(level));
     if long && level == Level::Warning {
         spans.push(" (8)", theme::DIM);
     }
@@ -322,7 +322,9 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
             let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
-            spans.push(format!(" {sentence}"), theme::PLAIN);
+            let is_long = |_: &&str| sentence.chars().count() + spans.width >= width;
+            let short = sentence.strip_suffix(" above the thresholds").filter(is_long);
+            spans.push(format!(" {}", short.unwrap_or(sentence)), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
                 spans.push(format!(" · {flows}"), theme::PLAIN);

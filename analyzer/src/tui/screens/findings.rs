@@ -261,7 +261,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     spans.into_line()
 }
 
-/// Kinds that have ended, each with its latest end: `loss ended 12:09:50`.
+/// Kinds that have ended, each with its latest end: `LOSS OR REORDERING ended 12:09:50`.
 pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     let mut kinds: Vec<Problem> = Vec::new();
     let mut texts = Vec::new();
@@ -269,7 +269,7 @@ pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
         let Some(kind) = Problem::of(finding).filter(|kind| !kinds.contains(kind)) else { continue };
         kinds.push(kind);
         let at = finding.last_seen_ns.map_or_else(String::new, |ns| format!(" {}", units::second_utc(ns)));
-        texts.push(format!("{} ended{at}", kind.word().to_lowercase()));
+        texts.push(format!("{} ended{at}", kind.badge()));
     }
     texts
 }
@@ -435,7 +435,7 @@ mod tests {
         finding.active = false;
         let line = title(&finding, 60).to_string();
         assert!(line.ends_with("  ended 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
-        assert_eq!(ended(&[finding.clone(), finding.clone()]), ["loss ended 13:05:09"]);
+        assert_eq!(ended(&[finding.clone(), finding.clone()]), ["LOSS ended 13:05:09"]);
         assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
         assert!(page(&finding).contains("better setting qps_2 · link eth_0"), "{}", page(&finding));
     }

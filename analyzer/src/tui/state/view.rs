@@ -208,7 +208,7 @@ impl View {
     #[must_use]
     pub fn level_of_link(&self, name: &str) -> (Level, bool) {
         let about = self.problems().filter_map(|finding| {
-            let here = finding.place.link.as_deref() == Some(name);
+            let here = finding.place.has(name);
             let compared =
                 || finding.evidence["links"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
             (here || compared()).then(|| (Level::from(finding.severity), here))

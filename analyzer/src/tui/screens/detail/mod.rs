@@ -219,20 +219,20 @@ impl Page for DetailScreen {
     }
 }
 
-/// Summary of a flow in `height` lines, its course first.
+/// Summary of a flow in `height` lines, its course first. The frame around it names the flow.
 pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut screen = DetailScreen::default();
     if let Some(data) = &view.data {
         screen.look_up(data, Some(id));
     }
     let [head, mut charts, tail] = parts(&screen, view, width, 1);
-    let used = head.len() + charts.len() + tail.len() + 2;
+    let used = head.len() + charts.len() + tail.len() + 1;
     let more = || parts(&screen, view, width, 2)[1].len() - charts.len();
     let high = taller(used, height, || used + more());
     if high > 1 {
         [_, charts, _] = parts(&screen, view, width, high);
     }
-    let mut lines = charts;
+    let mut lines: Vec<_> = charts.into_iter().skip(1).collect();
     lines.push(Line::default());
     lines.extend(head);
     lines.push(Line::default());

@@ -113,7 +113,7 @@ pub(in crate::tui) fn render(buffer: &mut Buffer, screen: Rect, table: &Table, v
         let mut spans = Spans::default();
         let style = if *shown { theme::BOLD } else { theme::DIM };
         spans.push(if *shown { " [x] " } else { " [ ] " }, style);
-        spans.push(format!("{:<12}{:<9}", column.title, column.name), style);
+        spans.push(format!("{:<12}{:<10}", column.title, column.name), style);
         spans.push(column.help, theme::PLAIN);
         let text: Line<'_> = spans.into_line();
         line(buffer, inner, y, &text);

@@ -136,7 +136,7 @@ impl<'a> Picture<'a> {
         };
         let all = self.data.over_time.links.iter().enumerate();
         let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
-        let is_own = |name: &String| Some(name) == place.link.as_ref();
+        let is_own = |name: &String| place.has(name);
         let is_other = |name: &String| among.is_some_and(|all| all.iter().any(|one| *one == **name));
         let own = all().filter(|(_, (name, _))| is_own(name));
         let others = all().filter(|(_, (name, _))| !is_own(name) && is_other(name));

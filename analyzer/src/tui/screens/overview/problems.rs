@@ -76,7 +76,10 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
     let listed = if detail { listed(&problems, end, width, room) } else { None };
     let Some(mut lines) = listed else {
         let mut lines = whole(&problems, end, width, room);
-        lines.extend(notes(all, width, room.saturating_sub(lines.len())));
+        // No information while a problem has no room.
+        if lines.last().is_some_and(|(at, _)| at.is_some()) {
+            lines.extend(notes(all, width, room.saturating_sub(lines.len())));
+        }
         return lines;
     };
     let left = room - lines.len();
@@ -167,10 +170,14 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
     let mut texts: Vec<Vec<Line<'static>>> = Vec::new();
     let mut used = 0;
     for (place, (_, finding)) in problems.iter().enumerate() {
-        let lines = brief(finding, end, width, false);
+        let mut lines = brief(finding, end, width, false);
         let counter = usize::from(place + 1 < problems.len());
         if used + lines.len() + counter > room && place > 0 {
-            break;
+            // Of one that is active a cut sentence says more than a count.
+            if !finding.active || used + 1 + counter > room {
+                break;
+            }
+            lines = vec![cut_off(finding, end, width)];
         }
         used += lines.len();
         texts.push(lines);

@@ -13,7 +13,6 @@ use crate::tui::key::Input;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, cut};
 use crate::tui::{log, theme};
-use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
@@ -91,8 +90,7 @@ pub(super) fn links_of(data: &Data, finding: &Finding) -> Vec<u16> {
     let links = (0..).zip(&data.model.links);
     let place = &finding.place;
     let on = |link: &LinkRow| {
-        Some(&link.name) == place.link.as_ref()
-            && (place.direction.is_none() || link.direction == place.direction)
+        place.has(&link.name) && (place.direction.is_none() || link.direction == place.direction)
     };
     links.filter(|(_, link)| on(link)).map(|(at, _)| at).collect()
 }
@@ -260,12 +258,12 @@ impl<'a> Subject<'a> {
         }
         rows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let count = units::plural(rows.len() as u64, "flow");
-        let place = self.finding.place.link.as_deref().unwrap_or_default();
-        let text = cut(&format!(" {count} on {}: the table of queue pairs", tap_name(place)), width, false);
+        let place = self.finding.place.in_words().unwrap_or_default();
+        let text = cut(&format!(" {count} on {place}: the table of queue pairs"), width, false);
         let mut entries = vec![Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Link) }];
         for (_, row) in rows.into_iter().take(BUSIEST) {
             let mut spans = Spans::default();
-            spans.push(format!(" {}", log::route(&row.id.key)), theme::BOLD);
+            spans.push(format!(" {}", self.route(row)), theme::BOLD);
             if let Some(delta) = row.delta {
                 spans.push(format!("  {}", units::bit_rate(delta.bits_per_s())), theme::DIM);
             }
@@ -274,6 +272,18 @@ impl<'a> Subject<'a> {
             entries.push(Entry::text(spans.into_line()));
         }
         entries
+    }
+
+    /// Source and destination of a row with both queue pairs, as far as they are known.
+    fn route(&self, row: &Row) -> String {
+        let key = &row.id.key;
+        match row.at.and_then(|at| detail::peer_qp(&self.data.sample, at)) {
+            Some(source) => {
+                let [src, dst] = [key.src, key.dst].map(|addr| crate::sample::address(key.family, addr));
+                format!("{src} QP {source} → {dst} QP {}", key.dest_qp)
+            }
+            None => log::route(key),
+        }
     }
 
     /// One flow: source and destination with both queue pairs, what it counted, and who owns it.

@@ -108,7 +108,7 @@ impl ProblemScreen {
             }
             Item::Finding(at) => findings.get(*at)?.title.clone(),
             Item::Flow(at) => body::route(finding.flows.get(*at)?),
-            Item::Link => finding.place.link.clone()?,
+            Item::Link => finding.place.in_words()?,
             Item::Table => finding.flows.iter().map(body::route).collect::<Vec<_>>().join(", "),
         })
     }
@@ -217,7 +217,7 @@ impl Page for ProblemScreen {
             }
             Item::Link => {
                 let Some(data) = &view.data else { return Effect::None };
-                let about = finding.place.link.clone().unwrap_or_default();
+                let about = finding.place.in_words().unwrap_or_default();
                 Effect::Focus(Focus { about, on: Only::Links(body::links_of(data, &finding)) })
             }
             Item::Flow(at) => {

@@ -1,0 +1,106 @@
+//! Links of one tap on which the same hosts lose packets at the same time: one place, and one finding.
+
+use super::Input;
+use super::loss::{Bad, Side, is_partial};
+use super::loss_sum::Sum;
+use super::once::{Name, name};
+use super::span::{Judged, Span};
+use super::title::short;
+use crate::analysis::Flow;
+use crate::sample::{Address, Direction};
+use crate::util::map::Set;
+use crate::util::units;
+
+/// Links with loss on the same side of them.
+pub(super) struct Lossy<'a> {
+    /// Their names, in order.
+    pub(super) links: Vec<&'a str>,
+    /// What passes them, by hosts.
+    flows: Vec<&'a Flow>,
+    pub(super) judged: Judged<Vec<Bad<'a>>>,
+    /// The ratio that grades the worst of them: a link that loses little does not make another one better.
+    pub(super) graded: f64,
+}
+
+impl<'a> Lossy<'a> {
+    pub(super) fn new(
+        link: &'a str,
+        flows: Vec<&'a Flow>,
+        judged: Judged<Vec<Bad<'a>>>,
+        graded: f64,
+    ) -> Self {
+        Self { links: vec![link], flows, judged, graded }
+    }
+
+    /// The direction in which most is lost.
+    fn direction(&self) -> Option<Direction> {
+        let (_, worst) = self.judged.what.first()?;
+        worst.first()?.direction
+    }
+
+    fn hosts(&self) -> Set<(Address, Address)> {
+        self.judged.what.iter().map(|(hosts, _)| *hosts).collect()
+    }
+
+    /// Whether time and direction are the same, and at least half of the host pairs of both: chance leaves a pair below the
+    /// threshold on one of the links.
+    fn is_with(&self, other: &Self) -> bool {
+        let (own, others) = (self.hosts(), other.hosts());
+        let both = own.intersection(&others).count();
+        self.judged.span == other.judged.span
+            && self.direction() == other.direction()
+            && both * 2 >= own.len() + others.len() - both
+    }
+
+    /// What passes any of these links: a flow that several of them see whole is one, as the one with most losses has it.
+    fn union(&self, other: &Self, lost: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
+        let mut all: Vec<&Flow> = self.flows.iter().chain(&other.flows).copied().collect();
+        all.sort_by_key(|flow| (flow.src, flow.dst, name(flow), std::cmp::Reverse(lost(flow))));
+        let mut seen: Set<Name> = Set::default();
+        all.retain(|flow| is_partial(flow) || seen.insert(name(flow)));
+        all
+    }
+}
+
+/// Joins the links of one tap that are one place. `judge` is that of each link, `lost` the losses of a flow.
+pub(super) fn join<'a>(
+    one_by_one: Vec<Lossy<'a>>,
+    judge: impl Fn(&[&'a Flow]) -> Option<Judged<Vec<Bad<'a>>>>,
+    lost: impl Fn(&Flow) -> u64,
+) -> Vec<Lossy<'a>> {
+    let mut joined: Vec<Lossy<'a>> = Vec::new();
+    for one in one_by_one {
+        let like = joined.iter_mut().find(|other| other.is_with(&one));
+        let both = like.and_then(|other| {
+            let flows = other.union(&one, &lost);
+            let judged = judge(&flows)?;
+            Some((other, flows, judged))
+        });
+        match both {
+            Some((other, flows, judged)) => {
+                other.links.extend(&one.links);
+                other.graded = other.graded.max(one.graded);
+                (other.flows, other.judged) = (flows, judged);
+            }
+            None => joined.push(one),
+        }
+    }
+    joined
+}
+
+/// The loss ratio on each of several links.
+pub(super) fn by_link(
+    input: &Input<'_>,
+    links: &[&str],
+    bad: &[Bad<'_>],
+    side: Side,
+    span: &Span,
+) -> Vec<String> {
+    let of = |link: &&str| {
+        let flows = bad.iter().flat_map(|((src, dst), _)| input.facts.between(*src, *dst));
+        let own = flows.filter(|flow| flow.link == **link);
+        let sum = Sum::of_all(own.map(|flow| Sum::of(input.facts, flow, side, span)));
+        format!("{} ({})", short(link), units::ratio(Some(sum.ratio())))
+    };
+    links.iter().map(of).collect()
+}
