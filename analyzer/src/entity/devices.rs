@@ -54,6 +54,8 @@ pub struct PortSample {
     pub window: Option<(u64, u64)>,
     /// Counters, by where they were read.
     pub counters: Vec<SourceSample>,
+    /// Times in which counters grew, by name, the oldest first; empty where readings have no times of their own.
+    pub growth: Vec<(String, Vec<Growth>)>,
     /// Pauses by priority and direction.
     pub pause: Vec<PauseSample>,
     /// Their source: `ethtool` or `DCB netlink`.
@@ -71,6 +73,21 @@ pub struct PortSample {
     pub qp_counters: Vec<QpCounters>,
     /// Queue pairs that there was no room to follow.
     pub qps_left_out: u64,
+}
+
+/// A time in which a counter grew, without 10 s of rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// The reading before it had grown, Unix nanoseconds.
+    pub first_ns: u64,
+    /// The latest reading at which it had grown.
+    pub last_ns: u64,
+    /// Increase in that time.
+    pub count: u64,
+    /// RoCE packets that the port had received and sent before it; 0 where that is not counted.
+    pub before: [u64; 2],
+    /// The same at its end.
+    pub after: [u64; 2],
 }
 
 /// The counters of one source.

@@ -1,7 +1,7 @@
 //! Devices and NCCL state as bytes: see [`crate::util::pack`].
 
 use super::contexts::{Blamed, ContextSample, Contexts, Queries};
-use super::devices::{Devices, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
+use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::posts::{PostSample, PostSampling, Posts};
@@ -13,9 +13,10 @@ use crate::util::pack::pack;
 pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
     struct PortSample {
-        device, port, driver, hardware, interface, members, above, gone, hidden, window, counters, pause, pause_source, lossless,
+        device, port, driver, hardware, interface, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
         dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
     }
+    struct Growth { first_ns, last_ns, count, before, after }
     struct Hardware { firmware, link_layer, pci, numa_node, speed_mbps }
     struct SourceSample { source, values, resets }
     struct PauseSample {

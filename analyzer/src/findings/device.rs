@@ -3,7 +3,8 @@
 use super::title::title;
 use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Place, Problem, Raise, Unit};
 use crate::entity::devices::PortSample;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Episode, Finding, Severity};
+use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::units;
 
 /// This family.
@@ -21,7 +22,7 @@ const LOSS: Entry = Entry {
     title: "Packet loss counted by the NIC",
     meaning: "RoCE packets arrived out of sequence, were NAKed and retransmitted, or were not acknowledged in time. Each loss costs at least one round trip, and \
                 with go-back-N all packets in flight.",
-    computed: "From the increase of the device's counters during the run: out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, \
+    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one): out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, \
                  retries_exceeded. A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); \
                  critical when a queue pair failed (retries_exceeded). Without a timeout, sequence errors may be reordering as well as loss, and the title says so.",
     advice: "Timeouts without out_of_sequence at the receivers mean that whole requests or ACKs are lost. Check discards of this port and of every switch port on \
@@ -35,7 +36,7 @@ const CONGESTION: Entry = Entry {
     measure: Some(Measure::ratio("ce_ratio")),
     title: "Congestion counted by the NIC",
     meaning: "Data arrives CE-marked, and CNPs request rate reductions from the senders.",
-    computed: "From the increase of the device's counters during the run. A warning when ce_marked_packets are at least device.ce_ratio of the received RoCE packets; \
+    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one). A warning when ce_marked_packets are at least device.ce_ratio of the received RoCE packets; \
                  info when at least device.events CNPs were sent or handled but the ratio is lower, or packets are not counted.",
     advice: "Locate the source: incast, ECMP collisions, or a slow receiver. The findings of the ecn and balance families, from packets of a mirror port or a \
                capture, name it.",
@@ -119,11 +120,86 @@ fn commands<'a>(input: &Input<'_>, port: &'a PortSample) -> Commands<'a> {
     Commands::on(input, port.interface.as_deref().unwrap_or(""))
 }
 
-/// The named counters that are not 0, and their sum.
-fn sum(port: &PortSample, names: &[&'static str]) -> (u64, Vec<(&'static str, u64)>) {
-    let of = |name: &&'static str| port.value(name).map(|(value, _)| (*name, value)).filter(|(_, n)| *n > 0);
-    let all: Vec<_> = names.iter().filter_map(of).collect();
-    (all.iter().map(|(_, n)| n).sum(), all)
+/// What some counters of a port counted in one time.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    /// Those that are not 0.
+    counters: Vec<(&'static str, u64)>,
+    /// RoCE packets received and sent meanwhile; 0 where that is not counted.
+    packets: [u64; 2],
+    /// `None`: of the whole run, since the times of the counters are not known.
+    times: Option<(u64, u64)>,
+}
+
+impl Counted {
+    /// The sum of the counters.
+    fn events(&self) -> u64 {
+        self.counters.iter().map(|(_, n)| n).sum()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.counters.iter().any(|(own, _)| *own == name)
+    }
+
+    /// Counts over packets; `None` where no packets are counted.
+    fn per_packet(events: u64, packets: u64) -> Option<f64> {
+        (packets > 0).then(|| events as f64 / packets as f64)
+    }
+}
+
+/// What these counters counted each time that one of them grew without 10 s of rest, the latest first.
+fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
+    let growth = |name: &str| port.growth.iter().find(|(own, _)| own == name).map_or(&[][..], |(_, all)| all);
+    let mut times: Vec<(u64, u64)> = Vec::new();
+    let mut all: Vec<_> =
+        names.iter().flat_map(|name| growth(name)).map(|one| (one.first_ns, one.last_ns)).collect();
+    all.sort_unstable();
+    for (first_ns, last_ns) in all {
+        match times.last_mut() {
+            Some((_, last)) if first_ns.saturating_sub(*last) < SPELL_NS => *last = last_ns.max(*last),
+            _ => times.push((first_ns, last_ns)),
+        }
+    }
+    let whole = || {
+        let value = |name: &str| port.value(name).map_or(0, |(value, _)| value);
+        let counters = names.iter().map(|name| (*name, value(name))).filter(|(_, n)| *n > 0).collect();
+        Counted { counters, packets: ["rx_packets", "tx_packets"].map(value), times: None }
+    };
+    let in_time = |&(first_ns, last_ns): &(u64, u64)| {
+        let mut counted = Counted { times: Some((first_ns, last_ns)), ..Counted::default() };
+        let (mut before, mut after) = ([u64::MAX; 2], [0; 2]);
+        for name in names {
+            let own = growth(name).iter().filter(|one| one.first_ns >= first_ns && one.last_ns <= last_ns);
+            let mut count = 0u64;
+            for one in own {
+                count = count.saturating_add(one.count);
+                before = [0, 1].map(|way| one.before[way].min(before[way]));
+                after = [0, 1].map(|way| one.after[way].max(after[way]));
+            }
+            if count > 0 {
+                counted.counters.push((*name, count));
+            }
+        }
+        counted.packets = [0, 1].map(|way: usize| after[way].saturating_sub(before[way]));
+        counted
+    };
+    if times.is_empty() { vec![whole()] } else { times.iter().rev().map(in_time).collect() }
+}
+
+/// The latest time of these counters that `judge` gives a severity, and every such time.
+fn latest(
+    port: &PortSample,
+    names: &[&'static str],
+    judge: impl Fn(&Counted) -> Option<Severity>,
+) -> Option<(Counted, Severity, Vec<Episode>)> {
+    let judged = counted(port, names).into_iter().filter_map(|one| Some((judge(&one)?, one)));
+    let judged: Vec<_> = judged.collect();
+    let episode = |(_, one): &(Severity, Counted)| {
+        one.times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: None })
+    };
+    let episodes = judged.iter().rev().filter_map(episode).collect();
+    let (severity, counted) = judged.into_iter().next()?;
+    Some((counted, severity, episodes))
 }
 
 /// The finding with these counters as evidence, and the first of them in the title.
@@ -154,34 +230,32 @@ fn raise(
 }
 
 fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
+    const NAMES: [&str; 6] = [
+        "out_of_sequence",
+        "psn_error_naks",
+        "implied_psn_errors",
+        "local_ack_timeouts",
+        "retransmissions",
+        "retries_exceeded",
+    ];
     let limits = &input.limits.device;
-    let (events, counters) = sum(
-        port,
-        &[
-            "out_of_sequence",
-            "psn_error_naks",
-            "implied_psn_errors",
-            "local_ack_timeouts",
-            "retransmissions",
-            "retries_exceeded",
-        ],
-    );
-    let (packets, _) = sum(port, &["rx_packets", "tx_packets"]);
-    let ratio = (packets > 0).then(|| events as f64 / packets as f64);
-    let gave_up = port.value("retries_exceeded").is_some_and(|(n, _)| n > 0);
-    let few = events < limits.events || ratio.is_some_and(|ratio| ratio < limits.loss_ratio);
-    if few && !gave_up {
-        return;
-    }
-    let severity = if gave_up { Severity::Critical } else { Severity::Warning };
+    let ratio = |one: &Counted| Counted::per_packet(one.events(), one.packets.iter().sum());
+    let judged = latest(port, &NAMES, |one| {
+        let gave_up = one.has("retries_exceeded");
+        let few = one.events() < limits.events || ratio(one).is_some_and(|ratio| ratio < limits.loss_ratio);
+        let severity = if gave_up { Severity::Critical } else { Severity::Warning };
+        (gave_up || !few).then_some(severity)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
     let here = commands(input, port);
-    // A network with adaptive routing reorders packets, and receivers react to that as to loss.
-    let is_sequence = |(name, _): &(&str, u64)| matches!(*name, "out_of_sequence" | "psn_error_naks");
-    let is_timeout = |(name, _): &(&str, u64)| matches!(*name, "local_ack_timeouts" | "retries_exceeded");
-    let either = counters.iter().any(is_sequence) && !counters.iter().any(is_timeout);
+    // An adaptive network reorders, and receivers answer that as they answer loss.
+    let either = (one.has("out_of_sequence") || one.has("psn_error_naks"))
+        && !one.has("local_ack_timeouts")
+        && !one.has("retries_exceeded");
     let what = if either { "Packets lost or reordered" } else { "Packet loss" };
-    raise(input, &LOSS, severity, port, what, &counters)
-        .evidence("ratio", ratio)
+    raise(input, &LOSS, severity, port, what, &one.counters)
+        .evidence("ratio", ratio(&one))
+        .dated(episodes)
         .step("Check discards of the NIC, and of every switch port on the path.", here.nic_counters())
         .step("Check that PFC is enabled on the priority of RoCE.", here.pfc())
         .step("Check QP state and retry counters.", here.rdma_counters())
@@ -190,16 +264,19 @@ fn loss(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 
 fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let limits = &input.limits.device;
-    let (events, counters) = sum(port, &["ce_marked_packets", "cnps_sent", "cnps_handled"]);
-    let received = port.value("rx_packets").map(|(n, _)| n).filter(|n| *n > 0);
-    let ratio = port.value("ce_marked_packets").zip(received).map(|((ce, _), all)| ce as f64 / all as f64);
-    let severity = match ratio {
-        Some(ratio) if ratio >= limits.ce_ratio && events >= limits.events => Severity::Warning,
-        _ if events >= limits.events => Severity::Info,
-        _ => return,
+    let ratio = |one: &Counted| {
+        let (_, ce) = one.counters.iter().find(|(name, _)| *name == "ce_marked_packets")?;
+        Counted::per_packet(*ce, one.packets[0])
     };
-    raise(input, &CONGESTION, severity, port, "Congestion", &counters)
-        .evidence("ce_ratio", ratio)
+    let judged = latest(port, &["ce_marked_packets", "cnps_sent", "cnps_handled"], |one| {
+        let severe = ratio(one).is_some_and(|ratio| ratio >= limits.ce_ratio);
+        let severity = if severe { Severity::Warning } else { Severity::Info };
+        (one.events() >= limits.events).then_some(severity)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
+    raise(input, &CONGESTION, severity, port, "Congestion", &one.counters)
+        .evidence("ce_ratio", ratio(&one))
+        .dated(episodes)
         .step("Check that DCQCN is enabled on the NIC (roce_np, roce_rp).", commands(input, port).ecn())
         .step(
             "Analyze a capture or mirror port to name the congested flows: rocescope replay FILE.",
@@ -209,53 +286,64 @@ fn congestion(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 }
 
 fn not_ready(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
-    let names = ["rnr_naks_received", "rnr_naks_sent", "out_of_buffer", "rnr_retries_exceeded"];
-    let (events, counters) = sum(port, &names);
-    let gave_up = port.value("rnr_retries_exceeded").is_some_and(|(n, _)| n > 0);
-    if events >= input.limits.device.events || gave_up {
+    const NAMES: [&str; 4] = ["rnr_naks_received", "rnr_naks_sent", "out_of_buffer", "rnr_retries_exceeded"];
+    let judged = latest(port, &NAMES, |one| {
+        let gave_up = one.has("rnr_retries_exceeded");
         let severity = if gave_up { Severity::Critical } else { Severity::Warning };
-        raise(input, &NOT_READY, severity, port, "Receiver not ready", &counters)
-            .step("Find the receiving processes of this host.", commands(input, port).queue_pairs())
-            .step("Post more receive buffers in the application, or post them earlier.", ByHand::Job)
-            .into(found);
-    }
+        (gave_up || one.events() >= input.limits.device.events).then_some(severity)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
+    raise(input, &NOT_READY, severity, port, "Receiver not ready", &one.counters)
+        .dated(episodes)
+        .step("Find the receiving processes of this host.", commands(input, port).queue_pairs())
+        .step("Post more receive buffers in the application, or post them earlier.", ByHand::Job)
+        .into(found);
 }
 
 fn discards(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
-    let (events, counters) = sum(port, &["port_discards", "tx_discards", "rx_discards"]);
-    if events >= input.limits.device.events.max(1) {
-        let here = commands(input, port);
-        raise(input, &DISCARDS, Severity::Warning, port, "Frames discarded", &counters)
-            .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
-            .step("Check buffers, trust mode and priorities.", here.qos())
-            .step("Check PCIe width and speed of the NIC.", here.doctor())
-            .into(found);
-    }
+    let judged = latest(port, &["port_discards", "tx_discards", "rx_discards"], |one| {
+        (one.events() >= input.limits.device.events.max(1)).then_some(Severity::Warning)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
+    let here = commands(input, port);
+    raise(input, &DISCARDS, severity, port, "Frames discarded", &one.counters)
+        .dated(episodes)
+        .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
+        .step("Check buffers, trust mode and priorities.", here.qos())
+        .step("Check PCIe width and speed of the NIC.", here.doctor())
+        .into(found);
 }
 
 fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
-    let (events, counters) = sum(port, &["fec_uncorrectable", "link_downs"]);
-    if events > 0 {
-        let here = commands(input, port);
-        raise(input, &LINK, Severity::Warning, port, "Link errors", &counters)
-            .step("Check temperature and power of the transceiver.", here.module())
-            .step(
-                "Clean or replace cable and transceiver; check the counters of the switch port.",
-                ByHand::Hardware,
-            )
-            .into(found);
-    }
+    let judged = latest(port, &["fec_uncorrectable", "link_downs"], |one| {
+        (one.events() > 0).then_some(Severity::Warning)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
+    let here = commands(input, port);
+    raise(input, &LINK, severity, port, "Link errors", &one.counters)
+        .dated(episodes)
+        .step("Check temperature and power of the transceiver.", here.module())
+        .step(
+            "Clean or replace cable and transceiver; check the counters of the switch port.",
+            ByHand::Hardware,
+        )
+        .into(found);
 }
 
 fn pcie(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
-    let (events, counters) = sum(port, &["pcie_read_stalls", "pcie_write_stalls"]);
-    let per_s = events as f64 / port.seconds().unwrap_or(f64::INFINITY);
-    if events > 0 && per_s >= input.limits.device.stalls_per_s {
-        raise(input, &PCIE, Severity::Info, port, "PCIe stalls", &counters)
-            .evidence("per_s", per_s)
-            .step("Check PCIe width, speed and relaxed ordering.", commands(input, port).doctor())
-            .into(found);
-    }
+    let per_s = |one: &Counted| {
+        let seconds = one.times.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9);
+        one.events() as f64 / seconds.or(port.seconds()).unwrap_or(f64::INFINITY)
+    };
+    let judged = latest(port, &["pcie_read_stalls", "pcie_write_stalls"], |one| {
+        (one.events() > 0 && per_s(one) >= input.limits.device.stalls_per_s).then_some(Severity::Info)
+    });
+    let Some((one, severity, episodes)) = judged else { return };
+    raise(input, &PCIE, severity, port, "PCIe stalls", &one.counters)
+        .evidence("per_s", per_s(&one))
+        .dated(episodes)
+        .step("Check PCIe width, speed and relaxed ordering.", commands(input, port).doctor())
+        .into(found);
 }
 
 #[cfg(test)]

@@ -53,3 +53,29 @@ fn one_reading_says_nothing() {
     devices.ports[0].window = Some((5, 5));
     assert_eq!(found(&sample, &Options::default()), []);
 }
+
+#[test]
+fn discards_of_the_first_minute_have_ended_and_are_of_their_time() {
+    use crate::entity::devices::Growth;
+    let at = |seconds: u64| fixtures::START + seconds * fixtures::SECOND;
+    let mut sample = counted(&[("rx_packets", 1_000_000), ("out_of_sequence", 30), ("port_discards", 12)]);
+    sample.window = Some((at(0), at(600)));
+    let port = &mut Arc::make_mut(&mut sample.devices).ports[0];
+    let grown = |from, to, count, before, after| Growth {
+        first_ns: at(from),
+        last_ns: at(to),
+        count,
+        before: [before, 0],
+        after: [after, 0],
+    };
+    port.growth = vec![
+        ("out_of_sequence".to_owned(), vec![grown(10, 12, 10, 0, 1_000), grown(598, 600, 20, 9_000, 10_000)]),
+        ("port_discards".to_owned(), vec![grown(10, 12, 12, 0, 1_000)]),
+    ];
+    let all = found(&sample, &Options::default());
+    let of = |id: &str| all.iter().find(|finding| finding.id == id).unwrap();
+    let (loss, discards) = (of("device.loss"), of("device.discards"));
+    assert_eq!(loss.evidence.get("ratio").unwrap().value, 0.02, "20 of the 1,000 packets meanwhile");
+    assert_eq!((loss.active, loss.episodes.len()), (true, 2));
+    assert_eq!((discards.active, discards.last_seen_ns), (false, Some(at(12))));
+}

@@ -122,6 +122,11 @@ impl Raise {
         self
     }
 
+    /// The same where there are any; without, times follow from the flows or the data.
+    pub(super) fn dated(self, episodes: Vec<Episode>) -> Self {
+        if episodes.is_empty() { self } else { self.episodes(episodes) }
+    }
+
     /// Sets the advice of this case, in place of the general one.
     pub(super) fn advice(mut self, advice: &str) -> Self {
         advice.clone_into(&mut self.finding.advice);

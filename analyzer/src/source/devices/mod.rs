@@ -22,6 +22,7 @@ pub mod context;
 mod ethernet;
 #[cfg(target_os = "linux")]
 mod follow;
+mod growth;
 #[cfg(target_os = "linux")]
 pub mod listed;
 pub mod lives;

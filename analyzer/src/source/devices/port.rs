@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::context::ask::{Counted, Port};
 use super::ethernet::{self, Ethernet};
 use super::follow::{PortPackets, QpWatch};
+use super::growth::GrowthWatch;
 use super::tally::Tally;
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
@@ -41,6 +42,7 @@ pub(super) struct PortWatch {
     /// The device has disappeared.
     gone: bool,
     tally: Tally,
+    growth: GrowthWatch,
     /// Priorities used by RoCE, as far as known, as a bit mask.
     priorities: u8,
     lossless: Option<u8>,
@@ -126,6 +128,8 @@ impl PortWatch {
         for ethernet in &mut self.ethernet {
             ethernet.read(kernel, time_ns);
         }
+        let counted = PortSample { counters: self.counters(), ..PortSample::default() };
+        self.growth.take(&counted, time_ns);
     }
 
     /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
@@ -264,6 +268,7 @@ impl PortWatch {
             hidden: self.hidden,
             window: self.window(),
             counters: self.counters(),
+            growth: self.growth.growth(),
             pause: ethernet::pauses(&self.ethernet),
             pause_source: ethernet::pause_source(&self.ethernet),
             lossless: self.lossless,
