@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::once::{name, once};
-use super::span::{episodes, timed};
+use super::span::{Span, episodes, latest, run, scaled, timed};
 use super::title::{more, pair, title};
 use super::{
     ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
@@ -52,7 +52,7 @@ const STORM: Entry = Entry {
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the run; episodes are those of the CNPs.",
+               pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
     advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no mark is visible, and this is what heavy congestion looks like there.",
@@ -76,22 +76,29 @@ limits! {
         "DCQCN marks a packet in a hundred and more where it asks for CNPs";
 }
 
-/// Hosts that send more CNPs than they receive CE marks.
-fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
+/// Host pairs with more CNPs than CE marks in a span, worst first.
+fn storms<'a>(input: &Input<'a>, span: &Span) -> Vec<((Address, Address), Pair<'a>)> {
     let limits = &input.limits.cnp;
     let flows = &input.facts.flows;
     let mut pairs: BTreeMap<(Address, Address), Pair<'_>> = BTreeMap::new();
-    for (flow, cnps) in once(flows, Flow::cnps_once) {
+    for (flow, cnps) in once(flows, |flow| span.count(flow, Signal::Cnp, flow.cnps_once())) {
         let pair = pairs.entry((flow.src, flow.dst)).or_default();
         pair.cnps += cnps;
         pair.flows.push(flow);
     }
-    for (flow, packets) in once(flows, |flow| flow.ecn_data.capable() + flow.ecn_data.not_ect) {
+    let data = |flow: &Flow| {
+        let data = flow.ecn_data.capable() + flow.ecn_data.not_ect;
+        if span.is_whole() {
+            return data;
+        }
+        scaled(span.all_packets(input.facts, [flow]), data, flow.packets)
+    };
+    for (flow, packets) in once(flows, data) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.data += packets;
         }
     }
-    for (flow, ce) in once(flows, |flow| flow.ecn_data.ce) {
+    for (flow, ce) in once(flows, |flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.ce += ce;
         }
@@ -99,12 +106,28 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     pairs.retain(|_, pair| {
         pair.cnps >= limits.storm_cnps.max(1) && pair.ratio() >= limits.storm_ratio && pair.cnps > pair.ce
     });
-    let Some(((from, to), worst)) = pairs.iter().max_by_key(|(_, pair)| pair.cnps) else { return };
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.sort_by_key(|(_, pair)| std::cmp::Reverse(pair.cnps));
+    pairs
+}
+
+/// Hosts that send more CNPs than they receive CE marks.
+fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.cnps_once() > 0).collect();
+    let times = timed(&carriers, Signal::Cnp, Flow::cnps_once);
+    let judged = latest(&times, run(carriers.iter().copied()), |span| {
+        let pairs = storms(input, span);
+        let ratio = pairs.first()?.1.ratio();
+        Some((pairs, Some(ratio)))
+    });
+    let Some(judged) = judged else { return };
+    let pairs = &judged.what;
+    let Some(((from, to), worst)) = pairs.first() else { return };
     let diagnosis = format!("CNP storm: {} from {from} throttle {to}", plural(worst.cnps, "CNP"));
     let share = format!(" ({} of its data packets)", units::ratio(Some(worst.ratio())));
     let others = more(pairs.len() as u64 - 1, "host pair");
     let Some(first) = worst.flows.first() else { return };
-    let all: Vec<&Flow> = pairs.values().flat_map(|pair| pair.flows.iter().copied()).collect();
+    let all: Vec<&Flow> = pairs.iter().flat_map(|(_, pair)| pair.flows.iter().copied()).collect();
     let there = Commands::at(input, first, *from);
     let (requester, responder) = ends::of_answers(input, worst.flows.iter().copied());
     Raise::new(&STORM, Severity::Warning, title(diagnosis, [share, others]))
@@ -114,7 +137,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", worst.ce)
         .evidence("host_pairs", pairs.len())
         .last_seen(all.iter().map(|flow| flow.last_ns).max())
-        .episodes(episodes(&timed(&all, Signal::Cnp, Flow::cnps_once)))
+        .dated(if judged.span.is_whole() { Vec::new() } else { judged.episodes })
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)

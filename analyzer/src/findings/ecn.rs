@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::once::{LinkShare, once, seen_once};
-use super::span::{Judged, Span, episodes, latest, run, timed};
+use super::span::{Judged, Span, latest, run, scaled, timed};
 use super::title::{more, pair, short, title};
 use super::{
     Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Problem, Raise, Unit,
@@ -51,7 +51,7 @@ const NO_CNP: Entry = Entry {
                 packets are dropped.",
     computed: "Per receiver: a warning when at least ecn.no_cnp_marks CE-marked data packets arrive over at least ecn.no_cnp_ms, at least ecn.no_cnp_acks acknowledgements from it are \
                  captured (which shows that its reverse direction is captured), and it sends no CNP to any host. The number of CNPs is not evaluated otherwise: NICs \
-                 pace CNPs per port, per address pair or per destination.",
+                 pace CNPs per port, per address pair or per destination. Figures are those of the latest episode (10 s without a mark end one).",
     advice: "Enable the notification point for the priority of the data: echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO (mlx5; upstream kernels: cc_params/np_* \
                in debugfs), and the reaction point (roce_rp) at the senders. Check that CNPs are not dropped: their DSCP (default 48) needs its own queue on the \
                switch. np_cnp_sent and np_ecn_marked_roce_packets in hw_counters show whether the NIC sends CNPs.",
@@ -318,20 +318,28 @@ struct Receiver<'a> {
     flows: Vec<&'a Flow>,
 }
 
-/// Receivers of CE-marked packets that send no CNP, most marks first.
-fn without_cnps<'a>(input: &Input<'a>) -> Vec<(Address, Receiver<'a>)> {
+/// Receivers of CE-marked packets that send no CNP in a span, most marks first.
+fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
+    let acks_of = |flow: &Flow| match span.is_whole() {
+        true => flow.ack.acks,
+        false => scaled(span.all_packets(input.facts, [flow]), flow.ack.acks, flow.packets),
+    };
+    let marked_ns = |flow: &Flow| match span.is_whole() {
+        true => marked_for(flow),
+        false => marked_for(flow).min(span.last_ns.saturating_sub(span.first_ns)),
+    };
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
-    for (flow, acks) in once(&input.facts.flows, |flow| flow.ack.acks) {
+    for (flow, acks) in once(&input.facts.flows, acks_of) {
         receivers.entry(flow.src).or_default().acks += acks;
     }
-    for (flow, cnps) in once(&input.facts.flows, Flow::cnps_once) {
+    for (flow, cnps) in once(&input.facts.flows, |flow| span.count(flow, Signal::Cnp, flow.cnps_once())) {
         receivers.entry(flow.src).or_default().cnps += cnps;
     }
-    for (flow, ce) in once(&input.facts.flows, |flow| flow.ecn_data.ce) {
+    for (flow, ce) in once(&input.facts.flows, |flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce)) {
         let receiver = receivers.entry(flow.dst).or_default();
         receiver.ce += ce;
-        receiver.marked_ns = receiver.marked_ns.max(marked_for(flow));
+        receiver.marked_ns = receiver.marked_ns.max(marked_ns(flow));
         receiver.flows.push(flow);
     }
     let is_silent = |receiver: &Receiver<'_>| {
@@ -351,7 +359,14 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         // Retired flows carried some CNPs, and their receivers are no longer known.
         return;
     }
-    let silent = without_cnps(input);
+    let marked: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.ecn_data.ce > 0).collect();
+    let times = timed(&marked, Signal::CeMarked, |flow| flow.ecn_data.ce);
+    let judged = latest(&times, run(marked.iter().copied()), |span| {
+        let silent = without_cnps(input, span);
+        (!silent.is_empty()).then_some((silent, None))
+    });
+    let Some(judged) = judged else { return };
+    let silent = &judged.what;
     let Some((most, receiver)) = silent.first() else { return };
     let diagnosis = format!("{most} sends no CNPs: {} CE-marked packets received", units::count(receiver.ce));
     let others = more(silent.len() as u64 - 1, "receiver");
@@ -367,7 +382,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("acks", receiver.acks)
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
-        .episodes(episodes(&timed(&all, Signal::CeMarked, |flow| flow.ecn_data.ce)))
+        .dated(if judged.span.is_whole() { Vec::new() } else { judged.episodes })
         .flows(all)
         .place(place)
         .ends(requester, responder)

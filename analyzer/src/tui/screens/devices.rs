@@ -19,7 +19,7 @@ use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
 const QPS: usize = 8;
-/// The counters shown of a port, in this order: name, short title, and the severity of any growth.
+/// The counters shown of a port, in this order: name, short title, and the severity of growth that a finding reports.
 const SHOWN: [(&str, &str, Level); 20] = [
     ("ce_marked_packets", "CE", Level::Warning),
     ("cnps_sent", "CNP sent", Level::Warning),
@@ -51,9 +51,11 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     for port in ports {
         let step = view.timeline.trail.rates(port);
         lines.push(head(port, step.as_ref(), width));
-        lines.extend(counters(port, step.as_ref(), width));
-        lines.extend(pauses(port, step.as_ref()));
-        lines.extend(queue_pairs(port, &data.sample.devices, step.as_ref(), width));
+        // Nothing is worse than the findings about the port.
+        let worst = view.port_level(port);
+        lines.extend(counters(port, step.as_ref(), worst, width));
+        lines.extend(pauses(port, step.as_ref(), worst));
+        lines.extend(queue_pairs(port, &data.sample.devices, step.as_ref(), (worst, width)));
     }
     if !lines.is_empty() {
         lines.insert(
@@ -96,7 +98,12 @@ fn head(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Line<'
 }
 
 /// Counters above zero, with their rates.
-fn counters(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Vec<Line<'static>> {
+fn counters(
+    port: &PortSample,
+    step: Option<&PortRates<'_>>,
+    worst: Level,
+    width: usize,
+) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut spans = Spans::default();
     for (name, title, level) in SHOWN {
@@ -108,7 +115,8 @@ fn counters(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Ve
         if spans.width > 0 && spans.width + title.len() + figure.len() + tag.len() + 4 > width {
             lines.push(std::mem::take(&mut spans).into_line());
         }
-        let style = if rate.is_some_and(|rate| rate > 0.0) { theme::text(level) } else { theme::PLAIN };
+        let style =
+            if rate.is_some_and(|rate| rate > 0.0) { theme::text(level.min(worst)) } else { theme::PLAIN };
         spans.push(format!("   {title} "), theme::DIM).push(figure, style).push(tag, theme::DIM);
     }
     if spans.width > 0 {
@@ -117,12 +125,13 @@ fn counters(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Ve
     lines
 }
 
-fn pauses(port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>> {
+fn pauses(port: &PortSample, step: Option<&PortRates<'_>>, worst: Level) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for pause in port.pause.iter().filter(|p| p.frames.unwrap_or(0) + p.paused_ns.unwrap_or(0) > 0) {
         let share = step.and_then(|step| step.paused(pause.sent, pause.priority));
         let way = if pause.sent { "sent" } else { "received" };
-        let level = if share.is_some_and(|share| share >= 0.01) { Level::Warning } else { Level::Fine };
+        let level =
+            if share.is_some_and(|share| share > 0.0) { worst.min(Level::Warning) } else { Level::Fine };
         let priority = pause.priority.map_or_else(|| "link-level".into(), |p| format!("priority {p}"));
         let frames = pause.frames.map_or_else(|| units::UNKNOWN.into(), |n| compact(n as f64));
         let mut spans = Spans::default();
@@ -137,7 +146,7 @@ fn pauses(port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>>
 }
 
 /// Facts from the NIC's own context of a queue pair; a dash for those that it lacks.
-fn in_context(of: &ContextSample) -> Line<'static> {
+fn in_context(of: &ContextSample, worst: Level) -> Line<'static> {
     let number = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| compact(f64::from(n)));
     let of_set = |used: Option<u8>, set: Option<u8>| match used {
         None => units::UNKNOWN.to_owned(),
@@ -147,12 +156,12 @@ fn in_context(of: &ContextSample) -> Line<'static> {
     let retries = of.retries_used.is_some_and(|used| used > 0);
     let mut spans = Spans::default();
     spans.push("      in flight ", theme::DIM).push(number(of.in_flight), theme::PLAIN);
-    let level = theme::text(Level::Critical);
+    let level = theme::text(worst);
     let time =
         stuck.map_or_else(|| of.stuck_ns.map_or(units::UNKNOWN.into(), |_| "0".into()), units::duration);
     spans.push("  stuck ", theme::DIM).push(time, if stuck.is_some() { level } else { theme::PLAIN });
     spans.push("  retries ", theme::DIM);
-    let style = if retries { theme::text(Level::Warning) } else { theme::PLAIN };
+    let style = if retries { theme::text(worst.min(Level::Warning)) } else { theme::PLAIN };
     spans.push(of_set(of.retries_used, of.context.retry_cnt), style);
     spans.push("  RNR ", theme::DIM).push(of_set(of.rnr_retries_used, of.context.rnr_retry), theme::PLAIN);
     spans.push("  unsent ", theme::DIM).push(number(of.context.unsent), theme::PLAIN);
@@ -206,11 +215,11 @@ fn queue_pairs(
     port: &PortSample,
     devices: &Devices,
     step: Option<&PortRates<'_>>,
-    width: usize,
+    (worst, width): (Level, usize),
 ) -> Vec<Line<'static>> {
     let of_port = devices.contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
     let contexts: BTreeMap<u32, &ContextSample> = of_port.map(|qp| (qp.lqpn, qp)).collect();
-    let worst = |qp: &QpSample| {
+    let trouble = |qp: &QpSample| {
         contexts
             .get(&qp.owner.lqpn)
             .map_or((0, 0), |of| (of.stuck_ns.unwrap_or(0), of.retries_used.unwrap_or(0)))
@@ -224,7 +233,7 @@ fn queue_pairs(
             (qp, sent.unwrap_or(0.0) + received.unwrap_or(0.0))
         })
         .collect();
-    busiest.sort_by(|a, b| worst(b.0).cmp(&worst(a.0)).then(b.1.total_cmp(&a.1)));
+    busiest.sort_by(|a, b| trouble(b.0).cmp(&trouble(a.0)).then(b.1.total_cmp(&a.1)));
     let mut lines: Vec<Line<'static>> = Vec::new();
     for (qp, _) in busiest.iter().take(QPS) {
         let (sent, received) = rates(qp);
@@ -245,7 +254,7 @@ fn queue_pairs(
         let room = width.saturating_sub(spans.width);
         spans.push(cut(&whose, room, false), theme::DIM);
         lines.push(spans.into_line());
-        lines.extend(context.map(|of| in_context(of)));
+        lines.extend(context.map(|of| in_context(of, worst)));
         lines.extend(devices.posts.of(&port.device, &qp.owner).map(posted));
     }
     let past: Vec<&QpLife> = past_the_verbs(port, devices).collect();

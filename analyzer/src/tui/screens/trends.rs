@@ -229,12 +229,13 @@ pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
     })
 }
 
-/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak.
+/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Its colour is at
+/// most that of `worst`, the worst finding about the flow.
 pub(in crate::tui) fn row(
     trend: &Trend,
     now: Option<&Point>,
     columns: &[Option<Point>],
-    tall: usize,
+    (tall, worst): (usize, Level),
 ) -> Vec<Line<'static>> {
     let values: Vec<Option<f64>> = columns.iter().map(|point| (trend.value)(point.as_ref()?)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
@@ -255,7 +256,7 @@ pub(in crate::tui) fn row(
                 // So that one that is full ends below the next.
                 Some(value) if *value > 0.0 => {
                     let symbol = if line == 0 && symbol == '█' { '▇' } else { symbol };
-                    spans.push(symbol.to_string(), theme::bar(trend.level))
+                    spans.push(symbol.to_string(), theme::bar(trend.level.min(worst)))
                 }
                 Some(_) if line + 1 == tall => spans.push("·", theme::FRAME),
                 _ => spans.push(" ", theme::PLAIN),

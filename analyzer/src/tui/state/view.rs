@@ -11,6 +11,7 @@ use super::peers::By;
 use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
+use crate::entity::devices::PortSample;
 use crate::findings::{DataEnd, Finding, Problem, Severity, Verdict};
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Sample, SourceKind};
@@ -179,6 +180,17 @@ impl View {
     #[must_use]
     pub fn active_level(&self, kind: Problem) -> Level {
         self.active(kind).map(|one| Level::from(one.severity)).max().unwrap_or_default()
+    }
+
+    /// The level of the worst active finding about a port of a device, at the snapshot shown.
+    #[must_use]
+    pub fn port_level(&self, port: &PortSample) -> Level {
+        let label = port.label();
+        let about = |one: &&Finding| {
+            ["device", "of"].iter().any(|name| one.evidence[*name] == label.as_str())
+                || one.place.link.is_some() && one.place.link == port.interface
+        };
+        self.problems().filter(about).map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.

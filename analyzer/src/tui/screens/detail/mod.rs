@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::trends::{self, LATENCY, Point, TRENDS};
 use super::{Effect, Hints, Lines, Page, Spans, cut, empty, reverse, sheet};
-use crate::model::{Detail, Identity, Row};
+use crate::model::{Detail, Identity, Level, Row, State};
 use crate::sample::address;
 use crate::tui::column::{self, Id};
 use crate::tui::cursor::{Cursor, Move};
@@ -394,8 +394,12 @@ fn charts(
         (row.and_then(|row| trends::of_range(data, row)), trends::columns(&points, grid))
     };
     let own = of(detail);
+    let worst = data.row(&detail.id).map_or(Level::Fine, |row| State::of(row).level());
     let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
-        trends.iter().flat_map(|trend| trends::row(trend, now.as_ref(), columns, high)).collect::<Vec<_>>()
+        trends
+            .iter()
+            .flat_map(|trend| trends::row(trend, now.as_ref(), columns, (high, worst)))
+            .collect::<Vec<_>>()
     };
     lines.extend(rows(TRENDS, &own));
     // Requests are timed; of a flow of answers, those that it answers.
