@@ -1,7 +1,7 @@
 //! Decision whether the packets of two hosts are copied, or retransmitted.
 
-/// Packets that pass again, with new ones before each, after which it is decided. A sender that goes back gives one of
-/// them per loss, whatever it sends again.
+/// Packets that pass again, with new ones before each, after which it is decided. Go-back-N gives one of them per loss,
+/// however many packets are retransmitted.
 const ADVANCED: u32 = 32;
 /// Packets of one direction that say something about it: two bursts of a small message.
 const OF_DIRECTION: u32 = 16;

@@ -117,7 +117,7 @@ fn retransmissions_are_no_copies() {
     let mut capture = Capture::default();
     let mut at = 1_000 * MS;
     for burst in 0..200 {
-        // Each packet of a window is sent again as a whole, as a sender does whose first packet is lost.
+        // Each window is retransmitted as a whole: go-back-N after the loss of its first packet.
         for _ in 0..2 {
             for i in 0..16 {
                 capture.once(P { psn: burst * 16 + i, ..DATA }, at);

@@ -340,7 +340,7 @@ fn a_slow_link_is_named_by_its_ends() {
 }
 
 /// A ring that waits for host 3 since step 15, seen at any of its ports: where nothing that host 3 sends is in sight, only the host at
-/// the far end of the chain may be told, not one that itself waits on a port in sight.
+/// the far end of the chain may be named, not one that itself waits on a port in sight.
 #[test]
 fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
     let wire =

@@ -186,7 +186,7 @@ fn three_taps_on_one_way_have_all_packets_in_common() {
         let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
         (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link) * US, ..p })
     });
-    // One vanishes between the second and the third.
+    // One is lost between the second and the third.
     let pairs = collect(packets.filter(|p| (p.link, p.psn) != (2, 10)).collect(), 3);
     let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only)).collect();
     assert_eq!(seen.len(), 3);
@@ -289,7 +289,7 @@ fn headers_beyond_what_there_is_room_for_are_counted() {
     assert_eq!((pair.passed.len(), pair.not_passed), (32, 18 * 20));
 }
 
-/// Large packets of a queue pair vanish until it gives up; small ones of another pass until the end.
+/// Large packets of a queue pair are lost until it gives up; small ones of another pass until the end.
 #[test]
 fn loss_at_the_end_of_a_flow_counts_by_size() {
     for ahead_ns in [0, -7 * SECOND.cast_signed()] {
@@ -312,7 +312,7 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
     }
 }
 
-/// The second capture ends before the first: nothing tells what became of the rest.
+/// The second capture ends before the first: the fate of the rest is unknown.
 #[test]
 fn packets_after_the_end_of_the_second_capture_are_not_lost() {
     let packets = (0..1_000u32).flat_map(|psn| {

@@ -212,7 +212,7 @@ fn times_are_unix_times() {
     );
 }
 
-/// A program that is taken away from its processor tells a record after the next one was read from the slot.
+/// A preempted program sends a record after the next one was read from the slot.
 #[test]
 fn a_record_that_arrives_late_counts_once() {
     let mut told = Collector::new(MS, 0);

@@ -386,7 +386,7 @@ mod tests {
         assert!(page.ends_with(": 1 lost upstream in 1 episode (recovery 3.00 ms)"), "{page}");
     }
 
-    /// What is said of the column is the sum of the column, links and flows of which no more is known included.
+    /// The sum in the sentence is that of the column, links and flows of which no more is known included.
     #[test]
     fn the_sum_of_missing_is_that_of_its_column() {
         let mut report = report();
