@@ -105,8 +105,9 @@ const SCOPES: &[Scope] = &[
 
 /// Words that are too poor to be the name of a type by themselves.
 const POOR: &[&str] = &[
-    "Again", "Beside", "Job", "Kind", "Known", "Late", "Look", "Moment", "Once", "Plain", "Run", "Seen",
-    "Sight", "Spurt", "Stop", "Turn",
+    "Again", "Beside", "Both", "Felt", "Gone", "Has", "Job", "Kind", "Known", "Late", "Left", "Look", "Many",
+    "Moment", "Once", "Plain", "Run", "Seen", "Sight", "Spurt", "Stop", "Turn", "What", "When", "Where",
+    "Why",
 ];
 
 /// Exceptions: end of the path, phrase, reason.

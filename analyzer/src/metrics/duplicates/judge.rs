@@ -41,7 +41,7 @@ impl Tally {
 
 /// The packets of two hosts on one link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Judge {
+pub(super) struct DuplicateDetector {
     directions: [Tally; 2],
     advanced: u32,
     /// The latest NAK: what passes again after it may be what it asks for.
@@ -51,7 +51,7 @@ pub(super) struct Judge {
     changed: bool,
 }
 
-impl Judge {
+impl DuplicateDetector {
     /// Of hosts of which nothing is known but that others on their link are `copied`.
     pub(super) fn new(copied: bool) -> Self {
         Self { copied, ..Self::default() }

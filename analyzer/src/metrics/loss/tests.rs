@@ -44,7 +44,7 @@ impl Scene {
         self.now_ns += 10 * US;
         let p = P { time_ns: self.now_ns, ..p };
         let reverse = self.reverse(p);
-        let slot = self.wire.pass(p, |packet, aside| self.collector.packet(packet, aside, reverse));
+        let slot = self.wire.pass(p, |packet, extras| self.collector.packet(packet, extras, reverse));
         self.slots[usize::from(p.src == ANSWER.src)] = slot;
         slot
     }
@@ -97,8 +97,8 @@ fn scenes() -> [Scene; 2] {
 fn a_clean_flow_has_nothing_to_tell() {
     for scene in scenes() {
         assert!(scene.collector.metrics().flows.is_empty());
-        let dialogue = scene.collector.metrics().dialogue(scene.slot);
-        assert!(dialogue.asked_ns.is_some() && dialogue.answer_psn.is_none());
+        let ack_state = scene.collector.metrics().ack_state(scene.slot);
+        assert!(ack_state.asked_ns.is_some() && ack_state.answer_psn.is_none());
     }
 }
 
