@@ -203,10 +203,10 @@ impl PacketExtras {
 #[inline]
 fn flags(frame: &Frame, op: Op) -> u8 {
     let is_data = u8::from(!op.any(Op::ACKNOWLEDGE | Op::CNP));
-    let ecn = u8::from(frame.roce_version != 1) * (Flag::ECN | is_data * (frame.tos & Flag::DATA_ECN));
+    let ecn = u8::from(frame.roce_version != 1) * (Flag::ECN | (is_data * (frame.tos & Flag::DATA_ECN)));
     let ack_req = u8::from(frame.ack_req) * Flag::ACK_REQ;
     let priority = Flag::TAGGED | frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
-    ack_req | ecn | u8::from(frame.pcp != PCP_NONE) * priority
+    ack_req | ecn | (u8::from(frame.pcp != PCP_NONE) * priority)
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.
