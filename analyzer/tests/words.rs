@@ -85,11 +85,13 @@ const SCOPES: &[Scope] = &[
     Scope::Document("../ARCHITECTURE.md"),
     Scope::Document("../CONTRIBUTING.md"),
     Scope::Comments("src"),
-    Scope::Comments("../analyzer-common/src"),
+    Scope::Comments("tests"),
+    Scope::Comments("../analyzer-common"),
     Scope::Comments("../analyzer-ebpf/src"),
     Scope::Literals("../xtask/src"),
     Scope::Comments("../xtask/src"),
-    Scope::Comments("../tests/src"),
+    Scope::Comments("../tests"),
+    Scope::Comments("../fuzz/fuzz_targets"),
     Scope::Document("../SECURITY.md"),
     Scope::Document("../fuzz/README.md"),
     Scope::Names("src"),
@@ -103,8 +105,9 @@ const SCOPES: &[Scope] = &[
 
 /// Words that are too poor to be the name of a type by themselves.
 const POOR: &[&str] = &[
-    "Again", "Beside", "Job", "Kind", "Known", "Late", "Look", "Moment", "Once", "Plain", "Run", "Seen",
-    "Sight", "Spurt", "Stop", "Turn",
+    "Again", "Beside", "Both", "Felt", "Gone", "Has", "Job", "Kind", "Known", "Late", "Left", "Look", "Many",
+    "Moment", "Once", "Plain", "Run", "Seen", "Sight", "Spurt", "Stop", "Turn", "What", "When", "Where",
+    "Why",
 ];
 
 /// Exceptions: end of the path, phrase, reason.
@@ -115,7 +118,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[];
 enum Scope {
     /// Strings in the code below a folder, other than names.
     Literals(&'static str),
-    /// Comments below a folder.
+    /// Comments below a folder, those of tests too.
     Comments(&'static str),
     /// Names of modules, types, functions and constants below a folder, those of tests too.
     Names(&'static str),
@@ -129,9 +132,12 @@ impl Scope {
     /// Its texts, each with its place.
     fn texts(self) -> Vec<(String, String)> {
         match self {
-            Self::Literals(folder) | Self::Comments(folder) => {
+            Self::Literals(folder) => {
                 let rust = files(folder, "rs").into_iter().filter(|(path, _)| !is_test(path));
                 rust.flat_map(|(path, text)| self.of_rust(&path, without_tests(&text))).collect()
+            }
+            Self::Comments(folder) => {
+                files(folder, "rs").iter().flat_map(|(path, text)| self.of_rust(path, text)).collect()
             }
             Self::Names(folder) => {
                 let named = |(path, text): (String, String)| {
@@ -205,7 +211,7 @@ fn declared(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// A name as words: `asked_again` and `AskedAgain` are "asked again". A type with a name that is too poor is named as such.
+/// A name as words: `late_nak` and `LateNak` are "late nak". A type with a name that is too poor is named as such.
 fn words_of(name: &str) -> String {
     if POOR.contains(&name) {
         return format!("{POOR_TYPE} {name}");

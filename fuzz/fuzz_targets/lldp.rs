@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rocescope::ethernet::lldp::{self, Neighbour};
-use rocescope::ethernet::mac_control::{Control, What, quanta_ns};
+use rocescope::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
 use rocescope_fuzz::{captures, seeds, speakable};
 
 fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
@@ -75,8 +75,8 @@ fuzz_target!(init: seeds(made), |frame: &[u8]| {
     }
     if let Some(control) = control {
         let quanta: Vec<u16> = match control.what {
-            What::Pause(quanta) => vec![quanta],
-            What::Pfc(by_priority) => by_priority.into_iter().flatten().collect(),
+            MacControlFrame::Pause(quanta) => vec![quanta],
+            MacControlFrame::Pfc(by_priority) => by_priority.into_iter().flatten().collect(),
         };
         assert!(quanta.iter().all(|quanta| quanta_ns(*quanta, 100_000) <= 335_539));
         // A frame shortened by a byte is invalid, or only padding was removed.

@@ -8,7 +8,7 @@ use crate::analysis::facts::ByHosts;
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
-    CountedAgain, Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, Options, Overlap, Skipped, Source,
+    Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Skipped, Source,
     Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, qp_paths, taps,
     traffic, upstream, ways,
 };
@@ -215,7 +215,7 @@ pub(super) fn some(copies: Copies) -> Option<Box<Copies>> {
 }
 
 /// Packets that several links counted, and the copies among the rest.
-fn counted_again(sample: &Sample) -> (CountedAgain, Option<Box<Copies>>) {
+fn counted_again(sample: &Sample) -> (MultiTapCounts, Option<Box<Copies>>) {
     let overlap = Overlap::of(sample);
     let flows = sample.flows.iter().enumerate().filter(|(at, _)| overlap.is_duplicate(*at));
     let mut sum = (0, 0, 0);
@@ -227,7 +227,7 @@ fn counted_again(sample: &Sample) -> (CountedAgain, Option<Box<Copies>>) {
     }
     let once = retired_once(sample);
     let known = |n: u64| once.then_some(n);
-    let again = CountedAgain {
+    let again = MultiTapCounts {
         taps: overlap.taps as u64,
         roce_packets: known(sum.0),
         roce_bytes: known(sum.1),

@@ -6,7 +6,7 @@ use rocescope_common::wire::opcode::TRANSPORT_UD;
 
 use crate::analysis::{LatencyByClass, Pairing, Untimed};
 use crate::metrics::latency::Figure;
-use crate::metrics::pairing::{Confidence, How};
+use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{FlowSample, PeerKey, Sample, Stats};
 
 pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
@@ -21,19 +21,19 @@ pub(super) fn untimed(figure: &Figure) -> Untimed {
 
 /// The queue pair that sends in this direction, and what says so.
 pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<Pairing>) {
-    let named = |how: How, confidence: Confidence| Some(Pairing { how, confidence });
+    let named = |how: PairingEvidence, confidence: Confidence| Some(Pairing { how, confidence });
     if let Some(qp) = sample.owned(flow).and_then(|owned| owned.peer_qp) {
-        return (Some(qp), named(How::Device, Confidence::Certain));
+        return (Some(qp), named(PairingEvidence::Device, Confidence::Certain));
     }
     if let Some(pair) = sample.metrics.pairs.as_ref().and_then(|pairs| pairs.get(&flow.slot)) {
         let pairing = pair.peer_qp.and_then(|_| named(pair.how, pair.confidence));
         return (pair.peer_qp, pairing);
     }
     if let Some(qp) = sample.peers.get(&PeerKey::of(&flow.key)) {
-        return (Some(*qp), named(How::Cm, Confidence::Certain));
+        return (Some(*qp), named(PairingEvidence::Cm, Confidence::Certain));
     }
     let datagram = datagram_qp(&flow.stats);
-    (datagram, datagram.and_then(|_| named(How::Datagram, Confidence::Certain)))
+    (datagram, datagram.and_then(|_| named(PairingEvidence::Datagram, Confidence::Certain)))
 }
 
 /// The sending queue pair that the datagrams themselves name, when it was always the same.

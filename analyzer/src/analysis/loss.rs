@@ -253,7 +253,7 @@ pub(crate) struct Upstream {
 }
 
 /// Facts of both sides of each flow's tap: from the PSNs there, and from other taps that see the flow.
-pub(crate) struct Around<'a> {
+pub(crate) struct TapContext<'a> {
     facts: &'a Facts,
     nothing_vanished: Set<AtTap<'a>>,
     all_arrive: Set<AtTap<'a>>,
@@ -261,7 +261,7 @@ pub(crate) struct Around<'a> {
     lost_ahead: Map<AtTap<'a>, u64>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> TapContext<'a> {
     pub(crate) fn of(facts: &'a Facts) -> Self {
         // PSNs alone may suggest a loss between two taps that both saw all packets: that is reordering, or a loss upstream of both.
         let nothing_vanished = whole(facts, |tap| tap.to.as_deref());
@@ -444,7 +444,7 @@ pub(crate) struct AtLink<'a> {
 /// One for each link that has flows, in the order of the links.
 pub(crate) fn by_link(facts: &Facts) -> Vec<AtLink<'_>> {
     let mut all: Vec<AtLink<'_>> = Vec::new();
-    let around = Around::of(facts);
+    let around = TapContext::of(facts);
     let ways: Set<(Address, Address)> = facts.flows.iter().map(|flow| (flow.src, flow.dst)).collect();
     let by_link = ByLink::of(facts);
     let behind: Set<&str> = facts.taps.iter().filter_map(|tap| tap.to.as_deref()).collect();
@@ -478,7 +478,7 @@ fn whole(facts: &Facts, end: fn(&TapFlow) -> Option<&str>) -> Set<AtTap<'_>> {
 }
 
 impl AtLink<'_> {
-    fn add(&mut self, flow: &Flow, around: &Around<'_>, answers: bool) {
+    fn add(&mut self, flow: &Flow, around: &TapContext<'_>, answers: bool) {
         let (upstream, downstream) = (around.upstream(flow), around.downstream(flow));
         for one in &upstream {
             self.lost += one.lost;

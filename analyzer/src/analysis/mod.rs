@@ -63,7 +63,7 @@ pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::{NakCauses, Requests};
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
-pub use paths::{CountedAgain, Overlap, Paths};
+pub use paths::{MultiTapCounts, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;
 #[cfg(test)]

@@ -275,7 +275,7 @@ mod tests {
         let [one] = &found.communicators[..] else { panic!("{found:?}") };
         assert_eq!((one.hash.as_str(), one.behind_ranks, found.answers), ("000000000000001a", 1, 2));
         assert_eq!(one.launched, BTreeMap::from([("AllReduce", 9)]));
-        // Rank 0 is elsewhere, and as it should be.
+        // Rank 0 is on another host, and healthy.
         let [rank] = &one.ranks[..] else { panic!("{one:?}") };
         assert_eq!((rank.rank, rank.behind, rank.behind_since_ns), (1, 2, Some(10)));
         assert_eq!(rank.qps.iter().map(|qp| qp.lqpn).collect::<Vec<_>>(), [6, 5]);

@@ -136,7 +136,7 @@ impl Overlap {
 /// Packets in the totals that more than one link counted, found by queue pairs that links have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CountedAgain {
+pub struct MultiTapCounts {
     /// Largest number of links that count the same packets; 1: each packet is counted once. Unit: links.
     pub taps: u64,
     /// Part of `totals.roce_packets` that another link with more packets of the same queue pair counts too.
@@ -149,7 +149,7 @@ pub struct CountedAgain {
     pub cnp_packets: Option<u64>,
 }
 
-impl Default for CountedAgain {
+impl Default for MultiTapCounts {
     fn default() -> Self {
         Self { taps: 1, roce_packets: Some(0), roce_bytes: Some(0), cnp_packets: Some(0) }
     }

@@ -5,7 +5,7 @@ use super::facts::traffic::{Ending, LastFlow, Step, StepStraggler, Steps};
 use super::ports;
 use super::traffic::ip;
 use crate::metrics::steps::job::spread;
-use crate::metrics::steps::straggler::{Straggler, Why};
+use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::trend::{self, Parts, Slower, Stretch, Trend, timed};
 use crate::metrics::steps::{self, LinkSteps, MAX_LISTED, median};
 use crate::metrics::traffic::times;
@@ -51,7 +51,7 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
         let part: u64 = found.steps.iter().take(periods.len()).map(of).sum();
         part as f64 / periods.iter().sum::<u64>().max(1) as f64
     };
-    let flow = |last: &steps::Last| LastFlow {
+    let flow = |last: &steps::LastFinisher| LastFlow {
         src: ip(last.src),
         dst: ip(last.dst),
         dest_qp: last.dest_qp,
@@ -116,7 +116,7 @@ fn latest(found: &LinkSteps) -> Vec<Step> {
 fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> StepStraggler {
     StepStraggler {
         kind: straggler.why.name(),
-        host: (straggler.why != Why::Upstream).then(|| ip(straggler.host)),
+        host: (straggler.why != StragglerCause::Upstream).then(|| ip(straggler.host)),
         waits_for: ip(straggler.host),
         dst: ip(straggler.peer),
         dest_qp: straggler.dest_qp,

@@ -11,7 +11,7 @@ use rocescope_common::wire::opcode::Name;
 
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
 use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
-use crate::metrics::traffic::bins::{Bin, Folded};
+use crate::metrics::traffic::bins::{Bin, BinTotals};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::report::{Report, json, text};
@@ -345,7 +345,7 @@ fn imbalance_counts_idle_links() {
 #[test]
 fn imbalance_over_time() {
     let bins = |first: u64, busy: std::ops::Range<u64>| {
-        let mut folded = Folded::default();
+        let mut folded = BinTotals::default();
         for index in busy {
             let bytes = if index % 256 < 128 { 1000 } else { 0 };
             folded.fold(&Bin { index: first + index, bytes, packets: bytes / 1000, ..Bin::default() });

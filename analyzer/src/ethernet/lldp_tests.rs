@@ -102,7 +102,7 @@ fn no_cut_or_changed_frame_makes_it_panic() {
             }
         }
     }
-    // A cut frame says what came before the cut.
+    // A cut frame yields the fields before the cut.
     let whole = ieee();
     assert_eq!(Neighbour::parse(&whole[..80]).unwrap().pfc, None);
     assert_eq!(Neighbour::parse(&[0x81; 13]), None);

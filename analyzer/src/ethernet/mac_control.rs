@@ -18,12 +18,12 @@ pub struct Control {
     /// Source address: the station that pauses its neighbour.
     pub source: [u8; 6],
     /// Content of the frame.
-    pub what: What,
+    pub what: MacControlFrame,
 }
 
 /// The content of a MAC control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum MacControlFrame {
     /// Stop everything for this number of quanta; 0 resumes.
     Pause(u16),
     /// Pause quanta per priority, 0 resumes; `None` for priorities not in the frame.
@@ -45,7 +45,7 @@ impl Control {
             return None;
         }
         let what = match half(at + 2)? {
-            PAUSE => What::Pause(half(at + 4)?),
+            PAUSE => MacControlFrame::Pause(half(at + 4)?),
             PFC => {
                 // The upper byte is reserved; bit p of the lower one stands for priority p.
                 let classes = half(at + 4)? & 0xff;
@@ -54,7 +54,7 @@ impl Control {
                     let time = half(at + 6 + 2 * priority)?;
                     *slot = (classes >> priority & 1 == 1).then_some(time);
                 }
-                What::Pfc(quanta)
+                MacControlFrame::Pfc(quanta)
             }
             _ => return None,
         };
@@ -94,16 +94,16 @@ mod tests {
         let found = Control::parse(&frame(&stop)).unwrap();
         assert_eq!(found.source, [2, 0, 0, 0, 0, 7]);
         let expected = [None, None, None, Some(65535), Some(0), None, None, None];
-        assert_eq!(found.what, What::Pfc(expected));
+        assert_eq!(found.what, MacControlFrame::Pfc(expected));
         let tagged = [&[0x81, 0x00, 0xe0, 0x00][..], &stop].concat();
-        assert_eq!(Control::parse(&frame(&tagged)).unwrap().what, What::Pfc(expected));
+        assert_eq!(Control::parse(&frame(&tagged)).unwrap().what, MacControlFrame::Pfc(expected));
     }
 
     #[test]
     fn pause_of_the_link() {
         let of = |high, low| Control::parse(&frame(&[0x88, 0x08, 0x00, 0x01, high, low])).map(|c| c.what);
-        assert_eq!(of(0xff, 0xff), Some(What::Pause(65535)));
-        assert_eq!(of(0, 0), Some(What::Pause(0)));
+        assert_eq!(of(0xff, 0xff), Some(MacControlFrame::Pause(65535)));
+        assert_eq!(of(0, 0), Some(MacControlFrame::Pause(0)));
     }
 
     #[test]

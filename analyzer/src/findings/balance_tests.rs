@@ -7,7 +7,7 @@ use rocescope_common::abi::Counter;
 use super::tests::{found, severity};
 use crate::analysis::{Options, fixtures};
 use crate::findings::{Finding, Severity};
-use crate::metrics::traffic::bins::{Bin, Folded};
+use crate::metrics::traffic::bins::{Bin, BinTotals};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 use crate::sample::{Direction, PeerKey, Sample};
@@ -117,7 +117,7 @@ fn links_and_rails() {
 fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     let mut sample = links(&[1000 * packets, 1000 * packets]);
     let link = |at: usize| {
-        let mut folded = Folded::default();
+        let mut folded = BinTotals::default();
         let start = 1_763_000_000_000 / 128 * 128;
         for bin in 0..234 * 128 {
             folded.fold(&Bin {

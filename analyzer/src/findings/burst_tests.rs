@@ -122,7 +122,7 @@ fn a_silence_empties_the_queue() {
 fn a_full_queue_loses_runs_of_several_senders_at_line_rate() {
     let drops = Queue { gap_every: 101, missing: 4, ..RUNS };
     let finding = lossy(&drops.sample()).unwrap();
-    assert_eq!(incast(&drops.sample()), None, "PSNs that nobody sends again are no loss");
+    assert_eq!(incast(&drops.sample()), None, "PSNs that nobody retransmits are no loss");
     assert!(finding.title.contains("PSN gaps"), "{}", finding.title);
     assert!(finding.owns.contains(&"loss.before_tap") && finding.owns.contains(&"retry.timeouts"));
     assert_eq!(lossy(&Queue { missing: 1, ..drops }.sample()), None, "single packets: bit errors");

@@ -389,7 +389,7 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
 }
 
 /// The ratio that the severity follows: of the worst host pair. A share of few packets says little of one pair, but much of all.
-fn graded(input: &Input<'_>, bad: &[Bad<'_>]) -> f64 {
+fn graded(input: &Input<'_>, bad: &[LossyPair<'_>]) -> f64 {
     let worst = bad.first().map(|(_, pair)| pair.sum).filter(|sum| sum.is_enough(&input.limits.loss));
     worst.unwrap_or_else(|| Sum::of_all(bad.iter().map(|(_, pair)| pair.sum))).ratio()
 }
@@ -404,7 +404,7 @@ fn seen(flows: &[&Flow], side: Side) -> Option<Span> {
 }
 
 /// The host pairs with too much loss on one side of a link in a time span, worst first.
-fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<Bad<'a>> {
+fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: &Tap) -> Vec<LossyPair<'a>> {
     let limits = &input.limits.loss;
     let pairs = flows.chunk_by(|a, b| (a.src, a.dst) == (b.src, b.dst)).filter_map(|flows| {
         let mut pair = Pair::default();
@@ -419,7 +419,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
         pair.sum.is_enough(limits)
             || pair.sum.episodes >= fewest && pair.sum.ratio() >= limits.ratio && all.is_enough(limits)
     };
-    let mut bad: Vec<Bad<'_>> = pairs
+    let mut bad: Vec<LossyPair<'_>> = pairs
         .filter(|(_, pair)| enough(pair))
         // With senders that do not retransmit, this pattern also arises when a capture has every other packet.
         .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
@@ -432,7 +432,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 }
 
 /// Two hosts, and what is lost between them.
-pub(super) type Bad<'a> = ((Address, Address), Pair<'a>);
+pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
@@ -562,7 +562,7 @@ fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, r
 }
 
 /// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.
-fn in_turn<'a>(bad: &[Bad<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
+fn in_turn<'a>(bad: &[LossyPair<'a>]) -> impl Iterator<Item = &'a Flow> + use<'a> {
     let mut flows: Vec<(usize, u64, &Flow)> = Vec::new();
     for (_, pair) in bad {
         let mut own = pair.flows.clone();

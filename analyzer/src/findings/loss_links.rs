@@ -1,7 +1,7 @@
 //! Links of one tap on which the same hosts lose packets at the same time: one place, and one finding.
 
 use super::Input;
-use super::loss::{Bad, Side, is_partial};
+use super::loss::{LossyPair, Side, is_partial};
 use super::loss_sum::Sum;
 use super::once::{Name, name};
 use super::span::{Judged, Span};
@@ -17,7 +17,7 @@ pub(super) struct Lossy<'a> {
     pub(super) links: Vec<&'a str>,
     /// What passes them, by hosts.
     flows: Vec<&'a Flow>,
-    pub(super) judged: Judged<Vec<Bad<'a>>>,
+    pub(super) judged: Judged<Vec<LossyPair<'a>>>,
     /// The ratio that grades the worst of them: a link that loses little does not make another one better.
     pub(super) graded: f64,
 }
@@ -26,7 +26,7 @@ impl<'a> Lossy<'a> {
     pub(super) fn new(
         link: &'a str,
         flows: Vec<&'a Flow>,
-        judged: Judged<Vec<Bad<'a>>>,
+        judged: Judged<Vec<LossyPair<'a>>>,
         graded: f64,
     ) -> Self {
         Self { links: vec![link], flows, judged, graded }
@@ -65,7 +65,7 @@ impl<'a> Lossy<'a> {
 /// Joins the links of one tap that are one place. `judge` is that of each link, `lost` the losses of a flow.
 pub(super) fn join<'a>(
     one_by_one: Vec<Lossy<'a>>,
-    judge: impl Fn(&[&'a Flow]) -> Option<Judged<Vec<Bad<'a>>>>,
+    judge: impl Fn(&[&'a Flow]) -> Option<Judged<Vec<LossyPair<'a>>>>,
     lost: impl Fn(&Flow) -> u64,
 ) -> Vec<Lossy<'a>> {
     let mut joined: Vec<Lossy<'a>> = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn join<'a>(
 pub(super) fn by_link(
     input: &Input<'_>,
     links: &[&str],
-    bad: &[Bad<'_>],
+    bad: &[LossyPair<'_>],
     side: Side,
     span: &Span,
 ) -> Vec<String> {

@@ -115,7 +115,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for kind in &KINDS {
         refused(input, kind, found);
     }
-    asked_from_afar(input, found);
+    naks_for_unseen_requests(input, found);
 }
 
 /// Requests that a responder rejected with a fatal NAK.
@@ -176,7 +176,7 @@ fn refusal_steps(
 }
 
 /// Sequence-error NAKs for requests that no tap sees.
-fn asked_from_afar(input: &Input<'_>, found: &mut Vec<Finding>) {
+fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
     let facts = input.facts;
     let passes: Set<(Address, Address)> =
         facts.flows.iter().filter(|flow| flow.psn.is_some()).map(|flow| (flow.src, flow.dst)).collect();

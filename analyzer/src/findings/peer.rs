@@ -85,7 +85,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows
         .iter()
         .filter(|flow| stuck_for(flow) >= input.limits.peer.retries.max(1))
-        .filter(|flow| metrics.dialogue(flow.slot).asked_ns.is_some())
+        .filter(|flow| metrics.ack_state(flow.slot).asked_ns.is_some())
         .collect();
     if stuck.is_empty() {
         return;
@@ -93,8 +93,8 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     // By source and destination of the ACKs; without a known queue pair they may be for anyone.
     let mut answers: Map<(Address, Address), Vec<Option<u32>>> = Map::default();
     for flow in &input.facts.flows {
-        let dialogue = metrics.dialogue(flow.slot);
-        let psn = dialogue.answer_psn.map(Some).or(dialogue.answered_something.then_some(None));
+        let ack_state = metrics.ack_state(flow.slot);
+        let psn = ack_state.answer_psn.map(Some).or(ack_state.answered_something.then_some(None));
         if let Some(psn) = psn {
             answers.entry((flow.src, flow.dst)).or_default().push(psn);
         }
@@ -170,7 +170,7 @@ type Hosts = (Address, Address);
 
 /// Requests from one host to another on one link.
 #[derive(Default)]
-struct Asked<'a> {
+struct PendingRequests<'a> {
     flows: Vec<&'a Flow>,
     /// They left through an interface whose ingress is seen, where ACKs would arrive, and lasted long enough that
     /// there should have been some.
@@ -218,19 +218,19 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
     let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(1_000_000);
-    let mut asked: BTreeMap<(&str, Hosts), Asked<'_>> = BTreeMap::new();
+    let mut asked: BTreeMap<(&str, Hosts), PendingRequests<'_>> = BTreeMap::new();
     let mut answered: Set<Hosts> = Set::default();
     let mut receives: Set<(&str, Address)> = Set::default();
     let two_ways = with_way_back(sample, input.facts);
     for flow in &input.facts.flows {
         let link = &*flow.link;
         receives.insert((link, flow.dst));
-        let dialogue = metrics.dialogue(flow.slot);
+        let ack_state = metrics.ack_state(flow.slot);
         let answers = flow.ack.acks + flow.ack.rnr_naks + flow.ack.naks.total();
-        if answers > 0 || flow.psn_responses.is_some() || dialogue.answer_psn.is_some() {
+        if answers > 0 || flow.psn_responses.is_some() || ack_state.answer_psn.is_some() {
             answered.insert((flow.dst, flow.src));
         }
-        if let Some(first_ns) = dialogue.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
+        if let Some(first_ns) = ack_state.asked_ns.filter(|_| !UNANSWERED.contains(&flow.transport)) {
             // In live runs the time of a flow's first request is unknown.
             let since = if sample.kind == SourceKind::Live { flow.last_ns } else { first_ns };
             let pair = asked.entry((link, (flow.src, flow.dst))).or_default();
@@ -302,7 +302,7 @@ mod tests {
     use crate::analysis::fixtures::{SECOND, START, counter, key, link, sample, stats};
     use crate::findings::Severity;
     use crate::findings::tests::severity;
-    use crate::metrics::loss::{Dialogue, FlowLoss, Loss, Metrics};
+    use crate::metrics::loss::{AckState, FlowLoss, Loss, Metrics};
     use crate::sample::{Direction, Sample, SourceKind};
     use rocescope_common::wire::SkipReason;
 
@@ -310,16 +310,16 @@ mod tests {
     const B: &str = "10.0.0.2";
 
     /// A thousand requests from A to B, starting with the captured second, beside other flows.
-    fn asks(others: &[(&str, &str, Dialogue)]) -> Sample {
-        let asked = Dialogue { asked_ns: Some(START), ..Dialogue::default() };
+    fn asks(others: &[(&str, &str, AckState)]) -> Sample {
+        let asked = AckState { asked_ns: Some(START), ..AckState::default() };
         let mut flows = vec![(key(0, A, B, 17), stats(50_000, 1_000, 1_000_000))];
-        let mut dialogues = vec![asked];
-        for (n, (src, dst, dialogue)) in (30..).zip(others) {
+        let mut ack_states = vec![asked];
+        for (n, (src, dst, ack_state)) in (30..).zip(others) {
             flows.push((key(0, src, dst, n), stats(50_000, 10, 10_000)));
-            dialogues.push(*dialogue);
+            ack_states.push(*ack_state);
         }
         let mut sample = sample(vec![link("eth0", None)], flows);
-        sample.metrics.loss = Some(Loss { dialogues, ..Loss::default() });
+        sample.metrics.loss = Some(Loss { ack_states, ..Loss::default() });
         sample
     }
 
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn requests_without_any_answer_are_reported_where_answers_would_be_seen() {
-        let data = Dialogue::default();
-        let answers = Dialogue { answer_psn: Some(100), ..data };
-        let asked = Dialogue { asked_ns: Some(START), ..data };
+        let data = AckState::default();
+        let answers = AckState { answer_psn: Some(100), ..data };
+        let asked = AckState { asked_ns: Some(START), ..data };
         assert_eq!(
             found(&asks(&[(B, A, data)])),
             Some(Severity::Info),
@@ -394,8 +394,8 @@ mod tests {
 
     /// A sender that restarts repeatedly, in a capture that begins in the middle.
     fn begins_again(answer: Option<u32>) -> Sample {
-        let data = Dialogue::default();
-        let mut sample = asks(&[(B, A, Dialogue { answer_psn: answer, ..data })]);
+        let data = AckState::default();
+        let mut sample = asks(&[(B, A, AckState { answer_psn: answer, ..data })]);
         sample.flows[0].stats.psn.first = 30_000;
         sample.flows[0].stats.psn.expected = 30_064;
         let requests = Some(Metrics { stuck: 3, ..Metrics::default() });
@@ -418,11 +418,11 @@ mod tests {
 
     #[test]
     fn answers_that_may_be_on_their_way_or_hidden_are_awaited() {
-        let others = [(B, A, Dialogue::default())];
+        let others = [(B, A, AckState::default())];
         for (before_end, raised) in [(9_000_000, None), (10_000_000, Some(Severity::Info))] {
             let mut late = asks(&others);
             if let Some(loss) = &mut late.metrics.loss {
-                loss.dialogues[0].asked_ns = Some(START + SECOND - before_end);
+                loss.ack_states[0].asked_ns = Some(START + SECOND - before_end);
             }
             assert_eq!(found(&late), raised, "{before_end}");
         }

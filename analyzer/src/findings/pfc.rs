@@ -96,10 +96,10 @@ const SOURCE: &str =
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let interface = device.interface.as_deref();
-        let at = Where { name: label(device), by: String::new(), link: interface, way: None };
+        let at = PauseSource { name: label(device), by: String::new(), link: interface, way: None };
         for pause in &device.pause {
             let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
-            storm(input, pause, &Where { by, ..at.clone() }, found);
+            storm(input, pause, &PauseSource { by, ..at.clone() }, found);
         }
         wrong_priority_of_device(input, device, found);
         stalled_qps(input, device, found);
@@ -108,7 +108,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         for pause in link.pause.iter().flatten() {
             let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
             let by = format!("sent by {from} on {}", short(&link.name));
-            let at = Where { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
+            let at = PauseSource { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
             storm(input, pause, &at, found);
         }
         wrong_priority_of_link(input, link, found);
@@ -123,7 +123,7 @@ fn label(device: &Device) -> String {
 
 /// Where pauses were counted.
 #[derive(Clone, Debug)]
-struct Where<'a> {
+struct PauseSource<'a> {
     /// Device and port, or link.
     name: String,
     /// `received by mlx5_0/1`.
@@ -133,13 +133,13 @@ struct Where<'a> {
     way: Option<Direction>,
 }
 
-impl Where<'_> {
+impl PauseSource<'_> {
     fn place(&self, input: &Input<'_>) -> Place {
         self.link.map(|link| Place::link(input, link, self.way)).unwrap_or_default()
     }
 }
 
-fn storm(input: &Input<'_>, pause: &Pause, at: &Where<'_>, found: &mut Vec<Finding>) {
+fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.pfc;
     let known = pause.worst_share.or(pause.least_share);
     let share = known.unwrap_or(0.0);
@@ -206,7 +206,7 @@ fn wrong_priority_of_device(input: &Input<'_>, device: &Device, found: &mut Vec<
     let Some(lossless) = port.and_then(|port| port.lossless) else { return };
     for pause in &device.pause {
         let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
-        let at = Where { name: label(device), by, link: device.interface.as_deref(), way: None };
+        let at = PauseSource { name: label(device), by, link: device.interface.as_deref(), way: None };
         wrong(input, pause, lossless, &at, found);
     }
 }
@@ -217,12 +217,12 @@ fn wrong_priority_of_link(input: &Input<'_>, link: &Link, found: &mut Vec<Findin
     for pause in link.pause.iter().flatten() {
         let from = pause.from.as_deref().unwrap_or(units::UNKNOWN);
         let by = format!("sent by {from} on {}", short(&link.name));
-        let at = Where { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
+        let at = PauseSource { name: link.name.clone(), by, link: Some(&link.name), way: link.direction };
         wrong(input, pause, lossless, &at, found);
     }
 }
 
-fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &Where<'_>, found: &mut Vec<Finding>) {
+fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, found: &mut Vec<Finding>) {
     let (Some(priority), Some(frames)) = (pause.priority, pause.frames) else { return };
     if lossless >> (priority & 7) & 1 == 1 || frames < input.limits.pfc.frames.max(1) {
         return;

@@ -86,7 +86,7 @@ impl Problem {
     #[must_use]
     pub fn of(finding: &Finding) -> Option<Self> {
         let evidence = |name: &str| &finding.evidence[name];
-        Some(match catalog::entry(&finding.id)?.problem {
+        Some(match catalog::entry(finding.id)?.problem {
             Self::Loss if evidence("or_reordering") == true => Self::LossOrReordering,
             // One of several links is congested, slow or lossy.
             Self::Congestion if evidence("kind") == "loss" => Self::Loss,

@@ -92,11 +92,11 @@ limits! {
         "The length of a training step or two: the job feels it, even with a single timeout";
 }
 
-fn again(flow: &Flow) -> u64 {
+fn retransmitted(flow: &Flow) -> u64 {
     flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
 }
 
-fn late(flow: &Flow) -> u64 {
+fn reordered(flow: &Flow) -> u64 {
     flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
 }
 
@@ -104,9 +104,9 @@ fn late(flow: &Flow) -> u64 {
 #[derive(Default)]
 struct Pair<'a> {
     packets: u64,
-    again: u64,
+    retransmitted: u64,
     /// Packets out of order, seen by a capture nearer the receiver or in the other direction.
-    late: u64,
+    reordered: u64,
     after_rnr: u64,
     timeouts: u64,
     flows: Vec<(&'a Flow, u64)>,
@@ -121,12 +121,12 @@ impl<'a> Pair<'a> {
         let is_sequence =
             |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_not_evaluated(flow);
         let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
-        let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, again(flow)));
+        let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, retransmitted(flow)));
         let of_troubled = |of: &dyn Fn(&Flow) -> u64| troubled.iter().map(|(flow, _)| of(flow)).sum::<u64>();
         Self {
             packets: sum(&|flow| if is_sequence(flow) { span.packets(facts, flow) } else { 0 }),
-            again: troubled.iter().map(|(_, again)| again).sum(),
-            late: sum(&|flow| span.count(flow, Signal::Reordered, late(flow))),
+            retransmitted: troubled.iter().map(|(_, retransmitted)| retransmitted).sum(),
+            reordered: sum(&|flow| span.count(flow, Signal::Reordered, reordered(flow))),
             after_rnr: of_troubled(&|flow| {
                 span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent))
             }),
@@ -136,7 +136,7 @@ impl<'a> Pair<'a> {
     }
 
     fn ratio(&self) -> f64 {
-        self.again as f64 / self.packets.max(1) as f64
+        self.retransmitted as f64 / self.packets.max(1) as f64
     }
 }
 
@@ -161,22 +161,22 @@ fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Fi
     };
     found.iter().any(|one| {
         let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
-            || one.id == SLOW_RECEIVER && 2 * pair.after_rnr >= pair.again;
+            || one.id == SLOW_RECEIVER && 2 * pair.after_rnr >= pair.retransmitted;
         explains && is_between(one, hosts) && meanwhile(one)
     })
 }
 
 /// Advice about the retransmissions between two hosts, after the other findings.
-fn advice(late: u64, hosts: (Address, Address), found: &[Finding]) -> String {
+fn advice(reordered: u64, hosts: (Address, Address), found: &[Finding]) -> String {
     let why = |id: &&&str| found.iter().any(|one| one.id == **id && is_between(one, hosts));
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
-    if late > 0 {
+    if reordered > 0 {
         parts.push(REORDERED.to_owned());
     }
     if !ids.is_empty() {
         parts.push(format!("Likely cause: {}.", ids.join(", ")));
-    } else if late == 0 {
+    } else if reordered == 0 {
         parts.push(format!("No finding explains it. {}", timers!()));
     }
     parts.push(selective!().to_owned());
@@ -191,14 +191,14 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     by_hosts.sort_by_key(hosts_of);
     for flows in by_hosts.chunk_by(|a, b| hosts_of(a) == hosts_of(b)) {
         let Some(hosts) = flows.first().map(hosts_of) else { continue };
-        if flows.iter().all(|flow| again(flow) == 0) {
+        if flows.iter().all(|flow| retransmitted(flow) == 0) {
             continue;
         }
         let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
         let judge = |span: &Span| {
             let pair = Pair::of(facts, &ends, flows, span);
             let ratio = pair.ratio();
-            let enough = pair.again >= limits.packets && ratio >= limits.ratio;
+            let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
             (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))
         };
         let whole = run(flows.iter().copied());
@@ -219,11 +219,11 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
     let diagnosis = format!(
         "Retransmission storm: {} of {} ({})",
-        units::count(storm.again),
+        units::count(storm.retransmitted),
         plural(storm.packets, "packet"),
         units::ratio(Some(storm.ratio()))
     );
-    let advice = advice(storm.late, hosts, found);
+    let advice = advice(storm.reordered, hosts, found);
     let (requester, responder) = ends::of_data(input, flows());
     let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
     let here = flows().next().map(|flow| Commands::near(input, flow, src));
@@ -234,8 +234,8 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     };
     let mut raise = Raise::new(&STORM, Severity::Warning, title(diagnosis, [pair(src, dst)]))
         .advice(&advice)
-        .evidence("late", storm.late)
-        .evidence("retransmitted", storm.again)
+        .evidence("late", storm.reordered)
+        .evidence("retransmitted", storm.retransmitted)
         .evidence("retransmitted_ratio", storm.ratio())
         .evidence("packets", storm.packets)
         .evidence("timeouts", storm.timeouts)
@@ -246,7 +246,7 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone());
-    if storm.late > 0 {
+    if storm.reordered > 0 {
         raise = raise
             .owns(&["retry.timeouts"])
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)

@@ -141,14 +141,18 @@ fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
 
 /// Effect of silences on a job: steps longer than the median, counted up to the silence of a queue pair in them.
 #[derive(Clone, Copy)]
-struct Felt {
+struct StepDelay {
     ns: u64,
     steps: u64,
 }
 
 /// Effect of the silences in these flows on a job; `None` if no steps are known for the time and, in captures, for
 /// the link (clocks of different links differ).
-fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow>) -> Option<Felt> {
+fn step_delay<'a>(
+    input: &Input<'_>,
+    span: &Span,
+    flows: impl Iterator<Item = &'a Flow>,
+) -> Option<StepDelay> {
     let steps = input.facts.steps.as_ref()?;
     let one_clock = input.sample.kind != SourceKind::Replay;
     let silences = flows
@@ -159,7 +163,7 @@ fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow
     silences.sort_unstable();
     let known = steps.starts_ns.first().zip(steps.starts_ns.last())?;
     silences.iter().find(|(from, to)| from < known.1 && to > known.0)?;
-    let mut all = Felt { ns: 0, steps: 0 };
+    let mut all = StepDelay { ns: 0, steps: 0 };
     for step in steps.starts_ns.windows(2) {
         let &[start, next] = step else { continue };
         let longer = (next.saturating_sub(start)).saturating_sub(steps.period_ns);
@@ -170,9 +174,9 @@ fn felt<'a>(input: &Input<'_>, span: &Span, flows: impl Iterator<Item = &'a Flow
             silent += to.saturating_sub(from);
             until = until.max(to);
         }
-        let felt = longer.min(silent);
-        all.ns += felt;
-        all.steps += u64::from(felt > 0);
+        let step_delay = longer.min(silent);
+        all.ns += step_delay;
+        all.steps += u64::from(step_delay > 0);
     }
     Some(all)
 }
@@ -248,9 +252,10 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
-    let felt = felt(input, span, flows());
-    let longer = felt.filter(|felt| felt.steps > 0);
-    let longer = longer.map_or_else(String::new, |felt| format!(", steps +{}", units::duration(felt.ns)));
+    let step_delay = step_delay(input, span, flows());
+    let longer = step_delay.filter(|step_delay| step_delay.steps > 0);
+    let longer =
+        longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
     let (src, dst) = (worst.flow.src, worst.flow.dst);
@@ -272,8 +277,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
         .evidence("shortest_ns", shortest)
         .evidence("longest_ns", longest)
-        .evidence("felt_ns", felt.map(|felt| felt.ns))
-        .evidence("felt_steps", felt.map(|felt| felt.steps))
+        .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
+        .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
         .evidence("backoff", shortest.zip(longest).map(|(a, b)| b as f64 / a.max(1) as f64))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
@@ -309,7 +314,7 @@ mod tests {
     /// Steps of 100 ms, the fourth and later ones with 500 ms, and silences of two QPs.
     #[test]
     fn a_job_feels_what_of_the_silence_its_longer_steps_have() {
-        let felt = |link: &str, silences: &[(u64, u64)]| {
+        let step_delay = |link: &str, silences: &[(u64, u64)]| {
             let mut sample = timeouts(1, 1_200);
             let spells = silences.iter().map(|(from, to)| Spell {
                 first_ns: START + from * MS,
@@ -332,7 +337,7 @@ mod tests {
             let found = check(&Input { sample: &sample, facts: &facts, limits: &limits });
             found.into_iter().find(|one| one.id == "retry.timeouts").unwrap()
         };
-        let long = felt("eth0", &[(1_350, 1_650), (1_400, 1_700)]);
+        let long = step_delay("eth0", &[(1_350, 1_650), (1_400, 1_700)]);
         assert_eq!(
             (&long.evidence["felt_ns"], &long.evidence["felt_steps"]),
             (&(350 * MS).into(), &1.into())
@@ -343,13 +348,13 @@ mod tests {
             fields.into_iter().find(|(label, _)| *label == "Impact").map(|(_, text)| text).unwrap()
         };
         assert!(impact(&long).contains("1 job step longer, 350 ms of it at most"), "{}", impact(&long));
-        let most = felt("eth0", &[(1_000, 1_800)]);
+        let most = step_delay("eth0", &[(1_000, 1_800)]);
         assert_eq!(most.evidence["felt_ns"], 400 * MS, "no more than the step is longer");
-        let hidden = felt("eth0", &[(1_110, 1_190)]);
+        let hidden = step_delay("eth0", &[(1_110, 1_190)]);
         assert_eq!((&hidden.evidence["felt_ns"], &hidden.evidence["felt_steps"]), (&0.into(), &0.into()));
         assert!(impact(&hidden).contains("no job step longer"), "{}", impact(&hidden));
         for (link, at) in [("elsewhere", 1_400), ("eth0", 2_400)] {
-            let unknown = felt(link, &[(at, at + 300)]);
+            let unknown = step_delay(link, &[(at, at + 300)]);
             assert!(unknown.evidence["felt_ns"].is_null(), "{link} {at}");
         }
     }

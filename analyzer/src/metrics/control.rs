@@ -10,7 +10,7 @@ use rocescope_common::wire::Frame;
 use super::packet::Packet;
 use crate::entity::devices::PauseSample;
 use crate::ethernet::lldp::Neighbour;
-use crate::ethernet::mac_control::{Control, What, quanta_ns};
+use crate::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
 
 /// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. The length of quanta depends on the link's speed; without
 /// `--link-speed`, a link was paused for at least the time at this speed.
@@ -159,8 +159,8 @@ impl Collector {
             }
         };
         match control.what {
-            What::Pause(quanta) => take(ALL, quanta),
-            What::Pfc(quanta) => {
+            MacControlFrame::Pause(quanta) => take(ALL, quanta),
+            MacControlFrame::Pfc(quanta) => {
                 for (priority, quanta) in quanta.into_iter().enumerate() {
                     if let Some(quanta) = quanta {
                         take(priority, quanta);

@@ -6,7 +6,7 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "one loop over packets with all collectors in it, and another for packets with an aside, or of several taps: with two places to \
+    reason = "one loop over packets with all collectors in it, and another for packets with extras, or of several taps: with two places to \
               inline them into, the compiler would call them"
 )]
 
@@ -38,7 +38,7 @@ use crate::util::time::nanos;
 use duplicates::Verdict;
 use icrc::Contents;
 use marking::ByDscp;
-use packet::{Aside, Packet};
+use packet::{Packet, PacketExtras};
 
 /// Options of the metrics.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,24 +95,29 @@ impl Collector {
         self.taps.expect(taps);
     }
 
-    /// Takes in one packet with an aside, which it [wants](Packet::wants_aside), or with what its ICRC says, which taps compare.
+    /// Takes in one packet with extras, which it [wants](Packet::wants_extras), or with what its ICRC says, which taps compare.
     #[inline(never)]
-    pub fn packet_with(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
-        self.packet(packet, aside, contents);
+    pub fn packet_with(
+        &mut self,
+        packet: &Packet,
+        extras: Option<&PacketExtras>,
+        contents: Option<Contents>,
+    ) {
+        self.packet(packet, extras, contents);
     }
 
-    /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_aside).
+    /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_extras).
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
-        if let Verdict::Copy { marked } = self.duplicates.packet(packet, aside) {
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, contents: Option<Contents>) {
+        if let Verdict::Copy { marked } = self.duplicates.packet(packet, extras) {
             return self.copy(packet, marked);
         }
-        let reverse = self.pairing.packet(packet, aside);
+        let reverse = self.pairing.packet(packet, extras);
         self.latency.packet(packet, reverse);
         self.ecn.packet(packet, reverse);
-        self.loss.packet(packet, aside, reverse);
-        self.taps.packet(packet, aside, contents);
-        self.traffic.packet(packet, aside);
+        self.loss.packet(packet, extras, reverse);
+        self.taps.packet(packet, extras, contents);
+        self.traffic.packet(packet, extras);
         if let Some(messages) = &mut self.messages {
             messages.packet(packet, reverse);
         }

@@ -7,13 +7,13 @@ use super::latency::{self, Classes, Summary};
 use super::loss::reads::Overlap;
 use super::loss::spells::{Mark, Signal, Spell, Spells};
 use super::loss::{
-    self, Dialogue, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
+    self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
 };
 use super::marking::Marked;
-use super::pairing::{self, Confidence, How};
+use super::pairing::{self, Confidence, PairingEvidence};
 use super::setups::{Between, Outcome, Row, SetupKind, Setups};
 use super::traffic::bins::{self, Bursts};
-use super::traffic::flowlets::{Flowlets, Record, Standing};
+use super::traffic::flowlets::{FlowletState, Flowlets, Record};
 use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
@@ -86,10 +86,10 @@ pack! {
     struct ecn::CnpFigure { answers, count, first_ns, last_ns, min_gap_ns, delay, without_mark, reaction }
     struct series::Bin { capable, ce, cnp }
     struct Reaction { window_ns, samples, before_bps, after_bps }
-    struct Loss { flows, naks, dialogues, known, overlaps, spells }
+    struct Loss { flows, naks, ack_states, known, overlaps, spells }
     struct FlowLoss { requests, responses, unfollowed, given_up }
     struct Unfollowed { until_ns, packets, missing, repeats }
-    struct Dialogue { asked_ns, answer_psn, refused, answered_something, sizes }
+    struct AckState { asked_ns, answer_psn, refused, answered_something, sizes }
     struct Sizes { largest, before, largest_psn }
     struct Naks { rnr, codes }
     struct NakTally { count, last_ns }
@@ -114,14 +114,14 @@ pack! {
     struct Degree { bins, packets, bytes, ce, gaps, lossy_bytes, lossy_ns }
     struct Flowlets { ended, standing }
     struct Record { start_ns, end_ns, fresh_bytes, pair, dest_qp }
-    struct Standing { flowlet, message_open, request, answer }
+    struct FlowletState { flowlet, message_open, request, answer }
 }
 
 pack! {
     enum Classes { 0 => None, 1 => One(class), 2 => Several(classes) }
 }
 pack! {
-    enum How { 0 => Psn, 1 => SharedPort, 2 => PortIsQp, 3 => PortRule, 4 => Datagram, 5 => Cm, 6 => Device }
+    enum PairingEvidence { 0 => Psn, 1 => SharedPort, 2 => PortIsQp, 3 => PortRule, 4 => Datagram, 5 => Cm, 6 => Device }
 }
 pack! {
     enum Confidence { 0 => Likely, 1 => Strong, 2 => Certain }

@@ -168,17 +168,17 @@ impl Packet {
         (self.flags & Flag::TAGGED != 0).then_some(priority)
     }
 
-    /// True if collectors need its [`Aside`].
+    /// True if collectors need its [`PacketExtras`].
     #[inline]
     #[must_use]
-    pub fn wants_aside(&self) -> bool {
+    pub fn wants_extras(&self) -> bool {
         self.outcome.events & (Event::NEW_FLOW | Event::GSI) != 0
     }
 }
 
 /// Headers and bytes that collectors need of a few packets only: the first of each flow, and those to queue pair 1.
 #[derive(Clone, Debug)]
-pub struct Aside {
+pub struct PacketExtras {
     /// Headers of the packet.
     pub frame: Frame,
     /// Key of the flow.
@@ -191,8 +191,8 @@ pub struct Aside {
     pub interface: u32,
 }
 
-impl Aside {
-    /// The aside of a packet on `link` with these headers and captured bytes, from this interface of a tap.
+impl PacketExtras {
+    /// The extras of a packet on `link` with these headers and captured bytes, from this interface of a tap.
     #[must_use]
     pub fn of((frame, data): (&Frame, &[u8]), link: u16, tap: Arc<str>, interface: u32) -> Self {
         Self { frame: *frame, key: FlowKey::of(frame, link), data: data.to_vec(), tap, interface }
@@ -203,10 +203,10 @@ impl Aside {
 #[inline]
 fn flags(frame: &Frame, op: Op) -> u8 {
     let is_data = u8::from(!op.any(Op::ACKNOWLEDGE | Op::CNP));
-    let ecn = u8::from(frame.roce_version != 1) * (Flag::ECN | is_data * (frame.tos & Flag::DATA_ECN));
+    let ecn = u8::from(frame.roce_version != 1) * (Flag::ECN | (is_data * (frame.tos & Flag::DATA_ECN)));
     let ack_req = u8::from(frame.ack_req) * Flag::ACK_REQ;
     let priority = Flag::TAGGED | frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
-    ack_req | ecn | u8::from(frame.pcp != PCP_NONE) * priority
+    ack_req | ecn | (u8::from(frame.pcp != PCP_NONE) * priority)
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.

@@ -4,7 +4,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::packet::{Aside, Packet};
+use super::packet::{Packet, PacketExtras};
 use crate::source::flows::table::FlowTable;
 
 /// A packet in few words.
@@ -60,7 +60,7 @@ impl Wire {
         Self { table, dma_len: UNKNOWN }
     }
 
-    pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&Aside>)) -> u32 {
+    pub(super) fn pass(&mut self, p: P, collect: impl FnOnce(&Packet, Option<&PacketExtras>)) -> u32 {
         let word = |host: u8| [0, 0, 0, u32::from_ne_bytes([10, 0, 0, host])];
         let mut frame = Frame { family: 4, roce_version: 2, wire_len: 1082, ..Frame::EMPTY };
         (frame.src, frame.dst, frame.dest_qp) = (word(p.src), word(p.dst), p.qp);
@@ -73,8 +73,9 @@ impl Wire {
         let data = [0x45, 0, 0, 0, high, low, 0, 0, p.hops, 17];
         let Some(seen) = self.table.observe(p.link, &frame, p.time_ns) else { return u32::MAX };
         let packet = Packet::new((&frame, &data), (p.time_ns, p.link), seen.slot, seen.stats, seen.outcome);
-        let aside = packet.wants_aside().then(|| Aside::of((&frame, &data), p.link, "tap".into(), 0));
-        collect(&packet, aside.as_ref());
+        let extras =
+            packet.wants_extras().then(|| PacketExtras::of((&frame, &data), p.link, "tap".into(), 0));
+        collect(&packet, extras.as_ref());
         packet.slot
     }
 

@@ -33,7 +33,7 @@ pub struct Counts {
     /// Packets lost upstream of this link. All missing packets if it is unknown which of them were lost.
     pub lost: u64,
     /// Skipped PSNs that arrived later, out of order.
-    pub late: u64,
+    pub reordered: u64,
     /// Packets with a PSN below the expected one.
     pub repeats: u64,
     /// Retransmissions, including repeated READ requests. All of `repeats` if it is unknown which of them are.
@@ -49,10 +49,10 @@ impl Counts {
         let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
         let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
-        let (lost, late) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
+        let (lost, reordered) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
         // For PSNs skipped before the sequence was followed, it stays unknown.
         let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
-        let (lost_responses, late_responses) =
+        let (lost_responses, reordered_responses) =
             if responses_known { known(told.responses) } else { (stats.rare.response_holes, 0) };
         let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
         let retransmitted = if requests_known {
@@ -64,7 +64,7 @@ impl Counts {
             if responses_known { again(told.responses) } else { stats.rare.responses_missing().repeats };
         Self {
             lost: lost + lost_responses,
-            late: late + late_responses,
+            reordered: reordered + reordered_responses,
             retransmitted: retransmitted + responses,
             ..Self::counted(stats)
         }
@@ -90,7 +90,7 @@ impl Counts {
             retransmitted: requests.repeats + responses.repeats,
             restarts: requests.restarts + responses.restarts,
             lost: requests.missing + responses.missing,
-            late: 0,
+            reordered: 0,
         }
     }
 
@@ -143,14 +143,15 @@ impl Counts {
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut back = false;
         // Loss figures are revised as more becomes known; a decrease of these does not invalidate the rates.
-        let judged = |counts: &Self| Self { lost: 0, late: 0, retransmitted: 0, ..*counts };
+        let judged = |counts: &Self| Self { lost: 0, reordered: 0, retransmitted: 0, ..*counts };
         let delta = judged(self).zip(&judged(earlier), |now, then| {
             back |= now < then;
             now.wrapping_sub(then)
         });
-        let (lost, late) = (self.lost.saturating_sub(earlier.lost), self.late.saturating_sub(earlier.late));
+        let (lost, reordered) =
+            (self.lost.saturating_sub(earlier.lost), self.reordered.saturating_sub(earlier.reordered));
         let retransmitted = self.retransmitted.saturating_sub(earlier.retransmitted);
-        (!back).then_some(Self { lost, late, retransmitted, ..delta })
+        (!back).then_some(Self { lost, reordered, retransmitted, ..delta })
     }
 
     /// The rest after subtracting `part`; 0 if negative.
@@ -162,13 +163,13 @@ impl Counts {
     /// The same with the gaps and marks of `other`, which counts the same packets at another tap, if those are
     /// higher: loss and marks between two taps show only at the second.
     #[must_use]
-    pub fn with_holes_of(&self, other: &Self) -> Self {
+    pub fn with_loss_of(&self, other: &Self) -> Self {
         let marked = |counts: &Self| counts.ce_ratio().unwrap_or(-1.0);
         Self {
             gaps: self.gaps.max(other.gaps),
             missing: self.missing.max(other.missing),
             lost: self.lost.max(other.lost),
-            late: self.late.max(other.late),
+            reordered: self.reordered.max(other.reordered),
             ecn_data: if marked(other) > marked(self) { other.ecn_data } else { self.ecn_data },
             ..*self
         }
@@ -201,7 +202,7 @@ impl Counts {
             gaps: f(self.gaps, other.gaps),
             missing: f(self.missing, other.missing),
             lost: f(self.lost, other.lost),
-            late: f(self.late, other.late),
+            reordered: f(self.reordered, other.reordered),
             repeats: f(self.repeats, other.repeats),
             retransmitted: f(self.retransmitted, other.retransmitted),
             restarts: f(self.restarts, other.restarts),

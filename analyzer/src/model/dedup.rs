@@ -96,12 +96,12 @@ impl<'a> Sum<'a> {
         let speaker = self.overlap.speaker(at);
         let group = self.groups.entry(speaker).or_insert(Group { now: *counts, then: *then });
         group.now =
-            if speaker == at { counts.with_holes_of(&group.now) } else { group.now.with_holes_of(counts) };
+            if speaker == at { counts.with_loss_of(&group.now) } else { group.now.with_loss_of(counts) };
         // Another flow may have represented the group then.
         group.then = if then.bytes > group.then.bytes {
-            then.with_holes_of(&group.then)
+            then.with_loss_of(&group.then)
         } else {
-            group.then.with_holes_of(then)
+            group.then.with_loss_of(then)
         };
     }
 
@@ -195,10 +195,10 @@ pub fn each<'a>(rows: impl Iterator<Item = &'a Row>, overlap: &Overlap, mut with
 /// The counts of `first`, with the gaps of `other`.
 fn both<'a>(first: &RowShare<'a>, other: &RowShare<'a>) -> RowShare<'a> {
     let delta = match (first.delta, other.delta) {
-        (Some(one), Some(two)) => Some(Delta { counts: one.counts.with_holes_of(&two.counts), ..one }),
+        (Some(one), Some(two)) => Some(Delta { counts: one.counts.with_loss_of(&two.counts), ..one }),
         (one, two) => one.or(two),
     };
-    RowShare { delta, total: first.total.with_holes_of(&other.total), ..*first }
+    RowShare { delta, total: first.total.with_loss_of(&other.total), ..*first }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const fn bit(kind: Problem) -> u32 {
 
 /// The findings that name one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct FlowVerdict {
     /// True if findings were evaluated at all.
     pub known: bool,
     /// Kind and severity of the first active finding in the order of the report, else of the first past one.
@@ -47,7 +47,7 @@ pub struct Judged {
     kinds: u32,
 }
 
-impl Judged {
+impl FlowVerdict {
     /// Findings were evaluated and none names the flow.
     pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0 };
 
@@ -93,7 +93,7 @@ pub struct State {
     pub present: bool,
     /// True if packets were counted in the time range; `None` if unknown.
     pub active: Option<bool>,
-    judged: Judged,
+    judged: FlowVerdict,
 }
 
 impl State {
@@ -140,7 +140,7 @@ type Name = (u8, Addr, Addr, u32);
 
 /// Findings by flow. Findings of severity info do not count.
 #[derive(Clone, Debug, Default)]
-pub struct FlowVerdicts(Map<Name, Judged>);
+pub struct FlowVerdicts(Map<Name, FlowVerdict>);
 
 impl FlowVerdicts {
     /// The index of `findings`, which are in the order of the report.
@@ -152,7 +152,7 @@ impl FlowVerdicts {
             for (src, dst, dest_qp) in named(finding) {
                 let (family, src) = src.words();
                 let name = (family, src, dst.words().1, dest_qp);
-                let judged = all.0.entry(name).or_insert(Judged::FINE);
+                let judged = all.0.entry(name).or_insert(FlowVerdict::FINE);
                 judged.add(kind, finding.severity.into(), finding.active);
             }
         }
@@ -161,16 +161,16 @@ impl FlowVerdicts {
 
     /// The findings that name a flow.
     #[must_use]
-    pub fn get(&self, key: &FlowKey) -> Judged {
+    pub fn get(&self, key: &FlowKey) -> FlowVerdict {
         if self.0.is_empty() {
-            return Judged::FINE;
+            return FlowVerdict::FINE;
         }
         let name = (key.family, key.src, key.dst, key.dest_qp);
-        self.0.get(&name).copied().unwrap_or(Judged::FINE)
+        self.0.get(&name).copied().unwrap_or(FlowVerdict::FINE)
     }
 
     /// The flows that findings name, with source and destination.
-    pub fn flows(&self) -> impl Iterator<Item = (Address, Address, Judged)> {
+    pub fn flows(&self) -> impl Iterator<Item = (Address, Address, FlowVerdict)> {
         self.0
             .iter()
             .map(|((family, src, dst, _), judged)| (address(*family, *src), address(*family, *dst), *judged))
@@ -208,7 +208,7 @@ mod tests {
         assert!(get(1).active && get(1).rank() > get(2).rank() && get(2).rank() > get(3).rank());
         assert_eq!(get(3).worst, Some((Problem::NotReady, Level::Warning)));
         assert!(!get(3).active && get(3).rank() > 0);
-        assert_eq!((get(4), get(5)), (Judged::FINE, Judged::FINE), "info is no problem of a flow");
+        assert_eq!((get(4), get(5)), (FlowVerdict::FINE, FlowVerdict::FINE), "info is no problem of a flow");
         let both = get(3).join(get(1));
         assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
     }

@@ -36,7 +36,7 @@ use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use dedup::Dedup;
 pub use detail::Detail;
-pub use health::{FlowVerdicts, Judged, Level, State};
+pub use health::{FlowVerdict, FlowVerdicts, Level, State};
 use history::Names;
 pub use history::{History, Snapshot, TimeRange};
 pub use over_time::OverTime;
@@ -65,7 +65,7 @@ pub struct Row {
     /// Indices of its latencies in the snapshots at both ends of the time range; `None` for a sum of rows.
     timed: Option<(u32, BasePlace)>,
     /// The findings that name it; unknown until [`Model::judge`].
-    pub judged: Judged,
+    pub judged: FlowVerdict,
 }
 
 /// Position of a row's flow in the snapshot before the time range.
@@ -320,7 +320,7 @@ impl Model {
     /// Looks up the findings that name each row; `None` if no findings are known for that time.
     pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
         for row in &mut self.rows {
-            row.judged = verdicts.map_or_else(Judged::default, |verdicts| verdicts.get(&row.id.key));
+            row.judged = verdicts.map_or_else(FlowVerdict::default, |verdicts| verdicts.get(&row.id.key));
         }
     }
 
@@ -398,7 +398,7 @@ impl Rows<'_> {
             total,
             delta,
             timed: Some((number, place)),
-            judged: Judged::default(),
+            judged: FlowVerdict::default(),
         }
     }
 }

@@ -260,7 +260,7 @@ pub fn each<R: Row>(file: Bytes, take: &mut dyn FnMut(R)) -> Result<()> {
 /// The row groups of a file, in order.
 pub struct Groups<C: ChunkReader + 'static> {
     file: Arc<C>,
-    reader: SerializedFileReader<Both<C>>,
+    reader: SerializedFileReader<SharedFile<C>>,
     at: usize,
     open: Option<Group>,
 }
@@ -283,15 +283,15 @@ enum Field {
 }
 
 /// A file shared between the Parquet reader and the checks here.
-struct Both<C>(Arc<C>);
+struct SharedFile<C>(Arc<C>);
 
-impl<C: ChunkReader> Length for Both<C> {
+impl<C: ChunkReader> Length for SharedFile<C> {
     fn len(&self) -> u64 {
         self.0.len()
     }
 }
 
-impl<C: ChunkReader> ChunkReader for Both<C> {
+impl<C: ChunkReader> ChunkReader for SharedFile<C> {
     type T = C::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
@@ -346,7 +346,7 @@ impl<C: ChunkReader + 'static> Groups<C> {
     /// If it is not a Parquet file or is damaged.
     pub fn new(file: C) -> Result<Self> {
         let file = Arc::new(file);
-        Ok(Self { reader: open(Both(Arc::clone(&file)))?, file, at: 0, open: None })
+        Ok(Self { reader: open(SharedFile(Arc::clone(&file)))?, file, at: 0, open: None })
     }
 
     /// Name of the table.

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::analysis::fixtures::everything;
 
-    /// No finding takes from the sample what its flows told.
+    /// No finding takes from the sample what its flows have.
     #[test]
     fn the_last_report_is_as_any_other() {
         let options = Options::default();

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::analysis::loss::{Around, Upstream};
+use crate::analysis::loss::{TapContext, Upstream};
 use crate::analysis::{Flow, direction_name};
 use crate::findings::Unit;
 use crate::report::Report;
@@ -29,7 +29,7 @@ pub(super) struct Column {
 /// Further data from which values are read.
 pub(super) struct Context<'a> {
     /// Losses known from other taps.
-    around: Around<'a>,
+    around: TapContext<'a>,
     /// Length of the time range; `None`: unknown.
     length_ns: Option<u64>,
     /// Ids of the findings that name a flow, by its index in the report.
@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        let around = Around::of(&report.facts);
+        let around = TapContext::of(&report.facts);
         Self { around, length_ns: report.facts.window.length_ns().filter(|ns| *ns > 0), findings }
     }
 

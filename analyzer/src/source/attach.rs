@@ -104,7 +104,7 @@ impl Attached {
             .name("commands".to_owned())
             .spawn(move || obey(&commands, &stream, &told, late))
             .context("cannot start a thread")?;
-        let (pid, left) = (hello.pid, Left::default());
+        let (pid, left) = (hello.pid, MissedUpdates::default());
         let mut source = Reading { options, updates, shared, pid, latest: None, sent_ns: None, left };
         let thread = std::thread::Builder::new()
             .name("attach".to_owned())
@@ -240,13 +240,13 @@ fn obey(commands: &Receiver<Command>, mut stream: &UnixStream, shared: &Shared, 
 
 /// Numbers of missed samples and events, and the time of the latest notice.
 #[derive(Debug, Default)]
-struct Left {
+struct MissedUpdates {
     readings: u64,
     events: u64,
     said: Option<Instant>,
 }
 
-impl Left {
+impl MissedUpdates {
     /// A notice, if there is something new and the previous one is long enough ago.
     fn take(&mut self, readings: u64, events: u64) -> Option<String> {
         self.readings += readings;
@@ -274,7 +274,7 @@ struct Reading {
     latest: Option<Box<Sample>>,
     /// Time of the latest sample sent to the view.
     sent_ns: Option<u64>,
-    left: Left,
+    left: MissedUpdates,
 }
 
 impl Reading {

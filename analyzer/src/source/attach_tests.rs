@@ -90,7 +90,7 @@ fn an_agent_that_is_gone_or_sends_nonsense_ends_the_view_with_the_reason() {
 
 #[test]
 fn what_was_left_out_is_summed_and_said_now_and_then() {
-    let mut left = Left::default();
+    let mut left = MissedUpdates::default();
     assert!(left.take(1, 20).unwrap().contains("1 readings and 20 events"));
     assert_eq!(left.take(1, 0), None);
     left.said = Instant::now().checked_sub(NOTICES);

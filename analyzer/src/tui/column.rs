@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use ratatui::style::Style;
 
-pub use fit::{Has, fit, fit_sums};
+pub use fit::{ColumnContext, fit, fit_sums};
 pub use table::{COLUMNS, Id};
 pub use value::{SortKey, Value, ValueKind};
 

@@ -153,7 +153,7 @@ pub enum Input {
 
 /// Condition under which a key binding is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum KeyScope {
     /// At any time.
     Always,
     /// While values stand still: paused, or at the end.
@@ -174,20 +174,20 @@ pub struct Binding {
     /// Screens on which they are bound.
     pub on: Screens,
     /// Condition under which they are bound.
-    pub when: When,
+    pub when: KeyScope,
     /// Their effect, for the help.
     pub help: &'static str,
 }
 
 const fn bind(name: &'static str, keys: &'static [Key], input: Input, help: &'static str) -> Binding {
-    Binding { name, keys, input, on: Screens::ALL, when: When::Always, help }
+    Binding { name, keys, input, on: Screens::ALL, when: KeyScope::Always, help }
 }
 
 const fn on(on: Screens, binding: Binding) -> Binding {
     Binding { on, ..binding }
 }
 
-const fn when(when: When, binding: Binding) -> Binding {
+const fn when(when: KeyScope, binding: Binding) -> Binding {
     Binding { when, ..binding }
 }
 
@@ -224,24 +224,24 @@ pub const KEYMAP: &[Binding] = &[
     bind("last", &[Key::End, Key::Char('G')], Input::Last, "last row"),
     bind("open", &[Key::Enter], Input::Open, "open what is selected"),
     when(
-        When::Still,
+        KeyScope::Still,
         bind("earlier", &[Key::Left], Input::Earlier, "step back in time, while paused or at the end"),
     ),
     when(
-        When::Still,
+        KeyScope::Still,
         bind("later", &[Key::Right], Input::Later, "step forward in time, while paused or at the end"),
     ),
     on(
         OVERVIEW,
         when(
-            When::Moving,
+            KeyScope::Moving,
             bind("cursor-left", &[Key::Left], Input::Left, "timeline: cursor to earlier values"),
         ),
     ),
     on(
         OVERVIEW,
         when(
-            When::Moving,
+            KeyScope::Moving,
             bind("cursor-right", &[Key::Right], Input::Right, "timeline: cursor to later values"),
         ),
     ),
@@ -264,8 +264,11 @@ pub const KEYMAP: &[Binding] = &[
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
-    on(MATRIX, when(When::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
-    on(MATRIX, when(When::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right"))),
+    on(MATRIX, when(KeyScope::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
+    on(
+        MATRIX,
+        when(KeyScope::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right")),
+    ),
     on(
         MATRIX,
         bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
@@ -280,12 +283,12 @@ pub const KEYMAP: &[Binding] = &[
     on(SORTED, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
     on(
         SORTED,
-        when(When::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
+        when(KeyScope::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
     ),
     on(
         SORTED,
         when(
-            When::Moving,
+            KeyScope::Moving,
             bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column"),
         ),
     ),
@@ -450,9 +453,9 @@ impl Keys {
         let meant = |binding: &&Binding| {
             binding.on.has(screen)
                 && match binding.when {
-                    When::Always => true,
-                    When::Still => still,
-                    When::Moving => !still,
+                    KeyScope::Always => true,
+                    KeyScope::Still => still,
+                    KeyScope::Moving => !still,
                 }
                 && self.of(binding).contains(&key)
         };
@@ -463,8 +466,10 @@ impl Keys {
 impl Binding {
     /// True if two bindings are ever in force together.
     const fn clashes(&self, other: &Self) -> bool {
-        let times =
-            !matches!((self.when, other.when), (When::Still, When::Moving) | (When::Moving, When::Still));
+        let times = !matches!(
+            (self.when, other.when),
+            (KeyScope::Still, KeyScope::Moving) | (KeyScope::Moving, KeyScope::Still)
+        );
         times && self.on.meets(other.on)
     }
 }
@@ -548,7 +553,7 @@ mod tests {
             assert!(!binding.keys.is_empty() && !binding.help.is_empty());
             for screen in Screen::ALL.into_iter().filter(|screen| binding.on.has(*screen)) {
                 for key in binding.keys {
-                    let still = binding.when == When::Still;
+                    let still = binding.when == KeyScope::Still;
                     assert_eq!(keys.decode(*key, screen, still), Some(binding.input), "{key} on {screen:?}");
                 }
             }

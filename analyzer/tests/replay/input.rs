@@ -1,4 +1,4 @@
-//! Inputs good and bad: what is counted, what is said, which exit status.
+//! Inputs good and bad: counters, messages, exit status.
 
 use serde_json::json;
 

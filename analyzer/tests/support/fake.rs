@@ -306,7 +306,7 @@ impl World {
         world
     }
 
-    /// The counters after so many seconds.
+    /// The counters after this number of seconds.
     pub fn at(&self, seconds: u64) -> Sample {
         let mut extra = Map::default();
         let mut peers = Map::default();

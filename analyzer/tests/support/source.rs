@@ -162,7 +162,13 @@ pub fn without_tests(text: &str) -> &str {
 
 /// True if a file holds tests only.
 pub fn is_test(path: &str) -> bool {
-    let ends =
-        ["tests.rs", "fixtures.rs", "testing.rs", "recorded.rs", "steps/simulate.rs", "steps/variants.rs"];
+    let ends = [
+        "tests.rs",
+        "fixtures.rs",
+        "testing.rs",
+        "host/recorded.rs",
+        "steps/simulate.rs",
+        "steps/variants.rs",
+    ];
     ends.iter().any(|end| path.ends_with(end)) || path.contains("/tests/")
 }

@@ -6,7 +6,7 @@ use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::column::sets::SETS;
-use rocescope::tui::key::{Binding, Input, When};
+use rocescope::tui::key::{Binding, Input, KeyScope};
 use rocescope::tui::matrix::Metric;
 use rocescope::tui::peers::By;
 use rocescope::tui::prompt::Purpose;
@@ -31,10 +31,10 @@ fn ready(world: &World, binding: &Binding) -> App {
             .find(|screen| binding.on.has(*screen));
     let mut app = after(world, USUAL, SECONDS);
     press(&mut app, &[Key::Char(char::from(b'1' + screen.unwrap() as u8))]);
-    if binding.when == When::Still {
+    if binding.when == KeyScope::Still {
         press(&mut app, &[Key::Char(' ')]);
     }
-    assert_eq!(app.view.timeline.still(), binding.when == When::Still);
+    assert_eq!(app.view.timeline.still(), binding.when == KeyScope::Still);
     app
 }
 

@@ -135,7 +135,7 @@ fn a_row_of_several_events_is_that_of_the_snapshot_shown() {
     }
     press(&mut early, &[Key::Char('7'), Key::Char(' '), Key::Left]);
     assert!(row(&early).contains("12:00:01.500") && row(&early).contains("×4 since"), "{}", row(&early));
-    // What came while it stood still is cut at the snapshots as well.
+    // Events during the pause are cut at the snapshots as well.
     for second in 6..=9 {
         app.on_events(&notified(&world, second));
         app.on_sample(Arc::new(world.at(second)));

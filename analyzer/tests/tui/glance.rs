@@ -243,7 +243,7 @@ fn who_is_named_with_both_queue_pairs() {
     assert!(below.contains("since 05:45:03.986 · 10.0.0.1 QP 34 → QP 34"), "{picture}");
     let peers = part(&app, "WORST PEERS");
     assert!(peers[1].contains("WORST QP") && peers[2].contains("34 → 34"), "{picture}");
-    // The title of a refusal names both hosts: whose queue pair is which is said.
+    // The title of a refusal names both hosts: each queue pair is named with its host.
     let picture = text(&overview::replayed("g_badrkey.h0.pcap", USUAL));
     assert!(picture.contains("10.0.0.1 QP 35 → 10.0.0.2 QP 35"), "{picture}");
 }

@@ -201,9 +201,9 @@ fn every_answer_is_read_within_ten_seconds() {
     slow.dedup();
     println!("{table}");
     assert!(slow.is_empty(), "not read within {LIMIT} s: {slow:#?}");
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tui.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/testing.md");
     let document = std::fs::read_to_string(path).unwrap();
     let (before, rest) = document.split_once(BEGIN).expect("the table begins");
     let (_, after) = rest.split_once(END).expect("the table ends");
-    document::check("tui.md", &format!("{before}{BEGIN}{table}{END}{after}"));
+    document::check("testing.md", &format!("{before}{BEGIN}{table}{END}{after}"));
 }

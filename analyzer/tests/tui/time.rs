@@ -350,7 +350,7 @@ fn snapshots_that_a_fast_replay_skipped_are_read_again() {
         (app.view.data.as_ref().unwrap().model.time_ns, app.view.messages.answer.take()),
         (world.at(40).time_ns, None)
     );
-    // Of a stream it is not the time that was asked for, which is said.
+    // A stream does not reach the time requested, and a notice reports it.
     app.view.timeline.speed = None;
     press(&mut app, &[Key::Char('g')]);
     type_text(&mut app, "+43");

@@ -11,11 +11,11 @@ use rocescope_tests::load::{scan, scrape, storm, tcp, traffic};
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    what: What,
+    what: Measurement,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Measurement {
     /// Throughput without a program, with an empty program, and with rocescope attached
     Traffic {
         /// Rounds, each with every state
@@ -63,10 +63,12 @@ fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     match Cli::parse().what {
-        What::Traffic { rounds, seconds } => traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?),
-        What::Tcp { rounds } => tcp::bench(rounds),
-        What::Scrape { rounds } => scrape::bench(rounds),
-        What::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
-        What::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        Measurement::Traffic { rounds, seconds } => {
+            traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?)
+        }
+        Measurement::Tcp { rounds } => tcp::bench(rounds),
+        Measurement::Scrape { rounds } => scrape::bench(rounds),
+        Measurement::Scan { rounds, seconds } => scan::bench(rounds, Duration::try_from_secs_f64(seconds)?),
+        Measurement::Storm { rounds, seconds } => storm::bench(rounds, Duration::try_from_secs_f64(seconds)?),
     }
 }

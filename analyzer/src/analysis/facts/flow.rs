@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::spells::FlowSpells;
-use crate::metrics::pairing::{Confidence, How};
+use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{Address, Direction};
 use crate::util::packed_option::PackedOption;
 use crate::util::rarely::{Rarely, Zero};
@@ -492,7 +492,7 @@ pub struct Pairing {
     /// waiting for the PSNs of the answers, eight times (replay: for every packet).
     #[serde(serialize_with = "how")]
     #[cfg_attr(test, schemars(with = "String"))]
-    pub how: How,
+    pub how: PairingEvidence,
     /// `certain` (device, cm, datagram), `strong` (port_rule, port_is_qp; in replay also shared_port once
     /// ACKs match the PSNs of the requests) or `likely`.
     #[serde(serialize_with = "confidence")]
@@ -501,7 +501,7 @@ pub struct Pairing {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives the field as it is")]
-fn how<S: Serializer>(how: &How, serializer: S) -> Result<S::Ok, S::Error> {
+fn how<S: Serializer>(how: &PairingEvidence, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(how.name())
 }
 

@@ -21,7 +21,7 @@ use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
 use super::{
-    CountedAgain, Coverage, Device, Ecmp, Imbalance, Nccl, PostSampling, QpContexts, QpLives, QpPaths,
+    Coverage, Device, Ecmp, Imbalance, MultiTapCounts, Nccl, PostSampling, QpContexts, QpLives, QpPaths,
     QpSpread, Rails, TapFlow,
 };
 use crate::sample::SourceKind;
@@ -220,7 +220,7 @@ pub struct Totals {
     #[cfg_attr(test, schemars(with = "Option<Copied>"))]
     pub copies: Option<Box<Copies>>,
     /// Packets that several links counted.
-    pub counted_again: CountedAgain,
+    pub counted_again: MultiTapCounts,
 }
 
 /// Packets that are not RoCE, by reason, in the order of the reasons; none of them 0.

@@ -277,7 +277,7 @@ fn a_vlan_on_a_port_does_not_pass_for_an_interface_without_rdma() {
     assert!(said[0].why.contains("only counters") && said[0].command.is_none(), "{said:?}");
     let text = text::text(&hidden, true, 120);
     assert!(text.contains("GID 5: 198.51.100.1, RoCE v2, on enp59s0np0.7"), "{text}");
-    // Its own settings are those of the port, and not judged twice.
+    // Its own settings are those of the port: they are checked once.
     assert!(
         !hidden.checks.iter().any(|c| c.subject == name && c.id != "filters.stale"),
         "{:#?}",

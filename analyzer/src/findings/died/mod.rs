@@ -127,8 +127,8 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
     let before = psn.first.wrapping_sub(BACK);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
     let acked = |other: &Flow| {
-        let dialogue = loss.dialogue(other.slot);
-        Some(dialogue.answer_psn?.wrapping_sub(u32::from(dialogue.refused)) & MASK24)
+        let ack_state = loss.ack_state(other.slot);
+        Some(ack_state.answer_psn?.wrapping_sub(u32::from(ack_state.refused)) & MASK24)
     };
     let sent = |answer: &u32| place(*answer) < place(psn.expected);
     let latest = |answers: &mut dyn Iterator<Item = &Flow>| {

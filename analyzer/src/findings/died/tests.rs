@@ -1,7 +1,7 @@
 use crate::analysis::fixtures::{SECOND, START};
 use crate::findings::episode_tests::{by_id, run};
 use crate::metrics::loss::spells::FlowSpells;
-use crate::metrics::loss::{Dialogue, Metrics, NakTally, Naks};
+use crate::metrics::loss::{AckState, Metrics, NakTally, Naks};
 use crate::sample::{Sample, SourceKind};
 
 /// Five retries from one PSN, the last after nine seconds, then ten seconds of silence.
@@ -17,8 +17,8 @@ fn five_retries(kind: SourceKind, acked: Option<u32>, answered_ns: u64) -> Sampl
     sample.kind = kind;
     sample.window = Some((START, START + 19 * SECOND));
     sample.flows[1].stats.last_ns = answered_ns;
-    let answers = Dialogue { answer_psn: acked, answered_something: true, ..Dialogue::default() };
-    sample.metrics.loss.as_mut().unwrap().dialogues = vec![Dialogue::default(), answers];
+    let answers = AckState { answer_psn: acked, answered_something: true, ..AckState::default() };
+    sample.metrics.loss.as_mut().unwrap().ack_states = vec![AckState::default(), answers];
     sample
 }
 

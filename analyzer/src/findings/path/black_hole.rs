@@ -151,7 +151,7 @@ fn between_taps<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
 /// Largest payload of a flow's requests.
 fn largest(input: &Input<'_>, flow: &Flow) -> u32 {
     let loss = input.sample.metrics.loss.as_ref();
-    loss.map_or(0, |loss| loss.dialogue(flow.slot).sizes.largest.into())
+    loss.map_or(0, |loss| loss.ack_state(flow.slot).sizes.largest.into())
 }
 
 /// Black holes from retries and ACKs at one tap.
@@ -194,7 +194,7 @@ fn at_sender<'a>(input: &Input<'a>) -> Vec<BlackHole<'a>> {
 
 /// Largest payload of a flow's requests that the peer acknowledged; 0 if it acknowledged none.
 fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
-    let sizes = loss.dialogue(flow.slot).sizes;
+    let sizes = loss.ack_state(flow.slot).sizes;
     match (died::acked(input, loss, flow), flow.psn) {
         (Some(acked), Some(psn)) => {
             let all = died::is_at_or_after(acked, sizes.largest_psn, &psn);
@@ -258,8 +258,8 @@ mod tests {
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::tests::found;
-    use crate::metrics::loss::{Dialogue, FlowLoss, Metrics, Sizes};
-    use crate::metrics::taps::{Gone, TapPair};
+    use crate::metrics::loss::{AckState, FlowLoss, Metrics, Sizes};
+    use crate::metrics::taps::{MissingAtTap, TapPair};
     use crate::sample::Sample;
 
     const SMALL: u32 = 17;
@@ -282,15 +282,15 @@ mod tests {
         let links = (0..taps).map(|tap| link(&format!("h{tap}.pcap"), None)).collect();
         let mut sample = sample(links, flows);
         let mut loss = Loss::default();
-        loss.dialogues.resize(sample.flows.len(), Dialogue::default());
+        loss.ack_states.resize(sample.flows.len(), AckState::default());
         for flow in &sample.flows {
             let large = LARGE.contains(&flow.key.dest_qp);
-            let dialogue = &mut loss.dialogues[flow.slot as usize];
+            let ack_state = &mut loss.ack_states[flow.slot as usize];
             if flow.key.dest_qp == 18 {
-                dialogue.answer_psn = Some(acked);
+                ack_state.answer_psn = Some(acked);
             } else {
                 let largest = if large { 4096 } else { passed };
-                dialogue.sizes = Sizes { largest, before: 256, largest_psn: if large { 150 } else { 100 } };
+                ack_state.sizes = Sizes { largest, before: 256, largest_psn: if large { 150 } else { 100 } };
             }
             if large {
                 let metrics = Metrics { stuck, retransmitted: 7, ..Metrics::default() };
@@ -327,15 +327,16 @@ mod tests {
     /// Two taps and the large queue pairs: `large` packets lost, of at least this size.
     fn at_two_taps(large: u64, smallest: u16) -> Sample {
         let mut sample = sample_of(2, 512, 149, 7);
-        let gone = Gone { at_end: large, large, sizes: (smallest, 4096), large_ns: (START, START + SECOND) };
+        let gone =
+            MissingAtTap { at_end: large, large, sizes: (smallest, 4096), large_ns: (START, START + SECOND) };
         let pair = |qp: u32, gone, largest| TapPair {
             matched: 100,
-            gone: [gone, Gone::default()],
+            gone: [gone, MissingAtTap::default()],
             largest,
             ..TapPair::empty(key(0, "10.0.0.1", "10.0.0.2", qp), [0, 1])
         };
         sample.metrics.taps = Some(vec![
-            pair(SMALL, Gone::default(), 512),
+            pair(SMALL, MissingAtTap::default(), 512),
             pair(LARGE[0], gone, 256),
             pair(LARGE[1], gone, 256),
         ]);

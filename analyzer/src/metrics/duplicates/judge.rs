@@ -1,7 +1,7 @@
 //! Decision whether the packets of two hosts are copied, or retransmitted.
 
-/// Packets that pass again, with new ones before each, after which it is decided. A sender that goes back gives one of
-/// them per loss, whatever it sends again.
+/// Packets that pass again, with new ones before each, after which it is decided. Go-back-N gives one of them per loss,
+/// however many packets are retransmitted.
 const ADVANCED: u32 = 32;
 /// Packets of one direction that say something about it: two bursts of a small message.
 const OF_DIRECTION: u32 = 16;
@@ -41,7 +41,7 @@ impl Tally {
 
 /// The packets of two hosts on one link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Judge {
+pub(super) struct DuplicateDetector {
     directions: [Tally; 2],
     advanced: u32,
     /// The latest NAK: what passes again after it may be what it asks for.
@@ -51,7 +51,7 @@ pub(super) struct Judge {
     changed: bool,
 }
 
-impl Judge {
+impl DuplicateDetector {
     /// Of hosts of which nothing is known but that others on their link are `copied`.
     pub(super) fn new(copied: bool) -> Self {
         Self { copied, ..Self::default() }

@@ -33,9 +33,9 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, CE, ECT_MASK, Packet};
+use super::packet::{CE, ECT_MASK, Packet, PacketExtras};
 pub use copies::Copies;
-use judge::{Evidence, Judge};
+use judge::{DuplicateDetector, Evidence};
 
 /// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
 /// some milliseconds.
@@ -225,7 +225,7 @@ type Hosts = (u16, u8, Addr, Addr);
 #[derive(Debug, Default)]
 struct Pair {
     hosts: Hosts,
-    judge: Judge,
+    judge: DuplicateDetector,
     /// The link's, at its latest packet.
     watches: u32,
     slots: Vec<u32>,
@@ -260,19 +260,19 @@ pub struct Filter {
 impl Filter {
     /// Judges one packet: its own, or a copy.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
-        if self.restless == 0 && aside.is_none() && !packet.outcome.duplicate_psn {
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) -> Verdict {
+        if self.restless == 0 && extras.is_none() && !packet.outcome.duplicate_psn {
             return Verdict::Own;
         }
-        self.look(packet, aside)
+        self.look(packet, extras)
     }
 
     #[inline(never)]
-    fn look(&mut self, packet: &Packet, aside: Option<&Aside>) -> Verdict {
-        if let Some(aside) = aside
+    fn look(&mut self, packet: &Packet, extras: Option<&PacketExtras>) -> Verdict {
+        if let Some(extras) = extras
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
-            self.open(packet.slot, &aside.key);
+            self.open(packet.slot, &extras.key);
         }
         let at = usize::from(packet.link);
         let Some(link) = self.links.get_mut(at) else { return Verdict::Own };
@@ -326,7 +326,7 @@ impl Filter {
             None => {
                 let link = &self.links[at];
                 // Of a link on which others are copied so are these, until their packets say otherwise.
-                let judge = Judge::new(link.copied > 0 && link.single == 0);
+                let judge = DuplicateDetector::new(link.copied > 0 && link.single == 0);
                 self.pairs.push(Pair { hosts, judge, watches: link.watches, ..Pair::default() });
                 let number = u32::try_from(self.pairs.len() - 1).unwrap_or(UNKNOWN);
                 let pairs = &self.pairs;

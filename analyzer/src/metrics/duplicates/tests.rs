@@ -33,7 +33,7 @@ impl Capture {
         let mut collector = Collector::new(&Options::default());
         let mut data = 0;
         for p in self.0 {
-            let slot = wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
+            let slot = wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
             if p.opcode == DATA.opcode {
                 data = slot;
             }
@@ -117,7 +117,7 @@ fn retransmissions_are_no_copies() {
     let mut capture = Capture::default();
     let mut at = 1_000 * MS;
     for burst in 0..200 {
-        // Each packet of a window is sent again as a whole, as a sender does whose first packet is lost.
+        // Each window is retransmitted as a whole: go-back-N after the loss of its first packet.
         for _ in 0..2 {
             for i in 0..16 {
                 capture.once(P { psn: burst * 16 + i, ..DATA }, at);
@@ -229,16 +229,16 @@ fn a_clean_link_is_watched_no_longer_than_its_beginning() {
     let mut filter = Filter::default();
     for psn in 0..3 * WATCHED {
         let p = P { psn, time_ns: 1_000 * MS + u64::from(psn), ..DATA };
-        wire.pass(p, |packet, aside| {
-            assert_eq!(filter.packet(packet, aside), Verdict::Own);
+        wire.pass(p, |packet, extras| {
+            assert_eq!(filter.packet(packet, extras), Verdict::Own);
         });
     }
     assert_eq!((filter.remembered, filter.links[0].left), (0, 0));
     // A few packets behind the expected PSN do not begin the watch again, many do.
     for i in 0..MANY {
         assert_eq!(filter.remembered, 0, "{i}");
-        wire.pass(P { psn: 5, time_ns: 1_001 * MS + u64::from(i), ..DATA }, |packet, aside| {
-            filter.packet(packet, aside);
+        wire.pass(P { psn: 5, time_ns: 1_001 * MS + u64::from(i), ..DATA }, |packet, extras| {
+            filter.packet(packet, extras);
         });
     }
     assert_eq!((filter.remembered, filter.links[0].left), (1, WATCHED_AGAIN));

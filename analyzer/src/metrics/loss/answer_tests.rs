@@ -100,9 +100,9 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
 #[test]
 fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
     for (before, after, acked) in [
-        // The ACK passed here, and was lost behind this tap.
+        // The ACK was seen at this tap, and lost downstream of it.
         (Some(219), None, 1),
-        // It was lost in front of this tap: the first retransmission is answered with the last PSN.
+        // It was lost upstream of this tap: the first retransmission is answered with the last PSN.
         (None, Some(219), 1),
         // The packets were lost: the ACKs follow the retransmissions.
         (None, Some(210), 0),

@@ -48,7 +48,7 @@ use rocescope_common::wire::opcode::{Op, TRANSPORT_UC};
 
 use serde::Serialize;
 
-use super::packet::{Aside, CE, Packet};
+use super::packet::{CE, Packet, PacketExtras};
 use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::Answers;
@@ -104,7 +104,7 @@ pub struct Unfollowed {
 
 /// Requests for acknowledgement, and acknowledgements, of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dialogue {
+pub struct AckState {
     /// First request with the AckReq bit, Unix nanoseconds.
     pub asked_ns: Option<u64>,
     /// PSN of the latest ACK, NAK or response in this flow.
@@ -136,7 +136,7 @@ pub struct Loss {
     /// Those that carry NAKs.
     pub naks: Map<u32, Naks>,
     /// Requests for acknowledgement and ACKs; the index is the slot.
-    pub dialogues: Vec<Dialogue>,
+    pub ack_states: Vec<AckState>,
     /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
     /// then.
     pub known: Option<Set<u32>>,
@@ -179,8 +179,8 @@ impl Loss {
 
     /// Requests for acknowledgement, and ACKs, of the flow in a slot.
     #[must_use]
-    pub fn dialogue(&self, slot: u32) -> Dialogue {
-        self.dialogues.get(slot as usize).copied().unwrap_or_default()
+    pub fn ack_state(&self, slot: u32) -> AckState {
+        self.ack_states.get(slot as usize).copied().unwrap_or_default()
     }
 }
 
@@ -254,11 +254,11 @@ impl Collector {
 
     /// Takes in one packet; `reverse` is what is known of the other direction at it.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, reverse: Reverse) {
-        if let Some(aside) = aside
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, reverse: Reverse) {
+        if let Some(extras) = extras
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
-            self.open(packet.slot, &aside.key);
+            self.open(packet.slot, &extras.key);
             self.spells.on_link(packet.slot, packet.link);
         }
         if self.spells.is_due(packet.time_ns) {
@@ -337,10 +337,10 @@ impl Collector {
             spells: self.spells.spells(),
             naks: self.naks.clone(),
             overlaps: self.overlaps.clone(),
-            dialogues: self
+            ack_states: self
                 .slots
                 .iter()
-                .map(|slot| Dialogue {
+                .map(|slot| AckState {
                     asked_ns: (slot.asked_ns != 0).then_some(slot.asked_ns),
                     answer_psn: (slot.answer_psn != UNKNOWN).then_some(slot.answer_psn),
                     refused: slot.refused,

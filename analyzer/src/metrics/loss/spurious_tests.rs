@@ -120,7 +120,7 @@ fn a_nak_is_the_reason_of_one_retransmission() {
 /// The sender gets no retransmission through, or does not react to the NAK: only its timer wakes it up.
 #[test]
 fn after_a_nak_that_leads_nowhere_the_timer_expires() {
-    // Silence after the NAK, and whether the sender went back for it at once.
+    // Silence after the NAK, and whether go-back-N followed it at once.
     for (silence_ms, went_back, timeouts) in [(67, true, 1), (5, true, 1), (67, false, 1), (30, false, 0)] {
         for mut scene in scenes() {
             scene.send(200..220, &[]);

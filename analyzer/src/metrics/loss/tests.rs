@@ -44,7 +44,7 @@ impl Scene {
         self.now_ns += 10 * US;
         let p = P { time_ns: self.now_ns, ..p };
         let reverse = self.reverse(p);
-        let slot = self.wire.pass(p, |packet, aside| self.collector.packet(packet, aside, reverse));
+        let slot = self.wire.pass(p, |packet, extras| self.collector.packet(packet, extras, reverse));
         self.slots[usize::from(p.src == ANSWER.src)] = slot;
         slot
     }
@@ -97,8 +97,8 @@ fn scenes() -> [Scene; 2] {
 fn a_clean_flow_has_nothing_to_tell() {
     for scene in scenes() {
         assert!(scene.collector.metrics().flows.is_empty());
-        let dialogue = scene.collector.metrics().dialogue(scene.slot);
-        assert!(dialogue.asked_ns.is_some() && dialogue.answer_psn.is_none());
+        let ack_state = scene.collector.metrics().ack_state(scene.slot);
+        assert!(ack_state.asked_ns.is_some() && ack_state.answer_psn.is_none());
     }
 }
 
@@ -121,7 +121,7 @@ fn a_retransmission_may_be_lost() {
     for mut scene in scenes() {
         scene.send(200..260, &[210]);
         scene.nak(210);
-        // The second copy of 230 is lost as well, and asked for again.
+        // The second copy of 230 is lost as well, and a second NAK follows.
         scene.send(210..260, &[230]);
         scene.nak(230);
         scene.send(230..300, &[]);
@@ -258,7 +258,7 @@ fn a_late_packet_that_was_asked_for_is_still_no_loss() {
     scene.send(210..230, &[]);
     assert_eq!(scene.metrics().lost, 1, "as far as known");
     scene.pass(P { psn: 210, id: late, ..DATA });
-    // It threw away what came behind it, and asks for that.
+    // The receiver discarded the packets after it, and sends a NAK for them.
     scene.nak(211);
     scene.send(211..240, &[]);
     let loss = scene.metrics();
@@ -386,7 +386,7 @@ fn a_mirror_shows_packets_twice() {
             let loss = scene.metrics();
             assert_eq!(loss.upstream.count + loss.downstream.count, 0);
             // Until the first copy nothing is remembered of a flow: when they are not in a row, the
-            // first ones look sent again.
+            // first ones look retransmitted.
             let (copies, unsure) = (100 - lag as u64, if lag > 0 { 4 } else { 0 });
             assert!(loss.mirrored >= copies - unsure && loss.retransmitted <= unsure, "{lag}: {loss:?}");
         }
@@ -447,7 +447,7 @@ fn a_late_packet_at_the_very_start_is_no_loss() {
     scene.slot = scene.pass(P { psn: 100, id: 7, ..DATA });
     scene.pass(P { psn: 102, id: 9, ..DATA });
     scene.nak(101);
-    // Sent again, and 1 ms later it comes by itself.
+    // Retransmitted, and 1 ms later the original arrives.
     scene.next_id = Some(10);
     scene.send(101..160, &[]);
     assert_eq!(scene.metrics().lost, 1);
@@ -534,7 +534,7 @@ fn responses_jump_over_what_is_written_and_a_hole_in_a_message_is_a_loss() {
     message(&mut scene, 124, &[]);
     let now = loss(&scene);
     assert_eq!((now.lost, now.retransmitted, now.upstream.count, now.downstream.count), (1, 2, 1, 0));
-    // Asked again for what had passed.
+    // A READ request for packets seen at this tap.
     for (psn, opcode) in [(126, FIRST), (127, LAST)] {
         scene.pass(P { opcode, psn, ..response });
     }

@@ -85,10 +85,10 @@ impl World {
                 self.scene.now_ns = 1_000 * MS + at;
                 self.scene.slot = self.scene.wire.pass(
                     P { psn, id, time_ns: self.scene.now_ns, ..DATA },
-                    |packet, aside| {
+                    |packet, extras| {
                         self.scene.collector.packet(
                             packet,
-                            aside,
+                            extras,
                             crate::metrics::pairing::Reverse { slot: u32::MAX, paired: false },
                         );
                     },

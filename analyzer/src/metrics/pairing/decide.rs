@@ -6,10 +6,12 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::{DISAGREEMENTS, Direction, How, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PortKey, reversed};
+use super::{
+    DISAGREEMENTS, Direction, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PairingEvidence, PortKey, reversed,
+};
 use crate::entity::PeerKey;
 use crate::metrics::Packet;
-use crate::metrics::pairing::peers::Stated;
+use crate::metrics::pairing::peers::KnownPeer;
 use crate::util::source_port;
 
 fn port_key(directions: &[Direction], number: u32) -> Option<PortKey> {
@@ -19,7 +21,7 @@ fn port_key(directions: &[Direction], number: u32) -> Option<PortKey> {
 
 impl Pairing {
     /// Connection management named the ends of a connection.
-    pub(super) fn stated(&mut self, stated: &[Stated; 2]) {
+    pub(super) fn stated(&mut self, stated: &[KnownPeer; 2]) {
         for (key, _) in stated {
             if let Some(direction) = self.with_key(key) {
                 self.decide(direction);
@@ -31,14 +33,15 @@ impl Pairing {
     pub(super) fn decide(&mut self, number: u32) {
         let Some(direction) = self.directions.get(number as usize) else { return };
         let key = direction.key;
-        if direction.how == Some(How::Device) {
+        if direction.how == Some(PairingEvidence::Device) {
             let qp = direction.peer_qp;
-            return self.by_name(number, &key, qp, true, How::Device);
+            return self.by_name(number, &key, qp, true, PairingEvidence::Device);
         }
         if let Some((qp, sure)) = self.peers.latest(&key) {
-            return self.by_name(number, &key, qp, sure, How::Cm);
+            return self.by_name(number, &key, qp, sure, PairingEvidence::Cm);
         }
-        let Some(port) = direction.port.filter(|_| direction.how.is_none_or(|how| how < How::PortRule))
+        let Some(port) =
+            direction.port.filter(|_| direction.how.is_none_or(|how| how < PairingEvidence::PortRule))
         else {
             return;
         };
@@ -46,14 +49,14 @@ impl Pairing {
         let same = self.candidates(&key, port, number);
         let both = one(same.iter().filter(|(_, y)| source_port::of_both(x, *y) == port));
         if let Some(other) = both {
-            return self.set(number, other, How::PortRule);
+            return self.set(number, other, PairingEvidence::PortRule);
         }
         let hashed = self.candidates(&key, source_port::of_sender(x), number);
         if let Some(other) = one(hashed.iter().filter(|(_, y)| source_port::of_sender(*y) == port)) {
-            return self.set(number, other, How::PortRule);
+            return self.set(number, other, PairingEvidence::PortRule);
         }
         if let Some(other) = self.by_own_number(number, &key, port) {
-            return self.set(number, other, How::PortIsQp);
+            return self.set(number, other, PairingEvidence::PortIsQp);
         }
         // A port that several connections use says nothing about any of them.
         let mine = self.with_port(&key, port);
@@ -63,11 +66,15 @@ impl Pairing {
                 self.directions.get(number as usize).is_some_and(|d| d.how.is_none() && !d.barred)
             };
             if *other != number && free(number) && free(*other) {
-                self.set(number, *other, How::SharedPort);
+                self.set(number, *other, PairingEvidence::SharedPort);
             }
         } else {
             for number in mine.into_iter().chain(theirs) {
-                if self.directions.get(number as usize).is_some_and(|d| d.how == Some(How::SharedPort)) {
+                if self
+                    .directions
+                    .get(number as usize)
+                    .is_some_and(|d| d.how == Some(PairingEvidence::SharedPort))
+                {
                     self.unpair(number);
                 }
             }
@@ -75,7 +82,7 @@ impl Pairing {
     }
 
     /// Connection management or the device named the queue pair at the other end.
-    pub(super) fn by_name(&mut self, number: u32, key: &PeerKey, qp: u32, sure: bool, how: How) {
+    pub(super) fn by_name(&mut self, number: u32, key: &PeerKey, qp: u32, sure: bool, how: PairingEvidence) {
         let other = self.with_key(&reversed(key, qp)).filter(|other| *other != number);
         let now = self.directions.get(number as usize);
         let pair = now.map_or(NONE, |direction| direction.pair);
@@ -120,7 +127,7 @@ impl Pairing {
     /// True if a direction could be the other one of a direction to `qp`.
     fn open(&self, number: u32, qp: u32) -> bool {
         self.directions.get(number as usize).is_some_and(|direction| {
-            direction.how.is_none_or(|how| how < How::PortIsQp)
+            direction.how.is_none_or(|how| how < PairingEvidence::PortIsQp)
                 || (direction.pair == NONE && direction.peer_qp == qp)
         })
     }
@@ -184,7 +191,7 @@ impl Pairing {
     }
 
     /// Pairs two directions, unless what is known of one of them is at least as good.
-    fn set(&mut self, one: u32, other: u32, how: How) {
+    fn set(&mut self, one: u32, other: u32, how: PairingEvidence) {
         let ends = |numbers: (u32, u32), directions: &[Direction]| {
             let (a, b) = (directions.get(numbers.0 as usize)?, directions.get(numbers.1 as usize)?);
             Some((a.key.dest_qp, b.key.dest_qp, a.pair, b.pair, a.how, b.how))
@@ -301,7 +308,7 @@ impl Pairing {
             return;
         }
         direction.vote_psn = psn;
-        if direction.how == Some(How::SharedPort) {
+        if direction.how == Some(PairingEvidence::SharedPort) {
             self.check_shared(number, psn);
         } else if direction.how.is_none() {
             let key = direction.key;
@@ -349,7 +356,7 @@ impl Pairing {
         }
         if direction.votes >= PSN_VOTES {
             let other = direction.vote_for;
-            self.set(number, other, How::Psn);
+            self.set(number, other, PairingEvidence::Psn);
         }
     }
 }

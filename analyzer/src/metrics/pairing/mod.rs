@@ -20,7 +20,7 @@ use rocescope_common::wire::cm;
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, Packet};
+use super::packet::{Packet, PacketExtras};
 use super::setups::{self, Setups};
 use crate::entity::PeerKey;
 use outstanding::Outstanding;
@@ -42,7 +42,7 @@ pub const NONE: u32 = u32::MAX;
 
 /// Evidence that two flows belong together, from weak to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub enum PairingEvidence {
     /// Responses carry PSNs that just one flow of requests waits for.
     Psn,
     /// Both use one source port, and no other flow between the two hosts does.
@@ -59,7 +59,7 @@ pub enum How {
     Device,
 }
 
-impl How {
+impl PairingEvidence {
     /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -104,7 +104,7 @@ pub struct Pair {
     /// The queue pair at the sending end; `None` when connection management named several in turn.
     pub peer_qp: Option<u32>,
     /// Evidence for the pair.
-    pub how: How,
+    pub how: PairingEvidence,
     /// Certainty of the pair.
     pub confidence: Confidence,
     /// Slot of the flow that carries the answers, where it was seen with the same clock.
@@ -179,7 +179,7 @@ struct Direction {
     next: u32,
     /// The other direction, where it was seen.
     pair: u32,
-    how: Option<How>,
+    how: Option<PairingEvidence>,
     peer_qp: u32,
     /// Connection management said different things.
     doubtful: bool,
@@ -200,7 +200,7 @@ impl Direction {
     fn settled(&self) -> bool {
         match self.how {
             None => false,
-            Some(How::SharedPort) => self.agreed >= AGREEMENTS,
+            Some(PairingEvidence::SharedPort) => self.agreed >= AGREEMENTS,
             Some(_) => true,
         }
     }
@@ -277,7 +277,7 @@ pub struct Pairing {
 impl Pairing {
     /// Takes in a packet and gives what is known at it of its flow's other direction.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) -> Reverse {
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) -> Reverse {
         const SELDOM: u16 = Event::NEW_FLOW | Event::RESTART | Event::GSI;
         if let Some(slot) = self.slots.get(packet.slot as usize)
             && packet.outcome.events & SELDOM == 0
@@ -285,7 +285,7 @@ impl Pairing {
         {
             return Reverse { slot: slot.reverse, paired: slot.paired };
         }
-        self.unsettled(packet, aside);
+        self.unsettled(packet, extras);
         self.reverse(packet.slot)
     }
 
@@ -303,10 +303,10 @@ impl Pairing {
         let direction = self.directions.get(slot.direction as usize)?;
         let how = direction.how?;
         let confidence = match how {
-            How::Device | How::Cm | How::Datagram => Confidence::Certain,
-            How::PortRule | How::PortIsQp => Confidence::Strong,
-            How::SharedPort if direction.agreed >= AGREEMENTS => Confidence::Strong,
-            How::SharedPort | How::Psn => Confidence::Likely,
+            PairingEvidence::Device | PairingEvidence::Cm | PairingEvidence::Datagram => Confidence::Certain,
+            PairingEvidence::PortRule | PairingEvidence::PortIsQp => Confidence::Strong,
+            PairingEvidence::SharedPort if direction.agreed >= AGREEMENTS => Confidence::Strong,
+            PairingEvidence::SharedPort | PairingEvidence::Psn => Confidence::Likely,
         };
         Some(Pair {
             peer_qp: (!direction.doubtful).then_some(direction.peer_qp),
@@ -324,20 +324,20 @@ impl Pairing {
     }
 
     #[inline(never)]
-    fn unsettled(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    fn unsettled(&mut self, packet: &Packet, extras: Option<&PacketExtras>) {
         let op = Op::of(packet.opcode);
         let link = packet.link;
-        if let Some(aside) = aside
+        if let Some(extras) = extras
             && !self.places.get(usize::from(link)).is_some_and(Option::is_some)
         {
-            let place = Place { tap: self.tap_number(&aside.tap), interface: aside.interface };
+            let place = Place { tap: self.tap_number(&extras.tap), interface: extras.interface };
             self.link(link, place);
         }
         if packet.outcome.events & Event::GSI != 0
-            && let Some(aside) = aside
+            && let Some(extras) = extras
         {
-            let frame = &aside.frame;
-            let bytes = (&aside.data[..], frame.bth_offset as usize);
+            let frame = &extras.frame;
+            let bytes = (&extras.data[..], frame.bth_offset as usize);
             self.management(frame.family, (frame.src, frame.dst), bytes, packet.time_ns);
         }
         // Neither datagrams nor CNPs use the connection's port.
@@ -345,8 +345,8 @@ impl Pairing {
         let port = (connected && packet.src_port != 0).then_some(packet.src_port);
         let new = packet.outcome.events & Event::NEW_FLOW != 0;
         let restart = packet.outcome.events & Event::RESTART != 0 && op.has(Op::REQUEST);
-        if let Some(aside) = aside {
-            self.flow(packet.slot, &aside.key, port, new, restart);
+        if let Some(extras) = extras {
+            self.flow(packet.slot, &extras.key, port, new, restart);
         } else {
             self.goes_on(packet.slot, port, restart);
         }
@@ -393,8 +393,8 @@ impl Pairing {
         let direction = self.slots.get(slot as usize).map_or(NONE, |slot| slot.direction);
         let Some(known) = self.directions.get(direction as usize) else { return };
         let key = known.key;
-        if known.how != Some(How::Device) || known.peer_qp != peer_qp || known.pair == NONE {
-            self.by_name(direction, &key, peer_qp, true, How::Device);
+        if known.how != Some(PairingEvidence::Device) || known.peer_qp != peer_qp || known.pair == NONE {
+            self.by_name(direction, &key, peer_qp, true, PairingEvidence::Device);
         }
     }
 
@@ -441,7 +441,9 @@ impl Pairing {
     /// A packet came of a flow that is known: from `port`, or after a sequence number that starts anew.
     fn goes_on(&mut self, number: u32, port: Option<u16>, restart: bool) {
         let Some(Slot { direction, .. }) = self.slots.get(number as usize).copied() else { return };
-        if restart && self.directions.get(direction as usize).is_some_and(|d| d.how < Some(How::Cm)) {
+        if restart
+            && self.directions.get(direction as usize).is_some_and(|d| d.how < Some(PairingEvidence::Cm))
+        {
             self.unpair(direction);
             self.set_port(direction, None);
         }

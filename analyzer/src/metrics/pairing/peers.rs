@@ -36,7 +36,7 @@ pub struct Peers {
 }
 
 /// The direction to a queue pair, and the queue pair that sends in it.
-pub type Stated = (PeerKey, u32);
+pub type KnownPeer = (PeerKey, u32);
 
 impl Peers {
     /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything but a REQ or REP changes nothing. Returns the
@@ -48,7 +48,7 @@ impl Peers {
         dst: Addr,
         bytes: &[u8],
         bth_offset: usize,
-    ) -> Option<[Stated; 2]> {
+    ) -> Option<[KnownPeer; 2]> {
         self.message(family, (src, dst), &cm::read(&bytes, bth_offset)?)
     }
 
@@ -58,7 +58,7 @@ impl Peers {
         family: u8,
         (src, dst): (Addr, Addr),
         message: &Message,
-    ) -> Option<[Stated; 2]> {
+    ) -> Option<[KnownPeer; 2]> {
         match *message {
             Message::Req(Req { local_id, local_qp, .. }) => {
                 let request = Request { family, from: src, to: dst, id: local_id };

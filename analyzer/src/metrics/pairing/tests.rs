@@ -48,11 +48,11 @@ impl Tap {
         };
         let seen = self.table.observe(0, &frame, self.now).unwrap();
         let packet = Packet::new((&frame, &[]), (self.now, 0), seen.slot, seen.stats, seen.outcome);
-        let aside = packet.wants_aside().then(|| Aside::of((&frame, &[]), 0, "tap".into(), 0));
-        (packet.slot, self.pairing.packet(&packet, aside.as_ref()))
+        let extras = packet.wants_extras().then(|| PacketExtras::of((&frame, &[]), 0, "tap".into(), 0));
+        (packet.slot, self.pairing.packet(&packet, extras.as_ref()))
     }
 
-    fn how(&self, slot: u32) -> Option<(u32, How, Confidence)> {
+    fn how(&self, slot: u32) -> Option<(u32, PairingEvidence, Confidence)> {
         self.pairing.pair(slot).and_then(|pair| Some((pair.peer_qp?, pair.how, pair.confidence)))
     }
 }
@@ -70,8 +70,8 @@ fn the_port_of_both_queue_pairs_pairs_at_the_first_packet_back() {
         let port = source_port::of_both(100 + i, 120 + i);
         let (back, reverse) = tap.send((B, A), 100 + i, port, ACK, i);
         assert_eq!(reverse, Reverse { slot: i, paired: true });
-        assert_eq!(tap.how(back), Some((120 + i, How::PortRule, Confidence::Strong)));
-        assert_eq!(tap.how(i), Some((100 + i, How::PortRule, Confidence::Strong)));
+        assert_eq!(tap.how(back), Some((120 + i, PairingEvidence::PortRule, Confidence::Strong)));
+        assert_eq!(tap.how(i), Some((100 + i, PairingEvidence::PortRule, Confidence::Strong)));
         assert_eq!(tap.pairing.reverse(i), Reverse { slot: back, paired: true });
     }
 }
@@ -84,8 +84,8 @@ fn a_port_of_the_senders_number_alone() {
     let (back_18, _) = tap.send((B, A), 18, source_port::of_sender(17), ACK, 500);
     tap.send((A, B), 17, source_port::of_sender(18), WRITE, 1);
     tap.send((B, A), 17, source_port::of_sender(18), ACK, 1);
-    assert_eq!(tap.how(to_18), Some((17, How::PortRule, Confidence::Strong)));
-    assert_eq!(tap.how(back_18), Some((17, How::PortRule, Confidence::Strong)));
+    assert_eq!(tap.how(to_18), Some((17, PairingEvidence::PortRule, Confidence::Strong)));
+    assert_eq!(tap.how(back_18), Some((17, PairingEvidence::PortRule, Confidence::Strong)));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_port_that_is_the_senders_number() {
     let mut tap = Tap::new();
     let (there, _) = tap.send((A, B), 72, 69, WRITE, 1);
     let (back, _) = tap.send((B, A), 69, 72, ACK, 1);
-    assert_eq!(tap.how(there), Some((69, How::PortIsQp, Confidence::Strong)));
-    assert_eq!(tap.how(back), Some((72, How::PortIsQp, Confidence::Strong)));
+    assert_eq!(tap.how(there), Some((69, PairingEvidence::PortIsQp, Confidence::Strong)));
+    assert_eq!(tap.how(back), Some((72, PairingEvidence::PortIsQp, Confidence::Strong)));
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn one_port_for_one_connection_is_believed_once_acknowledgements_agree() {
     let mut tap = Tap::new();
     let (there, _) = tap.send((A, B), 500, 50_000, WRITE, 8_000_000);
     let (back, _) = tap.send((B, A), 600, 50_000, ACK, 8_000_000);
-    assert_eq!(tap.how(there), Some((600, How::SharedPort, Confidence::Likely)));
+    assert_eq!(tap.how(there), Some((600, PairingEvidence::SharedPort, Confidence::Likely)));
     for psn in 8_000_001..8_000_004 {
         tap.send((A, B), 500, 50_000, WRITE, psn);
         tap.send((B, A), 600, 50_000, ACK, psn);
     }
-    assert_eq!(tap.how(back), Some((500, How::SharedPort, Confidence::Strong)));
+    assert_eq!(tap.how(back), Some((500, PairingEvidence::SharedPort, Confidence::Strong)));
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn psns_pair_what_ports_do_not() {
         }
     }
     for (there, back, connection) in slots {
-        assert_eq!(tap.how(there), Some((603 - connection, How::Psn, Confidence::Likely)));
-        assert_eq!(tap.how(back), Some((500 + connection, How::Psn, Confidence::Likely)));
+        assert_eq!(tap.how(there), Some((603 - connection, PairingEvidence::Psn, Confidence::Likely)));
+        assert_eq!(tap.how(back), Some((500 + connection, PairingEvidence::Psn, Confidence::Likely)));
     }
 }
 
@@ -163,7 +163,7 @@ fn reads_pair_by_their_first_response() {
         let (back, _) = tap.send((B, A), 600, port + 1_000, RESPONSE, psn);
         last = (there, back);
     }
-    assert_eq!(tap.how(last.0), Some((600, How::Psn, Confidence::Likely)));
+    assert_eq!(tap.how(last.0), Some((600, PairingEvidence::Psn, Confidence::Likely)));
 }
 
 /// NCCL starts every sequence at 0: connections in lockstep carry the same PSNs.
@@ -197,9 +197,9 @@ fn a_better_way_replaces_a_weaker_one() {
     let port = source_port::of_both(500, 600);
     let (there, _) = tap.send((A, B), 600, port, WRITE, 8_000_000);
     tap.send((B, A), 444, port, ACK, 8_000_000);
-    assert_eq!(tap.how(there), Some((444, How::SharedPort, Confidence::Likely)));
+    assert_eq!(tap.how(there), Some((444, PairingEvidence::SharedPort, Confidence::Likely)));
     let (back, _) = tap.send((B, A), 500, port, ACK, 8_000_000);
-    assert_eq!(tap.how(there), Some((500, How::PortRule, Confidence::Strong)));
+    assert_eq!(tap.how(there), Some((500, PairingEvidence::PortRule, Confidence::Strong)));
     assert_eq!(tap.pairing.reverse(there).slot, back);
 }
 
@@ -241,7 +241,7 @@ fn a_number_in_use_again_belongs_to_another_connection() {
     tap.send((A, B), 600, new, WRITE, 8_000_000);
     assert_eq!(tap.how(there), None);
     tap.send((B, A), 501, new, ACK, 8_000_000);
-    assert_eq!(tap.how(there), Some((501, How::PortRule, Confidence::Strong)));
+    assert_eq!(tap.how(there), Some((501, PairingEvidence::PortRule, Confidence::Strong)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! is in sight and names another host; the chain ends at a host of which no port in sight knows more.
 
 use super::port_of;
-use super::straggler::{Straggler, Why};
+use super::straggler::{Straggler, StragglerCause};
 use crate::metrics::traffic::hosts::{Host, Pair};
 
 /// True if a host both sends and receives data on a port, so that the port shows what it waits for.
@@ -26,7 +26,7 @@ pub(super) fn ends(found: &[Straggler], pairs: &[Pair], ports: &[u16]) -> Vec<St
 
 /// The straggler that is best known: certain counts before what costs more, and a name before a host that may wait itself.
 pub(super) fn best(found: &[Straggler]) -> Option<Straggler> {
-    let key = |s: &&Straggler| (s.why != Why::Upstream, s.certain, s.why, s.steps, s.behind_ns);
+    let key = |s: &&Straggler| (s.why != StragglerCause::Upstream, s.certain, s.why, s.steps, s.behind_ns);
     let best = found.iter().max_by_key(key)?;
     // A port that shows more of the hosts shows a later start of the last of the others.
     let same = found.iter().filter(|other| other.host == best.host && other.why == best.why);

@@ -20,12 +20,12 @@ mod variants;
 use crate::util::map::Map;
 
 use super::traffic::Traffic;
-use super::traffic::flowlets::{Record, Standing};
+use super::traffic::flowlets::{FlowletState, Record};
 use super::traffic::hosts::Host;
 use job::NoJob;
 use rhythm::{Rhythm, rhythm};
 use segment::{Segments, atoms, segments};
-use straggler::{Receivers, Straggler, View, Why};
+use straggler::{Receivers, Straggler, StragglerCause, View};
 
 /// Links that are looked at: those with most data.
 const MAX_LINKS: usize = 64;
@@ -58,7 +58,7 @@ pub struct Step {
 
 /// The flow that is most often the last to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct LastFinisher {
     /// Host that sends.
     pub src: Host,
     /// Host that receives.
@@ -110,7 +110,7 @@ pub struct LinkSteps {
     /// Straggler of these steps.
     pub straggler: Option<Straggler>,
     /// Transfer that ends last.
-    pub last: Option<Last>,
+    pub last: Option<LastFinisher>,
     /// End of the traffic after these steps.
     pub ending: Ending,
 }
@@ -190,7 +190,7 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
     let ends = chain::ends(&all, &traffic.pairs, ports);
     let straggler = chain::best(&ends);
     let mut named: Vec<Host> = (all.iter())
-        .filter(|straggler| straggler.why != Why::Upstream)
+        .filter(|straggler| straggler.why != StragglerCause::Upstream)
         .map(|straggler| straggler.host)
         .collect();
     named.sort_unstable();
@@ -297,7 +297,7 @@ fn measure(flowlets: &[Record]) -> Option<Step> {
 }
 
 /// The flow that finishes last most often.
-fn last(view: &View<'_>) -> Option<Last> {
+fn last(view: &View<'_>) -> Option<LastFinisher> {
     let mut by_flow: Map<(u32, u32), Vec<u64>> = Map::default();
     for blocks in &view.segments.steps {
         let mut ends: Map<(u32, u32), u64> = Map::default();
@@ -314,7 +314,13 @@ fn last(view: &View<'_>) -> Option<Last> {
     let most = by_flow.into_iter().max_by_key(|(flow, behind)| (behind.len(), std::cmp::Reverse(*flow)))?;
     let ((pair, dest_qp), behind) = most;
     let pair = view.pairs.get(pair as usize)?;
-    Some(Last { src: pair.src, dst: pair.dst, dest_qp, steps: behind.len(), behind_ns: median(behind)? })
+    Some(LastFinisher {
+        src: pair.src,
+        dst: pair.dst,
+        dest_qp,
+        steps: behind.len(),
+        behind_ns: median(behind)?,
+    })
 }
 
 fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> Option<Ending> {
@@ -342,7 +348,7 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const MASK: u32 = 0x00FF_FFFF;
     const WINDOW: u32 = 65_536;
     let mut answers: Map<(Host, Host), Vec<(u32, u64)>> = Map::default();
-    let own = |standing: &&Standing| {
+    let own = |standing: &&FlowletState| {
         traffic
             .pairs
             .get(standing.flowlet.pair as usize)
@@ -355,7 +361,7 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
             answers.entry((pair.dst, pair.src)).or_default().push(answer);
         }
     }
-    let waits = |standing: &&Standing| {
+    let waits = |standing: &&FlowletState| {
         let Some(pair) = traffic.pairs.get(standing.flowlet.pair as usize) else { return false };
         let unanswered = standing.request.is_some_and(|(psn, at)| {
             answers.get(&(pair.src, pair.dst)).is_some_and(|answers| {

@@ -6,7 +6,7 @@ use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::wire::Frame;
 
 use super::tests::{MS, host};
-use crate::metrics::traffic::flowlets::{Flowlets, Record, Standing};
+use crate::metrics::traffic::flowlets::{FlowletState, Flowlets, Record};
 use crate::metrics::traffic::hosts::{BinPackets, Pairs};
 use crate::metrics::traffic::{LinkTraffic, Traffic};
 
@@ -113,9 +113,9 @@ impl Wire {
             }
         }
         all.standing = (flows.iter())
-            .map(|((_, _, qp, _), (pair, flowlet))| Standing {
+            .map(|((_, _, qp, _), (pair, flowlet))| FlowletState {
                 flowlet: Record::of(flowlet, *pair, *qp),
-                ..Standing::default()
+                ..FlowletState::default()
             })
             .collect();
         let last_ns = all.standing.iter().map(|standing| standing.flowlet.end_ns).max();

@@ -35,7 +35,7 @@ const MISS: i64 = 2;
 
 /// Why a host is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
+pub enum StragglerCause {
     /// Only known: it, or a host that it waits for and that this link does not show.
     Upstream,
     /// It fell silent in the middle of the step without anybody keeping it.
@@ -46,7 +46,7 @@ pub enum Why {
     StartsLate,
 }
 
-impl Why {
+impl StragglerCause {
     const ALL: [Self; 4] = [Self::Upstream, Self::Pauses, Self::SlowTransfer, Self::StartsLate];
 
     /// Its name in the report.
@@ -73,7 +73,7 @@ pub struct Straggler {
     /// Index of the first link of the port on which this was seen.
     pub link: u16,
     /// Why it is waited for.
-    pub why: Why,
+    pub why: StragglerCause,
     /// Host that is waited for.
     pub host: Host,
     /// Host that it sends to when it ends the wait.
@@ -122,7 +122,7 @@ pub struct View<'a> {
 /// Someone was waited for in one step.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    why: Why,
+    why: StragglerCause,
     host: Host,
     peer: Host,
     dest_qp: u32,
@@ -233,10 +233,15 @@ impl View<'_> {
         }
         let pair = self.pair(flowlet)?;
         let before = step.get(..at)?;
-        let wait =
-            Wait { why: Why::Upstream, host: pair.src, peer: pair.dst, dest_qp: flowlet.dest_qp, behind_ns };
+        let wait = Wait {
+            why: StragglerCause::Upstream,
+            host: pair.src,
+            peer: pair.dst,
+            dest_qp: flowlet.dest_qp,
+            behind_ns,
+        };
         if self.sender(before, pair.src) {
-            let why = if self.receives(pair.src) { Why::Pauses } else { Why::Upstream };
+            let why = if self.receives(pair.src) { StragglerCause::Pauses } else { StragglerCause::Upstream };
             return Some(Wait { why, ..wait });
         }
         // From the start of the last host that did not wait for it.
@@ -252,7 +257,7 @@ impl View<'_> {
             }
         }
         let late = flowlet.start_ns.saturating_sub(latest);
-        Some(Wait { why: Why::StartsLate, behind_ns: late, ..wait })
+        Some(Wait { why: StragglerCause::StartsLate, behind_ns: late, ..wait })
     }
 
     /// The pair of hosts whose transfer takes far longer than another's of about the same size.
@@ -281,7 +286,7 @@ impl View<'_> {
         }
         let dest_qp = slowest.dest_qp;
         let pair = self.pairs.get(slowest.pair as usize)?;
-        Some(Wait { why: Why::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
+        Some(Wait { why: StragglerCause::SlowTransfer, host: pair.src, peer: pair.dst, dest_qp, behind_ns })
     }
 
     /// Start of each host's sending in a step, the first first.
@@ -305,7 +310,7 @@ impl View<'_> {
             return None;
         }
         let peer = self.pairs.get(pair as usize)?.dst;
-        Some(Wait { why: Why::StartsLate, host, peer, dest_qp, behind_ns })
+        Some(Wait { why: StragglerCause::StartsLate, host, peer, dest_qp, behind_ns })
     }
 
     /// True if a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in
@@ -369,7 +374,7 @@ impl View<'_> {
     /// True if a host that begins late takes longer by itself: than in other steps, or where it is late in all of them,
     /// than the other hosts. An unknown cause counts as its own doing.
     fn own_doing(&self, found: &Straggler, range: &Range<usize>) -> bool {
-        if found.why != Why::StartsLate {
+        if found.why != StragglerCause::StartsLate {
             return true;
         }
         let steps = || self.segments.steps.windows(2).enumerate();
@@ -392,17 +397,19 @@ impl View<'_> {
 
     /// The stretch of steps in which one host is waited for most.
     fn stretch(&self, waits: &[Option<Wait>]) -> Option<(Straggler, Range<usize>)> {
-        let mut who: Vec<(Why, Host)> = waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
+        let mut who: Vec<(StragglerCause, Host)> =
+            waits.iter().flatten().map(|wait| (wait.why, wait.host)).collect();
         who.sort_unstable();
         who.dedup();
-        let same = |wait: &Option<Wait>, of: (Why, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
+        let same =
+            |wait: &Option<Wait>, of: (StragglerCause, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
         let best = who.into_iter().filter_map(|of| {
             let (range, score) = densest(waits.iter().map(|wait| if same(wait, of) { 1 } else { -MISS }))?;
             Some((score, of, range))
         });
         let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
         // The host that ends a silence of all steps is chance.
-        let silent = matches!(of.0, Why::Pauses | Why::Upstream);
+        let silent = matches!(of.0, StragglerCause::Pauses | StragglerCause::Upstream);
         let without = |wait: &Option<Wait>| if silent { wait.is_none() } else { !same(wait, of) };
         let others = waits.iter().enumerate().filter(|(at, wait)| !range.contains(at) && without(wait));
         let changed = others.count() >= MIN_STEPS;
@@ -435,7 +442,7 @@ impl View<'_> {
             host,
             peer: median.peer,
             dest_qp: median.dest_qp,
-            certain: why != Why::Upstream && self.receives(host),
+            certain: why != StragglerCause::Upstream && self.receives(host),
             steps: own.len(),
             of_steps: range.len(),
             changed,

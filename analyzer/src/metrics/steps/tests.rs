@@ -89,7 +89,7 @@ fn nobody_is_late_in_a_healthy_ring() {
 fn the_host_that_starts_late_is_named() {
     for late in [1, 2] {
         let found = straggler(&ring(late, 70)).unwrap();
-        assert_eq!((found.host, found.why), (host(late), Why::StartsLate));
+        assert_eq!((found.host, found.why), (host(late), StragglerCause::StartsLate));
         assert_eq!((found.steps, found.of_steps, found.certain, found.changed), (10, 10, late == 2, true));
         assert!((65..=75).contains(&(found.behind_ns / MS)), "{found:?}");
     }
@@ -112,12 +112,12 @@ fn inbound(slow_ms: u64, compute_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
 #[test]
 fn a_host_whose_data_comes_late_is_not_blamed() {
     let found = straggler(&inbound(40, 0)).unwrap();
-    assert_eq!((found.host, found.peer, found.why), (host(1), host(2), Why::SlowTransfer));
+    assert_eq!((found.host, found.peer, found.why), (host(1), host(2), StragglerCause::SlowTransfer));
     let found = straggler(&inbound(0, 40)).unwrap();
-    assert_eq!((found.host, found.why, found.certain), (host(2), Why::StartsLate, true));
+    assert_eq!((found.host, found.why, found.certain), (host(2), StragglerCause::StartsLate, true));
     // Its data comes a little later, and it takes a little longer itself.
     let found = straggler(&inbound(10, 24)).unwrap();
-    assert_eq!((found.host, found.why), (host(2), Why::StartsLate));
+    assert_eq!((found.host, found.why), (host(2), StragglerCause::StartsLate));
     assert_eq!(straggler(&inbound(17, 8)), None, "most of it is not its own");
 }
 
@@ -125,7 +125,7 @@ fn a_host_whose_data_comes_late_is_not_blamed() {
 #[test]
 fn a_late_host_out_of_sight() {
     let found = straggler(&ring(3, 70)).unwrap();
-    assert_eq!((found.host, found.why, found.certain), (host(1), Why::Upstream, false));
+    assert_eq!((found.host, found.why, found.certain), (host(1), StragglerCause::Upstream, false));
 }
 
 #[test]
@@ -144,7 +144,10 @@ fn a_slow_transfer_is_named() {
         .flat_map(|i| [(1, 2, 200 * i, 200 * i + 10, 5000), (2, 3, 200 * i, 200 * i + 80, 5000)])
         .collect();
     let found = straggler(&list).unwrap();
-    assert_eq!((found.why, found.host, found.peer, found.dest_qp), (Why::SlowTransfer, host(2), host(3), 2));
+    assert_eq!(
+        (found.why, found.host, found.peer, found.dest_qp),
+        (StragglerCause::SlowTransfer, host(2), host(3), 2)
+    );
     assert_eq!(found.behind_ns, 70 * MS);
 }
 
@@ -173,7 +176,7 @@ fn the_end_of_a_job_and_a_stop_within_a_step() {
 #[test]
 fn what_is_outstanding() {
     let mut all = traffic(&ring(0, 0), 20_000);
-    let standing = |pair, request, answer| Standing {
+    let standing = |pair, request, answer| FlowletState {
         flowlet: Record { pair, ..Record::default() },
         message_open: false,
         request,
@@ -213,7 +216,10 @@ fn a_job_that_waited_from_the_start_ends_between_steps() {
     let found = steps(&traffic(&list, 20_000), &[]).unwrap();
     assert_eq!((found.links[0].steps.len(), found.links[0].ending.part), (10, Some(0.0)));
     let straggler = found.straggler.unwrap();
-    assert_eq!((straggler.host, straggler.why, straggler.changed), (host(3), Why::StartsLate, false));
+    assert_eq!(
+        (straggler.host, straggler.why, straggler.changed),
+        (host(3), StragglerCause::StartsLate, false)
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Traffic that must be taken for a job that takes steps, and traffic that must not.
 
 use super::simulate::{Dice, Sent, Shape, SimulatedJob, Wire};
-use super::straggler::Why;
+use super::straggler::StragglerCause;
 use super::tests::{MS, host};
 use super::*;
 use crate::metrics::traffic::times;
@@ -298,7 +298,7 @@ fn a_straggler_that_changes_is_none() {
                 for seen_by in [0, 1, 2] {
                     let straggler = found(&wire, seen_by).and_then(|found| found.straggler);
                     // If only a part of the hosts is seen, a neighbour may have waited for another each time.
-                    let blamed = straggler.filter(|straggler| straggler.why != Why::Upstream);
+                    let blamed = straggler.filter(|straggler| straggler.why != StragglerCause::Upstream);
                     assert_eq!(
                         blamed, None,
                         "{shape:?} {hosts} hosts, seed {seed}, seen by {seen_by}: {who:?}"
@@ -320,7 +320,7 @@ fn a_straggler_of_most_steps_is_named() {
                 let found = found(&wire, seen_by).unwrap();
                 let what = format!("{shape:?} {hosts} hosts, seen by {seen_by}");
                 let straggler = found.straggler.unwrap_or_else(|| panic!("{what}: {found:?}"));
-                assert_eq!((straggler.host, straggler.why), (host(2), Why::StartsLate), "{what}");
+                assert_eq!((straggler.host, straggler.why), (host(2), StragglerCause::StartsLate), "{what}");
                 assert!((17..=20).contains(&straggler.steps), "{what}: {straggler:?}");
             }
         }
@@ -335,12 +335,12 @@ fn a_slow_link_is_named_by_its_ends() {
         let slow = |step, src, dst| if step >= 10 && (src, dst) == (2, 3) { 4.0 } else { 1.0 };
         let straggler = found(&job.run(|_, _| 0.0, slow), 0).unwrap().straggler.unwrap();
         let told = (straggler.why, straggler.host, straggler.peer);
-        assert_eq!(told, (Why::SlowTransfer, host(2), host(3)), "{shape:?}");
+        assert_eq!(told, (StragglerCause::SlowTransfer, host(2), host(3)), "{shape:?}");
     }
 }
 
 /// A ring that waits for host 3 since step 15, seen at any of its ports: where nothing that host 3 sends is in sight, only the host at
-/// the far end of the chain may be told, not one that itself waits on a port in sight.
+/// the far end of the chain may be named, not one that itself waits on a port in sight.
 #[test]
 fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
     let wire =
@@ -350,9 +350,9 @@ fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
         let backwards: Vec<u32> = seen.iter().rev().copied().collect();
         let (why, late) = match &seen[..] {
             // The ring is 1 > 2 > 3 > 4 > 1.
-            [1] | [1, 2] => (Why::Upstream, 4),
-            [2] => (Why::Upstream, 1),
-            _ => (Why::StartsLate, 3),
+            [1] | [1, 2] => (StragglerCause::Upstream, 4),
+            [2] => (StragglerCause::Upstream, 1),
+            _ => (StragglerCause::StartsLate, 3),
         };
         for seen in [seen, backwards] {
             let straggler = steps(&wire.at_all(&seen), &[]).ok().and_then(|found| found.straggler);

@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<Entry>() == 72, "a waiting packet takes 72 bytes
 
 /// A packet as it passes a tap.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct TapPacket {
     /// PSN, opcode and IPv4 identification.
     pub(super) id: u64,
     pub(super) time_ns: u64,
@@ -60,7 +60,7 @@ pub(super) struct Arrived {
     copy: u8,
 }
 
-impl Arrived {
+impl TapPacket {
     pub(super) const fn new(id: u64, time_ns: u64, body: Body, header: u8) -> Self {
         Self { id, time_ns, body, header, copy: 0 }
     }
@@ -68,7 +68,7 @@ impl Arrived {
 
 /// Packets that one of two taps saw and the other did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct MissingAtTap {
     /// After the last packet that both saw, while packets of other flows between the same hosts still passed both.
     pub at_end: u64,
     /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that both saw.
@@ -106,7 +106,7 @@ pub(super) struct Common {
     /// First and last time of these, by the clock of the tap that saw them; 0 for none.
     pub(super) only_ns: [(u64, u64); 2],
     /// The same, and those after the last packet that both saw, by size.
-    pub(super) gone: [Gone; 2],
+    pub(super) gone: [MissingAtTap; 2],
     /// Largest payload of the packets that both saw.
     pub(super) largest: u16,
     /// Time of the latest packet that both saw, by the clock of each.
@@ -189,8 +189,8 @@ impl Group {
 
     /// A packet passed a tap. `room`: places that may be added.
     /// `taps`: how many there are, as far as that is known.
-    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &Arrived, room: usize) {
-        let &Arrived { id, time_ns, .. } = arrived;
+    pub(super) fn packet(&mut self, tap: usize, taps: usize, arrived: &TapPacket, room: usize) {
+        let &TapPacket { id, time_ns, .. } = arrived;
         let Some(count) = self.counts.get_mut(tap) else { return };
         *count = count.wrapping_add(1);
         let place = *count;
@@ -228,7 +228,7 @@ impl Group {
             self.copy(tap);
         }
         let copy = if again { COPY } else { 0 };
-        let arrived = &Arrived { copy, ..*arrived };
+        let arrived = &TapPacket { copy, ..*arrived };
         if free.is_none() || self.used * 2 > places {
             self.make_room(room);
             return self.insert(tap, arrived, place);
@@ -241,7 +241,7 @@ impl Group {
         &mut self,
         at: usize,
         tap: usize,
-        arrived: &Arrived,
+        arrived: &TapPacket,
         (place, again, taps): (u32, bool, usize),
     ) {
         let Some(entry) = self.entries.get_mut(at) else { return };
@@ -297,7 +297,7 @@ impl Group {
         }
     }
 
-    fn insert(&mut self, tap: usize, arrived: &Arrived, place: u32) {
+    fn insert(&mut self, tap: usize, arrived: &TapPacket, place: u32) {
         let places = self.entries.len();
         let start = spread(arrived.id, places);
         let mut around = (start..start + PROBES).map(|at| at & (places - 1));
@@ -305,8 +305,8 @@ impl Group {
         self.insert_at(free, tap, arrived, place);
     }
 
-    fn insert_at(&mut self, free: Option<usize>, tap: usize, arrived: &Arrived, place: u32) {
-        let &Arrived { id, time_ns, body, header, copy } = arrived;
+    fn insert_at(&mut self, free: Option<usize>, tap: usize, arrived: &TapPacket, place: u32) {
+        let &TapPacket { id, time_ns, body, header, copy } = arrived;
         let at = free.unwrap_or_else(|| spread(id, self.entries.len()));
         let Some(entry) = self.entries.get_mut(at) else { return };
         let gone = *entry;
@@ -411,7 +411,7 @@ impl Group {
                     matched: 1,
                     only: [0; 2],
                     only_ns: [(0, 0); 2],
-                    gone: [Gone::default(); 2],
+                    gone: [MissingAtTap::default(); 2],
                     largest: 0,
                     last_ns: [0; 2],
                     compared: Compared::default(),
@@ -511,7 +511,7 @@ impl Common {
         let Some(payload) = length(entry.body.payload).filter(|payload| *payload > self.largest) else {
             return;
         };
-        let Gone { large, sizes, large_ns, .. } = &mut self.gone[side];
+        let MissingAtTap { large, sizes, large_ns, .. } = &mut self.gone[side];
         let (least, first_ns) = if *large == 0 { (payload, time_ns) } else { (sizes.0, large_ns.0) };
         *sizes = (least.min(payload), sizes.1.max(payload));
         *large_ns = (first_ns.min(time_ns), large_ns.1.max(time_ns));

@@ -16,9 +16,9 @@ use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
 use super::icrc::Contents;
-use super::packet::{Aside, Packet};
-pub use group::Gone;
-use group::{Arrived, Common, Group, MAX_TAPS};
+use super::packet::{Packet, PacketExtras};
+pub use group::MissingAtTap;
+use group::{Common, Group, MAX_TAPS, TapPacket};
 use header::Body;
 pub use header::{Header, Passed, Resized};
 pub use series::Series;
@@ -49,7 +49,7 @@ pub struct TapPair {
     /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
     pub only_ns: [(u64, u64); 2],
     /// Packets that did not arrive at the second although the first saw them, and the reverse, by size and at the end.
-    pub gone: [Gone; 2],
+    pub gone: [MissingAtTap; 2],
     /// Largest payload of the packets that both saw, in bytes.
     pub largest: u16,
     /// Packets that each saw once more: the same PSN with the same IPv4 identification.
@@ -101,11 +101,11 @@ impl Collector {
 
     /// Takes in one packet, and what its ICRC says, where that is known.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>, contents: Option<Contents>) {
-        if let Some(aside) = aside
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, contents: Option<Contents>) {
+        if let Some(extras) = extras
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
-            self.open(packet, aside);
+            self.open(packet, extras);
         }
         let several = self.taps > 1;
         if several || self.early < EARLY {
@@ -127,13 +127,13 @@ impl Collector {
     }
 
     #[cold]
-    fn open(&mut self, packet: &Packet, aside: &Aside) {
+    fn open(&mut self, packet: &Packet, extras: &PacketExtras) {
         let link = packet.link;
         if self.links.len() < MAX_TAPS && !self.links.contains(&link) {
             self.links.push(link);
             self.expect(self.links.len());
         }
-        let key = FlowKey { link: 0, ..aside.key };
+        let key = FlowKey { link: 0, ..extras.key };
         let first = First { key, slot: packet.slot, link, hops: packet.hops, time_ns: packet.time_ns };
         let at = packet.slot as usize;
         if self.slots.len() <= at {
@@ -203,7 +203,7 @@ impl Collector {
             let room = MAX_WAITING.saturating_sub(self.waiting);
             let tap = usize::from(tap);
             let number = group.headers.number(tap, Header::of(packet, contents));
-            let arrived = Arrived::new(id, packet.time_ns, Body::of(packet, contents), number);
+            let arrived = TapPacket::new(id, packet.time_ns, Body::of(packet, contents), number);
             group.packet(tap, self.taps, &arrived, room);
         }
         self.waiting = self.waiting + group.places() - before.min(self.waiting + group.places());
@@ -343,7 +343,7 @@ impl TapPair {
             matched: 0,
             only: [0; 2],
             only_ns: [(0, 0); 2],
-            gone: [Gone::default(); 2],
+            gone: [MissingAtTap::default(); 2],
             largest: 0,
             copies: [0; 2],
             passed: Vec::new(),

@@ -15,7 +15,7 @@ fn collect(mut packets: Vec<P>, links: usize) -> Vec<TapPair> {
     let mut collector = Collector::default();
     collector.expect(links);
     for p in packets {
-        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
+        wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
     }
     let mut pairs = collector.metrics();
     pairs.sort_by_key(|pair| pair.key.dest_qp);
@@ -174,7 +174,7 @@ fn a_flow_at_one_tap_is_no_pair_and_its_memory_is_given_back() {
     collector.expect(2);
     for i in 0..100_000u32 {
         let p = P { psn: i, time_ns: START + u64::from(i) * 1_000_000, ..DATA };
-        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
+        wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
     }
     assert_eq!((collector.metrics().len(), collector.waiting), (0, 0));
 }
@@ -186,7 +186,7 @@ fn three_taps_on_one_way_have_all_packets_in_common() {
         let p = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * 10 * US, ..DATA };
         (0..3u16).map(move |link| P { link, time_ns: p.time_ns + u64::from(link) * US, ..p })
     });
-    // One vanishes between the second and the third.
+    // One is lost between the second and the third.
     let pairs = collect(packets.filter(|p| (p.link, p.psn) != (2, 10)).collect(), 3);
     let seen: Vec<_> = pairs.iter().map(|pair| (pair.links, pair.matched, pair.only)).collect();
     assert_eq!(seen.len(), 3);
@@ -207,7 +207,7 @@ fn a_tap_that_shows_up_later_has_seen_the_first_packet_too() {
         packets.sort_by_key(|p| p.time_ns);
         let (mut wire, mut collector) = (Wire::new(2), Collector::default());
         for p in packets {
-            wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
+            wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
         }
         collector.metrics().remove(0)
     };
@@ -222,7 +222,7 @@ fn with_one_link_little_is_kept() {
     let mut wire = Wire::new(1);
     let mut collector = Collector::default();
     for psn in 0..1_000 {
-        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, aside| collector.packet(packet, aside, None));
+        wire.pass(P { psn, time_ns: START, ..DATA }, |packet, extras| collector.packet(packet, extras, None));
     }
     assert!(collector.waiting <= 4 * EARLY as usize, "{} places", collector.waiting);
     assert_eq!(collector.metrics().len(), 0);
@@ -261,8 +261,8 @@ fn contents_of_the_same_packets_are_compared() {
             let [here, beyond] = both(P { psn, time_ns: START + u64::from(psn) * 10 * US, ..DATA }, 5_000, 0);
             let (beyond, contents) =
                 if psn % 100 == 50 { there(psn, beyond) } else { (beyond, whole(psn, 1)) };
-            wire.pass(here, |packet, aside| collector.packet(packet, aside, whole(psn, 1)));
-            wire.pass(beyond, |packet, aside| collector.packet(packet, aside, contents));
+            wire.pass(here, |packet, extras| collector.packet(packet, extras, whole(psn, 1)));
+            wire.pass(beyond, |packet, extras| collector.packet(packet, extras, contents));
         }
         let passed = collector.metrics().remove(0).passed;
         assert_eq!(passed.iter().map(|passed| passed.packets).sum::<u64>(), 1_000);
@@ -289,7 +289,7 @@ fn headers_beyond_what_there_is_room_for_are_counted() {
     assert_eq!((pair.passed.len(), pair.not_passed), (32, 18 * 20));
 }
 
-/// Large packets of a queue pair vanish until it gives up; small ones of another pass until the end.
+/// Large packets of a queue pair are lost until it gives up; small ones of another pass until the end.
 #[test]
 fn loss_at_the_end_of_a_flow_counts_by_size() {
     for ahead_ns in [0, -7 * SECOND.cast_signed()] {
@@ -304,7 +304,7 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
         });
         let pairs = collect(packets.flatten().collect(), 2);
         let [small, dying] = &pairs[..] else { panic!("{pairs:?}") };
-        assert_eq!((small.gone, small.largest), ([Gone::default(); 2], 512));
+        assert_eq!((small.gone, small.largest), ([MissingAtTap::default(); 2], 512));
         // A packet that passed the first tap less than 10 ms before the last one may still be on its way.
         assert_eq!((dying.only, dying.largest, dying.gone[0].at_end), ([0, 0], 256, 699), "{ahead_ns}");
         assert_eq!((dying.gone[0].large, dying.gone[0].sizes), (699, (4096, 4096)));
@@ -312,7 +312,7 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
     }
 }
 
-/// The second capture ends before the first: nothing tells what became of the rest.
+/// The second capture ends before the first: the fate of the rest is unknown.
 #[test]
 fn packets_after_the_end_of_the_second_capture_are_not_lost() {
     let packets = (0..1_000u32).flat_map(|psn| {
@@ -321,7 +321,7 @@ fn packets_after_the_end_of_the_second_capture_are_not_lost() {
         [Some(here), (psn < 500).then_some(there)]
     });
     let pairs = collect(packets.flatten().collect(), 2);
-    assert_eq!((pairs[0].only, pairs[0].gone), ([0, 0], [Gone::default(); 2]));
+    assert_eq!((pairs[0].only, pairs[0].gone), ([0, 0], [MissingAtTap::default(); 2]));
 }
 
 /// Packets that nothing but their PSN names, retransmitted without need: at the second tap right behind the original.
@@ -357,7 +357,7 @@ fn memory_is_bounded() {
             time_ns: START + i * US,
             ..DATA
         };
-        wire.pass(p, |packet, aside| collector.packet(packet, aside, None));
+        wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
         if i % 10_007 == 0 {
             for slot in wire.retire(START + i * US + 1) {
                 collector.retired(slot);

@@ -92,7 +92,7 @@ fn bucket_length(bucket: usize) -> u64 {
 
 /// The figures of all bins that have passed.
 #[derive(Clone, Debug)]
-pub struct Folded {
+pub struct BinTotals {
     first: Option<u64>,
     last: u64,
     sum: Bin,
@@ -107,7 +107,7 @@ pub struct Folded {
     points: LinkPoints,
 }
 
-impl Default for Folded {
+impl Default for BinTotals {
     fn default() -> Self {
         Self {
             first: None,
@@ -125,7 +125,7 @@ impl Default for Folded {
     }
 }
 
-impl Folded {
+impl BinTotals {
     /// Takes in a bin that is complete. Bins come in rising order; those without traffic may be left out. One that
     /// comes too late is in the sums and in no run.
     pub fn fold(&mut self, bin: &Bin) {
@@ -293,7 +293,7 @@ pub struct Binner {
     /// Its start and end; both 0 before the first packet.
     start_ns: u64,
     end_ns: u64,
-    folded: Folded,
+    folded: BinTotals,
 }
 
 impl Binner {
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     fn fold(bins: &[(u64, u64)]) -> Bursts {
-        let mut folded = Folded::default();
+        let mut folded = BinTotals::default();
         for (index, bytes) in bins {
             folded.fold(&Bin { index: *index, bytes: *bytes, packets: 1, ..Bin::default() });
         }

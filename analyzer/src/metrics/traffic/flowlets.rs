@@ -80,7 +80,7 @@ impl Ended {
 
 /// Present state of a flow: its last flowlet, and whether something is outstanding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct FlowletState {
     /// The flowlet that goes on or was the last.
     pub flowlet: Record,
     /// A message has begun and not ended.
@@ -97,7 +97,7 @@ pub struct Flowlets {
     /// Flowlets that have ended.
     pub ended: Ended,
     /// Flows with data or answers, as they stand.
-    pub standing: Vec<Standing>,
+    pub standing: Vec<FlowletState>,
 }
 
 #[cfg(test)]

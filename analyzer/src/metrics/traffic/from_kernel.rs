@@ -9,8 +9,8 @@ use rocescope_common::account::flowlet::Flowlet;
 use rocescope_common::account::message::{ByOperation, FrameSizes};
 use rocescope_common::account::{FlowBin, FlowKey};
 
-use super::bins::{Bin, Folded};
-use super::flowlets::{Ended, Flowlets, Record, Standing};
+use super::bins::{Bin, BinTotals};
+use super::flowlets::{Ended, FlowletState, Flowlets, Record};
 use super::hosts::{BinPackets, NO_PAIR, Pairs};
 use super::{LinkTraffic, Traffic};
 
@@ -44,7 +44,7 @@ struct Waiting {
 
 /// State of a flow that only the kernel knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Stands {
+pub struct KernelFlowState {
     /// Slot of the flow.
     pub slot: u32,
     /// A message has begun and not ended.
@@ -57,7 +57,7 @@ pub struct Stands {
 
 /// Further facts of a link.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Besides {
+pub struct LinkExtras {
     /// Frames by length; `None` where those of some flows are left out.
     pub frame_sizes: Option<FrameSizes>,
     /// Packets of records that got lost.
@@ -81,7 +81,7 @@ pub struct Collector {
 
 #[derive(Clone, Debug, Default)]
 struct Link {
-    folded: Folded,
+    folded: BinTotals,
     open: Bin,
 }
 
@@ -236,27 +236,27 @@ impl Collector {
     pub fn metrics(
         &self,
         end_ns: u64,
-        besides: &[Besides],
+        extras: &[LinkExtras],
         kinds: Option<ByOperation>,
-        stands: &[Stands],
+        states: &[KernelFlowState],
     ) -> Traffic {
         let unix = |at: Option<(u32, u64)>| {
             at.map(|(psn, time_ns)| (psn, time_ns.saturating_add_signed(self.shift_ns)))
         };
-        let standing = |stands: &Stands| {
-            let flow = self.flow(stands.slot).filter(|flow| flow.pair != NO_PAIR)?;
-            Some(Standing {
+        let standing = |state: &KernelFlowState| {
+            let flow = self.flow(state.slot).filter(|flow| flow.pair != NO_PAIR)?;
+            Some(FlowletState {
                 flowlet: Record::of(&flow.flowlet, flow.pair, flow.key.dest_qp),
-                message_open: stands.message_open,
-                request: unix(stands.request),
-                answer: unix(stands.answer),
+                message_open: state.message_open,
+                request: unix(state.request),
+                answer: unix(state.answer),
             })
         };
-        let links = besides.iter().enumerate().map(|(at, besides)| LinkTraffic {
+        let links = extras.iter().enumerate().map(|(at, extras)| LinkTraffic {
             bursts: self.links.get(at).and_then(|link| link.folded.bursts(self.bin_ns)),
-            frame_sizes: besides.frame_sizes,
-            last_ns: besides.last_ns,
-            lost: besides.lost,
+            frame_sizes: extras.frame_sizes,
+            last_ns: extras.last_ns,
+            lost: extras.lost,
         });
         Traffic {
             bin_ns: self.bin_ns,
@@ -268,7 +268,7 @@ impl Collector {
             kinds,
             flowlets: Flowlets {
                 ended: self.ended.clone(),
-                standing: stands.iter().filter_map(standing).collect(),
+                standing: states.iter().filter_map(standing).collect(),
             },
         }
     }

@@ -9,7 +9,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::super::Collector as ByPacket;
 use super::*;
-use crate::metrics::packet::{Aside, Packet};
+use crate::metrics::packet::{Packet, PacketExtras};
 
 const MS: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ struct Kept {
 }
 
 /// Flows that are counted both ways.
-struct Both {
+struct TwoAccountings {
     by_packet: ByPacket,
     told: Collector,
     flows: Vec<Kept>,
@@ -29,7 +29,7 @@ struct Both {
     kinds: ByOperation,
 }
 
-impl Both {
+impl TwoAccountings {
     fn new(bin_ns: u64, length_ns: u64) -> Self {
         Self {
             by_packet: ByPacket::new(bin_ns),
@@ -71,8 +71,8 @@ impl Both {
         }
         kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
         let packet = Packet::new((&kept.frame, &[]), (now_ns, 0), number, &kept.stats, outcome);
-        let aside = Aside::of((&kept.frame, &[]), 0, "tap".into(), 0);
-        self.by_packet.packet(&packet, Some(&aside));
+        let extras = PacketExtras::of((&kept.frame, &[]), 0, "tap".into(), 0);
+        self.by_packet.packet(&packet, Some(&extras));
         kept.frame.psn = (kept.frame.psn + 1) & 0x00FF_FFFF;
     }
 
@@ -88,16 +88,16 @@ impl Both {
 
     fn same(&mut self, end_ns: u64) {
         self.look(u64::MAX);
-        let stands: Vec<Stands> = (0u32..)
+        let states: Vec<KernelFlowState> = (0u32..)
             .zip(&self.flows)
-            .map(|(slot, kept)| Stands {
+            .map(|(slot, kept)| KernelFlowState {
                 slot,
                 message_open: kept.bin.message_is_open(),
                 request: None,
                 answer: None,
             })
             .collect();
-        let ours = self.told.metrics(end_ns, &[Besides::default()], Some(self.kinds), &stands);
+        let ours = self.told.metrics(end_ns, &[LinkExtras::default()], Some(self.kinds), &states);
         let theirs = self.by_packet.metrics();
         // The kernel's bins do not count ECN-capable packets.
         let mut bursts = theirs.links[0].bursts.clone();
@@ -142,7 +142,7 @@ impl Both {
 fn records_make_what_packets_make() {
     for (bin_ns, length_ns) in [(MS, MS), (100_000, 100_000), (5 * MS, MS)] {
         for look_every in [u64::MAX, 1, 7, 1000] {
-            let mut both = Both::new(bin_ns, length_ns);
+            let mut both = TwoAccountings::new(bin_ns, length_ns);
             let flows = [both.flow(1, 9), both.flow(2, 9), both.flow(3, 9), both.flow(9, 1)];
             let mut random = 7u64;
             let mut now = 1_000 * MS;
@@ -185,7 +185,7 @@ fn a_flow_that_is_not_known_counts_nowhere() {
     told.name(5, &FlowKey { family: 4, ..FlowKey::default() }, false);
     assert!(told.knows(5) && told.tell(5, &bin));
     told.fold(u64::MAX);
-    let metrics = told.metrics(0, &[Besides::default()], None, &[]);
+    let metrics = told.metrics(0, &[LinkExtras::default()], None, &[]);
     assert!(metrics.links[0].bursts.is_none() && metrics.pairs.is_empty(), "the filter leaves it out");
 }
 
@@ -195,14 +195,15 @@ fn times_are_unix_times() {
     const SHIFT: i64 = 1_763_000_000_000_000_000;
     let mut told = Collector::new(MS, SHIFT);
     told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
-    let mut both = Both::new(MS, MS);
+    let mut both = TwoAccountings::new(MS, MS);
     let flow = both.flow(1, 2);
     both.send(flow, 5 * MS + 77);
     assert!(told.tell(0, &both.flows[flow].bin));
     told.fold(6 * MS);
     let unix = |ns: u64| ns + SHIFT.unsigned_abs();
-    let stands = Stands { slot: 0, message_open: true, request: Some((3, 5 * MS + 77)), answer: None };
-    let metrics = told.metrics(9 * MS, &[Besides::default()], None, &[stands]);
+    let states =
+        KernelFlowState { slot: 0, message_open: true, request: Some((3, 5 * MS + 77)), answer: None };
+    let metrics = told.metrics(9 * MS, &[LinkExtras::default()], None, &[states]);
     assert_eq!(metrics.end_ns, Some(unix(9 * MS)));
     assert_eq!(metrics.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
     let standing = metrics.flowlets.standing[0];
@@ -212,7 +213,7 @@ fn times_are_unix_times() {
     );
 }
 
-/// A program that is taken away from its processor tells a record after the next one was read from the slot.
+/// A preempted program sends a record after the next one was read from the slot.
 #[test]
 fn a_record_that_arrives_late_counts_once() {
     let mut told = Collector::new(MS, 0);
@@ -228,6 +229,6 @@ fn a_record_that_arrives_late_counts_once() {
     assert!(told.tell(0, &record(9 * MS, 2)));
     assert!(told.tell(0, &record(20 * MS, 1)));
     told.fold(u64::MAX);
-    let bursts = told.metrics(0, &[Besides::default()], None, &[]).links[0].bursts.clone().unwrap();
+    let bursts = told.metrics(0, &[LinkExtras::default()], None, &[]).links[0].bursts.clone().unwrap();
     assert_eq!((bursts.total.packets, bursts.total.bytes), (7, 700));
 }

@@ -26,10 +26,10 @@ use rocescope_common::account::message::{
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{Aside, CE, Packet};
+use super::packet::{CE, Packet, PacketExtras};
 use super::timeline::LinkPoints;
 use bins::{Binner, Bursts, CLASS_CNP};
-use flowlets::{Flowlets, Record, Standing};
+use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
 /// Links whose bins are kept; those beyond have no bursts.
@@ -165,7 +165,7 @@ impl Collector {
 
     /// Takes in one RoCE packet.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet, aside: Option<&Aside>) {
+    pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>) {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let data = Flowlet::is_data(op);
@@ -178,7 +178,7 @@ impl Collector {
             (false, false) => usize::from(ecn != 0),
         };
         let mut bin = 0;
-        if let Some(Aside { key, .. }) = aside
+        if let Some(PacketExtras { key, .. }) = extras
             && outcome.events & Event::NEW_FLOW != 0
         {
             self.open(slot, key, packet.hops);
@@ -244,7 +244,7 @@ impl Collector {
     /// Traffic so far.
     #[must_use]
     pub fn metrics(&self) -> Traffic {
-        let standing = |slot: &Slot| Standing {
+        let standing = |slot: &Slot| FlowletState {
             flowlet: slot.record(),
             message_open: slot.message.is_open(),
             request: slot.request.get(),

@@ -34,8 +34,8 @@ impl Flow {
     fn send(&mut self, to: &mut Collector, time_ns: u64) {
         let outcome = observe(&mut self.stats, &self.frame, time_ns);
         let packet = Packet::new((&self.frame, &[]), (time_ns, 0), self.slot, &self.stats, outcome);
-        let aside = Aside::of((&self.frame, &[]), 0, "tap".into(), 0);
-        to.packet(&packet, Some(&aside));
+        let extras = PacketExtras::of((&self.frame, &[]), 0, "tap".into(), 0);
+        to.packet(&packet, Some(&extras));
         self.frame.psn += 1;
     }
 }

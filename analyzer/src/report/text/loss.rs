@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::loss::{Around, AtLink, Downstream, Upstream, by_link};
+use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
 use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::Severity;
 use crate::report::Report;
@@ -163,7 +163,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let hidden = flows.len().saturating_sub(FLOWS);
     flows.truncate(FLOWS);
     let mut lines = Vec::new();
-    let around = Around::of(&report.facts);
+    let around = TapContext::of(&report.facts);
     for flow in flows {
         let (upstream, downstream) = (around.upstream(flow), around.downstream(flow));
         for (i, (loss, what)) in flow.losses().into_iter().zip(["", ", responses"]).enumerate() {
@@ -386,7 +386,7 @@ mod tests {
         assert!(page.ends_with(": 1 lost upstream in 1 episode (recovery 3.00 ms)"), "{page}");
     }
 
-    /// What is said of the column is the sum of the column, links and flows of which no more is known included.
+    /// The sum in the sentence is that of the column, links and flows of which no more is known included.
     #[test]
     fn the_sum_of_missing_is_that_of_its_column() {
         let mut report = report();

@@ -541,7 +541,7 @@ fn a_device_without_contexts_says_why_once() {
             watch.read_contexts(&host.kernel(), &At(fixtures::START + at * SECOND));
         }
         watch.share_contexts();
-        assert!(!watch.reads_contexts(), "it is not asked again");
+        assert!(!watch.reads_contexts(), "it is not queried a second time");
         let report = Report::build(&sample(watch.sample(), IFACE), &Options::default().into());
         let coverage = report.facts.qp_context.clone().unwrap();
         assert_eq!((coverage.how, coverage.queried, coverage.of, coverage.failed), (None, 0, 1, 1));

@@ -12,11 +12,11 @@ use rocescope_common::account::bin::{Bins as Cut, LONGEST_NS};
 use rocescope_common::account::message::{ByOperation, COUNTED_OPERATIONS, MessageCounts};
 
 use super::load::{Data, Programs};
-use super::slots::Hand;
+use super::slots::OpenBin;
 use super::tables::Reading;
 use crate::filter::Filter;
 use crate::metrics::traffic::Traffic;
-use crate::metrics::traffic::from_kernel::{Besides, Collector, Stands};
+use crate::metrics::traffic::from_kernel::{Collector, KernelFlowState, LinkExtras};
 use crate::sample::{FlowSample, from_kernel};
 
 /// Time allowed to programs between reading the clock and updating their flow's record. Packets that take longer, as
@@ -105,7 +105,7 @@ impl Bins {
         }
         self.resolve(programs)?;
         let until_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(MARGIN_NS));
-        for (flow, Hand { bin, .. }) in reading.flows.iter().zip(&reading.hands) {
+        for (flow, OpenBin { bin, .. }) in reading.flows.iter().zip(&reading.open_bins) {
             if bin.start_ns.saturating_add(self.cut.length_ns) <= until_ns {
                 self.collector.at_hand(flow.slot, bin);
             }
@@ -118,10 +118,10 @@ impl Bins {
     ///
     /// # Errors
     /// As for [`Self::settle`].
-    pub fn retire(&mut self, programs: &Programs, gone: &[(u32, Hand)]) -> Result<()> {
+    pub fn retire(&mut self, programs: &Programs, gone: &[(u32, OpenBin)]) -> Result<()> {
         self.drain();
         self.resolve(programs)?;
-        for (slot, Hand { bin, .. }) in gone {
+        for (slot, OpenBin { bin, .. }) in gone {
             self.collector.at_hand(*slot, bin);
             self.collector.retired(*slot);
         }
@@ -186,19 +186,19 @@ impl Bins {
         last_ns: Option<u64>,
     ) -> Result<Traffic> {
         let all = self.filter.is_none();
-        let mut besides: Vec<Besides> = (counters.iter())
-            .map(|link| Besides {
+        let mut extras: Vec<LinkExtras> = (counters.iter())
+            .map(|link| LinkExtras {
                 frame_sizes: all.then_some(link.frame_sizes),
                 lost: link.bins_lost,
                 last_ns,
             })
             .collect();
-        if let Some(link) = besides.first_mut() {
+        if let Some(link) = extras.first_mut() {
             link.lost.packets += self.stray.packets;
             link.lost.bytes += self.stray.bytes;
         }
-        let stands: Vec<Stands> = (reading.flows.iter().zip(&reading.hands))
-            .map(|(flow, Hand { bin, exchange })| Stands {
+        let states: Vec<KernelFlowState> = (reading.flows.iter().zip(&reading.open_bins))
+            .map(|(flow, OpenBin { bin, exchange })| KernelFlowState {
                 slot: flow.slot,
                 message_open: bin.message_is_open(),
                 request: exchange.request.get(now_ns),
@@ -206,7 +206,7 @@ impl Bins {
             })
             .collect();
         let kinds = if all { Some(kinds(programs)?) } else { None };
-        Ok(self.collector.metrics(now_ns, &besides, kinds, &stands))
+        Ok(self.collector.metrics(now_ns, &extras, kinds, &states))
     }
 }
 

@@ -17,7 +17,7 @@ use super::load::Programs;
 use super::pairing::Pairs;
 use crate::host::clock::WallClock;
 use crate::metrics::loss::from_kernel::KernelEvent;
-use crate::metrics::loss::{Collector, Dialogue, Loss, REORDER_WINDOW_NS, Unfollowed};
+use crate::metrics::loss::{AckState, Collector, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::metrics::traffic::BIN_NS;
 use crate::sample::{FlowSample, Stats};
 use crate::util::map::{Map, Set};
@@ -320,7 +320,7 @@ impl Losses {
                 loss.flows.entry(*slot).or_default().unfollowed = Some(unfollowed);
             }
         }
-        loss.dialogues.clear();
+        loss.ack_states.clear();
         for flow in flows {
             let FlowSample { slot, stats, .. } = flow;
             let answered = stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0
@@ -334,19 +334,19 @@ impl Losses {
                 }
                 _ => None,
             };
-            let dialogue = Dialogue {
+            let ack_state = AckState {
                 asked_ns: asked.then_some(stats.first_ns),
                 answer_psn,
                 answered_something: answered && to.is_none(),
-                ..Dialogue::default()
+                ..AckState::default()
             };
-            if dialogue != Dialogue::default() {
+            if ack_state != AckState::default() {
                 let at = *slot as usize;
-                if loss.dialogues.len() <= at {
-                    loss.dialogues.resize(at + 1, Dialogue::default());
+                if loss.ack_states.len() <= at {
+                    loss.ack_states.resize(at + 1, AckState::default());
                 }
-                if let Some(place) = loss.dialogues.get_mut(at) {
-                    *place = dialogue;
+                if let Some(place) = loss.ack_states.get_mut(at) {
+                    *place = ack_state;
                 }
             }
         }

@@ -46,7 +46,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 pub use load::{DEFAULT_MAX_FLOWS, LoadOptions, Programs};
 use setup::Prepared;
-pub use slots::Hand;
+pub use slots::OpenBin;
 pub use tables::Tables;
 
 use crate::filter::Filter;

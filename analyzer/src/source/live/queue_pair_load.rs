@@ -35,14 +35,14 @@ const MS: u64 = 1_000_000;
 
 /// The recorded host with thousands of queue pairs and its own clock.
 #[derive(Debug)]
-struct Many {
+struct ManyQueuePairs {
     recorded: RecordedKernel,
     list: Vec<Vec<u8>>,
     contexts: BTreeMap<u32, Vec<u8>>,
     now_ns: Cell<u64>,
 }
 
-impl Many {
+impl ManyQueuePairs {
     fn new(recorded: RecordedKernel) -> Self {
         let entry = |request: Request, lqpn: u32| {
             request.nest(20, |one| {
@@ -75,7 +75,7 @@ impl Many {
     }
 }
 
-impl Queries for Many {
+impl Queries for ManyQueuePairs {
     fn rdma(&self, query: Query) -> Result<Vec<Vec<u8>>> {
         match query {
             Query::QueuePairs(_) => Ok(self.list.clone()),
@@ -113,7 +113,7 @@ impl Queries for Many {
     }
 }
 
-impl Clock for Many {
+impl Clock for ManyQueuePairs {
     fn monotonic_ns(&self) -> u64 {
         self.now_ns.get()
     }
@@ -138,7 +138,7 @@ fn resident() -> u64 {
 
 /// Simulates the reader thread of a live run.
 struct ReaderRun {
-    kernel: Many,
+    kernel: ManyQueuePairs,
     host: Recorded,
     watch: Watch,
     addresses: listed::Addresses,
@@ -149,7 +149,7 @@ struct ReaderRun {
 impl ReaderRun {
     fn new() -> Self {
         let host = Recorded::unpack(MLX5);
-        let kernel = Many::new(host.kernel());
+        let kernel = ManyQueuePairs::new(host.kernel());
         let mut watch = Watch::new(&host.root(), &kernel, &["enp59s0np0".to_owned()], &[]);
         watch.query_contexts(50);
         let addresses = listed::addresses(&host.root(), &mut Unread::new());

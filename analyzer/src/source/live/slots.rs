@@ -34,7 +34,7 @@ pub(crate) struct Slots {
 
 /// A flow's unreported bin.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hand {
+pub struct OpenBin {
     /// The current bin.
     pub(crate) bin: FlowBin,
     /// Latest request and response.
@@ -47,7 +47,7 @@ pub(crate) struct Place {
     pub(crate) key: FlowKey,
     pub(crate) stats: FlowStats,
     /// All zero without bins.
-    pub(crate) hand: Hand,
+    pub(crate) open_bin: OpenBin,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is read with atomics.
@@ -123,7 +123,7 @@ impl Slots {
                         Place {
                             key: words((&raw mut (*place).key).cast()),
                             stats: words((&raw mut (*place).stats).cast()),
-                            hand: exchange.map_or_else(Hand::default, |exchange| Hand {
+                            open_bin: exchange.map_or_else(OpenBin::default, |exchange| OpenBin {
                                 bin: words((&raw mut (*place).bin).cast()),
                                 exchange: words(exchange.cast()),
                             }),

@@ -12,7 +12,7 @@ use rocescope_common::account::{FlowKey, Mixed};
 
 use super::bpf;
 use super::load::{Data, Programs};
-use super::slots::{Hand, Place};
+use super::slots::{OpenBin, Place};
 use crate::sample::{Extra, FlowSample, Flows, LinkSample, Retired, Spare, Stats, from_kernel};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::Map;
@@ -46,7 +46,7 @@ pub struct Reading {
     /// Requests that expect a response but were not measured, by slot, modulo 2^32.
     pub untimed: Vec<(u32, u32)>,
     /// The unreported bin of each flow, in the order of the flows; empty without bins.
-    pub(super) hands: Vec<Hand>,
+    pub(super) open_bins: Vec<OpenBin>,
 }
 
 impl Tables {
@@ -63,7 +63,7 @@ impl Tables {
         // Slots are handed out from 0 upwards.
         let mut unused = 0;
         for slot in 0..programs.max_flows {
-            if let Some(Place { key, stats, hand }) =
+            if let Some(Place { key, stats, open_bin }) =
                 programs.slots.read(slot).context("cannot read the flow table")?
             {
                 unused = 0;
@@ -74,7 +74,7 @@ impl Tables {
                     reading.untimed.push((slot, untimed));
                 }
                 if programs.timing {
-                    reading.hands.push(hand);
+                    reading.open_bins.push(open_bin);
                 }
             } else {
                 unused += 1;
@@ -119,7 +119,7 @@ impl Tables {
         flows: &[FlowSample],
         before: u64,
         wanted: impl Fn(&FlowSample, Option<&Extra>) -> bool,
-        tell: impl FnOnce(&Programs, &[(u32, Hand)]) -> Result<()>,
+        tell: impl FnOnce(&Programs, &[(u32, OpenBin)]) -> Result<()>,
     ) -> Result<usize> {
         let idle: Vec<(u32, FlowKey)> = Self::idle(flows, before).map(|flow| (flow.slot, flow.key)).collect();
         if idle.is_empty() {
@@ -136,7 +136,7 @@ impl Tables {
             let place = programs.slots.read_retired(*slot).context("cannot read a retired flow")?;
             gone.push((*slot, place.context("a retiring flow is missing from the table")?));
         }
-        tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.hand)).collect::<Vec<_>>())?;
+        tell(programs, &gone.iter().map(|(slot, place)| (*slot, place.open_bin)).collect::<Vec<_>>())?;
         for (slot, Place { key, stats, .. }) in gone {
             let (flow, extra) = (FlowSample { slot, key, stats: from_kernel(&stats) }, extra.get(&slot));
             if wanted(&flow, extra) {

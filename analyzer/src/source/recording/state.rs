@@ -17,7 +17,7 @@ use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
 use crate::metrics::loss::{self, FlowLoss};
-use crate::metrics::steps::straggler::{Straggler, Why};
+use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::{self, LinkSteps};
 use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
 use crate::sample::{
@@ -197,7 +197,7 @@ impl State {
         let link = self.links.iter().position(|link| Some(link.name.as_str()) == text("link"))?;
         let straggler = Straggler {
             link: u16::try_from(link).ok()?,
-            why: Why::of(text("kind")?)?,
+            why: StragglerCause::of(text("kind")?)?,
             host: host("waits_for")?,
             peer: host("dst")?,
             dest_qp: number("dest_qp")?.try_into().ok()?,

@@ -17,7 +17,7 @@ use rocescope_common::wire::Frame;
 
 use super::links::TapLinks;
 use crate::metrics::icrc::Contents;
-use crate::metrics::packet::{Aside, Packet};
+use crate::metrics::packet::{Packet, PacketExtras};
 use crate::metrics::{Collector, Metrics, Options, control, icrc, spray};
 use crate::source::flows::table::Observed;
 use crate::util::{background, memory};
@@ -36,15 +36,15 @@ struct Batch {
     packets: Vec<Packet>,
     /// Number of packets in use.
     len: usize,
-    /// Additional data of packets that [need it](Packet::wants_aside), with the packet's index, in order.
-    asides: Vec<(usize, Aside)>,
+    /// Additional data of packets that [need it](Packet::wants_extras), with the packet's index, in order.
+    extras: Vec<(usize, PacketExtras)>,
     /// ICRC check of each packet; empty with a single tap.
     contents: Vec<Option<Contents>>,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, asides: Vec::new(), contents: Vec::new() }
+        Self { packets: vec![Packet::EMPTY; BATCH], len: 0, extras: Vec::new(), contents: Vec::new() }
     }
 
     /// Passes all packets to the collectors, then empties itself.
@@ -61,10 +61,10 @@ impl Batch {
             }
         };
         let mut done = 0;
-        for (at, aside) in &self.asides {
+        for (at, extras) in &self.extras {
             between(done, *at, collector);
             if let Some(packet) = packets.get(*at) {
-                collector.packet_with(packet, Some(aside), contents(*at));
+                collector.packet_with(packet, Some(extras), contents(*at));
             }
             done = at + 1;
         }
@@ -74,7 +74,7 @@ impl Batch {
 
     fn clear(&mut self) {
         self.len = 0;
-        self.asides.clear();
+        self.extras.clear();
         self.contents.clear();
     }
 }
@@ -191,9 +191,10 @@ impl MetricsWorker {
             self.batch.contents.push(contents);
         }
         self.control.packet(packet, frame, stats.packets, data);
-        if packet.wants_aside() {
-            let aside = Aside::of((frame, data), link, Arc::clone(tap.name()), tap.interface_of(link));
-            self.batch.asides.push((at, aside));
+        if packet.wants_extras() {
+            let extras =
+                PacketExtras::of((frame, data), link, Arc::clone(tap.name()), tap.interface_of(link));
+            self.batch.extras.push((at, extras));
         }
         self.batch.len += 1;
         if self.batch.len == BATCH {

@@ -203,9 +203,9 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         (counted(|c| c.cnp), cnp),
         (counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)),
     ];
-    if dedup.total.late > 0 {
+    if dedup.total.reordered > 0 {
         // Beside the loss that it is not.
-        signals.insert(1, (counted(|c| c.late), count("reordered", |c| c.late)));
+        signals.insert(1, (counted(|c| c.reordered), count("reordered", |c| c.reordered)));
     }
     signals.sort_by_key(|(counted, _)| !counted);
     let mut parts = vec![first, packet_rate];

@@ -16,7 +16,7 @@ const QP_LEAST: u16 = 4;
 /// Properties of the data that decide which columns are shown, and their widths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something of its own")]
-pub struct Has {
+pub struct ColumnContext {
     /// True if addresses are IPv6.
     pub ipv6: bool,
     /// True if there are latencies.
@@ -58,7 +58,7 @@ fn quiet(total: &Counts) -> u8 {
 /// Letters of a link's name, at most.
 const LONGEST_LINK: u16 = 40;
 
-impl Has {
+impl ColumnContext {
     /// That of these data.
     #[must_use]
     pub fn of(cx: Context<'_>) -> Self {
@@ -128,7 +128,7 @@ impl Has {
 /// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
 /// a choice those that matter most and are not empty, `first` before all others. Addresses get what is left over.
 #[must_use]
-pub fn fit(width: u16, has: Has, chosen: &[Id], first: Option<Id>) -> Vec<Fitted> {
+pub fn fit(width: u16, has: ColumnContext, chosen: &[Id], first: Option<Id>) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
     let used = if chosen.is_empty() {
@@ -165,7 +165,7 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
 
 /// Columns with a smaller number come first: what there is trouble with, and no column that is zero or unknown in each
 /// row before one with values. On narrow screens problems come before load.
-fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
+fn rank(column: &Column, has: ColumnContext, narrow: bool) -> u8 {
     const FIRST: u8 = 2;
     const QUIET: u8 = 100;
     let problem = PROBLEMS.iter().zip(0u8..).find(|((id, _), _)| *id == column.id).map(|(_, at)| at);
@@ -184,7 +184,7 @@ fn rank(column: &Column, has: Has, narrow: bool) -> u8 {
 
 fn ranked(
     left: &mut u16,
-    has: Has,
+    has: ColumnContext,
     narrow: bool,
     among: fn(ValueKind) -> bool,
     first: Option<Id>,
@@ -224,14 +224,14 @@ fn ranked(
 
 /// The columns for sums of queue pairs that fit into `width`: those that matter most.
 #[must_use]
-pub fn fit_sums(width: u16, has: Has) -> Vec<Fitted> {
-    let has = Has { quiet: has.quiet, ..Has::default() };
+pub fn fit_sums(width: u16, has: ColumnContext) -> Vec<Fitted> {
+    let has = ColumnContext { quiet: has.quiet, ..ColumnContext::default() };
     ranked(&mut (width + 1), has, false, ValueKind::sums_up, None)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Has, fit, quiet};
+    use super::{ColumnContext, fit, quiet};
     use crate::model::Counts;
     use crate::tui::column::{COLUMNS, Id};
 
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_link_is_shown_early_where_several_taps_see_the_same_packets() {
         let has = |width, twins, id| {
-            let columns = fit(width, Has { twins, ..Has::default() }, &[], None);
+            let columns = fit(width, ColumnContext { twins, ..ColumnContext::default() }, &[], None);
             columns.iter().any(|fitted| fitted.column.id == id)
         };
         for width in [79, 99] {
@@ -253,7 +253,8 @@ mod tests {
         let at = |of: &dyn Fn(&mut Counts)| {
             let mut total = Counts::default();
             of(&mut total);
-            let has = Has { quiet: quiet(&total), latency: true, p99: true, ..Has::default() };
+            let has =
+                ColumnContext { quiet: quiet(&total), latency: true, p99: true, ..ColumnContext::default() };
             let fitted = fit(79, has, &[], None);
             fitted.iter().map(|fitted| fitted.column.id).collect::<Vec<_>>()
         };
@@ -274,7 +275,7 @@ mod tests {
         // On a wide screen the columns of zeros come last, those of the totals among them.
         let mut total = Counts::default();
         (total.lost, total.missing, total.gaps) = (3, 3, 3);
-        let wide = fit(300, Has { quiet: quiet(&total), ..Has::default() }, &[], None);
+        let wide = fit(300, ColumnContext { quiet: quiet(&total), ..ColumnContext::default() }, &[], None);
         let places = |id: Id| wide.iter().position(|fitted| fitted.column.id == id);
         for zero in [Id::CeNow, Id::CeAll, Id::CnpRate, Id::Cnps, Id::Rnr] {
             assert!(places(zero) > places(Id::Gaps) && places(zero) > places(Id::Packets), "{zero:?}");
@@ -286,13 +287,16 @@ mod tests {
     #[test]
     fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
         let ids = |width, v6| {
-            fit(width, Has { ipv6: v6, ..Has::default() }, &[], None)
+            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[], None)
                 .iter()
                 .map(|f| f.column.id)
                 .collect::<Vec<_>>()
         };
         let used = |width, v6| {
-            fit(width, Has { ipv6: v6, ..Has::default() }, &[], None).iter().map(|f| f.width + 1).sum::<u16>()
+            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[], None)
+                .iter()
+                .map(|f| f.width + 1)
+                .sum::<u16>()
                 - 1
         };
         let narrow = ids(80, false);
@@ -300,18 +304,18 @@ mod tests {
             assert!(narrow.contains(&id), "{id:?}");
         }
         assert!(ids(120, false).len() > narrow.len());
-        let all = Has { latency: true, p99: true, owners: true, ..Has::default() };
+        let all = ColumnContext { latency: true, p99: true, owners: true, ..ColumnContext::default() };
         assert_eq!(fit(300, all, &[], None).len(), COLUMNS.len());
         for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
             assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
             assert!(
-                fit(300, Has::default(), &[empty], None).len() == 1,
+                fit(300, ColumnContext::default(), &[empty], None).len() == 1,
                 "it is shown on demand all the same"
             );
         }
         assert!(fit(120, all, &[], None).iter().any(|fitted| fitted.column.id == Id::P99));
         let named = |width| {
-            fit(width, Has { link: 30, ..Has::default() }, &[], None)
+            fit(width, ColumnContext { link: 30, ..ColumnContext::default() }, &[], None)
                 .iter()
                 .map(|fitted| fitted.width + 1)
                 .sum::<u16>()
@@ -330,7 +334,7 @@ mod tests {
     #[test]
     fn health_comes_before_load_in_little_room() {
         let ids = |ipv4, qp, first| -> Vec<Id> {
-            let fitted = fit(59, Has { ipv4, qp, ..Has::default() }, &[], first);
+            let fitted = fit(59, ColumnContext { ipv4, qp, ..ColumnContext::default() }, &[], first);
             assert!(fitted.iter().map(|fitted| fitted.width + 1).sum::<u16>() <= 60);
             fitted.iter().map(|fitted| fitted.column.id).collect()
         };

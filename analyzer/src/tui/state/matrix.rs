@@ -4,7 +4,7 @@ use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, FlowVerdicts, Judged, dedup};
+use crate::model::{Counts, FlowVerdict, FlowVerdicts, dedup};
 use crate::sample::{Address, MULTICAST_QP, address};
 use crate::tui::column::Context;
 use crate::util::map::Map;
@@ -65,7 +65,7 @@ pub struct Cell {
     /// The worst 99th percentile of latency in the time range, in nanoseconds.
     pub latency_ns: Option<u64>,
     /// Findings about its flows; unknown until [`Matrix::judge`].
-    pub judged: Judged,
+    pub judged: FlowVerdict,
 }
 
 impl Cell {
@@ -206,7 +206,7 @@ impl Matrix {
 
     /// Looks up the findings of each pair; `None` before findings are evaluated.
     pub fn judge(&mut self, verdicts: Option<&FlowVerdicts>) {
-        let none = if verdicts.is_some() { Judged::FINE } else { Judged::default() };
+        let none = if verdicts.is_some() { FlowVerdict::FINE } else { FlowVerdict::default() };
         self.cells.iter_mut().for_each(|cell| cell.judged = none);
         for (src, dst, judged) in verdicts.into_iter().flat_map(FlowVerdicts::flows) {
             let at = self.place(&src, &dst).and_then(|at| usize::try_from(at).ok());

@@ -5,7 +5,7 @@ use rocescope_common::account::latency::BUCKETS;
 
 use crate::analysis::Overlap;
 use crate::metrics::latency::{Histogram, Times};
-use crate::model::{Counts, Delta, Judged, Row, dedup};
+use crate::model::{Counts, Delta, FlowVerdict, Row, dedup};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::tui::column::{self, Context};
 use crate::util::map::Map;
@@ -133,7 +133,7 @@ pub struct Peer {
     /// The links of its rows, a few of them at most.
     pub links: Vec<u16>,
     /// The findings that name its flows.
-    pub judged: Judged,
+    pub judged: FlowVerdict,
 }
 
 impl Peer {
@@ -177,7 +177,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
                 latency: None,
                 row,
                 links: Vec::new(),
-                judged: Judged::default(),
+                judged: FlowVerdict::default(),
             });
             worst.push((0, 0));
             peers.len() - 1
@@ -242,10 +242,10 @@ fn sort(peers: &mut [Peer]) {
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, by: By, known: bool) {
-    let none = if known { Judged::FINE } else { Judged::default() };
-    let mut judged: Map<Shared, Judged> = Map::default();
+    let none = if known { FlowVerdict::FINE } else { FlowVerdict::default() };
+    let mut judged: Map<Shared, FlowVerdict> = Map::default();
     for row in cx.model.rows.iter().filter(|row| row.judged.worst.is_some()) {
-        let worst = judged.entry(Shared::of(by, row, cx)).or_insert(Judged::FINE);
+        let worst = judged.entry(Shared::of(by, row, cx)).or_insert(FlowVerdict::FINE);
         *worst = worst.join(row.judged);
     }
     for peer in &mut *peers {

@@ -126,8 +126,8 @@ impl View {
 
     /// Properties of the data that decide about columns.
     #[must_use]
-    pub fn has(&self) -> column::Has {
-        self.data.as_ref().map(|data| column::Has::of(data.context())).unwrap_or_default()
+    pub fn has(&self) -> column::ColumnContext {
+        self.data.as_ref().map(|data| column::ColumnContext::of(data.context())).unwrap_or_default()
     }
 
     /// True if an older snapshot than the newest sample is shown: values that are not kept per snapshot are later ones.

@@ -116,15 +116,15 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
 /// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
 /// some were reordered.
 fn lost(row: &Row) -> Option<Line<'static>> {
-    let Counts { lost, late, missing, .. } = row.total;
+    let Counts { lost, reordered, missing, .. } = row.total;
     let mut found = Vec::new();
     if lost > 0 {
         let again = if lost > missing { " with retransmissions" } else { "" };
         found.push(format!("{} upstream{again}", compact(lost as f64)));
     }
-    if late > 0 {
+    if reordered > 0 {
         let none = if lost == 0 { "none, " } else { "" };
-        found.push(format!("{none}{} reordered", compact(late as f64)));
+        found.push(format!("{none}{} reordered", compact(reordered as f64)));
     }
     let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))

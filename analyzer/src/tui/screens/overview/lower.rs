@@ -177,8 +177,8 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
     if model.retired_flows > 0 {
         parts.push(format!("{} retired", units::plural(model.retired_flows, "flow")));
     }
-    if total.late > 0 {
-        parts.push(format!("{} reordered", units::plural(total.late, "packet")));
+    if total.reordered > 0 {
+        parts.push(format!("{} reordered", units::plural(total.reordered, "packet")));
     }
     let mut lines = hanging(&parts.join(" · "), width.saturating_sub(2), 2);
     let skipped = model.skipped.iter().take(4);
