@@ -321,13 +321,13 @@ struct Receiver<'a> {
 /// Receivers of CE-marked packets that send no CNP in a span, most marks first.
 fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
-    let acks_of = |flow: &Flow| match span.is_whole() {
-        true => flow.ack.acks,
-        false => scaled(span.all_packets(input.facts, [flow]), flow.ack.acks, flow.packets),
+    let acks_of = |flow: &Flow| {
+        let acks = flow.ack.acks;
+        if span.is_whole() { acks } else { scaled(span.all_packets(input.facts, [flow]), acks, flow.packets) }
     };
-    let marked_ns = |flow: &Flow| match span.is_whole() {
-        true => marked_for(flow),
-        false => marked_for(flow).min(span.last_ns.saturating_sub(span.first_ns)),
+    let marked_ns = |flow: &Flow| {
+        let length = if span.is_whole() { u64::MAX } else { span.last_ns.saturating_sub(span.first_ns) };
+        marked_for(flow).min(length)
     };
     let mut receivers: BTreeMap<Address, Receiver<'_>> = BTreeMap::new();
     for (flow, acks) in once(&input.facts.flows, acks_of) {
