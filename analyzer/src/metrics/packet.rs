@@ -1,6 +1,5 @@
 //! Packets in the form that collectors take.
 
-use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::entity::Stats;
@@ -114,8 +113,7 @@ impl Packet {
         let op = Op::of(frame.opcode);
         let response = op.has(Op::RESPONSE);
         let (id, hops) = network(frame, data);
-        // Whether a response comes next is hard to predict.
-        let track = select_unpredictable(response, &stats.rare.psn_responses, &stats.psn);
+        let track = if response { &stats.rare.psn_responses } else { &stats.psn };
         Self {
             time_ns,
             slot,
@@ -199,14 +197,18 @@ impl PacketExtras {
     }
 }
 
-/// Without branches: which kind of packet comes next is hard to predict.
 #[inline]
 fn flags(frame: &Frame, op: Op) -> u8 {
-    let is_data = u8::from(!op.any(Op::ACKNOWLEDGE | Op::CNP));
-    let ecn = u8::from(frame.roce_version != 1) * (Flag::ECN | (is_data * (frame.tos & Flag::DATA_ECN)));
+    let ecn = match (frame.roce_version, op.any(Op::ACKNOWLEDGE | Op::CNP)) {
+        (1, _) => 0,
+        (_, true) => Flag::ECN,
+        (_, false) => Flag::ECN | frame.tos & Flag::DATA_ECN,
+    };
     let ack_req = u8::from(frame.ack_req) * Flag::ACK_REQ;
-    let priority = Flag::TAGGED | frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY;
-    ack_req | ecn | (u8::from(frame.pcp != PCP_NONE) * priority)
+    if frame.pcp == PCP_NONE {
+        return ack_req | ecn;
+    }
+    ack_req | ecn | Flag::TAGGED | frame.pcp << Flag::PRIORITY_SHIFT & Flag::PRIORITY
 }
 
 /// The IPv4 identification, and the time to live or hop limit; 0 where there is none, or it is cut off.
@@ -215,12 +217,10 @@ fn network(frame: &Frame, data: &[u8]) -> (u16, u8) {
     // From the identification on, with the hop limit of IPv6 and the time to live of IPv4: one look for both.
     let from = (frame.ip_offset as usize).saturating_add(4);
     let fields = data.get(from..).and_then(<[u8]>::first_chunk);
-    // A LRH has none.
-    let Some(&[high, low, _, hop_limit, time_to_live]) = fields.filter(|_| matches!(frame.family, 4 | 6))
-    else {
-        return (0, 0);
-    };
-    let is_v4 = frame.family == 4;
-    let id = u16::from(is_v4) * u16::from_be_bytes([high, low]);
-    (id, select_unpredictable(is_v4, time_to_live, hop_limit))
+    match (frame.family, fields) {
+        (4, Some(&[high, low, _, _, hops])) => (u16::from_be_bytes([high, low]), hops),
+        (6, Some(&[_, _, _, hops, _])) => (0, hops),
+        // A LRH has none.
+        _ => (0, 0),
+    }
 }

@@ -46,18 +46,6 @@ impl Collector {
     /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns whether it was trimmed.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> bool {
-        let whole = packet.wire_len >= packet.payload;
-        let largest = self.largest.get(packet.slot as usize);
-        let full = largest.is_some_and(|largest| packet.payload == u32::from(*largest));
-        // Nearly all packets: without payload, or full ones of a known path MTU.
-        if frame.encap == 0 && (packet.payload == 0 || full && whole) {
-            return false;
-        }
-        self.other(packet, frame, data)
-    }
-
-    #[inline(never)]
-    fn other(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> bool {
         if frame.encap != 0 {
             self.tunnelled(packet.slot, frame, data);
         }
