@@ -61,7 +61,7 @@ pub use facts::{
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
-pub use naks::{NakCauses, Requests};
+pub use naks::NakCauses;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub use paths::{MultiTapCounts, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};

@@ -15,13 +15,13 @@ use crate::analysis::{Facts, Flow};
 
 /// Observations of the requests that the NAKs are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
+struct Requests {
     /// Episodes of loss, upstream and downstream of the tap, for which the sender retransmitted.
-    pub episodes: u64,
+    episodes: u64,
     /// PSNs that came out of order.
-    pub reordered: u64,
+    reordered: u64,
     /// They are those of the queue pair that sends the NAKs; else of the one with most between the two hosts.
-    pub own: bool,
+    own: bool,
 }
 
 /// Sequence-error NAKs by what they are for.
@@ -39,8 +39,7 @@ pub struct NakCauses {
 
 impl NakCauses {
     /// Of a flow of answers with this number of NAKs; `requests` is `None` where nothing is known about them.
-    #[must_use]
-    pub fn of(sequence_naks: u64, rnr_naks: u64, requests: Option<Requests>) -> Self {
+    fn of(sequence_naks: u64, rnr_naks: u64, requests: Option<Requests>) -> Self {
         let mut left = sequence_naks;
         let mut take = |most: u64| {
             let taken = left.min(most);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::once::{name, once};
-use super::span::{Span, episodes, latest, run, scaled, timed};
+use super::span::{Span, episodes, latest, run, timed};
 use super::title::{more, pair, title};
 use super::{
     ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
@@ -86,13 +86,7 @@ fn storms<'a>(input: &Input<'a>, span: &Span) -> Vec<((Address, Address), Pair<'
         pair.cnps += cnps;
         pair.flows.push(flow);
     }
-    let data = |flow: &Flow| {
-        let data = flow.ecn_data.capable() + flow.ecn_data.not_ect;
-        if span.is_whole() {
-            return data;
-        }
-        scaled(span.all_packets(input.facts, [flow]), data, flow.packets)
-    };
+    let data = |flow: &Flow| span.part(input.facts, flow, flow.ecn_data.capable() + flow.ecn_data.not_ect);
     for (flow, packets) in once(flows, data) {
         if let Some(pair) = pairs.get_mut(&(flow.dst, flow.src)) {
             pair.data += packets;
@@ -137,7 +131,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("ce_packets", worst.ce)
         .evidence("host_pairs", pairs.len())
         .last_seen(all.iter().map(|flow| flow.last_ns).max())
-        .dated(if judged.span.is_whole() { Vec::new() } else { judged.episodes })
+        .dated(judged.dated())
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)

@@ -1,10 +1,10 @@
 //! Findings from device counters, for hosts whose packets are not visible.
 
+use super::span::joined;
 use super::title::title;
 use super::{Better, ByHand, Commands, Entry, Family, Input, Measure, Place, Problem, Raise, Unit};
 use crate::entity::devices::PortSample;
 use crate::findings::{Episode, Finding, Severity};
-use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::units;
 
 /// This family.
@@ -150,16 +150,8 @@ impl Counted {
 /// What these counters counted each time that one of them grew without 10 s of rest, the latest first.
 fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
     let growth = |name: &str| port.growth.iter().find(|(own, _)| own == name).map_or(&[][..], |(_, all)| all);
-    let mut times: Vec<(u64, u64)> = Vec::new();
-    let mut all: Vec<_> =
-        names.iter().flat_map(|name| growth(name)).map(|one| (one.first_ns, one.last_ns)).collect();
-    all.sort_unstable();
-    for (first_ns, last_ns) in all {
-        match times.last_mut() {
-            Some((_, last)) if first_ns.saturating_sub(*last) < SPELL_NS => *last = last_ns.max(*last),
-            _ => times.push((first_ns, last_ns)),
-        }
-    }
+    let times = names.iter().flat_map(|name| growth(name)).map(|one| (one.first_ns, one.last_ns));
+    let times = joined(times.collect());
     let whole = || {
         let value = |name: &str| port.value(name).map_or(0, |(value, _)| value);
         let counters = names.iter().map(|name| (*name, value(name))).filter(|(_, n)| *n > 0).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::once::{LinkShare, once, seen_once};
-use super::span::{Judged, Span, latest, run, scaled, timed};
+use super::span::{Judged, Span, latest, run, timed};
 use super::title::{more, pair, short, title};
 use super::{
     Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Problem, Raise, Unit,
@@ -321,10 +321,7 @@ struct Receiver<'a> {
 /// Receivers of CE-marked packets that send no CNP in a span, most marks first.
 fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a>)> {
     let limits = &input.limits.ecn;
-    let acks_of = |flow: &Flow| {
-        let acks = flow.ack.acks;
-        if span.is_whole() { acks } else { scaled(span.all_packets(input.facts, [flow]), acks, flow.packets) }
-    };
+    let acks_of = |flow: &Flow| span.part(input.facts, flow, flow.ack.acks);
     let marked_ns = |flow: &Flow| {
         let length = if span.is_whole() { u64::MAX } else { span.last_ns.saturating_sub(span.first_ns) };
         marked_for(flow).min(length)
@@ -382,7 +379,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("acks", receiver.acks)
         .evidence("cnp_packets", 0)
         .last_seen(all.iter().filter_map(|flow| last_mark(flow)).max())
-        .dated(if judged.span.is_whole() { Vec::new() } else { judged.episodes })
+        .dated(judged.dated())
         .flows(all)
         .place(place)
         .ends(requester, responder)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::span::{Span, run, scaled};
+use super::span::{Span, run};
 use super::title::{more, pair, short, title};
 use super::{
     ByHand, Commands, Entry, Family, Impact, Input, Measure, Place, Problem, Raise, Unit, ends, label,
@@ -98,7 +98,7 @@ fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Opt
 fn share(input: &Input<'_>, group: &Group<'_>, all: &[Group<'_>]) -> f64 {
     let run = run(group.flows.iter().copied());
     let span = Span::between(run.first_ns, run.last_ns);
-    let of = |flow: &&Flow| scaled(span.all_packets(input.facts, [*flow]), flow.bytes, flow.packets);
+    let of = |flow: &&Flow| span.part(input.facts, flow, flow.bytes);
     let bytes: u64 = all.iter().flat_map(|group| &group.flows).map(of).sum();
     group.bytes as f64 / bytes.max(group.bytes).max(1) as f64
 }

@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 
-use super::span::{Span, scaled};
+use super::span::Span;
 use super::title::{pair, short, title};
 use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
@@ -117,7 +117,7 @@ fn checked_meanwhile(input: &Input<'_>, link: &Link, damaged: &[&Flow]) -> u64 {
     let by_link = ByLink::of(input.facts);
     let of = |flow: &&Flow| {
         let checked = flow.icrc.get().map_or(0, |icrc| icrc.checked);
-        scaled(span.all_packets(input.facts, [*flow]), checked, flow.packets)
+        span.part(input.facts, flow, checked)
     };
     by_link.on(link).iter().map(of).sum()
 }

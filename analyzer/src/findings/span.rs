@@ -83,6 +83,11 @@ impl Span {
         flows.into_iter().map(of).sum()
     }
 
+    /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole run all.
+    pub(super) fn part(&self, facts: &Facts, flow: &Flow, total: u64) -> u64 {
+        if self.whole { total } else { scaled(self.all_packets(facts, [flow]), total, flow.packets) }
+    }
+
     /// ECN-capable data packets of a flow meanwhile; of 1 s at least, as far as there is data.
     pub(super) fn capable(&self, facts: &Facts, flow: &Flow) -> u64 {
         let total = flow.ecn_data.capable();
@@ -170,19 +175,21 @@ pub(super) fn scaled(n: u64, part: u64, whole: u64) -> u64 {
 /// The time spans in which any of these signals occurred in any of these flows, latest first.
 pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
     let spells = flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.spells.of(*signal)));
-    let mut all: Vec<(u64, u64)> = spells.map(|spell| (spell.first_ns, spell.last_ns)).collect();
+    let times = joined(spells.map(|spell| (spell.first_ns, spell.last_ns)).collect());
+    times.into_iter().rev().map(|(first_ns, last_ns)| Span::episode_of(first_ns, last_ns)).collect()
+}
+
+/// Begins and ends with less than 10 s between two of them as one, the oldest first.
+pub(super) fn joined(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.sort_unstable();
-    let mut spans: Vec<Span> = Vec::new();
+    let mut times: Vec<(u64, u64)> = Vec::new();
     for (first_ns, last_ns) in all {
-        match spans.last_mut() {
-            Some(span) if first_ns.saturating_sub(span.last_ns) < SPELL_NS => {
-                span.last_ns = span.last_ns.max(last_ns);
-            }
-            _ => spans.push(Span::episode_of(first_ns, last_ns)),
+        match times.last_mut() {
+            Some((_, last)) if first_ns.saturating_sub(*last) < SPELL_NS => *last = last_ns.max(*last),
+            _ => times.push((first_ns, last_ns)),
         }
     }
-    spans.reverse();
-    spans
+    times
 }
 
 /// One span from the first to the last of these, which are sorted latest first, for problems too small in each span.
@@ -214,6 +221,13 @@ pub(super) struct Judged<T> {
     pub(super) what: T,
     /// All spans that are findings, in order of time.
     pub(super) episodes: Vec<Episode>,
+}
+
+impl<T> Judged<T> {
+    /// Its episodes; none where the times of its signals are not known.
+    pub(super) fn dated(&self) -> Vec<Episode> {
+        if self.span.whole { Vec::new() } else { self.episodes.clone() }
+    }
 }
 
 /// The latest span for which `judge` returns a result, with the peak of its measure. If no span suffices alone, all
