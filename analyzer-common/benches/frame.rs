@@ -89,7 +89,7 @@ fn cases() -> Vec<Case> {
 
 fn parse(bytes: &[u8], frame: &mut Frame) -> Result<(), SkipReason> {
     let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
+    let meta = Meta::ethernet(wire_len);
     parse_into::<Full>(&bytes, meta, &mut (), frame)
 }
 

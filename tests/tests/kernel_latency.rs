@@ -31,7 +31,7 @@ type Pairs = BTreeMap<u32, u32>;
 type Times = BTreeMap<u32, (Figure, u64)>;
 
 fn parsed(frame: &Frame) -> Option<rocescope_common::wire::Frame> {
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
+    let meta = Meta::ethernet(frame.wire_len);
     parse::<Kernel>(&frame.data.as_slice(), meta, &mut ()).ok()
 }
 

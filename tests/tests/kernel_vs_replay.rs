@@ -37,7 +37,7 @@ const LONGEST: u32 = 65_536;
 /// True if replay parses further than the programs do.
 fn too_deep(frame: &Frame) -> bool {
     let data = frame.data.as_slice();
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: frame.wire_len, tag: Tag::NONE };
+    let meta = Meta::ethernet(frame.wire_len);
     parse::<Kernel>(&data, meta, &mut ()) == Err(SkipReason::TunnelUnparsed)
         && parse::<Full>(&data, meta, &mut ()) != Err(SkipReason::TunnelUnparsed)
 }

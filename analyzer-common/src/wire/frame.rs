@@ -63,6 +63,15 @@ pub struct Meta {
     pub tag: Tag,
 }
 
+impl Meta {
+    /// Those of a frame that begins with its Ethernet header, with every tag in its bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ethernet(wire_len: u32) -> Self {
+        Self { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE }
+    }
+}
+
 /// State of the VLAN tag in the packet's metadata. A number for the same reason as [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u32);

@@ -233,7 +233,7 @@ mod tests {
             (v4(89, 0), SkipReason::OtherIpProtocol),
             (v6(89, 0), SkipReason::OtherIpProtocol),
         ] {
-            let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: 62, tag: Tag::NONE };
+            let meta = Meta::ethernet(62);
             let parsed = parse::<Full>(&&frame[..], meta, &mut ()).map(|_| ());
             assert_eq!(parsed, Err(reason));
             assert!(not_roce(&&frame[..]).is_none_or(|shortcut| shortcut == reason));

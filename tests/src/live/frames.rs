@@ -93,7 +93,7 @@ pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
 #[must_use]
 pub fn is_deep(frame: &[u8]) -> bool {
     let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len, tag: Tag::NONE };
+    let meta = Meta::ethernet(wire_len);
     let unparsed = Some(SkipReason::TunnelUnparsed);
     parse::<Kernel>(&frame, meta, &mut ()).err() == unparsed
         && parse::<Full>(&frame, meta, &mut ()).err() != unparsed

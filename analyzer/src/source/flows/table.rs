@@ -128,12 +128,14 @@ impl FlowTable {
             let recent = recent_index(frame, link, self.recent.len());
             *self.recent.get_mut(recent)? = number;
         }
-        let slot = self.slots.get_mut(number as usize)?;
-        let outcome = observe(&mut slot.stats, frame, now_ns);
+        let Slot { stats, .. } = self.slots.get_mut(number as usize)?;
+        let outcome = observe(stats, frame, now_ns);
         if outcome.other_port || outcome.other_opcode || outcome.other_dscp {
-            self.overflow(number, link, frame, outcome);
+            let full = !self.extra.others(number, frame, outcome);
+            if full && let Some(link) = self.links.get_mut(usize::from(link)) {
+                link.extra_full += 1;
+            }
         }
-        let Slot { stats, .. } = self.slots.get(number as usize)?;
         Some(Observed { slot: number, stats, outcome })
     }
 
@@ -169,26 +171,6 @@ impl FlowTable {
             self.recent = vec![u32::MAX; self.recent.len() * 2];
         }
         Some(number)
-    }
-
-    #[cold]
-    fn overflow(&mut self, slot: u32, link: u16, frame: &Frame, outcome: Outcome) {
-        let mut full = false;
-        if outcome.other_port {
-            let key = ExtraKey { slot, kind: ExtraKind::PORT, value: frame.src_port };
-            full |= !self.extra.add(key, frame.wire_len);
-        }
-        if outcome.other_opcode {
-            let key = ExtraKey { slot, kind: ExtraKind::OPCODE, value: u16::from(frame.opcode) };
-            full |= !self.extra.add(key, frame.wire_len);
-        }
-        if outcome.other_dscp {
-            let key = ExtraKey { slot, kind: ExtraKind::DSCP, value: dscp_value(frame) };
-            full |= !self.extra.add(key, frame.wire_len);
-        }
-        if full && let Some(link) = self.links.get_mut(usize::from(link)) {
-            link.extra_full += 1;
-        }
     }
 
     /// Retires the flows whose latest packet is more than `idle_ns` before `now_ns`, adds their counts to the sums of
@@ -368,6 +350,21 @@ impl ExtraTable {
         self.list.push((key, Counter { packets: 1, bytes: u64::from(wire_len) }));
         self.index.insert(key, at);
         true
+    }
+
+    /// Counts what a packet has that its flow's own counters have no room for; false when there is no room here either.
+    #[cold]
+    fn others(&mut self, slot: u32, frame: &Frame, outcome: Outcome) -> bool {
+        let others = [
+            (outcome.other_port, ExtraKind::PORT, frame.src_port),
+            (outcome.other_opcode, ExtraKind::OPCODE, u16::from(frame.opcode)),
+            (outcome.other_dscp, ExtraKind::DSCP, dscp_value(frame)),
+        ];
+        let mut room = true;
+        for (_, kind, value) in others.into_iter().filter(|(other, ..)| *other) {
+            room &= self.add(ExtraKey { slot, kind, value }, frame.wire_len);
+        }
+        room
     }
 
     /// Removes the entries of `slots` (in ascending order) and returns them by slot.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rocescope_common::abi::EVENT_HEADERS;
 use rocescope_common::account::{Event, FlowKey, Outcome};
-use rocescope_common::wire::frame::Full;
-use rocescope_common::wire::frame::parse_into;
+
+use rocescope_common::wire::frame::{Full, Meta, parse_into};
 use rocescope_common::wire::{Frame, SkipReason};
 
 use super::links::TapLinks;
@@ -67,10 +67,15 @@ impl Counts {
             return widen(&mut self.out_of_range, ts_ns);
         }
         widen(&mut self.window, ts_ns);
-        let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
-        self.metrics.frame(link, ts_ns);
         // In place: returning the frame by value would copy it.
-        match start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)) {
+        let (link, parsed) = if let Some(link) = links.ethernet(interface) {
+            // What is constant here takes branches out of the parser.
+            (link, parse_into::<Full>(&data, Meta::ethernet(wire_len), &mut (), frame))
+        } else {
+            self.other_layer(links, interface, (wire_len, data), frame)
+        };
+        self.metrics.frame(link, ts_ns);
+        match parsed {
             Ok(()) => self.packet(links, link, ts_ns, frame, data),
             Err(reason) => {
                 if matches!(reason, SkipReason::MacControl | SkipReason::Lldp) {
@@ -79,6 +84,19 @@ impl Counts {
                 self.table.skip(link, reason, wire_len);
             }
         }
+    }
+
+    /// The link of a frame that does not begin with an Ethernet header, and the result of parsing it.
+    #[inline(never)]
+    fn other_layer(
+        &mut self,
+        links: &mut TapLinks,
+        interface: u32,
+        (wire_len, data): (u32, &[u8]),
+        frame: &mut Frame,
+    ) -> (u16, Result<(), SkipReason>) {
+        let (link, start) = links.resolve(interface, data, wire_len, &mut self.table);
+        (link, start.and_then(|meta| parse_into::<Full>(&data, meta, &mut (), frame)))
     }
 
     #[inline]

@@ -146,8 +146,15 @@ impl TapLinks {
         (interface as usize) < self.known.len()
     }
 
-    /// The link of a frame, and the parser's start or the reason to skip the frame.
+    /// The link of an interface whose frames begin with an Ethernet header, which are nearly all.
     #[inline]
+    #[must_use]
+    pub fn ethernet(&self, interface: u32) -> Option<u16> {
+        let interface = self.known.get(interface as usize)?;
+        if interface.layer == LinkLayer::Ethernet { interface.link } else { None }
+    }
+
+    /// The link of a frame of any interface, and the parser's start or the reason to skip the frame.
     pub fn resolve(
         &mut self,
         interface: u32,
@@ -158,7 +165,7 @@ impl TapLinks {
         let meta = |entry, offset, tag| Meta { entry, offset, wire_len, tag };
         match self.known.get(interface as usize) {
             Some(KnownInterface { layer: LinkLayer::Ethernet, link: Some(link), .. }) => {
-                (*link, Ok(meta(Entry::ETHERNET, 0, Tag::NONE)))
+                (*link, Ok(Meta::ethernet(wire_len)))
             }
             Some(KnownInterface { layer: LinkLayer::Ip, link: Some(link), .. }) => {
                 (*link, Ok(meta(Entry::IP, 0, Tag::UNKNOWN)))
