@@ -14,7 +14,7 @@ use rocescope_common::abi::BenchStep;
 
 use crate::maps::BENCH_STEP;
 use crate::packet::opaque;
-use crate::record;
+use crate::{floor, record};
 
 /// Bound for the verifier: the incremented field lies within the headers.
 const OFFSET_MASK: u16 = 0xFF;
@@ -48,6 +48,24 @@ pub fn rocescope_bench_xdp(ctx: XdpContext) -> u32 {
 #[inline(always)]
 pub fn rocescope_bench_xdp_clock(_ctx: XdpContext) -> u32 {
     clock();
+    XDP_PASS
+}
+
+/// Increments the field and touches what counting touches; see [`floor::lines`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_lines(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::lines(ctx.data(), ctx.data_end(), record::link(ctx.ingress_ifindex() as u32, false));
+    XDP_PASS
+}
+
+/// Increments the field and inserts a flow; see [`floor::insert`].
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_insert(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(ctx.data(), ctx.data_end(), record::link(ctx.ingress_ifindex() as u32, false));
     XDP_PASS
 }
 
@@ -104,6 +122,17 @@ pub fn rocescope_bench_tc_step(ctx: TcContext) -> i32 {
 pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
     record::tc(&ctx, false, false);
+    TCX_NEXT
+}
+
+/// Increments the field and touches what counting touches.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_bench_tc_lines(ctx: TcContext) -> i32 {
+    step(ctx.data(), ctx.data_end());
+    // SAFETY: the context is this program's own.
+    let ifindex = unsafe { (*ctx.skb.skb).ifindex };
+    floor::lines(ctx.data(), ctx.data_end(), record::link(ifindex, false));
     TCX_NEXT
 }
 

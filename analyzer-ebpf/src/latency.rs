@@ -135,7 +135,7 @@ impl LatencyMemory for Entry {
 
 /// Exchanges a word of map memory atomically and fully ordered; returns the old value.
 #[inline(always)]
-fn exchange(word: *mut u64, value: u64) -> u64 {
+pub(crate) fn exchange(word: *mut u64, value: u64) -> u64 {
     let mut value = value;
     // SAFETY: callers pass an aligned word of map memory.
     unsafe { asm!("{0} = xchg_64({1} + 0, {0})", inout(reg) value, in(reg) word, options(nostack)) };

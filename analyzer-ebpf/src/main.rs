@@ -12,6 +12,7 @@
 mod bench;
 mod bins;
 mod emit;
+mod floor;
 mod latency;
 mod maps;
 mod packet;

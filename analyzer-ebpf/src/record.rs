@@ -84,7 +84,7 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
 }
 
 #[inline(always)]
-fn link(ifindex: u32, egress: bool) -> u32 {
+pub(crate) fn link(ifindex: u32, egress: bool) -> u32 {
     Link::index(ifindex, LINK_MULTIPLIER.load(), LINK_SHIFT.load(), egress)
 }
 

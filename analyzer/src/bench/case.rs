@@ -36,16 +36,20 @@ impl Hook {
         !matches!(self, Self::Tc)
     }
 
-    /// The program that reads the exact clock, and the one whose cost is taken off.
-    pub(super) const fn clock(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Tc => (names::BENCH_TC_CLOCK, names::BENCH_TC_EMPTY),
-            Self::Xdp | Self::XdpFrags => (names::BENCH_XDP_CLOCK, names::BENCH_XDP_EMPTY),
+    /// The program of a case, and the one whose cost is taken off.
+    pub(super) const fn programs(self, case: &Case) -> (&'static str, &'static str) {
+        match (case.work, self) {
+            (Work::Counting, _) => self.counting(case.step.is_some()),
+            (Work::Clock, Self::Tc) => (names::BENCH_TC_CLOCK, names::BENCH_TC_EMPTY),
+            (Work::Clock, _) => (names::BENCH_XDP_CLOCK, names::BENCH_XDP_EMPTY),
+            (Work::Lines, Self::Tc) => (names::BENCH_TC_LINES, names::BENCH_TC_STEP),
+            (Work::Lines, _) => (names::BENCH_XDP_LINES, names::BENCH_XDP_STEP),
+            (Work::Insert, _) => (names::BENCH_XDP_INSERT, names::BENCH_XDP_STEP),
         }
     }
 
-    /// The program measured, and the one whose cost is taken off.
-    pub(super) const fn programs(self, stepping: bool) -> (&'static str, &'static str) {
+    /// The program that counts, and the one whose cost is taken off.
+    const fn counting(self, stepping: bool) -> (&'static str, &'static str) {
         match (self, stepping) {
             (Self::Xdp, false) => (names::XDP, names::BENCH_XDP_EMPTY),
             (Self::XdpFrags, false) => (names::XDP_FRAGS, names::BENCH_XDP_FRAGS_EMPTY),
@@ -62,14 +66,37 @@ impl Hook {
 pub(super) enum CaseKind {
     /// One flow, or none, known from the warm-up on.
     Known,
-    /// Nothing is counted: only the exact clock is read.
-    Clock,
     /// Every packet sends an event; the ring buffer is emptied between measurements.
     Events,
     /// Needs a table that holds exactly [`FLOWS`] flows, and fills it.
     Fill,
     /// The same table, now full of flows of which each packet is one in turn.
     Full,
+}
+
+impl Case {
+    /// Which table its flows are in, of those that a round fills: that without the exact clock, that with it, or one of its own,
+    /// since it fills the hash and no slot.
+    pub(super) const fn table(&self) -> usize {
+        match (self.work, self.precise) {
+            (Work::Insert, _) => 2,
+            (_, true) => 1,
+            (_, false) => 0,
+        }
+    }
+}
+
+/// What a program does: counting, or a part without which there is no counting. Those are the floor of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// All of it.
+    Counting,
+    /// The exact clock is read.
+    Clock,
+    /// The clock, the hint and each cache line that counting writes.
+    Lines,
+    /// The kernel inserts a flow and passes an event on.
+    Insert,
 }
 
 /// Flows in the cases that need many.
@@ -86,6 +113,7 @@ pub(super) struct Case {
     /// The field that changes from packet to packet.
     pub(super) step: Option<BenchStep>,
     pub(super) kind: CaseKind,
+    pub(super) work: Work,
     /// True when it is measured with every kind of program, otherwise with XDP and TC.
     pub(super) every_hook: bool,
     /// True when the exact clock is enabled.
@@ -115,7 +143,8 @@ const fn answered(bth: u16) -> BenchStep {
 }
 
 fn case(id: &'static str, name: &'static str, frame: Vec<u8>, step: Option<BenchStep>) -> Case {
-    Case { id, name, frame, step, kind: CaseKind::Known, every_hook: false, precise: false, timed: None }
+    let (kind, work) = (CaseKind::Known, Work::Counting);
+    Case { id, name, frame, step, kind, work, every_hook: false, precise: false, timed: None }
 }
 
 /// All cases in the order of the table. Those that fill the flow table come last.
@@ -177,54 +206,21 @@ fn others() -> Vec<Case> {
 
 /// Packets that fill the flow table, or find it filled.
 fn table() -> Vec<Case> {
+    let of = |kind, work, precise, id, name| {
+        let first = if id == "table_full" { 0x30_0000 } else { 0x20_0000 };
+        Case { kind, work, precise, ..case(id, name, f::write(first), Some(next_flow(f::IPV4_BTH))) }
+    };
+    let (fill, full) = (CaseKind::Fill, CaseKind::Full);
+    let (all, lines) = (Work::Counting, Work::Lines);
     vec![
-        Case {
-            kind: CaseKind::Fill,
-            ..case(
-                "new_flow",
-                "a new flow each packet, with its event",
-                f::write(0x20_0000),
-                Some(next_flow(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            kind: CaseKind::Full,
-            ..case(
-                "known_of_65536",
-                "65,536 known flows, round robin",
-                f::write(0x20_0000),
-                Some(next_flow(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            kind: CaseKind::Full,
-            ..case(
-                "table_full",
-                "new flows, flow table full",
-                f::write(0x30_0000),
-                Some(next_flow(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            kind: CaseKind::Fill,
-            precise: true,
-            ..case(
-                "precise_new_flow",
-                "a new flow each time, exact clock, bins",
-                f::write(0x20_0000),
-                Some(next_flow(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            kind: CaseKind::Full,
-            precise: true,
-            ..case(
-                "precise_of_65536",
-                "65,536 known flows, exact clock, bins",
-                f::write(0x20_0000),
-                Some(next_flow(f::IPV4_BTH)),
-            )
-        },
+        of(fill, all, false, "new_flow", "a new flow each packet, with its event"),
+        of(fill, Work::Insert, false, "floor_new_flow", "  floor: map insertion, event alone"),
+        of(full, all, false, "known_of_65536", "65,536 known flows, round robin"),
+        of(full, lines, false, "floor_of_65536", "  floor: hint and slot alone"),
+        of(full, all, false, "table_full", "new flows, flow table full"),
+        of(fill, all, true, "precise_new_flow", "a new flow each time, exact clock, bins"),
+        of(full, all, true, "precise_of_65536", "65,536 known flows, exact clock, bins"),
+        of(full, lines, true, "precise_floor_of_65536", "  floor: clock, hint, slot, bin alone"),
     ]
 }
 
@@ -232,7 +228,7 @@ fn table() -> Vec<Case> {
 fn exact() -> Vec<Case> {
     vec![
         Case {
-            kind: CaseKind::Clock,
+            work: Work::Clock,
             ..case("clock", "the exact clock alone, nothing counted", f::write(0x10), None)
         },
         Case {
@@ -240,6 +236,16 @@ fn exact() -> Vec<Case> {
             ..case(
                 "precise_in_order",
                 "IPv4 WRITE in order, exact clock, bins",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            work: Work::Lines,
+            precise: true,
+            ..case(
+                "floor_in_order",
+                "  floor: clock and memory of that alone",
                 f::write(0x18),
                 Some(in_order(f::IPV4_BTH)),
             )
@@ -260,6 +266,17 @@ fn exact() -> Vec<Case> {
             ..case(
                 "timed_answered",
                 "WRITE LAST and ACK alternating, latency",
+                f::write_last(ANSWERED_QP),
+                Some(answered(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            work: Work::Lines,
+            precise: true,
+            timed: Some(ANSWERED_QP),
+            ..case(
+                "floor_answered",
+                "  floor: clock and memory of that alone",
                 f::write_last(ANSWERED_QP),
                 Some(answered(f::IPV4_BTH)),
             )

@@ -12,7 +12,7 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::{TestRun, TestRunOptions};
 use rocescope_common::abi::BenchStep;
 
-use super::case::{Case, CaseKind, FLOWS, Hook, all, in_order};
+use super::case::{Case, CaseKind, FLOWS, Hook, Work, all, in_order};
 use super::frames::IPV4_BTH;
 use super::pair::{self, Pair};
 use crate::source::live::{LoadOptions, Programs, Tables};
@@ -112,17 +112,14 @@ impl Set {
 
     /// One measurement of a case: the program's cost less the empty one's, and that.
     fn measure(&mut self, hook: Hook, case: &Case) -> Result<(f64, f64)> {
-        let (program, empty) = match case.kind {
-            CaseKind::Clock => hook.clock(),
-            _ => hook.programs(case.step.is_some()),
-        };
+        let (program, empty) = hook.programs(case);
         if let Some(step) = case.step {
             self.programs.set_bench_step(step)?;
         }
         // In as many packets as the program's: each test run of XDP costs some 200 µs by itself, since the kernel
         // patches the dispatcher's code.
         let packets = match case.kind {
-            CaseKind::Known | CaseKind::Clock => PACKETS,
+            CaseKind::Known => PACKETS,
             CaseKind::Full => FLOWS,
             CaseKind::Events | CaseKind::Fill => EVENTS,
         };
@@ -136,7 +133,6 @@ impl Set {
                 }
                 self.go_on(hook, program, case, PACKETS)?
             }
-            CaseKind::Clock => self.run(hook, program, &case.frame, PACKETS)?,
             CaseKind::Full => self.run(hook, program, &case.frame, FLOWS)?,
             CaseKind::Events => {
                 let mut sum = 0.0;
@@ -225,8 +221,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
         let mut metrics = Vec::new();
         let mut reads = Vec::new();
         for hook in Hook::ALL {
-            // Without the exact clock, and with it.
-            let mut filled = [None, None];
+            let mut filled = [const { None }; 3];
             for case in cases.iter().filter(|case| wanted(hook, case)) {
                 if stopped() {
                     return Ok(measured);
@@ -235,7 +230,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
                 let set = match (many, fills) {
                     (false, _) if case.precise => &mut precise,
                     (false, _) => &mut usual,
-                    (true, true) => match &mut filled[usize::from(case.precise)] {
+                    (true, true) => match &mut filled[case.table()] {
                         Some(set) => set,
                         none => none.insert(Set::load(object, case.precise)?),
                     },
@@ -251,7 +246,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
                     Err(error) => return Err(error),
                 }
             }
-            if let [Some(set), _] = &filled {
+            if let [Some(set), ..] = &filled {
                 reads.push(read(set)?);
             }
         }
@@ -273,7 +268,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
 /// `other`: another build, which may be older than what reads the clock.
 fn measured_with(hook: Hook, case: &Case, other: bool) -> bool {
     match hook {
-        _ if other && case.kind == CaseKind::Clock => false,
+        _ if other && case.work != Work::Counting => false,
         Hook::Xdp => true,
         Hook::XdpFrags => case.every_hook,
         Hook::Tc => !matches!(case.kind, CaseKind::Fill | CaseKind::Full),

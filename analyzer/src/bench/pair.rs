@@ -4,6 +4,7 @@
 //! one core share it: what they make of an empty program stands beside the figure.
 
 use std::sync::Barrier;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use aya::programs::SchedClassifier;
@@ -11,7 +12,7 @@ use rocescope_common::abi::BenchStep;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::frames as f;
-use super::measure::{PACKETS, timed};
+use super::measure::{PACKETS, quantile, timed};
 use crate::source::live::Programs;
 use crate::source::live::load::names;
 
@@ -20,6 +21,8 @@ use crate::source::live::load::names;
 pub struct Pair {
     /// Counting, less the empty program.
     pub counting: f64,
+    /// The clock and the memory that counting touches, less the empty program: what there is to gain at most.
+    pub lines: f64,
     /// The empty program.
     pub empty: f64,
 }
@@ -27,7 +30,11 @@ pub struct Pair {
 /// Packets of a run that is not measured.
 const WARM_UP: u32 = 5_000;
 /// Number of measurements of each, by turns.
-const TURNS: usize = 7;
+const TURNS: usize = 15;
+/// Largest ratio of elapsed to processor time of a measurement that nothing interrupted.
+const WAITED: f64 = 1.05;
+/// Smallest part of a measurement beside which the other runs, too.
+const OVERLAP: f64 = 0.93;
 /// Destination queue pairs of the two flows.
 const QPS: [u32; 2] = [0x1C, 0x1D];
 
@@ -40,59 +47,92 @@ pub(super) fn measure(programs: &mut Programs, step: BenchStep) -> Result<Option
     programs.set_bench_step(step)?;
     let empty = run(programs.tc(names::BENCH_TC_STEP)?, cpus)?;
     let counting = run(programs.tc(names::BENCH_TC)?, cpus)?;
+    // Behind counting: the flows have their slots.
+    let lines = run(programs.tc(names::BENCH_TC_LINES)?, cpus)?;
     let sum = |of: &dyn Fn(usize) -> Option<f64>| (0..2).map(of).sum::<Option<f64>>();
     let part = |alone: f64, together: f64| (together > 0.0).then(|| alone / together);
-    let less = |at: usize| -> Option<f64> {
-        let (one, two) = (counting.get(at)?, empty.get(at)?);
-        part(one.alone - two.alone, one.together - two.together)
+    let less = |of: &[Times; 2], at: usize| -> Option<f64> {
+        let (one, two) = (of.get(at)?, empty.get(at)?);
+        part(one.alone? - two.alone?, one.together? - two.together?)
     };
-    let bare = |at: usize| empty.get(at).and_then(|times| part(times.alone, times.together));
-    Ok(sum(&less).zip(sum(&bare)).map(|(counting, empty)| Pair { counting, empty }))
+    let bare = |at: usize| empty.get(at).and_then(|times| part(times.alone?, times.together?));
+    let (counting, lines) = (sum(&|at| less(&counting, at)), sum(&|at| less(&lines, at)));
+    Ok(counting.zip(lines).zip(sum(&bare)).map(|((counting, lines), empty)| Pair { counting, lines, empty }))
 }
 
-/// Nanoseconds per packet of one processor.
+/// Nanoseconds per packet of one processor; `None` if no measurement was undisturbed.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    alone: f64,
-    together: f64,
+    alone: Option<f64>,
+    together: Option<f64>,
 }
 
-/// First one processor after the other, then both.
+/// One measurement: when it ran, and its processor time per packet.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    begin: Instant,
+    end: Instant,
+    ns: f64,
+}
+
+impl Sample {
+    /// True if nothing else ran on its processor meanwhile.
+    fn is_undisturbed(&self) -> bool {
+        let wall_ns = self.end.duration_since(self.begin).as_secs_f64() * 1e9;
+        wall_ns <= WAITED * self.ns * f64::from(PACKETS)
+    }
+
+    /// True if the other ran for nearly all of its time.
+    fn overlaps(&self, other: &Self) -> bool {
+        let common = self.end.min(other.end).saturating_duration_since(self.begin.max(other.begin));
+        common.as_secs_f64() >= OVERLAP * self.end.duration_since(self.begin).as_secs_f64()
+    }
+}
+
+/// First one processor after the other, then both, by turns. A measurement that was interrupted, or that ran beside another only in part,
+/// says nothing about two processors and is left out.
 fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
     let barrier = Barrier::new(2);
-    let worker = |at: usize| -> Result<Times> {
+    let worker = |at: usize| -> Result<Vec<Option<Sample>>> {
         let pinned = pin(cpus[at]);
         let frame = f::write(QPS[at]);
-        // Of each the least: another guest on the same core can only add to it.
-        let mut least = [Ok(f64::MAX), Ok(f64::MAX)];
+        let mut samples = Vec::new();
         for turn in 0..3 * TURNS {
             barrier.wait();
             // 0 and 1: one of them; 2: both.
-            let place = match turn % 3 {
-                2 => 1,
-                one if one == at => 0,
-                _ => continue,
-            };
-            let took = timed(program, &frame, WARM_UP).and_then(|_| timed(program, &frame, PACKETS));
-            if let Some(least) = least.get_mut(place) {
-                *least = match (&*least, took) {
-                    (Ok(least), Ok(took)) => Ok(least.min(took)),
-                    (Err(_), _) => continue,
-                    (_, failed) => failed,
-                };
-            }
+            let is_due = turn % 3 == 2 || turn % 3 == at;
+            samples.push(is_due.then(|| -> Result<Sample> {
+                timed(program, &frame, WARM_UP)?;
+                let begin = Instant::now();
+                let ns = timed(program, &frame, PACKETS)?;
+                Ok(Sample { begin, end: Instant::now(), ns })
+            }));
         }
         pinned?;
-        let [alone, together] = least.map(|ns| ns.context("cannot run the bench programs on a test frame"));
-        Ok(Times { alone: alone?, together: together? })
+        let samples = samples.into_iter().map(Option::transpose).collect::<Result<Vec<_>>>();
+        samples.context("cannot run the bench programs on a test frame")
     };
-    std::thread::scope(|scope| {
+    let [one, other] = std::thread::scope(|scope| {
         let other = scope.spawn(|| worker(1));
         let one = worker(0);
         let other =
             other.join().map_err(|_| anyhow::anyhow!("bug: the second processor's thread panicked"))?;
-        Ok([one?, other?])
-    })
+        Ok::<_, anyhow::Error>([one?, other?])
+    })?;
+    let times = |own: &[Option<Sample>], others: &[Option<Sample>]| {
+        let mut of = [Vec::new(), Vec::new()];
+        for (own, other) in own.iter().zip(others) {
+            let Some(own) = own.filter(Sample::is_undisturbed) else { continue };
+            match other {
+                None => of[0].push(own.ns),
+                Some(other) if other.is_undisturbed() && own.overlaps(other) => of[1].push(own.ns),
+                Some(_) => {}
+            }
+        }
+        let [alone, together] = of.map(|ns| quantile(&ns, 0.5));
+        Times { alone, together }
+    };
+    Ok([times(&one, &other), times(&other, &one)])
 }
 
 /// Keeps this thread on one processor.

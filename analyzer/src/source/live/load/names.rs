@@ -22,6 +22,10 @@ pub const BENCH_XDP_STEP: &str = "rocescope_bench_xdp_step";
 pub const BENCH_XDP: &str = "rocescope_bench_xdp";
 /// For `bench`: XDP that reads the exact clock.
 pub const BENCH_XDP_CLOCK: &str = "rocescope_bench_xdp_clock";
+/// For `bench`: XDP that moves a number in the packet on and touches what counting does.
+pub const BENCH_XDP_LINES: &str = "rocescope_bench_xdp_lines";
+/// For `bench`: XDP that moves a number in the packet on and inserts a flow.
+pub const BENCH_XDP_INSERT: &str = "rocescope_bench_xdp_insert";
 /// For `bench`: XDP for several buffers that does nothing.
 pub const BENCH_XDP_FRAGS_EMPTY: &str = "rocescope_bench_xdp_frags_empty";
 /// For `bench`: XDP for several buffers that advances a number in the packet.
@@ -34,5 +38,7 @@ pub const BENCH_TC_EMPTY: &str = "rocescope_bench_tc_empty";
 pub const BENCH_TC_STEP: &str = "rocescope_bench_tc_step";
 /// For `bench`: TC that advances a number in the packet and counts.
 pub const BENCH_TC: &str = "rocescope_bench_tc";
+/// For `bench`: TC that moves a number in the packet on and touches what counting does.
+pub const BENCH_TC_LINES: &str = "rocescope_bench_tc_lines";
 /// For `bench`: TC that reads the exact clock.
 pub const BENCH_TC_CLOCK: &str = "rocescope_bench_tc_clock";
