@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceQp, InputKind, Link, QpSource};
 use crate::entity::contexts::ContextSample;
-use crate::entity::devices::{Devices, PauseSample, PortSample};
+use crate::entity::devices::{self, Devices, PauseSample, PortSample};
 use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
@@ -45,6 +45,11 @@ pub struct Device {
     pub speed_mbps: Option<u64>,
     /// Network interface of the port. Null: not known.
     pub interface: Option<String>,
+    /// Pod in whose network namespace the port's interface is, as for an SR-IOV function that the pod was given. Null: it is not in
+    /// that of a pod, or not known.
+    pub pod: Option<String>,
+    /// Name of the port's interface in that pod. Null: no such pod, or not known.
+    pub pod_interface: Option<String>,
     /// Interfaces of the port's bond, whose Ethernet counters are summed. Empty without a bond.
     pub members: Vec<String>,
     /// The device disappeared during the run; its counts up to then stay.
@@ -308,6 +313,17 @@ pub(super) fn mark_packets(devices: &mut [Device], flows: &[FlowSample]) {
     }
 }
 
+impl Device {
+    /// Where its interface is; see [`devices::place`].
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        devices::place(
+            self.interface.as_deref(),
+            self.pod.as_deref().map(|pod| (pod, self.pod_interface.as_deref())),
+        )
+    }
+}
+
 /// An entry for each source of each port.
 pub(super) fn devices(devices: &Devices) -> Vec<Device> {
     let mut entries = Vec::new();
@@ -323,6 +339,8 @@ pub(super) fn devices(devices: &Devices) -> Vec<Device> {
             numa_node: port.hardware.numa_node,
             speed_mbps: port.hardware.speed_mbps,
             interface: port.interface.clone(),
+            pod: port.pod.as_ref().map(|at| at.pod.clone()),
+            pod_interface: port.pod.as_ref().and_then(|at| at.name.clone()),
             members: port.members.clone(),
             gone: port.gone,
             first_ns: port.window.map(|(first, _)| first),

@@ -12,6 +12,7 @@ use crate::host::kernel::{Capability, KernelFacts};
 use crate::host::nccl::PORT;
 use crate::host::nldev::{self, Query};
 use crate::host::pci::{self, PciDevice};
+use crate::host::pods::PodInterfaces;
 use crate::host::port::{self, Port};
 use crate::host::qp_types::Missing;
 use crate::host::queries::Queries;
@@ -326,13 +327,20 @@ fn read_device(
         let mut read = Port::read(root, &at, port.number, unread);
         read.interface.clone_from(&port.interface);
         if read.interface.is_none() && protocol == Protocol::Roce {
-            unread.note(
-                format!("find the interface of port {}", port.number),
-                format!(
-                    "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
+            let gids: Vec<_> = read.gids.iter().map(|gid| gid.gid).collect();
+            let (why, remedy) = match PodInterfaces::read(root).of(&gids) {
+                Some(at) => (
+                    format!("it is {} of pod {}", at.name.as_deref().unwrap_or("an interface"), at.pod),
+                    format!("rocescope doctor --netns {}", at.pid),
                 ),
-                Some("run doctor in its network namespace (nsenter --net)"),
-            );
+                None => (
+                    format!(
+                        "neither {at}/gid_attrs/ndevs nor {class}/device/net names one in this network namespace"
+                    ),
+                    "run doctor in its network namespace (nsenter --net)".to_owned(),
+                ),
+            };
+            unread.note(format!("find the interface of port {}", port.number), why, Some(&remedy));
         }
         let on = read.interface.as_deref().and_then(|name| interfaces.iter().find(|i| i.name == name));
         let mut reading = Reading::of_port(root, &at, unread);

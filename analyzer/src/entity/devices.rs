@@ -8,6 +8,7 @@ use super::owners::QpOwner;
 use super::posts::Posts;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::device::Hardware;
+use crate::host::pods::PodInterface;
 
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,6 +42,8 @@ pub struct PortSample {
     pub hardware: Hardware,
     /// Name of its network interface.
     pub interface: Option<String>,
+    /// Its network interface in the network namespace of a pod, if it is in none that is watched.
+    pub pod: Option<PodInterface>,
     /// The interfaces that a bond or team makes one of, when the port is of several; their Ethernet
     /// counters are summed.
     pub members: Vec<String>,
@@ -173,7 +176,22 @@ pub struct Setting {
     pub change: Option<String>,
 }
 
+/// Where the interface of a port is: its name, or `net1 of pod trainer-0`. `None`: not known.
+#[must_use]
+pub fn place(interface: Option<&str>, pod: Option<(&str, Option<&str>)>) -> Option<String> {
+    match pod {
+        Some((pod, name)) => Some(format!("{} of pod {pod}", name.unwrap_or("an interface"))),
+        None => interface.map(str::to_owned),
+    }
+}
+
 impl PortSample {
+    /// Where its interface is; see [`place`].
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        place(self.interface.as_deref(), self.pod.as_ref().map(|at| (&*at.pod, at.name.as_deref())))
+    }
+
     /// The name in reports: device and port.
     #[must_use]
     pub fn label(&self) -> String {

@@ -7,15 +7,17 @@ use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, Rank
 use super::posts::{PostSample, PostSampling, Posts};
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::host::device::Hardware;
+use crate::host::pods::PodInterface;
 use crate::host::qp_context::QpContext;
 use crate::util::pack::pack;
 
 pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
     struct PortSample {
-        device, port, driver, hardware, interface, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
+        device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
         dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
     }
+    struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, before, after }
     struct Hardware { firmware, link_layer, pci, numa_node, speed_mbps }
     struct SourceSample { source, values, resets }

@@ -54,12 +54,14 @@ fn port(device: &Device) -> String {
 
 pub(super) fn device_info(reading: &Reading<'_>, series: &mut Series) {
     for device in &reading.report.facts.devices {
-        let Device { interface, driver, firmware, link_layer, pci_address, .. } = device;
-        let [netdev, driver, firmware, layer, pci] = [interface, driver, firmware, link_layer, pci_address]
-            .map(|text| text.as_deref().unwrap_or_default());
+        let Device { driver, firmware, link_layer, pci_address, pod, .. } = device;
+        let netdev = if pod.is_some() { &device.pod_interface } else { &device.interface };
+        let [netdev, driver, firmware, layer, pci, pod] =
+            [netdev, driver, firmware, link_layer, pci_address, pod]
+                .map(|text| text.as_deref().unwrap_or_default());
         let [node, speed] = [device.numa_node, device.speed_mbps]
             .map(|number| number.map(|number| number.to_string()).unwrap_or_default());
-        let labels = [&device.name, &port(device), netdev, driver, firmware, layer, pci, &node, &speed];
+        let labels = [&device.name, &port(device), netdev, driver, firmware, layer, pci, &node, &speed, pod];
         series.push(&labels, 1);
     }
 }

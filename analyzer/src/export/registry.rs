@@ -127,9 +127,10 @@ pub const REGISTRY: &[Metric] = &[
             "pci_addr",
             "numa_node",
             "speed",
+            "pod",
         ],
         source: "devices[]",
-        help: "RDMA device port: its network interface, driver, firmware, PCI address, NUMA node and speed in Mb/s at the start.",
+        help: "RDMA device port: its network interface, driver, firmware, PCI address, NUMA node and speed in Mb/s at the start; and the pod in whose network namespace that interface is.",
         read: read::device_info,
     },
     // Ports of devices, as counted by the NIC.

@@ -62,6 +62,7 @@ pub mod netns;
 pub mod nldev;
 mod packet;
 pub mod pci;
+pub mod pods;
 pub mod port;
 pub mod process;
 pub mod promisc;

@@ -381,6 +381,40 @@ fn the_pod_is_that_of_the_process_when_it_made_the_queue_pair() {
     assert_eq!(life(&report, NEAR, before_number)["pod"], Value::Null);
 }
 
+/// As with an SR-IOV function that a pod was given: its interface is in the pod's network namespace, its RDMA device is
+/// visible to the host.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_device_whose_interface_a_pod_has_names_the_pod() {
+    const POD: &str = "11111111-2222-3333-4444-666666666666";
+    const INSIDE: [&str; 4] = ["netns", "exec", "pod0", "rdma"];
+    let ip = |arguments: &str| tool::run("ip", &arguments.split(' ').collect::<Vec<_>>()).unwrap();
+    let _driver = Ends::open();
+    ip("netns add pod0");
+    ip("link add pod0near type veth peer name net1 netns pod0");
+    ip("link set pod0near up");
+    ip("-n pod0 address add 10.9.0.2/24 dev net1");
+    ip("-n pod0 link set net1 up");
+    tool::run("ip", &[&INSIDE[..], &["link", "add", "rxe_pod", "type", "rxe", "netdev", "net1"]].concat())
+        .unwrap();
+    let pod = InPod::enter(POD);
+    let process = Tool::start("ip", &["netns", "exec", "pod0", "ip", "monitor"]).unwrap();
+    let program =
+        Program::watching(Start::default(), &["live", "-i", "rxe_pod", "--output", "jsonl"]).unwrap();
+    let of_pod = |report: &Value| {
+        let devices = report["devices"].as_array().into_iter().flatten();
+        devices.filter(|device| device["name"] == "rxe_pod").any(|device| device["pod"].is_string())
+    };
+    let report = program.reported(of_pod).unwrap();
+    ended(program);
+    drop((process, pod));
+    let device =
+        report["devices"].as_array().unwrap().iter().find(|device| device["name"] == "rxe_pod").unwrap();
+    assert_eq!((&device["pod"], &device["pod_interface"]), (&POD.into(), &"net1".into()), "{device}");
+    tool::run("ip", &[&INSIDE[..], &["link", "delete", "rxe_pod"]].concat()).unwrap();
+    ip("netns delete pod0");
+}
+
 /// Creates, configures and destroys this number of queue pairs, one after the other; returns the median time of each
 /// of the three, since a mean would be dominated by other load.
 fn churn(port: &Port, count: usize) -> [Duration; 3] {

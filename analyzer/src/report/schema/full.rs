@@ -346,6 +346,8 @@ fn device() -> Device {
         numa_node: Some(0),
         speed_mbps: Some(200_000),
         interface: Some("bond0".into()),
+        pod: Some("trainer-0".into()),
+        pod_interface: Some("net1".into()),
         members: vec!["eth0".into(), "eth1".into()],
         gone: false,
         first_ns: Some(1),

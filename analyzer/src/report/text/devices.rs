@@ -176,7 +176,7 @@ fn asked(pause: &Pause) -> bool {
 fn head(device: &Device) -> String {
     let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
     let driver = device.driver.as_deref().unwrap_or("unknown driver");
-    let on = device.interface.as_ref().map_or_else(String::new, |name| format!(" on {}", plain(name)));
+    let on = device.place().map_or_else(String::new, |place| format!(" on {}", plain(&place)));
     let span = device.first_ns.zip(device.last_ns).and_then(|(first, last)| last.checked_sub(first));
     let over = span.map_or_else(String::new, |ns| format!(", over {}", units::duration(ns)));
     format!("{}{port} ({}{on}{over})", plain(&device.name), plain(driver))

@@ -15,6 +15,7 @@ use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{Hardware, Identity};
 use crate::host::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::pods::PodInterface;
 use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
@@ -35,6 +36,10 @@ pub(super) struct PortWatch {
     pub(super) hardware: Hardware,
     pub(super) hidden: bool,
     pub(super) interface: Option<String>,
+    /// Where its interface is, if that is a pod's network namespace.
+    pub(super) pod: Option<PodInterface>,
+    /// GIDs belong to no interface of this network namespace.
+    pub(super) elsewhere: bool,
     /// The physical ports below that interface: itself, or the members of a bond.
     ethernet: Vec<Ethernet>,
     /// Watched interfaces stacked on that interface.
@@ -262,6 +267,7 @@ impl PortWatch {
             driver: self.identity.driver.clone(),
             hardware: self.hardware.clone(),
             interface: self.interface.clone(),
+            pod: self.pod.clone(),
             members: self.members(),
             above: self.above.clone(),
             gone: self.gone,

@@ -19,10 +19,11 @@ use crate::ethernet::lldp::Neighbour;
 use crate::host::device::{Hardware, Identity, Protocol};
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
+use crate::host::pods::PodInterfaces;
 use crate::host::queries::Queries;
 use crate::host::read::HostRoot;
 use crate::host::{device, pci, rdma, stack};
-use crate::source::devices::listed::QueuePairs;
+use crate::source::devices::listed::{Addresses, QueuePairs};
 
 /// The RoCE ports of the watched interfaces.
 #[derive(Debug, Default)]
@@ -80,10 +81,23 @@ impl Watch {
                     !watch.carries(name) && port.interface.as_ref().is_some_and(|own| below.contains(own))
                 };
                 watch.above = interfaces.iter().filter(lies_on).cloned().collect();
+                watch.elsewhere = !all.iter().any(|one| Some(&one.name) == port.interface.as_ref());
                 watch
             }));
         }
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
+    }
+
+    /// Finds the interfaces of ports without one here in the network namespaces of pods. `addresses` are those of the devices.
+    pub fn find_pods(&mut self, root: &HostRoot, addresses: &Addresses) {
+        if !self.ports.iter().any(|port| port.elsewhere) {
+            return;
+        }
+        let pods = PodInterfaces::read(root);
+        for port in self.ports.iter_mut().filter(|port| port.elsewhere) {
+            let own = addresses.iter().find(|(device, _)| *device == port.device);
+            port.pod = own.and_then(|(_, gids)| pods.of(gids)).cloned();
+        }
     }
 
     /// True once any counter of any port has been read.

@@ -305,9 +305,11 @@ impl Work {
         let root = self.host.root().ok()?;
         let mut unread = Unread::new();
         let known = self.addresses.take().filter(|(read, _)| read.elapsed() < ADDRESSES_STAY);
-        let (_, addresses) = self
-            .addresses
-            .insert(known.unwrap_or_else(|| (Instant::now(), listed::addresses(&root, &mut unread))));
+        let (_, addresses) = self.addresses.insert(known.unwrap_or_else(|| {
+            let read = listed::addresses(&root, &mut unread);
+            self.watch.find_pods(&root, &read);
+            (Instant::now(), read)
+        }));
         // The pause is proportional to the listing alone: addresses have their own interval.
         let start = Instant::now();
         // Listing queries each queue pair, which produces a record each: more than the ring buffer holds.

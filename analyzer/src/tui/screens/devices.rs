@@ -79,7 +79,7 @@ fn tag(source: &str) -> &'static str {
 
 fn head(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
-    let on = port.interface.as_deref().unwrap_or(units::UNKNOWN);
+    let on = port.place().unwrap_or_else(|| units::UNKNOWN.to_owned());
     let driver = port.driver.as_deref().unwrap_or("unknown driver");
     spans.push(format!(" {} ", port.label()), theme::BOLD);
     spans.push(cut(&format!("{driver} on {on} "), width / 3, true), theme::DIM);
