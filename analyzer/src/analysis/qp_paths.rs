@@ -11,7 +11,7 @@ use super::imbalance::{is_named, jain, max_over_mean};
 use super::{Device, DeviceQp, Options, QpSource};
 use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
-use crate::util::source_port::is_computed;
+use crate::util::source_port::{self, is_computed};
 
 /// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance` nor `ecmp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -155,7 +155,7 @@ fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, Strin
         return Err(if is_computed(driver) {
             "its flow label was not seen".to_owned()
         } else {
-            format!("{driver} leaves the UDP source port to the firmware")
+            source_port::unknown(driver)
         });
     };
     let Some(src) = control.src else { return Err("its source address was not seen".to_owned()) };

@@ -2,6 +2,8 @@
 //!
 //! A layer is a function from facts to a [`Layer`] in the list of [`of_host`].
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, Protocol};
@@ -9,7 +11,7 @@ use super::visibility::Availability;
 use crate::host::kernel::{Capability, KernelVersion};
 use crate::host::nccl::PORT;
 use crate::host::qp_context;
-use crate::util::source_port::is_computed;
+use crate::util::source_port::{self, is_computed};
 
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
@@ -220,8 +222,9 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
         names.join(", ")
     };
     if with.is_empty() {
-        let reason = format!("{} leaves the UDP source port to the firmware", names(&without));
-        return (Availability::No, reason);
+        let reasons: BTreeSet<String> =
+            without.iter().map(|one| source_port::unknown(&driver(one))).collect();
+        return (Availability::No, reasons.into_iter().collect::<Vec<_>>().join("; "));
     }
     let (works, _) = lives(facts);
     if works == Availability::No {

@@ -16,6 +16,7 @@ use crate::util::style::Paint;
 
 const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");
 const BNXT_RE: &str = include_str!("../../../tests/data/host/bnxt_re.txt");
+const IONIC: &str = include_str!("../../../tests/data/host/ionic.txt");
 const IRDMA: &str = include_str!("../../../tests/data/host/irdma.txt");
 const RXE: &str = include_str!("../../../tests/data/host/rxe.txt");
 

@@ -59,7 +59,7 @@ pub struct QpControl {
     pub dst: Option<IpAddr>,
     /// UDP source port of its packets: that of the NIC's own context, else computed as the kernel does
     /// (`rdma_get_udp_sport`). Null: not connected, not seen, or the driver leaves it to the firmware (bnxt_re,
-    /// EFA), or has another rule (irdma and rxe before kernel 5.17).
+    /// EFA), sends another by version (ionic), or has another rule (irdma and rxe before kernel 5.17).
     pub udp_port: Option<u16>,
     /// DSCP of its packets. Null: as `dst`.
     pub dscp: Option<u8>,

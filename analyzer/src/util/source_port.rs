@@ -41,8 +41,8 @@ pub fn is_sender(qp: u32) -> u16 {
 }
 
 /// Drivers that use `rdma_get_udp_sport` of rdma/ib_verbs.h.
-const USERS: [&str; 9] =
-    ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "ionic", "mana_ib", "mana", "rxe"];
+const USERS: [&str; 8] =
+    ["mlx5_ib", "irdma", "hns_roce", "hns_roce_hw_v2", "erdma", "mana_ib", "mana", "rxe"];
 
 /// Those among them that had another rule before [`SHARED_SINCE`].
 const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
@@ -50,10 +50,19 @@ const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
 /// First kernel in which [`LATE_USERS`] use the shared rule.
 const SHARED_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 
-/// Whether the source port of a queue pair is computed for this driver: the others leave it to the firmware.
+/// Whether the source port of a queue pair is computed for this driver; for the others [`unknown`] has the reason.
 #[must_use]
 pub fn is_computed(driver: &str) -> bool {
     USERS.contains(&driver)
+}
+
+/// The reason why the source port of a driver's queue pairs is not computed.
+#[must_use]
+pub fn unknown(driver: &str) -> String {
+    match driver {
+        "ionic_rdma" => "versions of ionic_rdma differ in the UDP source port they send".to_owned(),
+        _ => format!("{driver} leaves the UDP source port to the firmware"),
+    }
 }
 
 /// The UDP source port of a queue pair (`rdma_get_udp_sport` of rdma/ib_verbs.h) on a kernel; `None` for

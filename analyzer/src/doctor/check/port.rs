@@ -4,6 +4,7 @@ use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::port::MTU_FOR_4096;
+use crate::util::source_port::is_computed;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -53,11 +54,6 @@ const COMPANIONS: [(&str, &str); 7] = [
     ("hns3", "hns_roce_hw_v2"),
 ];
 
-/// Drivers that take the source port from the flow label or from both queue pair numbers
-/// (rdma_get_udp_sport and rdma_flow_label_to_udp_sport in hw/mlx5, hw/irdma and hw/hns; rxe
-/// hashes the queue pair number).
-const VARY_SOURCE_PORT: [&str; 4] = ["mlx5_ib", "irdma", "hns_roce", "rxe"];
-
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     for device in &facts.devices {
         let what = device.protocol.name();
@@ -85,7 +81,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             pcie(pci, port, &subject, sheet);
         }
         match device.driver.as_deref() {
-            Some(driver) if VARY_SOURCE_PORT.contains(&driver) => {
+            Some(driver) if is_computed(driver) => {
                 sheet.ok("entropy.source_port", &subject, format!("{driver} varies it per queue pair"));
             }
             _ => sheet.unknown(

@@ -133,6 +133,7 @@ fn each_layer_says_what_it_would_need() {
             Availability::No,
             "bnxt_re leaves the UDP source port to the firmware",
         ),
+        (IONIC, with(""), "computed ports", Availability::No, "versions of ionic_rdma differ"),
         (MLX5, with(PROBES), "error reasons", Availability::Perhaps, "kernel 6.4 and newer"),
         (
             BNXT_RE,

@@ -118,6 +118,8 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
             .evidence("lqpn", lqpn)
             .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
             .evidence("process", process)
+            .evidence("udp_port", qp.and_then(|qp| qp.control.udp_port))
+            .evidence("dscp", qp.and_then(|qp| qp.control.dscp))
             .evidence("timeout_ns", qp.and_then(|qp| qp.control.timeout_ns))
             .evidence("retry_cnt", qp.and_then(|qp| qp.control.retry_cnt))
             .evidence("rnr_retry", qp.and_then(|qp| qp.control.rnr_retry))

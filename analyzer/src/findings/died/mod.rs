@@ -37,6 +37,7 @@ pub(super) const FAMILY: Family = Family {
         label("lqpn", "QP number", Unit::Id),
         label("rqpn", "QP number of its peer", Unit::Id),
         label("process", "process", Unit::Text),
+        label("udp_port", "UDP source port", Unit::Id),
         label("timeout_ns", "transport timeout", Unit::Nanoseconds),
         label("retry_cnt", "retry count", Unit::Count),
         label("rnr_retry", "RNR retry count (7: for ever)", Unit::Count),

@@ -13,6 +13,7 @@ use crate::tui::readings::{self, ReadingPoint};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
+use crate::util::source_port::{self, is_computed};
 use crate::util::units::{self, UNKNOWN};
 use crate::util::wrap::hanging;
 
@@ -309,9 +310,11 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
         reasons.push("peer, path, settings: it is not connected".to_owned());
     } else if control.udp_port.is_none() && (control.dst.is_some() || has(QpSource::ControlPath)) {
         let driver = row.device.driver.as_deref().unwrap_or("the driver");
-        reasons.push(format!(
-            "UDP source port: {driver} leaves it to the firmware, or its flow label is not known"
-        ));
+        reasons.push(if is_computed(driver) {
+            "UDP source port: its flow label was not seen".to_owned()
+        } else {
+            source_port::unknown(driver)
+        });
     }
     if !has(QpSource::Context) {
         let refused = facts.qp_context.iter().flat_map(|contexts| &contexts.refused);
