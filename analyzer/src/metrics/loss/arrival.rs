@@ -57,6 +57,8 @@ pub(super) struct Arrival<'a> {
     pub(super) responded_ns: Option<u64>,
     /// Length of the reordering window, nanoseconds.
     pub(super) window_ns: u64,
+    /// Its PSN has passed a parallel link before, or may have.
+    pub(super) elsewhere: bool,
 }
 
 impl Arrival<'_> {

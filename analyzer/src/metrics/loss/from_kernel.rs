@@ -61,6 +61,8 @@ impl KernelEvent {
             answers_slot: self.answers.unwrap_or(UNKNOWN),
             responded_ns: None,
             window_ns,
+            // Live, one place sees all links of the host.
+            elsewhere: false,
         }
     }
 }

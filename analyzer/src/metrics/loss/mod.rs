@@ -29,6 +29,7 @@ mod episode;
 pub mod from_kernel;
 mod gaps;
 mod latest;
+mod parallel;
 pub mod reads;
 mod result;
 mod sequence;
@@ -55,6 +56,7 @@ use answers::Answers;
 use arrival::{Arrival, Nak};
 pub use episode::Episodes;
 use latest::Latest;
+use parallel::Parallel;
 pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission};
 use sequence::Sequence;
 use spells::{Counts, Recorder, Signal, Spells};
@@ -204,6 +206,7 @@ pub struct Collector {
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
     spells: Recorder,
+    parallel: Parallel,
 }
 
 #[derive(Debug, Default)]
@@ -221,6 +224,7 @@ struct Slot {
     /// Index in `answers` of the flow's source and destination, and of the reverse; [`UNKNOWN`] for none.
     pair: u32,
     reverse: u32,
+    dest_qp: u32,
     /// The latest READ request.
     read: reads::Read,
     /// The latest READ response is not the last of its message.
@@ -249,6 +253,7 @@ impl Collector {
             naks: Map::default(),
             overlaps: Map::default(),
             spells: Recorder::new(bin_ns),
+            parallel: Parallel::default(),
         }
     }
 
@@ -360,7 +365,7 @@ impl Collector {
             self.slots.resize_with(at + 1, Slot::empty);
         }
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { pair, reverse, ..Slot::empty() };
+            *slot = Slot { pair, reverse, dest_qp: key.dest_qp, ..Slot::empty() };
         }
         self.naks.remove(&slot);
         self.overlaps.remove(&slot);
@@ -453,7 +458,15 @@ impl Collector {
             }
             (&mut slot.requests, &mut slot.request_loss)
         };
-        if smooth && !repeated_read && loss.as_mut().is_none_or(|sequence| sequence.advance(psn, id)) {
+        let parallel = &mut self.parallel;
+        let mut advances = |sequence: &mut Box<Sequence>| {
+            let advances = sequence.advance(psn, id);
+            if advances && sequence.parallel != UNKNOWN {
+                parallel.pass(sequence.parallel, psn);
+            }
+            advances
+        };
+        if smooth && !repeated_read && loss.as_mut().is_none_or(&mut advances) {
             let before_ns = latest.time_ns;
             latest.passed(psn, id, now, true);
             if now.wrapping_sub(before_ns) >= STALL_NS && !op.has(Op::STARTS) {
@@ -491,7 +504,7 @@ impl Collector {
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
-        let Self { slots, answers, window_ns, spells, .. } = self;
+        let Self { slots, answers, window_ns, spells, parallel, .. } = self;
         let id = packet.id;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
@@ -510,6 +523,7 @@ impl Collector {
             }
             _ => (Vec::new(), false),
         };
+        let name = (slot.pair, slot.dest_qp);
         let (latest, loss) = if response {
             (&mut *slot.responses, &mut slot.response_loss)
         } else {
@@ -517,6 +531,10 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != TRANSPORT_UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
+        if is_partial && !response && sequence.parallel == UNKNOWN && name.0 != UNKNOWN {
+            sequence.parallel = parallel.join(name, packet.slot, latest.psn);
+        }
+        let elsewhere = parallel.pass(sequence.parallel, packet.psn);
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,
@@ -537,6 +555,7 @@ impl Collector {
             answers_slot: reverse.slot,
             responded_ns,
             window_ns: *window_ns,
+            elsewhere,
         };
         if events & Event::RESTART != 0 {
             sequence.restart(&arrival, acked);

@@ -19,6 +19,7 @@
 //! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
 //! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout, though answers pass; and no later than others are late (`late`) |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
+//! | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
 //! | passed before | retransmission, counted by the cause of its run |
 //! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
 //! | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
@@ -30,14 +31,14 @@ mod late;
 mod tally;
 
 use rocescope_common::wire::bth::MASK24;
-use rocescope_common::wire::frame::CE;
+use rocescope_common::wire::frame::{CE, UNKNOWN};
 
 use super::DUPLICATE_NS;
 use super::WINDOW;
 use super::arrival::{Arrival, ID_AHEAD, Nak};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
-use super::gaps::{By, Filled, Gap, Gaps};
+use super::gaps::{By, Gap, Gaps};
 use super::result::{GivenUp, Metrics, Retransmission};
 use super::state::{Missing, PsnRun, State};
 use late::Lateness;
@@ -85,6 +86,9 @@ pub(super) struct Sequence {
     reused: bool,
     lateness: Lateness,
     pub(super) given_up: Option<GivenUp>,
+    /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link first.
+    pub(super) parallel: u32,
+    elsewhere: u64,
     /// Signals that are recorded already.
     recorded: Tally,
     /// PSN and identification of recent packets, by the last bits of the PSN.
@@ -125,6 +129,8 @@ impl Sequence {
             reused: false,
             lateness: Lateness::default(),
             given_up: None,
+            parallel: UNKNOWN,
+            elsewhere: 0,
             recorded: [0; SIGNALS.len()],
             recent,
         }
@@ -203,6 +209,10 @@ impl Sequence {
         }
         self.extend_run(arrival);
         match self.gaps.at(arrival.psn) {
+            Some(_) if arrival.elsewhere => {
+                self.elsewhere += self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
+                self.passed_before(arrival);
+            }
             Some(gap) => self.fill(arrival, gap),
             None => self.passed_before(arrival),
         }
@@ -432,25 +442,6 @@ impl Sequence {
         }
     }
 
-    /// This number of the PSNs lost may have been reordered.
-    fn doubted(&mut self, psns: u64) {
-        self.metrics.doubtful = (self.metrics.doubtful + psns).min(self.metrics.lost);
-    }
-
-    /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
-    fn doubt(&mut self, arrival: &Arrival<'_>) {
-        let filled = |filled: Filled| filled.by == By::Retransmission;
-        if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
-            self.doubted(1);
-        }
-    }
-
-    /// True if this tap sees a part of the packets only: the others take parallel links.
-    pub(super) fn is_partial(&self, sent: u32) -> bool {
-        let unseen = self.metrics.unfilled + self.gaps.missing();
-        sent >= 64 && unseen * 4 >= u64::from(sent)
-    }
-
     /// A READ request that is retransmitted may start in the middle of the first: it names what the
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
@@ -458,7 +449,7 @@ impl Sequence {
         self.restarted_at(arrival.psn, arrival.time_ns);
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
-            Some(gap) if !gap.retransmitted => {
+            Some(gap) if !gap.retransmitted && !arrival.elsewhere => {
                 let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
                 self.lost(gap.opened_ns, arrival, psns);
             }

@@ -247,7 +247,7 @@ impl Collector {
                     resized: common.compared.resized,
                     delay: common.delay,
                 };
-                pairs.push(match first_is_nearer(&pair, hops, &delays) {
+                pairs.push(match first_is_nearer(&pair, hops, &delays).filter(|_| !pair.is_parallel()) {
                     Some(true) => pair,
                     Some(false) => pair.reversed(),
                     None => TapPair { ordered: false, ..pair },
@@ -351,6 +351,12 @@ impl TapPair {
             resized: Resized::default(),
             delay: Series::new(0, 0),
         }
+    }
+
+    /// True if each sees more packets that the other does not than both do: they are on parallel links, and what both saw are
+    /// retransmissions.
+    fn is_parallel(&self) -> bool {
+        self.only.iter().all(|only| *only > self.matched)
     }
 
     fn reversed(self) -> Self {

@@ -6,7 +6,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use super::super::acks::reaches;
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
-use super::super::gaps::Gap;
+use super::super::gaps::{By, Filled, Gap};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
 use super::Sequence;
@@ -41,6 +41,25 @@ impl Sequence {
         let right_before = arrival.psn.wrapping_sub(1) & MASK24;
         let gap = self.gaps.at(right_before);
         !self.explains(arrival, |psn| psn == arrival.psn || gap.is_some_and(|gap| gap.contains(psn)))
+    }
+
+    /// This number of the PSNs lost may have been reordered.
+    pub(super) fn doubted(&mut self, psns: u64) {
+        self.metrics.doubtful = (self.metrics.doubtful + psns).min(self.metrics.lost);
+    }
+
+    /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
+    pub(super) fn doubt(&mut self, arrival: &Arrival<'_>) {
+        let filled = |filled: Filled| filled.by == By::Retransmission;
+        if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
+            self.doubted(1);
+        }
+    }
+
+    /// True if this tap sees a part of the packets only: the others take parallel links.
+    pub(in crate::metrics::loss) fn is_partial(&self, sent: u32) -> bool {
+        let unseen = self.metrics.unfilled + self.gaps.missing() + self.elsewhere;
+        sent >= 64 && unseen * 4 >= u64::from(sent)
     }
 
     /// The run fills a gap: counts it then, if nothing asked for it. One that began with packets that had passed before is a
