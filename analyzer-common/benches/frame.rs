@@ -9,8 +9,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rocescope_common::account::{FlowStats, observe};
-use rocescope_common::wire::frame::{Full, Tag, parse_into};
-use rocescope_common::wire::{Entry, Frame, Meta, SkipReason};
+use rocescope_common::wire::frame::{Full, parse_into};
+use rocescope_common::wire::{Frame, Meta, SkipReason};
 
 const WRITE_MIDDLE: u8 = 0x07;
 const ACKNOWLEDGE: u8 = 0x11;

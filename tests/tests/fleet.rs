@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use rocescope_tests::fleet::ask::ask;
 use rocescope_tests::fleet::{FAULTS, Fault, Fleet};
-use rocescope_tests::oracle::binary;
+use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
 use serde_json::Value;
 
@@ -90,6 +90,46 @@ fn same(one: &Value, other: &Value) -> bool {
 fn duck_db_names_every_culprit_first() {
     let Some(engine) = duck_db_or_skip("duck_db_names_every_culprit_first") else { return };
     names_the_culprits(recording().to_str().unwrap(), Some(&engine));
+}
+
+/// Records captures into one folder: each host's taps.
+fn of_captures(hosts: &[(&str, &[&str])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (host, captures) in hosts {
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["record", "--job", "training", "--host", host, "--dir"]).arg(folder.path());
+        for capture in *captures {
+            command.arg("--read").arg(captures::folder().join(capture));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    folder
+}
+
+/// Real captures have few pairs of ports, and no direction: none of it hides what each of them has.
+#[test]
+fn few_hosts_recorded_from_captures_are_not_called_healthy() {
+    let Some(engine) = duck_db_or_skip("few_hosts_recorded_from_captures_are_not_called_healthy") else {
+        return;
+    };
+    let headline = |folder: &tempfile::TempDir, question: &str| {
+        let source = folder.path().to_str().unwrap();
+        let answer = ask(&binary::path().unwrap(), question, source, Some(&engine), None).unwrap();
+        answer["headline"].as_str().unwrap().to_owned()
+    };
+    // One host of two is enough: its tap sees no loss, and retransmissions.
+    let sender = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"])]);
+    let both = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
+    for lossy in [&sender, &both] {
+        let (loss, jobs) = (headline(lossy, "loss"), headline(lossy, "jobs"));
+        assert!(loss.contains("packets lost"), "{loss}");
+        assert!(jobs.starts_with("Job training: loss "), "{jobs}");
+    }
+    let uplinks = of_captures(&[("node0", &["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])]);
+    let balance = headline(&uplinks, "balance");
+    // 5.98 MB and 0.85 MB.
+    assert!(balance.contains("uA0.pcap.gz carries 1.75 × the mean"), "{balance}");
 }
 
 /// An engine reads for minutes: it ends with the one who asked.

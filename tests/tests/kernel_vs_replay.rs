@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use rocescope::metrics::traffic::BIN_NS;
-use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, SkipReason, parse};
+use rocescope_common::wire::frame::{Full, Kernel};
+use rocescope_common::wire::{Meta, SkipReason, parse};
 use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::{self, Frame};
 use rocescope_tests::kernel::machine::{Hook, Machine};

@@ -501,6 +501,9 @@ fn tcp_of_others_keeps_its_segmentation_offload() {
     }
     let (world, mut link) = World::with_link(1500).unwrap();
     tcp::prepare(&world, &link).unwrap();
+    let rate = |sent: &tcp::Stream| sent.bytes as f64 / sent.time.as_secs_f64();
+    let without = tcp::stream(&world, &mut link, 16 << 20).unwrap();
+    assert!(without.bytes / without.packets > 1500, "without rocescope: {without:?}");
     for (hook, keeps) in [(None, true), (Some("auto"), true), (Some("tc"), true), (Some("xdp"), false)] {
         let options: Vec<&str> =
             LINES.into_iter().chain(hook.into_iter().flat_map(|h| ["--hook", h])).collect();
@@ -508,6 +511,7 @@ fn tcp_of_others_keeps_its_segmentation_offload() {
         let sent = tcp::stream(&world, &mut link, 16 << 20).unwrap();
         let ended = program.interrupt().unwrap();
         assert_eq!(status(&ended), 0);
+        println!("--hook {}: {:.2} × the rate without", hook.unwrap_or("-"), rate(&sent) / rate(&without));
         // Larger on average than a packet of the link: segments were merged on receipt, if at all.
         assert_eq!(sent.bytes / sent.packets > 1500, keeps, "{hook:?}: {sent:?}");
         assert_eq!(ended.err.contains("turns off segmentation offload"), !keeps, "{hook:?}: {}", ended.err);

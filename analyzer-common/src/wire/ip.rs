@@ -203,8 +203,8 @@ pub(super) fn above(bytes: &impl Bytes, net: &Net, frame: &mut Frame) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use crate::wire::frame::{Full, Tag};
-    use crate::wire::{Entry, Meta, SkipReason, not_roce, parse};
+    use crate::wire::frame::Full;
+    use crate::wire::{Meta, SkipReason, not_roce, parse};
 
     #[test]
     fn non_roce_frames_are_skipped_by_reason() {

@@ -82,6 +82,12 @@ problems! {
 }
 
 impl Problem {
+    /// True for packets that were lost, or may have been.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::Loss | Self::LossOrReordering)
+    }
+
     /// The kind of a finding; `None` for an id that is not known.
     #[must_use]
     pub fn of(finding: &Finding) -> Option<Self> {

@@ -227,12 +227,12 @@ fn headline(question: Question, rows: &[Row]) -> String {
             shown("of_hosts"),
         ),
         Question::Jobs => format!(
-            "job {}: {} {} against a median of {}, on {} hosts",
+            "job {}: {} {} against a median of {}, on {}",
             shown("job_name"),
             shown("problem"),
             shown("figure"),
             shown("usual"),
-            shown("host_count"),
+            units::plural(number(row, "host_count").map_or(0, whole), "host"),
         ),
         Question::Stragglers => straggler(row, &shown),
         Question::Timeline => format!(

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use rocescope_common::wire::frame::{Full, Kernel, Tag};
-use rocescope_common::wire::{Entry, Meta, SkipReason, parse};
+use rocescope_common::wire::frame::{Full, Kernel};
+use rocescope_common::wire::{Meta, SkipReason, parse};
 
 use crate::capture_file::{ETHERNET, Order, Pcap};
 use crate::craft::{self, Mac, Net, Transport};

@@ -1,10 +1,10 @@
 -- Load of parallel links, rails and planes: the busiest over the mean.
 with
 loads as (
-  select host, link, direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+  select host, link, coalesce(direction, 'both') as direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
   from link_seconds
-  where {rows} and direction is not null
-  group by host, link, direction
+  where {rows}
+  group by host, link, coalesce(direction, 'both')
 ),
 places as (
   select *, dense_rank() over (partition by host, rail, direction order by link) as plane,

@@ -1,8 +1,12 @@
 medians as (
-  select *, median(figure) over (partition by metric, job, direction) as usual from figures
+  select *, case when metric = 'loss' and count(*) over (partition by metric, job, direction) < 4 then 0
+                 else median(figure) over (partition by metric, job, direction) end as usual
+  from figures
 ),
 deviations as (
-  select *, median(abs(figure - usual)) over (partition by metric, job, direction) as mad from medians
+  select *, case when metric = 'loss' and count(*) over (partition by metric, job, direction) < 4 then 0
+                 else median(abs(figure - usual)) over (partition by metric, job, direction) end as mad
+  from medians
 ),
 owners as (
   select case when direction = 'egress' then src else dst end as addr, min(host) as owner, min(link) as owner_link

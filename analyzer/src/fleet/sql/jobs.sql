@@ -10,16 +10,22 @@ traffic as (
   group by coalesce(job, '')
 ),
 latest as (
-  select coalesce(job, '') as job_name, length_ns, busy_ns, start,
-         row_number() over (partition by host, link, direction, start order by t desc) as version
+  select coalesce(job, '') as job_name, host, link, direction, length_ns, busy_ns, start, step_bytes,
+         row_number() over (partition by host, link, direction, start order by t desc) as version,
+         row_number() over (partition by host, link, direction order by t desc, start desc) as age
   from steps
   where {rows}
+),
+-- Steps of a volume that was given up were segments found before the period was known.
+volumes as (
+  select *, max(case when age = 1 then step_bytes end) over (partition by host, link, direction) as volume from latest
 ),
 ordered as (
   select job_name, length_ns, busy_ns,
          row_number() over (partition by job_name order by start) * 3 / count(*) over (partition by job_name) as third
-  from latest
+  from volumes
   where version = 1 and length_ns > 0
+    and (step_bytes is null or volume is null or step_bytes * 4 between volume * 3 and volume * 5)
 ),
 pace as (
   select job_name, median(length_ns) as step_ns, median(busy_ns / length_ns) as network_ratio,
@@ -33,7 +39,7 @@ joined as (
   from traffic t left join pace p on t.job_name = p.job_name
 ),
 long as (
-  select *, case problem when 'loss' then coalesce(all_lost, all_retransmitted) / nullif(all_packets, 0)
+  select *, case problem when 'loss' then coalesce(nullif(all_lost, 0), all_retransmitted) / nullif(all_packets, 0)
                          when 'stalls' then stall_ns / nullif(flow_ns, 0)
                          when 'waits' then wait_ns / nullif(flow_ns, 0)
                          else growth end as figure

@@ -1,7 +1,7 @@
 -- Pairs of ports that lose packets, and the hops that they have in common.
 with
 pairs as (
-  select job, min(coalesce(rail, link)) as lane, src, dst, coalesce(sum(lost), sum(retransmitted), 0) as all_lost,
+  select job, min(coalesce(rail, link)) as lane, src, dst, coalesce(nullif(sum(lost), 0), sum(retransmitted), 0) as all_lost,
          greatest(sum(case when direction = 'egress' then packets else 0 end),
                   sum(case when direction = 'egress' then 0 else packets end)) as all_packets, count(*) as readings
   from flow_seconds

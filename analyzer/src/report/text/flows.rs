@@ -50,7 +50,8 @@ pub(crate) fn missing(flow: &Flow) -> Option<u64> {
 pub(crate) fn retransmissions(flow: &Flow) -> Option<u64> {
     let both =
         [(flow.psn, flow.loss.get()), (flow.psn_responses.as_deref().copied(), flow.loss_responses.get())];
-    let mut present = both.iter().filter(|(psn, _)| psn.is_some()).peekable();
+    // A recording has losses and no PSNs.
+    let mut present = both.iter().filter(|(psn, loss)| psn.is_some() || loss.is_some()).peekable();
     present.peek()?;
     present.try_fold(0, |sum, (psn, loss)| match loss {
         Some(loss) => Some(sum + loss.retransmitted + loss.rereads),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
 use crate::analysis::{Between, Episodes, Flow, Loss};
-use crate::findings::Severity;
+use crate::findings::{Problem, Severity};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
 use crate::util::units::{self, plural};
@@ -23,6 +23,8 @@ const SUMMARY: usize = 6;
 
 /// All packets with a PSN arrived in order.
 const NONE: &str = "none observed";
+/// The findings say more than the counters: a recording keeps no episodes of loss.
+const ELSEWHERE: &str = "none observed upstream; more in FINDINGS";
 /// No packet belongs to a sequence.
 const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams, acknowledgements and CNPs)";
 
@@ -36,8 +38,18 @@ pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let any = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
     let mut loss = between(report);
     loss.extend(by_name(report, &links, losses));
+    let judged = report.findings.iter().any(|one| Problem::of(one).is_some_and(Problem::is_loss));
     if loss.is_empty() {
-        loss.push(if any { NONE } else { NO_SEQUENCE }.into());
+        loss.push(
+            if !any {
+                NO_SEQUENCE
+            } else if judged {
+                ELSEWHERE
+            } else {
+                NONE
+            }
+            .into(),
+        );
     }
     loss.extend(raw_gaps(report, &links));
     [("Loss", loss), ("RETX/NAK", by_name(report, &links, recovery))]

@@ -182,6 +182,11 @@ impl State {
             silence_ns: row.silence_ns,
             gap_follows: false,
         };
+        // Steps of a volume that was given up were segments found before the period was known.
+        let given_up = self.steps.step_bytes.abs_diff(step_bytes).saturating_mul(4) > step_bytes;
+        if given_up {
+            self.steps.all.clear();
+        }
         self.steps.all.insert(row.start.0, (step, row.length_ns));
         (self.steps.step_bytes, self.steps.explained) = (step_bytes, explained);
         self.steps.straggler.clone_from(&row.straggler_json);
@@ -442,6 +447,13 @@ mod tests {
         let mut state = State::default();
         state.link("eth0", Some(Direction::Egress));
         assert!(state.sample(0, &[]).metrics.steps.is_none());
+        // Found before the period was known, and given up.
+        let early = |at| Step {
+            start: Time(at * 100_000_000 + 30_000_000),
+            step_bytes: Some(700),
+            ..step(at, 20_000_000)
+        };
+        (1..=5).for_each(|at| state.step(&early(at)));
         (1..=20).for_each(|at| state.step(&step(at, 100_000_000)));
         // The same step again, and one recorded by an older version.
         state.step(&step(20, 100_000_000));
