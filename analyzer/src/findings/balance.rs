@@ -60,8 +60,8 @@ const LINKS_IMBALANCE: Entry = Entry {
                - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
                mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
-               three of them uneven by at least half as much. Only windows with at least half the bytes of the mean \
-               window count.\n\
+               three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
+               of the mean window count.\n\
                \n\
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
                \n\
@@ -122,6 +122,9 @@ limits! {
     stretch_ratio: f64 = 0.1,
         "minimum share of the loaded windows of the minute from its start, or of the last minute of the run",
         "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
+    stretch_loaded: f64 = 0.5,
+        "minimum bytes of a window over those of the mean window, for it to count as loaded",
+        "What little passes between two steps, or while a job evaluates, may use one link without harm";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -488,8 +491,9 @@ const MOST_PARTS: usize = 64;
 /// one after the longest has ended.
 fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
     let limits = &input.limits.links;
+    let least = limits.stretch_max_over_mean;
     let part = |after_ns| {
-        let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean, after_ns)?;
+        let part = uneven::longest(input.sample, group, least, limits.stretch_loaded, after_ns)?;
         let counts = part.windows >= limits.stretch_windows
             && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
             // Packets are not counted per window; the packets of a group have similar lengths.

@@ -52,7 +52,7 @@ const INCAST: Entry = Entry {
                senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
                many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
                impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
-               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
+               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",

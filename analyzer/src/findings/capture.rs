@@ -9,9 +9,6 @@ use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::spells::Signal;
 use crate::util::units::{self, plural};
 
-/// Mean delay of duplicates above which two taps are more likely than one mirror.
-const MIRROR_NS: u64 = 1_000_000;
-
 /// This family.
 pub(super) const FAMILY: Family = Family {
     entries: &[DUPLICATES],
@@ -36,7 +33,7 @@ const DUPLICATES: Entry = Entry {
               packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
                (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
-               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least).",
+               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean time of `capture.taps_ns` to the copy on, two taps are more likely than a mirror, which copies a packet almost at once.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
@@ -52,6 +49,12 @@ limits! {
     ratio: f64 = 0.001,
         "minimum share of the packets of a link meanwhile",
         "Fewer change no figure that is shown";
+    taps_ns: u64 = 1_000_000,
+        "minimum mean time to the copy, in nanoseconds, that suggests two taps",
+        "A mirror copies within microseconds; between two taps there is the delay of the path";
+    own_ratio: f64 = 0.1,
+        "minimum share of packets that no other tap on the path shows, for a tap to raise a finding of its own",
+        "Taps on one path differ by what either of them missed, which is less than a tenth";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -104,8 +107,7 @@ fn by_capture(
         .place(Place::link(input, &link.name, link.direction));
     let separate = "If this file is of two taps merged, give the two files separately: rocescope then measures loss and delay between them.";
     let mirror = "If it is of one mirror port, mirror one direction of each port only.";
-    // A mirror duplicates a packet almost at once; between two taps there is the delay of the path.
-    let steps = if delay_ns >= MIRROR_NS { [separate, mirror] } else { [mirror, separate] };
+    let steps = if delay_ns >= input.limits.capture.taps_ns { [separate, mirror] } else { [mirror, separate] };
     for step in steps {
         raise = raise.step(step, ByHand::Varies);
     }

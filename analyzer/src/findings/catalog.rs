@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FAMILIES, Family, LimitMeta};
+use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
+use crate::metrics::loss::{self, spells};
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -126,6 +127,11 @@ pub fn markdown() -> String {
             own.for_each(|limit| text.push_str(&limit.line()));
         }
     }
+    let _ = writeln!(text, "\n{FIXED}");
+    let own = [spells::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
+    let rest = [verdict::DEFINITIONS, died::DEFINITIONS];
+    let all = own.into_iter().chain(rest).chain(crate::analysis::DEFINITIONS).flatten();
+    all.for_each(|one| text.push_str(&format!("{one}\n")));
     text
 }
 
@@ -147,6 +153,12 @@ packets before or after. Signals within less than a second are compared with the
 of its own are taken as evenly spread between the marks that are kept every 10 s.
 
 `rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
+";
+
+const FIXED: &str = "\
+## Definitions
+
+Numbers that are part of what a figure means. No setting changes them.
 ";
 
 const ORDER: &str = "\

@@ -3,18 +3,20 @@
 use std::cmp::Reverse;
 
 use super::catalog::entry;
+use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
+use crate::util::definition::definitions;
 use crate::util::units;
 
 /// A finding not seen for this long before the end of the data has ended, in nanoseconds.
 pub const OVER_NS: u64 = SPELL_NS;
 
-/// An active finding not seen for this long is quiet, in nanoseconds: it may have ended.
-pub const QUIET_NS: u64 = 3_000_000_000;
-
-/// Minimum length of an episode in comparisons of cost, in nanoseconds.
-const SECOND_NS: u64 = 1_000_000_000;
+definitions! {
+    pub QUIET_NS: u64 = 3_000_000_000,
+        "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those that are seen",
+        "Longer than a training step or two: it may have ended";
+}
 
 /// Position of a kind among those of the same severity.
 fn rank(id: &str) -> u16 {
@@ -80,7 +82,7 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
 fn cost(finding: &Finding) -> u32 {
     let length =
         finding.episodes.last().map_or(OVER_NS, |episode| episode.last_ns.saturating_sub(episode.first_ns));
-    let share = finding.impact.share(length.max(SECOND_NS)).unwrap_or(0.0);
+    let share = finding.impact.share(length.max(LEAST_NS)).unwrap_or(0.0);
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -154,8 +155,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         planes(input, device, &qps, found);
     }
 }
-
-const NS_PER_MS: u64 = 1_000_000;
 
 fn is_stuck(input: &Input<'_>, qp: &DeviceQp) -> bool {
     let least_ns = input.limits.qp_context.stuck_ms.saturating_mul(NS_PER_MS);

@@ -60,7 +60,7 @@ const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
         timers!(),
@@ -90,6 +90,12 @@ limits! {
     timeout_wait_ms: u64 = 100,
         "minimum silence before transport timeouts in all, in milliseconds",
         "The length of a training step or two: the job feels it, even with a single timeout";
+    rnr_share: f64 = 0.5,
+        "minimum share of the retransmissions that follow RNR NAKs, for the slow receiver to own them",
+        "What explains most of them is what to look at first";
+    acks_lost: f64 = 0.5,
+        "share of the timeouts whose packets had arrived, above which lost ACKs are named as the reason",
+        "What explains most of them is what to look at first";
 }
 
 fn retransmitted(flow: &Flow) -> u64 {
@@ -151,7 +157,13 @@ fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
 }
 
 /// True if another finding explains the retransmissions from one host to another.
-fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Finding]) -> bool {
+fn is_owned(
+    limits: &Limits,
+    pair: &Pair<'_>,
+    hosts: (Address, Address),
+    span: &Span,
+    found: &[Finding],
+) -> bool {
     let meanwhile = |one: &Finding| {
         one.episodes.is_empty()
             || one.episodes.iter().any(|episode| {
@@ -161,7 +173,7 @@ fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Fi
     };
     found.iter().any(|one| {
         let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
-            || one.id == SLOW_RECEIVER && 2 * pair.after_rnr >= pair.retransmitted;
+            || one.id == SLOW_RECEIVER && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
         explains && is_between(one, hosts) && meanwhile(one)
     })
 }
@@ -199,7 +211,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let pair = Pair::of(facts, &ends, flows, span);
             let ratio = pair.ratio();
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
-            (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))
+            (enough && !is_owned(limits, &pair, hosts, span, found)).then_some((pair, Some(ratio)))
         };
         let whole = run(flows.iter().copied());
         let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);

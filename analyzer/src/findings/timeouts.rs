@@ -61,7 +61,7 @@ const TIMEOUTS: Entry = Entry {
                all.\n\
                - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
                all, the timeouts belong to that finding (`owner`).\n\
-               - Lost ACKs are named as the reason where most retransmissions carried what had arrived already: an ACK \
+               - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK \
                for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
                - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
@@ -248,7 +248,9 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     // Figures of the run: the times of single ones are not stored.
     let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
     let acks_lost = known_acks_lost(input, flows().collect());
-    let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
+    let by_acks = acks_lost.is_some_and(|acks_lost| {
+        acks_lost as f64 > input.limits.retry.acks_lost * (all_timeouts + stalls) as f64
+    });
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");

@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub mod clickhouse;
 pub mod csv;
+pub(crate) mod definition;
 pub mod deferred;
 pub mod few;
 pub mod index;

@@ -18,13 +18,17 @@ use crate::entity::Stats;
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, LinkPoints, SignalKind};
+use crate::util::definition::definitions;
 use crate::util::few::Few;
 use crate::util::map::{Map, Set};
 use crate::util::pack::pack;
 
-/// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
-/// comes with each of them is seen again within it; it is also the time that screens average over.
-pub const SPELL_NS: u64 = 10_000_000_000;
+definitions! {
+    pub SPELL_NS: u64 = 10_000_000_000,
+        "Silence after which an episode has ended, in nanoseconds; also the time that screens average over",
+        "The steps of training jobs are seconds apart at most, so that what comes with each of them is seen again within it";
+}
+
 /// Spells kept per flow and signal; of more, the oldest become one.
 const MOST: usize = 8;
 /// Silences kept per flow: the latest.

@@ -33,8 +33,6 @@ const LONG: f64 = 1.25;
 /// Slower steps in a row, with one of three excepted, that are a change and not chance; and faster ones before them.
 const FEWEST_SLOWER: usize = 5;
 const FEWEST_BEFORE: usize = 4;
-/// Weight of a step that is not slower against those that are.
-const MISS: i64 = 2;
 /// A transfer must have grown by this share of a step for its growth to show the share that the step waited for.
 const GROWN: f64 = 0.05;
 
@@ -199,7 +197,7 @@ fn medians(steps: &[Timed], around: usize) -> Vec<u64> {
 
 /// The longest stretch of slower steps with faster ones before it.
 fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [bool]) -> Option<Range<usize>> {
-    let (mut range, _) = densest(slow.iter().map(|slow| if *slow { 1 } else { -MISS }))?;
+    let (mut range, _) = densest(slow.iter().copied())?;
     let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
     let own = steps.get(range.clone())?;
     // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
