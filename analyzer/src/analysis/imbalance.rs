@@ -10,8 +10,8 @@ use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
 use crate::sample::{Direction, Sample};
-use crate::util::layout::tap_name;
 use crate::util::definition::definitions;
+use crate::util::layout::tap_name;
 
 /// Distribution of the bytes over links that share a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]

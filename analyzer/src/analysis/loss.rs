@@ -4,9 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, Wrong};
-use crate::metrics::loss::{
-    Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS,
-};
+use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
 use crate::util::map::{Map, Set};
 use crate::util::seldom::Seldom;

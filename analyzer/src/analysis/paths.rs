@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use super::{Options, SamePath};
 use crate::sample::{FlowSample, Sample, Stats};
-use crate::util::map::Map;
 use crate::util::definition::definitions;
+use crate::util::map::Map;
 
 /// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
 type Name = (u8, Addr, Addr, u32);

@@ -9,8 +9,8 @@ use rocescope_common::wire::opcode::TRANSPORT_UC;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
-use crate::util::map::{Map, Set};
 use crate::util::definition::definitions;
+use crate::util::map::{Map, Set};
 
 definitions! {
     UNMATCHED: u64 = 1,

@@ -8,6 +8,7 @@ use super::owners::QpOwner;
 use super::posts::Posts;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::device::Hardware;
+use crate::util::time::seconds;
 
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -197,6 +198,6 @@ impl PortSample {
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let (first, last) = self.window?;
-        last.checked_sub(first).filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9)
+        last.checked_sub(first).filter(|ns| *ns > 0).map(seconds)
     }
 }

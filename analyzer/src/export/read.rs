@@ -12,6 +12,7 @@ use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
+use crate::util::time::seconds;
 
 /// Upper bounds of the latency buckets, as powers of two of a nanosecond: 2 µs to 1.07 s.
 const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
@@ -20,10 +21,6 @@ const OWNERS: usize = 32;
 /// Classes of requests, in the words of the report.
 const CLASSES: [&str; 3] = ["write_send", "read", "atomic"];
 const REST: &str = "other";
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
 
 /// Unix time in seconds, rounded to milliseconds, which a floating-point number represents exactly enough.
 fn unix_seconds(ns: u64) -> f64 {

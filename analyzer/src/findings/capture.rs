@@ -107,7 +107,8 @@ fn by_capture(
         .place(Place::link(input, &link.name, link.direction));
     let separate = "If this file is of two taps merged, give the two files separately: rocescope then measures loss and delay between them.";
     let mirror = "If it is of one mirror port, mirror one direction of each port only.";
-    let steps = if delay_ns >= input.limits.capture.taps_ns { [separate, mirror] } else { [mirror, separate] };
+    let steps =
+        if delay_ns >= input.limits.capture.taps_ns { [separate, mirror] } else { [mirror, separate] };
     for step in steps {
         raise = raise.step(step, ByHand::Varies);
     }

@@ -324,7 +324,7 @@ fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 
 fn pcie(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let per_s = |one: &Counted| {
-        let seconds = one.times.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9);
+        let seconds = one.times.map(|(first, last)| crate::util::time::seconds(last.saturating_sub(first)));
         one.events() as f64 / seconds.or(port.seconds()).unwrap_or(f64::INFINITY)
     };
     let judged = latest(port, &["pcie_read_stalls", "pcie_write_stalls"], |one| {

@@ -13,6 +13,7 @@ use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::time::NS_PER_MS;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
 
@@ -341,7 +342,7 @@ fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a
     }
     let is_silent = |receiver: &Receiver<'_>| {
         receiver.ce >= limits.no_cnp_marks
-            && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
+            && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(NS_PER_MS)
             && receiver.acks >= input.limits.ecn.no_cnp_acks
             && receiver.cnps == 0
     };

@@ -308,7 +308,7 @@ mod tests {
     use crate::findings::{Episode, Place, Severity};
     use crate::sample::Direction;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn finding() -> Finding {
         Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into())

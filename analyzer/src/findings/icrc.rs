@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn clean_traffic_before_and_behind_does_not_dilute_the_share() {
-        const S: u64 = 1_000_000_000;
+        use crate::util::time::NS_PER_S as S;
         let ratio = |seconds: u64, wrong_s: (u64, u64)| {
             let mut facts = Facts::of(&everything(), &Options::default());
             let packets = 1_000 * seconds;

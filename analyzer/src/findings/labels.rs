@@ -233,7 +233,10 @@ mod tests {
                     continue;
                 };
                 let kind = rest.split(' ').next().unwrap_or_default();
-                if is_number(kind) && !is_bound(name) && !NO_THRESHOLDS.iter().any(|(known, _)| *known == name) {
+                if is_number(kind)
+                    && !is_bound(name)
+                    && !NO_THRESHOLDS.iter().any(|(known, _)| *known == name)
+                {
                     open.push(format!("{file}: {name}"));
                 }
             }

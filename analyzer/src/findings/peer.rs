@@ -13,6 +13,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::PSN_WINDOW;
 use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::plural;
 
 /// This family.
@@ -217,9 +218,9 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     if sample.links.iter().any(hidden) {
         return;
     }
-    let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
+    let wait_ns = input.limits.peer.wait_ms.saturating_mul(NS_PER_MS);
     let pairs = input.limits.peer.pairs;
-    let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(1_000_000);
+    let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(NS_PER_MS);
     let mut asked: BTreeMap<(&str, Hosts), PendingRequests<'_>> = BTreeMap::new();
     let mut answered: Set<Hosts> = Set::default();
     let mut receives: Set<(&str, Address)> = Set::default();

@@ -173,7 +173,8 @@ fn is_owned(
     };
     found.iter().any(|one| {
         let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
-            || one.id == SLOW_RECEIVER && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
+            || one.id == SLOW_RECEIVER
+                && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
         explains && is_between(one, hosts) && meanwhile(one)
     })
 }

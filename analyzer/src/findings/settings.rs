@@ -202,7 +202,9 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
         if most >= mtu.saturating_mul(limits.larger) {
             beside.push(flow);
-        } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= mtu.saturating_mul(limits.larger)) {
+        } else if mtu <= limits.small
+            && port(flow).is_some_and(|port| path_mtu_of(port) >= mtu.saturating_mul(limits.larger))
+        {
             jumbo.push(flow);
         } else if mtu <= limits.small {
             alone.push(flow);
@@ -302,7 +304,8 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
         let share = other as f64 / all.max(1) as f64;
         if other < limits.min_bytes
             || (link.bytes as f64) < limits.roce_share * all as f64
-            || share < limits.share {
+            || share < limits.share
+        {
             continue;
         }
         let Some(most) = others().max_by_key(|reason| bytes_of(*reason)) else { continue };

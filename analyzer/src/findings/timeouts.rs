@@ -16,6 +16,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -217,7 +218,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
         let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
         let enough =
-            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(1_000_000);
+            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS);
         (enough && count > 0).then_some((flows, Some(count as f64)))
     };
     if let Some(judged) = latest(&spans, run(all.iter().copied()), judge) {
@@ -311,7 +312,7 @@ mod tests {
     use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     /// Steps of 100 ms, the fourth and later ones with 500 ms, and silences of two QPs.
     #[test]

@@ -3,8 +3,8 @@
 pub(crate) mod background;
 pub mod clickhouse;
 pub mod csv;
-pub(crate) mod definition;
 pub mod deferred;
+pub(crate) mod definition;
 pub mod few;
 pub mod index;
 pub(crate) mod layout;

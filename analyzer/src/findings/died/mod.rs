@@ -1,5 +1,7 @@
 //! Queue pairs that worked and then stopped for good: seen in packets, or reported by the kernel.
 
+use crate::util::time::NS_PER_MS;
+
 mod device;
 #[cfg(test)]
 mod tests;
@@ -259,7 +261,7 @@ fn died<'a>(
         return Some(Dead { cause, ..dead });
     }
     let message = open_message(flow)?;
-    let stopped = silent_ns >= limits.silent_ms.saturating_mul(1_000_000)
+    let stopped = silent_ns >= limits.silent_ms.saturating_mul(NS_PER_MS)
         && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets;
     if !stopped {
         return None;

@@ -478,7 +478,7 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
 
     /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
     fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, Vec<u64>) {

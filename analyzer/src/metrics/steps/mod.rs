@@ -4,6 +4,8 @@
 //! Each port is judged by itself, with both of its directions: the clocks of two captures may be seconds apart, and two
 //! ports may serve two jobs.
 
+use crate::util::time::NS_PER_S;
+
 mod chain;
 pub mod job;
 pub mod rhythm;
@@ -36,7 +38,7 @@ const LATEST_STEPS: usize = 16;
 /// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
 const HALVINGS: u32 = 9;
 /// A silence of this length or more is that of a job that has stopped, whatever the length of its steps.
-const SHORT_NS: u64 = 1_000_000_000;
+const SHORT_NS: u64 = NS_PER_S;
 /// Data after the last step, in steps, from which the steps are over and something else goes on. One step that does not
 /// fit and an unfinished one are less.
 pub const OVER: f64 = 2.0;

@@ -308,7 +308,7 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     fn flowlets(list: &[(u64, u64, u64)]) -> Vec<Record> {
         (list.iter())

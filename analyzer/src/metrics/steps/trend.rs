@@ -268,7 +268,7 @@ mod tests {
     use super::super::simulate::Dice;
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     /// Steps of these transfers and silences behind them, in ms, each with a wait of 5 ms.
     fn steps(of: impl IntoIterator<Item = (f64, f64)>) -> Vec<Timed> {

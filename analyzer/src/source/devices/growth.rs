@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::entity::devices::SourceSample;
 
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
 
     fn port(discards: u64, received: u64) -> PortSample {
         let values = vec![("rx_discards".to_owned(), discards), ("rx_packets".to_owned(), received)];

@@ -415,7 +415,7 @@ mod tests {
 
     /// A step every 100 ms; `at` counts from 1.
     fn step(at: u64, length_ns: u64) -> Step {
-        const MS: u64 = 1_000_000;
+        use crate::util::time::NS_PER_MS as MS;
         Step {
             t: Time(at * 100 * MS + 100 * MS),
             host: "node1".into(),

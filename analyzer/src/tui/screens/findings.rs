@@ -456,7 +456,7 @@ mod tests {
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
-        let end = DataEnd { ns: Some(START + 8 * 1_000_000_000), recorded: false, short: false };
+        let end = DataEnd { ns: Some(START + 8 * NS_PER_S), recorded: false, short: false };
         let lines: Vec<String> = text(&finding, end, 100).iter().map(ToString::to_string).collect();
         let page = lines.join("\n");
         for part in [

@@ -168,11 +168,9 @@ impl View {
     /// The end of the data of which findings say when they showed.
     #[must_use]
     pub fn data_end(&self, ns: Option<u64>) -> DataEnd {
-        /// Data that is shorter has times with milliseconds.
-        const SHORT_NS: u64 = 10_000_000_000;
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
         let recorded = self.kind() == Some(SourceKind::Replay);
-        let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < SHORT_NS);
+        let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < units::SHORT_NS);
         DataEnd { ns, recorded, short: recorded && short }
     }
 

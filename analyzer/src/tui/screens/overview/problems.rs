@@ -10,6 +10,7 @@ use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::layout::plain;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -258,7 +259,7 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
         (true, Some(first), _) => {
             let quiet = finding.quiet_ns(end.ns);
-            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / 1_000_000_000));
+            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / NS_PER_S));
             format!("since {}{quiet}", at(first))
         }
         (false, _, Some(_)) => {
