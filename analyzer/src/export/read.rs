@@ -31,14 +31,6 @@ fn name(direction: Option<Direction>) -> &'static str {
     direction.map_or("", direction_name)
 }
 
-const fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
-    }
-}
-
 pub(super) fn build(reading: &Reading<'_>, series: &mut Series) {
     let kernel = reading.process.kernel.as_deref().unwrap_or_default();
     let revision = system::COMMIT.unwrap_or_default();
@@ -277,7 +269,7 @@ pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
         let direction = name(finding.place.direction);
         let links: Vec<&str> = finding.place.names().collect();
         for link in if links.is_empty() { &[""] } else { links.as_slice() } {
-            series.push(&[finding.id, severity(finding.severity), link, direction, device, port], 1);
+            series.push(&[finding.id, finding.severity.name(), link, direction, device, port], 1);
         }
     }
 }
@@ -285,7 +277,7 @@ pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
 pub(super) fn findings(reading: &Reading<'_>, series: &mut Series) {
     for of in [Severity::Info, Severity::Warning, Severity::Critical] {
         let count = reading.report.findings.iter().filter(|one| one.stands() && one.severity == of).count();
-        series.push(&[severity(of)], count as u64);
+        series.push(&[of.name()], count as u64);
     }
 }
 

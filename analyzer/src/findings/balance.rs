@@ -12,6 +12,7 @@ use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, u
 use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -354,7 +355,7 @@ impl Uneven {
             // Data of responses goes to the requester.
             let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
             let (requester, responder) = of(input, [flow]);
-            Some((format!("{} → {}", requester?, responder?), bytes as f64 / all.max(1) as f64))
+            Some((format!("{} → {}", requester?, responder?), share(bytes, all)))
         };
         named.filter_map(words).collect()
     }

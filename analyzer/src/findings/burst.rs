@@ -17,6 +17,7 @@ use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
+use crate::util::numbers::share as ratio;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -198,10 +199,6 @@ impl Bins {
     fn share(&self) -> f64 {
         self.many.bytes as f64 / (self.few.bytes + self.many.bytes).max(1) as f64
     }
-}
-
-fn ratio(part: u64, of: u64) -> f64 {
-    part as f64 / of.max(1) as f64
 }
 
 /// Number of hosts with a non-zero count in one of their flows.

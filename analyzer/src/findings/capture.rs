@@ -7,6 +7,7 @@ use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::spells::Signal;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -91,7 +92,7 @@ fn by_capture(
     let copies = found_on.copies.packets;
     flows.retain(|flow| flow.copies().packets > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
-    let ratio = copies as f64 / packets.max(1) as f64;
+    let ratio = share(copies, packets);
     let diagnosis =
         format!("Capture shows packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" are copies, on {}", short(&link.name))];
@@ -134,7 +135,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         return;
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
-    let ratio = copies as f64 / packets.max(1) as f64;
+    let ratio = share(copies, packets);
     let diagnosis =
         format!("Network delivers packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];

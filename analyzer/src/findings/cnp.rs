@@ -13,6 +13,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
 use crate::util::map::Set;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -156,7 +157,7 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn ratio(&self) -> f64 {
-        self.cnps as f64 / self.data.max(1) as f64
+        share(self.cnps, self.data)
     }
 }
 

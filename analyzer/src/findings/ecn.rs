@@ -13,6 +13,7 @@ use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::time::NS_PER_MS;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
@@ -129,10 +130,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     no_cnp(input, found);
     not_capable(input, found);
-}
-
-fn share(part: u64, all: u64) -> f64 {
-    part as f64 / all.max(1) as f64
 }
 
 /// A congested flow in one episode.

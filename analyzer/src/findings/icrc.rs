@@ -8,6 +8,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -135,7 +136,7 @@ fn corruption(
         return;
     }
     let meanwhile = checked_meanwhile(input, link, &damaged).clamp(bad, checked.max(bad));
-    let ratio = bad as f64 / meanwhile.max(1) as f64;
+    let ratio = share(bad, meanwhile);
     let severe = bad >= limits.packets && ratio >= limits.ratio;
     damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
     let diagnosis = format!(

@@ -207,10 +207,10 @@ mod tests {
     fn an_effect_is_behind_the_causes_that_it_names_whatever_it_costs() {
         let mut all = ["latency.tail", "rnr.slow_receiver", "retry.storm", "loss.before_tap", "qp.died"]
             .map(|id| finding(id, Severity::Warning, None));
-        all[0].impact.time_lost_ns = Some(9 * SECOND_NS);
+        all[0].impact.time_lost_ns = Some(9 * LEAST_NS);
         all[0].causes = vec!["loss.before_tap", "qp.died"];
         all[2].causes = vec!["loss.before_tap"];
-        (all[2].impact.time_lost_ns, all[2].owner) = (Some(SECOND_NS), Some("latency.tail"));
+        (all[2].impact.time_lost_ns, all[2].owner) = (Some(LEAST_NS), Some("latency.tail"));
         all[4].severity = Severity::Info;
         sort(&mut all, None);
         let ids = all.each_ref().map(|one| one.id);
@@ -255,7 +255,7 @@ mod tests {
         let then = crate::analysis::fixtures::START;
         let old = finding("old", Severity::Warning, Some(then));
         assert_eq!(old.until(Some(then + OVER_NS)).as_deref(), Some("until 13:05:09 UTC"));
-        assert_eq!(old.until(Some(then + 86_400 * SECOND_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
+        assert_eq!(old.until(Some(then + 86_400 * LEAST_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
         assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
         assert_eq!(old.until(None), None);
         let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };

@@ -12,6 +12,7 @@ use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Remedy if no other finding explains it.
@@ -142,7 +143,7 @@ impl<'a> Pair<'a> {
     }
 
     fn ratio(&self) -> f64 {
-        self.retransmitted as f64 / self.packets.max(1) as f64
+        share(self.retransmitted, self.packets)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::Map;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -270,7 +271,7 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
     let bytes: u64 = flows.iter().map(|(flow, _)| flow.bytes).sum();
     let totals = &input.facts.totals;
     let all = totals.roce_bytes.saturating_sub(totals.counted_again.roce_bytes.unwrap_or(0));
-    let share = bytes as f64 / all.max(1) as f64;
+    let share = share(bytes, all);
     let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
     let diagnosis = format!("RoCEv1 traffic: {} of the RoCE bytes", units::ratio(Some(share)));
     let parts = [", not routable, no ECN".to_owned()];
@@ -301,7 +302,7 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
             |reason: SkipReason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
         let other: u64 = others().map(bytes_of).sum();
         let all = link.bytes + other;
-        let share = other as f64 / all.max(1) as f64;
+        let share = share(other, all);
         if other < limits.min_bytes
             || (link.bytes as f64) < limits.roce_share * all as f64
             || share < limits.share

@@ -11,6 +11,7 @@ use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units;
 
 /// This family.
@@ -133,7 +134,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mut Vec<Finding>) {
-    let cost = straggler.behind_ns as f64 / steps.period_ns.max(1) as f64;
+    let cost = share(straggler.behind_ns, steps.period_ns);
     if cost < input.limits.step.straggler_ratio {
         return;
     }
@@ -248,7 +249,7 @@ fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
         .collect();
     others.sort_unstable();
     let peers_ns = *others.get(others.len() / 2)?;
-    let cost = latency.p99 as f64 / steps.period_ns.max(1) as f64;
+    let cost = share(latency.p99, steps.period_ns);
     let slow = others.len() > 1 && latency.p50 as f64 >= input.limits.step.slow_path * peers_ns as f64;
     (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
 }
@@ -279,7 +280,7 @@ impl SlowPath<'_> {
         .evidence("p99_ns", latency.p99)
         .evidence("peers_latency_ns", *peers_ns)
         .evidence("period_ns", steps.period_ns)
-        .evidence("behind_ratio", latency.p99 as f64 / steps.period_ns.max(1) as f64)
+        .evidence("behind_ratio", share(latency.p99, steps.period_ns))
         .flows([*flow])
         .place(Place::of(input, flow).hop("downstream"))
         .ends(requester, responder)

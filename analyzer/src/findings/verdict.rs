@@ -2,6 +2,7 @@
 
 use super::{Finding, Severity};
 use crate::util::definition::definitions;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 definitions! {
@@ -74,7 +75,7 @@ impl<'a> Verdict<'a> {
     /// thresholds they have a cost.
     #[must_use]
     pub fn noting(self, retransmitted: u64, packets: u64) -> Self {
-        let ratio = retransmitted as f64 / packets.max(1) as f64;
+        let ratio = share(retransmitted, packets);
         if self.health != Health::Healthy || ratio < NOTED {
             return self;
         }

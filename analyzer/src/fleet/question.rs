@@ -36,17 +36,6 @@ definitions! {
         "One or two are the rest of a step";
 }
 
-/// What the SQL calls them.
-const PLACES: [(&str, f64); 7] = [
-    ("{stands_out}", STANDS_OUT),
-    ("{deviation}", DEVIATION),
-    ("{usual_share}", USUAL_SHARE),
-    ("{bad_share}", BAD_SHARE),
-    ("{uneven}", UNEVEN),
-    ("{quiet}", QUIET),
-    ("{late}", LATE),
-];
-
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Question {
@@ -231,7 +220,7 @@ impl Chosen {
 
     fn put_into(&self, text: &str) -> String {
         let text = text.replace("{rows}", &self.condition());
-        PLACES.iter().fold(text, |text, (place, number)| text.replace(place, &number.to_string()))
+        DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
     fn condition(&self) -> String {

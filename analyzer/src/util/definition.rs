@@ -3,7 +3,9 @@
 /// A number that defines what a figure means.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Its value, as in the source text.
+    /// Its name in the source text.
+    pub name: &'static str,
+    /// Its value there.
     pub value: &'static str,
     /// Unit and meaning.
     pub meaning: &'static str,
@@ -13,7 +15,7 @@ pub struct Definition {
 
 impl std::fmt::Display for Definition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { value, meaning, reason } = self;
+        let Self { value, meaning, reason, .. } = self;
         write!(out, "- {meaning}: {value}. {reason}.")
     }
 }
@@ -22,10 +24,13 @@ impl std::fmt::Display for Definition {
 macro_rules! definitions {
     ($($vis:vis $name:ident: $type:ty = $value:expr, $meaning:literal, $reason:literal;)+) => {
         $(#[doc = concat!($meaning, ". ", $reason, ".")] $vis const $name: $type = $value;)+
+        // Some stand in SQL alone.
+        $(const _: $type = $name;)+
 
         /// The numbers that this module defines.
         pub(crate) const DEFINITIONS: &[$crate::util::definition::Definition] = &[
             $($crate::util::definition::Definition {
+                name: stringify!($name),
                 value: stringify!($value),
                 meaning: $meaning,
                 reason: $reason,

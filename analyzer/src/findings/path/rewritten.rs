@@ -11,6 +11,7 @@ use crate::findings::once::Name;
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, Severity, ends};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Findings about the DSCP that a rewritten DSCP explains.
@@ -122,7 +123,7 @@ fn raise(
     let arrow = if section.ordered { "→" } else { "↔" };
     let first_ns = all().map(|change| change.first_ns).min();
     let last_ns = all().map(|change| change.last_ns).max();
-    let ratio = main.packets as f64 / main.of.max(1) as f64;
+    let ratio = share(main.packets, main.of);
     let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
     let of_dscp = all().any(|change| change.field == Field::Dscp);
     let damages = all().any(is_damage);

@@ -50,7 +50,7 @@ deviations as (
   select *, median(abs(figure - usual)) over (partition by problem) as mad, count(*) over (partition by problem) as jobs from medians
 ),
 scored as (
-  select *, (figure - usual) / ({deviation} * greatest(case when jobs > 2 then mad else 0 end, {usual_share} * usual, least / 5)) as z
+  select *, (figure - usual) / ({DEVIATION} * greatest(case when jobs > 2 then mad else 0 end, {USUAL_SHARE} * usual, least / 5)) as z
   from deviations
 ),
 worst as (

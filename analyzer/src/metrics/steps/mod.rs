@@ -4,8 +4,6 @@
 //! Each port is judged by itself, with both of its directions: the clocks of two captures may be seconds apart, and two
 //! ports may serve two jobs.
 
-use crate::util::time::NS_PER_S;
-
 mod chain;
 pub mod job;
 pub mod rhythm;
@@ -20,6 +18,8 @@ pub mod trend;
 mod variants;
 
 use crate::util::map::Map;
+use crate::util::numbers::{median, share};
+use crate::util::time::NS_PER_S;
 
 use super::traffic::Traffic;
 use super::traffic::flowlets::{FlowletState, Record};
@@ -336,7 +336,7 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
     Some(Ending {
         last_data_ns,
         silent_ns: end_ns.saturating_sub(last_data_ns),
-        part: Some(bytes as f64 / segments.volume.max(1) as f64),
+        part: Some(share(bytes, segments.volume)),
         outstanding: Some(outstanding(traffic, ports, port)),
     })
 }
@@ -375,11 +375,4 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
         standing.message_open || unanswered
     };
     traffic.flowlets.standing.iter().filter(own).filter(waits).count()
-}
-
-/// The middle one of some numbers.
-#[must_use]
-pub fn median(mut numbers: Vec<u64>) -> Option<u64> {
-    numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied()
 }

@@ -17,6 +17,7 @@ use super::segment::{Block, MIN_STEPS, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::util::map::Set;
+use crate::util::numbers::median;
 
 /// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
 /// tried on by up to 8 % of a step each.
@@ -381,15 +382,15 @@ impl View<'_> {
             own.filter_map(|(_, pair)| self.own_time(host, pair.first()?, pair.last()?)).collect()
         };
         let usual = if found.changed {
-            super::median(times(found.host, false))
+            median(times(found.host, false))
         } else {
             let mut others: Vec<Host> =
                 self.receivers.iter().copied().filter(|host| *host != found.host).collect();
             others.sort_unstable();
             others.truncate(64);
-            super::median(others.into_iter().filter_map(|host| super::median(times(host, true))).collect())
+            median(others.into_iter().filter_map(|host| median(times(host, true))).collect())
         };
-        let (Some(now), Some(usual)) = (super::median(times(found.host, true)), usual) else { return true };
+        let (Some(now), Some(usual)) = (median(times(found.host, true)), usual) else { return true };
         now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
     }
 

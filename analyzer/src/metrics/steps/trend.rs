@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::straggler::densest;
 use super::{LinkSteps, Step};
 use crate::metrics::traffic::times;
+use crate::util::numbers::quantile;
 
 /// Fewest periods of which the fastest part is a part: twice [`FEWEST_FAST`], and one between.
 const FEWEST: usize = 11;
@@ -135,12 +136,6 @@ pub struct Trend {
 pub fn timed(found: &LinkSteps) -> Vec<Timed> {
     let pairs = found.steps.iter().zip(found.steps.iter().skip(1));
     pairs.filter(|(step, _)| !step.gap_follows).map(|(step, next)| Timed::of(step, next)).collect()
-}
-
-/// The number that a share of all does not exceed.
-fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
-    let rank = usize::try_from(times(sorted.len() as u64, share)).ok()?;
-    sorted.get(rank.min(sorted.len().saturating_sub(1))).copied()
 }
 
 fn sorted(steps: &[Timed]) -> Vec<u64> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::markup::Markup;
-use super::problems::{anchor, class, listed, sign};
+use super::problems::{anchor, listed, sign};
 use crate::analysis::link_name;
 use crate::findings::{Finding, Severity};
 use crate::model::over_time::Series;
@@ -255,7 +255,7 @@ fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
             page.open(
                 "rect",
                 &[
-                    ("class", class(finding.severity)),
+                    ("class", finding.severity.name()),
                     ("x", &x),
                     ("width", &width),
                     ("y", "4"),

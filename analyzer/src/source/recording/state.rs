@@ -222,7 +222,7 @@ impl State {
         let link = LinkSteps {
             link: u16::try_from(at).ok()?,
             steps: all.values().map(|(step, _)| *step).collect(),
-            period_ns: steps::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
+            period_ns: crate::util::numbers::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
             volume: *step_bytes,
             explained: *explained,
             rhythm: None,

@@ -21,6 +21,7 @@ use crate::tui::widgets::Spans;
 use crate::tui::{Options, column};
 use crate::util::deferred::Deferred;
 use crate::util::map::Set;
+use crate::util::units;
 
 /// Snapshots before the one shown in which entropy is searched, since not every sample is analysed.
 const NEAR: usize = 30;
