@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
-use crate::metrics::loss::{self, spells};
+use crate::entity::spell;
+use crate::metrics::loss;
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -128,7 +129,7 @@ pub fn markdown() -> String {
         }
     }
     let _ = writeln!(text, "\n{FIXED}");
-    let own = [spells::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
+    let own = [spell::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
     let rest = [verdict::DEFINITIONS, died::DEFINITIONS];
     let all = own.into_iter().chain(rest).chain(crate::analysis::DEFINITIONS).flatten();
     all.for_each(|one| text.push_str(&format!("{one}\n")));
