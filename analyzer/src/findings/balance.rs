@@ -28,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ENTROPY_LOW: Entry = Entry {
+pub(super) const ENTROPY_LOW: Entry = Entry {
     id: "entropy.low",
     rank: 350,
     title: "Low ECMP entropy: too few source ports",
@@ -45,10 +45,11 @@ const ENTROPY_LOW: Entry = Entry {
     caveat: "Fabrics that hash on the destination QP, spray packets or route adaptively are not affected. The hash function of the real switches is unknown.",
     ..Entry::of(Problem::Hashing)
 };
-const LINKS_IMBALANCE: Entry = Entry {
+/// Uneven load on parallel links.
+pub const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
     rank: 360,
-    causes: &["entropy.low"],
+    causes: &[ENTROPY_LOW.id],
     measure: Some(Measure::ratio("max_over_mean")),
     title: "Uneven load on parallel links",
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",

@@ -24,7 +24,7 @@ use crate::util::units::{self, plural};
 pub(super) const FAMILY: Family =
     Family { entries: &[INCAST], limits: &[Limits::META], evidence: &[], check };
 
-const INCAST: Entry = Entry {
+pub(super) const INCAST: Entry = Entry {
     id: "burst.incast",
     rank: 290,
     needs: &[Need::Traffic],
@@ -104,17 +104,17 @@ limits! {
 }
 
 /// Effects of growing queues.
-const CONGESTION: [&str; 3] = ["ecn.congestion", "cnp.without_ce", "cnp.storm"];
+const CONGESTION: [&str; 3] = [super::ecn::CONGESTION.id, super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
 /// Effects of growing and overflowing queues.
 const ALL: [&str; 8] = [
-    "ecn.congestion",
-    "cnp.without_ce",
-    "cnp.storm",
-    "loss.before_tap",
-    "loss.after_tap",
-    "loss.between_taps",
-    "retry.storm",
-    "retry.timeouts",
+    super::ecn::CONGESTION.id,
+    super::cnp::WITHOUT_CE.id,
+    super::cnp::STORM.id,
+    super::loss::BEFORE.id,
+    super::loss::AFTER.id,
+    super::loss::BETWEEN.id,
+    super::retry::STORM.id,
+    super::timeouts::TIMEOUTS.id,
 ];
 
 /// Given the data bytes of each sender to one receiver, the number of senders that contribute hardly anything.

@@ -27,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const WITHOUT_CE: Entry = Entry {
+pub(super) const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
     rank: 330,
     needs: &[Need::Pairs],
@@ -44,10 +44,10 @@ const WITHOUT_CE: Entry = Entry {
     ..Entry::of(Problem::Notification)
 };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "cnp.storm",
     rank: 325,
-    causes: &["burst.incast", "ecn.congestion"],
+    causes: &[super::burst::INCAST.id, super::ecn::CONGESTION.id],
     measure: Some(Measure::ratio("cnp_ratio")),
     title: "CNP storm: senders throttled without visible marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
@@ -136,7 +136,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)
-        .owns(&["cnp.without_ce"])
+        .owns(&[WITHOUT_CE.id])
         .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
         .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(

@@ -25,7 +25,7 @@ pub(super) const FAMILY: Family =
 pub(super) const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
     rank: 310,
-    causes: &["burst.incast"],
+    causes: &[super::burst::INCAST.id],
     measure: Some(Measure::ratio("ce_ratio")),
     title: "ECN congestion",
     meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
@@ -278,10 +278,16 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
 }
 
 /// Findings that congestion explains. With drops, it also explains loss where packets are marked.
-const OWNED: [&str; 2] = ["cnp.without_ce", "cnp.storm"];
+const OWNED: [&str; 2] = [super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
 /// See [`OWNED`].
-const OWNED_WITH_DROPS: [&str; 6] =
-    ["cnp.without_ce", "cnp.storm", "loss.before_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
+const OWNED_WITH_DROPS: [&str; 6] = [
+    super::cnp::WITHOUT_CE.id,
+    super::cnp::STORM.id,
+    super::loss::BEFORE.id,
+    super::loss::BETWEEN.id,
+    super::retry::STORM.id,
+    super::timeouts::TIMEOUTS.id,
+];
 
 /// End of the last time bin with a count, Unix nanoseconds.
 fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {

@@ -24,12 +24,12 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ERRORS: Entry = Entry {
+pub(super) const ERRORS: Entry = Entry {
     id: "icrc.errors",
     of_queue_pairs: true,
     rank: 150,
     needs: &[Need::Frames],
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     measure: Some(Measure::ratio("bad_ratio")),
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
@@ -159,7 +159,7 @@ fn corruption(
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-        .owns(if explains_loss(input, link) { &["loss.after_tap"] } else { &[] })
+        .owns(if explains_loss(input, link) { &[super::loss::AFTER.id] } else { &[] })
         .step(
             "Capture at a second point to find the device between a correct and a wrong ICRC.",
             ByHand::Elsewhere,

@@ -81,17 +81,17 @@ const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with ada
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than for one bad cable.";
 
-const BEFORE: Entry = Entry {
+pub(super) const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     rank: 220,
     causes: &[
-        "path.mtu_black_hole",
-        "path.rewritten",
-        "config.lossless",
-        "device.discards",
-        "device.link_errors",
-        "pfc.on_wrong_priority",
-        "icrc.errors",
+        super::path::BLACK_HOLE.id,
+        super::path::REWRITTEN.id,
+        super::config::LOSSLESS.id,
+        super::device::DISCARDS.id,
+        super::device::LINK.id,
+        super::pfc::WRONG_PRIORITY.id,
+        super::icrc::ERRORS.id,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
@@ -112,16 +112,16 @@ const BEFORE: Entry = Entry {
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
 };
-const AFTER: Entry = Entry {
+pub(super) const AFTER: Entry = Entry {
     id: "loss.after_tap",
     rank: 230,
     causes: &[
-        "path.mtu_black_hole",
-        "path.rewritten",
-        "icrc.errors",
-        "config.lossless",
-        "device.discards",
-        "pfc.on_wrong_priority",
+        super::path::BLACK_HOLE.id,
+        super::path::REWRITTEN.id,
+        super::icrc::ERRORS.id,
+        super::config::LOSSLESS.id,
+        super::device::DISCARDS.id,
+        super::pfc::WRONG_PRIORITY.id,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
@@ -137,7 +137,7 @@ const AFTER: Entry = Entry {
 pub(super) const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
     rank: 210,
-    causes: &["path.mtu_black_hole", "path.rewritten"],
+    causes: &[super::path::BLACK_HOLE.id, super::path::REWRITTEN.id],
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
@@ -507,7 +507,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(span, lossy(), &cost))
-        .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
+        .owns(if severity > Severity::Info { &[super::timeouts::TIMEOUTS.id] } else { &[] })
         .episodes(judged.episodes.clone());
     if links.len() > 1 {
         raise = raise.evidence("by_link", loss_links::by_link(input, links, bad, side, span));

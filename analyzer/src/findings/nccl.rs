@@ -95,17 +95,17 @@ limits! {
 
 /// Findings that explain a stalled rank if they concern queue pairs of its process.
 const CAUSES: [&str; 8] = [
-    "qp.stuck",
-    "qp.retrying",
-    "retry.timeouts",
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "rnr.slow_receiver",
-    "peer.silent",
+    super::qp_context::STUCK.id,
+    super::qp_context::RETRYING.id,
+    super::timeouts::TIMEOUTS.id,
+    super::loss::BETWEEN.id,
+    super::loss::BEFORE.id,
+    super::loss::AFTER.id,
+    super::rnr::SLOW.id,
+    super::peer::SILENT.id,
 ];
 /// Its queue pair has died, which explains the stall completely.
-const OWNER: &str = "qp.died";
+const OWNER: &str = super::died::DIED.id;
 /// Maximum number of queue pairs named.
 const MAX_QPS: usize = 4;
 

@@ -15,7 +15,7 @@ pub const OVER_NS: u64 = SPELL_NS;
 definitions! {
     pub QUIET_NS: u64 = 3_000_000_000,
         "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those that are seen",
-        "Longer than a training step or two: it may have ended";
+        "A step of a training job or two pass in it without the signal: it may have ended";
 }
 
 /// Position of a kind among those of the same severity.

@@ -34,10 +34,10 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ONE_OF: Entry = Entry {
+pub(super) const ONE_OF: Entry = Entry {
     id: "links.congested_one_of",
     rank: 355,
-    causes: &["entropy.low", "device.link_errors"],
+    causes: &[super::balance::ENTROPY_LOW.id, super::device::LINK.id],
     measure: Some(Measure::ratio("link_ratio")),
     title: "One of several parallel links is congested, slow or lossy",
     meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \

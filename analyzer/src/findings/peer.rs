@@ -27,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const SILENT: Entry = Entry {
+pub(super) const SILENT: Entry = Entry {
     id: "peer.silent",
     rank: 270,
     needs: &[Need::Loss],
@@ -138,7 +138,7 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let (requester, responder) = ends::of_data(input, [worst]);
     let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
     raise
-        .owns(&["retry.timeouts"])
+        .owns(&[super::timeouts::TIMEOUTS.id])
         .place(Place::of(input, worst).hop("responder"))
         .ends(requester, responder)
         .step(

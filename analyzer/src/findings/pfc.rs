@@ -17,7 +17,7 @@ use crate::util::units::{self, plural};
 pub(super) const FAMILY: Family =
     Family { entries: &[STORM, WRONG_PRIORITY, VICTIM], limits: &[Limits::META], evidence: &[], check };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "pfc.storm",
     rank: 130,
     needs: &[Need::PauseTimes],
@@ -37,7 +37,7 @@ const STORM: Entry = Entry {
                ones. In captures, quanta are converted to time by --link-speed; captures do not contain the link speed.",
     ..Entry::of(Problem::Pause)
 };
-const WRONG_PRIORITY: Entry = Entry {
+pub(super) const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
     rank: 120,
     title: "PFC pause on a priority that is not lossless",
@@ -50,10 +50,10 @@ const WRONG_PRIORITY: Entry = Entry {
     caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
     ..Entry::of(Problem::Pause)
 };
-const VICTIM: Entry = Entry {
+pub(super) const VICTIM: Entry = Entry {
     id: "pfc.victim",
     rank: 140,
-    causes: &["pfc.storm"],
+    causes: &[STORM.id],
     needs: &[Need::PauseTimes],
     measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Queue pairs stalled by PFC (PFC victims)",
@@ -312,7 +312,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("paused_ns", paused_ns)
         .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.facts.window.length_ns())))
         .flows(victims.iter().map(|(flow, _)| *flow))
-        .owns(if lossless { &["retry.storm", "retry.timeouts"] } else { &[] })
+        .owns(if lossless { &[super::retry::STORM.id, super::timeouts::TIMEOUTS.id] } else { &[] })
         .into(found);
 }
 

@@ -45,17 +45,17 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "retry.storm",
     rank: 280,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        "icrc.errors",
-        "loss.between_taps",
-        "loss.before_tap",
-        "loss.after_tap",
-        "rnr.slow_receiver",
-        "peer.silent",
+        super::icrc::ERRORS.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::loss::AFTER.id,
+        super::rnr::SLOW.id,
+        super::peer::SILENT.id,
     ],
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
@@ -93,10 +93,10 @@ limits! {
         "The length of a training step or two: the job feels it, even with a single timeout";
     rnr_share: f64 = 0.5,
         "minimum share of the retransmissions that follow RNR NAKs, for the slow receiver to own them",
-        "What explains most of them is what to look at first";
+        "The cause of most of them is the most important one";
     acks_lost: f64 = 0.5,
         "share of the timeouts whose packets had arrived, above which lost ACKs are named as the reason",
-        "What explains most of them is what to look at first";
+        "The cause of most of them is the most important one";
 }
 
 fn retransmitted(flow: &Flow) -> u64 {
@@ -148,9 +148,9 @@ impl<'a> Pair<'a> {
 }
 
 /// Findings that own the retransmissions between two hosts, which are then no finding of their own.
-const OWNERS: [&str; 3] = ["loss.between_taps", "loss.before_tap", "loss.after_tap"];
+const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
 /// Owner if most of them follow RNR NAKs.
-const SLOW_RECEIVER: &str = "rnr.slow_receiver";
+const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
 
 /// True if a finding concerns two hosts, in either direction.
 fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
@@ -262,7 +262,7 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
         .episodes(episodes.clone());
     if storm.reordered > 0 {
         raise = raise
-            .owns(&["retry.timeouts"])
+            .owns(&[super::timeouts::TIMEOUTS.id])
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
     }

@@ -44,7 +44,7 @@ const MTU_SMALL: Entry = Entry {
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     rank: 410,
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     lasting: Some(Lasting::Setting),
     title: "Mixed DSCPs between the same hosts",
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
@@ -60,7 +60,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
 pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
     rank: 420,
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
@@ -250,7 +250,7 @@ fn from_to(low: u32, high: u32) -> String {
 
 /// Hosts between which large packets are lost: there a small path MTU is a workaround.
 fn all_that_works(found: &[Finding]) -> BTreeSet<(Address, Address)> {
-    let holes = found.iter().filter(|one| one.id == "path.mtu_black_hole");
+    let holes = found.iter().filter(|one| one.id == super::path::BLACK_HOLE.id);
     holes.flat_map(|hole| hole.named.iter().map(|(src, dst, _)| (*src, *dst))).collect()
 }
 

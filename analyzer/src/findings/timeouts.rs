@@ -38,18 +38,18 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const TIMEOUTS: Entry = Entry {
+pub(super) const TIMEOUTS: Entry = Entry {
     id: "retry.timeouts",
     rank: 275,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        "path.mtu_black_hole",
-        "loss.between_taps",
-        "loss.before_tap",
-        "peer.silent",
-        "qp.died",
-        "pfc.storm",
-        "rnr.slow_receiver",
+        super::path::BLACK_HOLE.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::peer::SILENT.id,
+        super::died::DIED.id,
+        super::pfc::STORM.id,
+        super::rnr::SLOW.id,
     ],
     measure: Some(Measure::ratio("waited_ratio")),
     title: "Transport timeouts",
@@ -270,7 +270,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let here = Commands::near(input, worst.flow, worst.flow.src);
     // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them.
     let reordered =
-        found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
+        found.iter().any(|one| one.id == super::retry::STORM.id && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
@@ -290,7 +290,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
-        .owns(if reordered { &[] } else { &["retry.storm"] })
+        .owns(if reordered { &[] } else { &[super::retry::STORM.id] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)

@@ -47,7 +47,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const DIED: Entry = Entry {
+pub(super) const DIED: Entry = Entry {
     id: "qp.died",
     of_queue_pairs: true,
     rank: 165,

@@ -15,10 +15,15 @@ use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Findings about the DSCP that a rewritten DSCP explains.
-const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
+const ABOUT_DSCP: &[&str] =
+    &[crate::findings::settings::DSCP_UNSET.id, crate::findings::settings::DSCP_MIXED.id];
 /// Findings about a wrong ICRC that damage between the taps explains.
-const ABOUT_ICRC: &[&str] = &["icrc.errors"];
-const ABOUT_BOTH: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed", "icrc.errors"];
+const ABOUT_ICRC: &[&str] = &[crate::findings::icrc::ERRORS.id];
+const ABOUT_BOTH: &[&str] = &[
+    crate::findings::settings::DSCP_UNSET.id,
+    crate::findings::settings::DSCP_MIXED.id,
+    crate::findings::icrc::ERRORS.id,
+];
 /// Maximum number of changes listed in the evidence.
 const MAX_LISTED: usize = 8;
 
