@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rocescope_common::account::FlowKey;
+
 use super::analysis::Analysis;
 use super::data::Data;
 use super::filter::Filter;
@@ -14,7 +16,7 @@ use crate::analysis::{Entropy, Imbalance};
 use crate::entity::devices::PortSample;
 use crate::findings::{DataEnd, Finding, LINKS_IMBALANCE, Problem, Severity, Verdict};
 use crate::model::{Identity, Level, TimeRange};
-use crate::sample::{Sample, SourceKind};
+use crate::sample::{Address, Sample, SourceKind, address};
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::widgets::Spans;
@@ -190,6 +192,17 @@ impl View {
                 || one.place.link.is_some() && one.place.link == port.interface
         };
         self.problems().filter(about).map(|one| Level::from(one.severity)).max().unwrap_or_default()
+    }
+
+    /// The level of the worst active finding about queue pairs between the hosts of a flow, at the snapshot shown.
+    #[must_use]
+    pub fn level_between(&self, key: &FlowKey) -> Level {
+        let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
+        let is_between = |(from, to, _): &(Address, Address, u32)| {
+            (*from, *to) == (src, dst) || (*from, *to) == (dst, src)
+        };
+        let about = self.problems().filter(|one| one.named.iter().any(is_between));
+        about.map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.
