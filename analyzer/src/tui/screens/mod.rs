@@ -238,6 +238,11 @@ pub(super) fn time_range(basis: Basis) -> String {
     }
 }
 
+/// The words behind a title, and the time that the figures below it are of.
+fn ranged(about: &str, data: &crate::tui::data::Data) -> String {
+    format!("{about} · {}", time_range(data.model.basis))
+}
+
 /// Capture loss in words.
 pub(super) fn own_losses(lost: &Lost) -> String {
     let known = [

@@ -46,9 +46,10 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
+    let episodes = if all.is_empty() { "" } else { " · figures of the latest episode" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
-        0 => about(view),
-        notes => format!("{}, {notes} for information", about(view)),
+        0 => about(view) + episodes,
+        notes => format!("{}, {notes} for information{episodes}", about(view)),
     }
 }
 
