@@ -28,7 +28,7 @@ pub struct Spell<C = u64> {
 }
 
 impl<C: Copy> Spell<C> {
-    /// Adds it to older ones: to the latest, if it `shows` less than 10 s after that one's end.
+    /// Adds it to older ones: to the latest, if it shows (`shows_ns`) less than 10 s after that one's end.
     pub fn add_to(self, spells: &mut Few<Self>, shows_ns: u64) {
         match spells.last_mut() {
             Some(last) if shows_ns.saturating_sub(last.last_ns) < SPELL_NS => last.extend(self),

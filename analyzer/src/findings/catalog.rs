@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
 use crate::entity::spell;
-use crate::metrics::loss;
+use crate::metrics::{control, loss};
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -130,9 +130,11 @@ pub fn markdown() -> String {
     }
     let _ = writeln!(text, "\n{FIXED}");
     let own = [spell::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
-    let rest = [verdict::DEFINITIONS, died::DEFINITIONS];
+    let rest = [verdict::DEFINITIONS, died::DEFINITIONS, control::DEFINITIONS];
     let all = own.into_iter().chain(rest).chain(crate::analysis::DEFINITIONS).flatten();
-    all.for_each(|one| text.push_str(&format!("{one}\n")));
+    for one in all {
+        let _ = writeln!(text, "{one}");
+    }
     text
 }
 

@@ -36,7 +36,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
                 tap, or the receiver sends CNPs for another reason.",
     computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
-                 of the tap is unknown; not raised when this host sends the data. Flows with NAKs amounting to half of their CNPs or more are excluded: some NICs send \
+                 of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
                  a CNP with a NAK.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
@@ -75,6 +75,9 @@ limits! {
     without_ce_packets: u64 = 100,
         "minimum ECN-capable data packets to conclude that none is CE-marked",
         "DCQCN marks a packet in a hundred and more where it asks for CNPs";
+    nak_share: f64 = 0.5,
+        "NAKs per CNP from which CNPs need no mark",
+        "Some NICs send a CNP with a NAK";
 }
 
 /// Host pairs with more CNPs than CE marks in a span, worst first.
@@ -172,7 +175,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
         if cnps.cnps_once() < input.limits.cnp.without_ce_cnps
-            || cnps.naks_once().total() * 2 >= cnps.cnps_once()
+            || share(cnps.naks_once().total(), cnps.cnps_once()) >= input.limits.cnp.nak_share
         {
             continue;
         }

@@ -96,10 +96,9 @@ pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Ve
         });
         let own: u64 = own.map(|(_, much)| much).sum();
         let first = kept.iter().position(shown);
+        let is_few = (own as f64) < input.limits.capture.own_ratio * one.sum() as f64;
         match first.and_then(|at| kept.get_mut(at)) {
-            Some(before) if (own as f64) < input.limits.capture.own_ratio * one.sum() as f64 => {
-                before.others += 1
-            }
+            Some(before) if is_few => before.others += 1,
             _ => kept.push(one),
         }
     }

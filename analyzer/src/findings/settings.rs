@@ -198,14 +198,12 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     ];
     let [(beside, ..), (jumbo, ..), (alone, ..)] = &mut all;
     let works = all_that_works(found);
-    let small = |flow: &&Flow| !works.contains(&(flow.src, flow.dst));
-    for flow in input.facts.flows.iter().filter(small) {
+    for flow in input.facts.flows.iter().filter(|flow| !works.contains(&(flow.src, flow.dst))) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
-        if most >= mtu.saturating_mul(limits.larger) {
+        let larger = mtu.saturating_mul(limits.larger);
+        if most >= larger {
             beside.push(flow);
-        } else if mtu <= limits.small
-            && port(flow).is_some_and(|port| path_mtu_of(port) >= mtu.saturating_mul(limits.larger))
-        {
+        } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= larger) {
             jumbo.push(flow);
         } else if mtu <= limits.small {
             alone.push(flow);

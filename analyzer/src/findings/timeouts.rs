@@ -247,11 +247,9 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
     // Figures of the run: the times of single ones are not stored.
-    let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
+    let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect());
-    let by_acks = acks_lost.is_some_and(|acks_lost| {
-        acks_lost as f64 > input.limits.retry.acks_lost * (all_timeouts + stalls) as f64
-    });
+    let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");

@@ -524,7 +524,7 @@ mod tests {
             recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1, None);
         }
         let spells = recorder.spells().flows[&0].of(Signal::Timeout).to_vec();
-        assert_eq!(spells.len(), MOST);
+        assert_eq!(spells.len(), crate::entity::spell::MOST);
         assert_eq!(spells.iter().map(|spell| spell.count).sum::<u64>(), 20);
         assert_eq!(spells[0].first_ns, 0);
     }

@@ -18,12 +18,11 @@ use crate::host::nldev::{self, QpCounter, Query, QueuePair};
 use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
+use crate::metrics::control::STALL_SHARE;
 use crate::source::devices::listed::QueuePairs;
 
 /// Maximum number of queue pairs followed per port.
 const MOST_QPS: usize = 16_384;
-/// If its priority is paused for at least this share of the time, a stalled queue pair is attributed to the pause.
-const STALL_SHARE: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
