@@ -13,12 +13,16 @@ use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
 use crate::metrics::control::LinkControl;
 use crate::sample::{Address, Direction, FlowSample, Sample, SourceKind, address};
+use crate::util::definition::definitions;
 use crate::util::map::Set;
 
 /// Queue pairs of a port that the report lists: those that stand still, and those that sent and received most.
 const MAX_QPS: usize = 4096;
-/// Coverage below this is explained.
-pub const WHOLE: f64 = 0.99;
+definitions! {
+    pub WHOLE: f64 = 0.99,
+        "Share of a NIC's packets seen here, below which a reason is given",
+        "Counters and packets are read at slightly different times";
+}
 
 /// Counters of one port of an RDMA device by one source. Never added to totals or flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

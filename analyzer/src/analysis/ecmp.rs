@@ -9,15 +9,18 @@ use serde::Serialize;
 use super::Options;
 use super::entropy::{self, Unit, Weight};
 use crate::sample::{Address, Direction, Sample, address};
+use crate::util::definition::definitions;
 
 /// Seeds that are tried.
 const SEEDS: u32 = 256;
 /// Number of the heaviest tuples that are hashed one by one; the rest counts as spread evenly, as thousands
 /// of small flows are.
 const MAX_TUPLES: usize = 4096;
-/// Share of the bytes that heavy tuples carry together: the rest does not decide which uplink is the
-/// busiest.
-const HEAVY: f64 = 0.8;
+definitions! {
+    HEAVY: f64 = 0.8,
+        "Share of the bytes that heavy 5-tuples carry together",
+        "The rest does not decide which uplink is the busiest";
+}
 /// Queue pairs per connection that are tried as a remedy.
 const QPS: [u32; 3] = [2, 4, 8];
 

@@ -5,6 +5,7 @@ use crate::metrics::ecn::OverTime;
 use crate::metrics::ecn::series::Bin;
 use crate::sample::{FlowSample, Sample, address};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_S;
 
 /// The flows that CNPs answer, by slot.
 pub(super) fn answered(sample: &Sample) -> Map<u32, FlowId> {
@@ -46,7 +47,8 @@ pub(super) fn cnp(sample: &Sample, slot: u32, answered: &Map<u32, FlowId>) -> Op
     let intervals = figure.count.saturating_sub(1);
     Some(Cnp {
         answers,
-        per_second: (time_ns > 0 && intervals > 0).then(|| intervals as f64 * 1e9 / time_ns as f64),
+        per_second: (time_ns > 0 && intervals > 0)
+            .then(|| intervals as f64 * NS_PER_S as f64 / time_ns as f64),
         min_interval_ns: figure.min_gap_ns,
         delay_ns: figure.delay,
         without_ce: figure.without_mark,

@@ -22,7 +22,7 @@ pub(crate) mod document;
 
 /// 2026-03-01 13:05:09.250 UTC.
 pub(crate) const START: u64 = 1_772_370_309_250_000_000;
-pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) use crate::util::time::NS_PER_S as SECOND;
 
 pub(crate) fn words(ip: &str) -> (u8, Addr) {
     ip.parse::<Address>().unwrap().words()

@@ -10,6 +10,7 @@ use crate::analysis::Options;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::bins::Bursts;
 use crate::sample::{Direction, Sample};
+use crate::util::definition::definitions;
 use crate::util::layout::tap_name;
 
 /// Distribution of the bytes over links that share a load.
@@ -185,10 +186,14 @@ fn compare(links: &[Load<'_>], member: impl Fn(&str) -> bool, same_path: bool, a
     }
 }
 
-/// Windows are at least this long: a step of a job has several, a burst fits into one.
-const WINDOW_NS: u64 = 100_000_000;
-/// A window with less than this share of the mean window's bytes says nothing about balance.
-const QUIET: f64 = 0.1;
+definitions! {
+    WINDOW_NS: u64 = 100_000_000,
+        "Minimum length of a window in which the loads of links are compared, in nanoseconds",
+        "A step of a job has several, a burst fits into one";
+    QUIET: f64 = 0.1,
+        "Minimum bytes of such a window over those of the mean window",
+        "Next to nothing says nothing about balance";
+}
 
 /// Bytes of the links of a group in windows of time.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, Wrong};
-use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission};
+use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
 use crate::util::map::{Map, Set};
 use crate::util::seldom::Seldom;
@@ -200,10 +200,6 @@ pub(crate) enum Downstream {
     ReorderingOrLoss,
 }
 
-/// A READ that is repeated after such a silence follows a timeout: one of a requester that misses a response among others comes
-/// at once.
-const SILENCE_NS: u64 = 1_000_000;
-
 impl Downstream {
     /// All values, in order.
     pub(crate) const ALL: [Self; 3] = [Self::Loss, Self::LossOrReordering, Self::ReorderingOrLoss];
@@ -235,10 +231,11 @@ impl Downstream {
 }
 
 impl Loss {
-    /// READs that were repeated after a silence, in episodes downstream, where this is of responses.
+    /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that misses a
+    /// response among others repeats its READ at once.
     pub(crate) fn repeated_after_silence(&self) -> u64 {
         let Episodes { episodes, total_ns, .. } = self.after_tap;
-        if total_ns.unwrap_or(0) >= episodes.saturating_mul(SILENCE_NS) { episodes } else { 0 }
+        if total_ns.unwrap_or(0) >= episodes.saturating_mul(TIMEOUT_PAUSE_NS) { episodes } else { 0 }
     }
 }
 

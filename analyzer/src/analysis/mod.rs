@@ -41,6 +41,7 @@ pub(crate) mod ways;
 pub use crate::entity::lives::{DEVX, QpControl, QpEvent};
 pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;
+use crate::util::definition::Definition;
 use crate::util::layout::{plain, tap_name};
 
 pub use crate::entity::posts::PostSampling;
@@ -82,6 +83,19 @@ pub fn link_name(name: &str, direction: Option<Direction>) -> String {
         None => name,
     }
 }
+
+/// The numbers that facts rest on.
+pub(crate) const DEFINITIONS: [&[Definition]; 9] = [
+    device::DEFINITIONS,
+    ecmp::DEFINITIONS,
+    parallel::DEFINITIONS,
+    paths::DEFINITIONS,
+    spray::DEFINITIONS,
+    imbalance::DEFINITIONS,
+    uneven::DEFINITIONS,
+    upstream::DEFINITIONS,
+    shape::DEFINITIONS,
+];
 
 /// Source ports that a flow lists: those with most bytes.
 pub const MAX_PORTS: usize = 16;

@@ -10,14 +10,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::paths::related;
 use crate::metrics::traffic::times;
 use crate::sample::{Address, Sample, address};
+use crate::util::definition::definitions;
 
-/// Share of a link's data, at least, that is between pairs of hosts which other links of the group carry too. A pair with two queue
-/// pairs is on one of two links alone every other time, and on uneven links more often.
-const SHARED: f64 = 0.25;
-/// Share of the shorter of two links' times that both have in common, at least.
-const TOGETHER: f64 = 0.5;
-/// Data packets of a link, at least: a few messages are no load.
-const PACKETS: u64 = 100;
+definitions! {
+    SHARED: f64 = 0.25,
+        "Links are parallel: minimum share of a link's data between host pairs that other links of the group carry too",
+        "A pair with two queue pairs is on one of two links alone every other time, and on uneven links more often";
+    TOGETHER: f64 = 0.5,
+        "The same: minimum share of the shorter of two links' times that both have in common",
+        "Captures one after the other share no load";
+    PACKETS: u64 = 100,
+        "The same: minimum data packets of a link",
+        "A few messages are no load";
+}
+
 /// Links that are looked at; of captures with more, a group is named by hand.
 const MAX_LINKS: usize = 64;
 

@@ -14,14 +14,17 @@ use serde::Serialize;
 
 use super::{Options, SamePath};
 use crate::sample::{FlowSample, Sample, Stats};
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 
 /// A direction of a queue pair, wherever it is seen: family, source, destination, destination queue pair.
 type Name = (u8, Addr, Addr, u32);
 
-/// A link that misses this share of a flow's PSNs for good sees a part of the flow: no reliable connection
-/// survives such a loss, and of two links that share its packets each misses one half.
-const PART: f64 = 0.3;
+definitions! {
+    PART: f64 = 0.3,
+        "Minimum share of a flow's PSNs that a link misses for good, for it to be one of several that share its packets",
+        "No reliable connection survives such a loss, and of two links that share its packets each misses one half";
+}
 
 /// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the taps
 /// and the planes of any fabric, and a bound on the time that a made-up capture takes.

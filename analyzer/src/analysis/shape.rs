@@ -2,11 +2,17 @@
 
 use super::traffic::Cell;
 use crate::sample::Address;
+use crate::util::definition::definitions;
 
-/// A pair of hosts counts from this share of the largest on: what is below is set-up and control.
-const EDGE_SHARE: f64 = 0.1;
-/// In an all-to-all, the smallest pair has at least this share of the largest.
-const EVEN_SHARE: f64 = 0.25;
+definitions! {
+    EDGE_SHARE: f64 = 0.1,
+        "Minimum bytes of a pair of hosts over those of the largest, for it to count in the shape of a traffic matrix",
+        "What is below is set-up and control";
+    EVEN_SHARE: f64 = 0.25,
+        "In an all-to-all, minimum bytes of the smallest pair over those of the largest",
+        "Collectives share data evenly";
+}
+
 /// Hosts up to which a shape is looked for.
 const MAX_HOSTS: usize = 1024;
 

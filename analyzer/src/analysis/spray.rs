@@ -6,14 +6,23 @@ use super::facts::Port;
 use super::paths::parts;
 use super::{Flow, Loss};
 use crate::sample::{FlowSample, Sample};
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 
-/// Source ports of one queue pair that are no accident: a connection that is made again changes its port once.
-const PORTS: u64 = 4;
-/// Share of the packets, at most, that the busiest of these ports has.
-const BUSIEST: f64 = 0.5;
-/// Packets out of order, at least, and their share of all: a path that changes once has fewer.
-const OUT_OF_ORDER: (u64, f64) = (16, 0.01);
+definitions! {
+    PORTS: u64 = 4,
+        "A queue pair's packets take several paths: minimum source ports of its own",
+        "A connection that is made again changes its port once";
+    BUSIEST: f64 = 0.5,
+        "The same: maximum share of the packets with the busiest of these ports",
+        "Ports that a sender alternates between are used alike";
+    LATE: u64 = 16,
+        "The same: minimum packets out of order",
+        "A path that changes once has fewer";
+    LATE_SHARE: f64 = 0.01,
+        "The same: share of all packets that these exceed",
+        "As the minimum number";
+}
 
 /// Spreading of the packets of a queue pair over paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,7 +86,7 @@ impl Planes {
             reordering_depth: depth.filter(|depth| *depth > 0).map(u64::from),
             trimmed: known.map(|known| known.trimmed.get(slot).copied().unwrap_or(0)),
         };
-        let is_reordered = recovered >= OUT_OF_ORDER.0 && !share(recovered, OUT_OF_ORDER.1);
+        let is_reordered = recovered >= LATE && !share(recovered, LATE_SHARE);
         let is =
             spray.src_ports.is_some() || spray.planes.is_some() || spray.trimmed > Some(0) || is_reordered;
         is.then_some(spray)

@@ -7,9 +7,10 @@ use super::traffic::ip;
 use crate::metrics::steps::job::spread;
 use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::trend::{self, Parts, Slower, Stretch, Trend, timed};
-use crate::metrics::steps::{self, LinkSteps, MAX_LISTED, median};
+use crate::metrics::steps::{self, LinkSteps, MAX_LISTED};
 use crate::metrics::traffic::times;
 use crate::sample::Sample;
+use crate::util::numbers::{median, quantile, share};
 
 /// The steps of the job, or why there are none; neither where bursts are not seen.
 pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
@@ -132,14 +133,6 @@ fn named(sample: &Sample, ports: &[u16], straggler: &Straggler, alone: bool) -> 
     }
 }
 
-/// The number that a share of all does not exceed.
-fn quantile(numbers: &[u64], share: f64) -> Option<u64> {
-    let mut numbers = numbers.to_vec();
-    numbers.sort_unstable();
-    let rank = usize::try_from(times(numbers.len() as u64, share)).ok()?;
-    numbers.get(rank.min(numbers.len().saturating_sub(1))).copied()
-}
-
 /// The slope of the straight line that is nearest to some numbers, per number.
 fn slope(numbers: &[u64]) -> f64 {
     let n = numbers.len() as f64;
@@ -158,7 +151,7 @@ fn trend_of(trend: &Trend) -> StepTrend {
     StepTrend {
         fastest: trend.fastest,
         lost_ns: trend.lost_ns,
-        lost_ratio: trend.lost_ns as f64 / trend.all_ns.max(1) as f64,
+        lost_ratio: share(trend.lost_ns, trend.all_ns),
         long_steps: trend.long_steps as u64,
         long_ns: trend.long_ns,
         slower: trend.slower.as_ref().map(|slower| slower_of(slower, &trend.fastest)),
@@ -178,7 +171,7 @@ fn slower_of(slower: &Slower, fastest: &Stretch) -> StepSlower {
     let [(_, transfer_grew_ns), (_, wait_grew_ns), (_, compute_grew_ns)] = all;
     StepSlower {
         stretch: slower.stretch,
-        growth_ratio: slower.stretch.period_ns as f64 / fastest.period_ns.max(1) as f64 - 1.0,
+        growth_ratio: share(slower.stretch.period_ns, fastest.period_ns) - 1.0,
         grew_most: all.into_iter().max_by_key(|(_, grew)| *grew).map_or("", |(name, _)| name),
         transfer_grew_ns,
         wait_grew_ns,

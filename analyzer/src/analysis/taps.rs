@@ -8,6 +8,7 @@ use crate::analysis::{Facts, FieldChange, Flow, changed};
 use crate::metrics::taps::TapPair;
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
+use crate::util::numbers::share;
 use rocescope_common::account::FlowKey;
 
 /// One flow at two taps on its path: captures from two places, or two interfaces. Packets are matched by PSN,
@@ -241,7 +242,7 @@ impl Between<'_> {
     /// Share of the packets seen at the first tap.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        self.vanished as f64 / self.packets().max(1) as f64
+        share(self.vanished, self.packets())
     }
 
     /// Packets that passed the first tap.

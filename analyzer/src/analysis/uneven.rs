@@ -4,15 +4,13 @@ use super::Imbalance;
 use super::imbalance::{members, windows};
 use crate::metrics::steps::straggler::densest;
 use crate::sample::Sample;
+use crate::util::definition::definitions;
 
-/// A window counts as loaded from this share of the mean window's bytes on: what little passes between two steps, or while a
-/// job evaluates, may well use one link without harm.
-const LOADED: f64 = 0.5;
-/// A window in which the link is not the busy one weighs this much against one in which it is: two of three must be.
-const MISS: i64 = 2;
-
-/// Time that a stretch is compared with, ns: in a run of hours a share of the whole would hide a stretch that has just begun.
-const SPAN_NS: u64 = 60_000_000_000;
+definitions! {
+    SPAN_NS: u64 = 60_000_000_000,
+        "Time that an uneven part of the run is compared with, in nanoseconds",
+        "In a run of hours a share of the whole would hide a part that has just begun";
+}
 
 /// A stretch of time in which one link carried far more than its peers.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,14 +36,20 @@ pub(crate) struct Uneven {
     pub bytes_ratio: f64,
 }
 
-/// The longest stretch of loaded windows in which one link of a group carries `limit` times the mean or more all in all, and half as much
+/// The longest stretch of windows with `loaded` times the bytes of the mean window or more in which one link of a group carries `limit` times the mean or more all in all, and half as much
 /// above the mean in two of three of them. `None` when there is none, or bins were not counted. Only windows from `after_ns` on count.
 #[must_use]
-pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64, after_ns: u64) -> Option<Uneven> {
+pub(crate) fn longest(
+    sample: &Sample,
+    group: &Imbalance,
+    limit: f64,
+    loaded: f64,
+    after_ns: u64,
+) -> Option<Uneven> {
     let traffic = sample.metrics.traffic.as_ref()?;
     let mut windows = windows(sample, traffic, group)?;
     let all: f64 = windows.loads.values().flatten().sum();
-    windows.leave_out_below(LOADED);
+    windows.leave_out_below(loaded);
     let loads: Vec<(u64, &[f64])> = windows.loads.iter().map(|(at, loads)| (*at, &loads[..])).collect();
     let start = loads.partition_point(|(at, _)| at.saturating_mul(windows.window_ns) < after_ns);
     let later = loads.get(start..)?;
@@ -55,8 +59,7 @@ pub(crate) fn longest(sample: &Sample, group: &Imbalance, limit: f64, after_ns: 
     let found = members(sample, group).enumerate().filter_map(|(member, link)| {
         let own = |loads: &[f64]| loads.get(member).copied().unwrap_or(0.0);
         let busy = |loads: &[f64]| ratio(own(loads), loads.iter().sum(), loads.len()) >= half;
-        let scores = later.iter().map(|(_, loads)| if busy(loads) { 1 } else { -MISS });
-        let (range, _) = densest(scores)?;
+        let (range, _) = densest(later.iter().map(|(_, loads)| busy(loads)))?;
         let stretch = later.get(range)?;
         let (first, links) = stretch.first()?;
         let sum: f64 = stretch.iter().flat_map(|(_, loads)| loads.iter()).sum();

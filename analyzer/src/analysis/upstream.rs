@@ -9,11 +9,14 @@ use rocescope_common::wire::opcode::TRANSPORT_UC;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
+use crate::util::definition::definitions;
 use crate::util::map::{Map, Set};
 
-/// Of a hundred packets at the second tap, those that the first may not have seen: where it saw only a part of the
-/// time, it knows nothing of the rest.
-const UNMATCHED: u64 = 1;
+definitions! {
+    UNMATCHED: u64 = 1,
+        "Maximum packets of a hundred at the second tap that the first may not have seen, for its losses to be known there",
+        "A tap that saw only a part of the time knows nothing of the rest";
+}
 
 /// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it. Every view counts these.
 pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {

@@ -16,6 +16,7 @@ use super::case::{Case, CaseKind, FLOWS, Hook, Work, all, in_order};
 use super::frames::IPV4_BTH;
 use super::pair::{self, Pair};
 use crate::source::live::{LoadOptions, Programs, Tables};
+use crate::util::time::NS_PER_S;
 
 /// Test runs happen on the loopback interface, which no program is attached to.
 const LOOPBACK: u32 = 1;
@@ -310,7 +311,7 @@ pub(super) fn timed(
 /// CPU time of this thread in nanoseconds, without the time that other processes take.
 fn thread_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * NS_PER_S + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// The value that `part` (0 to 1) of the values lie below; `None` without values.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::figure::{Better, FigureUnit, Measure};
 use super::{Change, FindingChange, State, Verdict};
-use crate::findings::{self, Unit};
+use crate::findings::{self, Severity, Unit};
 
 /// Counts of faults, which are chance, differ more from run to run than counts of traffic.
 pub(super) const USUAL: f64 = 0.25;
@@ -81,7 +81,9 @@ fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) 
     let by = |change: Option<&Change>| {
         change.and_then(|change| change.verdict).filter(|verdict| *verdict != Verdict::Same)
     };
-    let level = |found: Option<&Found>| found.map_or((0, 0), |found| (found.active, rank(&found.severity)));
+    let level = |found: Option<&Found>| {
+        found.map_or((None, None), |found| (found.active, Severity::named(&found.severity)))
+    };
     let count = |found: Option<&Found>| found.map_or(0, |found| found.count);
     let verdict = match level(after).cmp(&level(before)) {
         Ordering::Greater => Verdict::Worse,
@@ -93,7 +95,7 @@ fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) 
     let state = match (before, after) {
         (None, _) => State::New,
         (_, None) => State::Gone,
-        (Some(before), Some(after)) if before.active > 0 && after.active == 0 => State::Ended,
+        (Some(before), Some(after)) if before.active.is_some() && after.active.is_none() => State::Ended,
         _ => State::of(verdict),
     };
     let severity = |found: Option<&Found>| found.map(|found| found.severity.clone());
@@ -101,8 +103,8 @@ fn change(id: &str, before: Option<&Found>, after: Option<&Found>, known: bool) 
         id: id.to_owned(),
         a: severity(before),
         b: severity(after),
-        active_a: before.map(|found| found.active > 0),
-        active_b: after.map(|found| found.active > 0),
+        active_a: before.map(|found| found.active.is_some()),
+        active_b: after.map(|found| found.active.is_some()),
         count_a: count(before),
         count_b: count(after),
         title: after.or(before).map(|found| found.title.clone()).unwrap_or_default(),
@@ -136,8 +138,8 @@ impl<'a> Evaluated<'a> {
 struct Found {
     severity: String,
     title: String,
-    /// Rank of the highest severity of an active one; 0 where all have ended.
-    active: u8,
+    /// The highest severity of an active one; `None` where all have ended.
+    active: Option<Severity>,
     /// Time lost per time of the report, of all of them; `None` where it is not known.
     time_lost_ratio: Option<f64>,
     count: usize,
@@ -161,7 +163,7 @@ fn by_id(report: &Value) -> BTreeMap<String, Found> {
         let one = found.entry(text("id")).or_insert_with(|| Found {
             severity: text("severity"),
             title: text("title"),
-            active: 0,
+            active: None,
             time_lost_ratio: None,
             count: 0,
             evidence: Vec::new(),
@@ -169,25 +171,16 @@ fn by_id(report: &Value) -> BTreeMap<String, Found> {
         one.count += 1;
         // Reports without the field had no end of findings.
         if finding.get("active").and_then(Value::as_bool).unwrap_or(true) {
-            one.active = one.active.max(rank(&text("severity")));
+            one.active = one.active.max(Severity::named(&text("severity")));
         }
         let lost = finding.pointer("/impact/time_lost_ns").and_then(Value::as_f64);
         if let Some((lost, length)) = lost.zip(duration_ns).filter(|(_, length)| *length > 0) {
             *one.time_lost_ratio.get_or_insert(0.0) += lost / length as f64;
         }
         one.evidence.extend(finding.get("evidence").cloned());
-        if rank(&text("severity")) > rank(&one.severity) {
+        if Severity::named(&text("severity")) > Severity::named(&one.severity) {
             (one.severity, one.title) = (text("severity"), text("title"));
         }
     }
     found
-}
-
-fn rank(severity: &str) -> u8 {
-    match severity {
-        "critical" => 3,
-        "warning" => 2,
-        "info" => 1,
-        _ => 0,
-    }
 }

@@ -133,7 +133,7 @@ fn findings_come_go_and_change() {
 
 #[test]
 fn what_is_active_and_what_it_costs_decide() {
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
     let with = |active: bool, lost_ns: Option<u64>| {
         let mut report = report(10, 1_000_000, 0.0, &[("job.stalled", "critical")]);
         report["findings"][0]["active"] = active.into();

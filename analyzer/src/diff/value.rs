@@ -6,6 +6,7 @@ use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
 use crate::metrics::latency::P99_SAMPLES;
+use crate::util::time::seconds;
 
 /// Length of the time range in nanoseconds.
 pub(super) fn duration_ns(report: &Value) -> Option<u64> {
@@ -18,7 +19,7 @@ pub(super) fn at(value: &Value, path: &str) -> Option<f64> {
 }
 
 pub(super) fn rate(report: &Value, amount: f64) -> Option<f64> {
-    Some(amount / (duration_ns(report)? as f64 / 1e9))
+    Some(amount / seconds(duration_ns(report)?))
 }
 
 /// Packets that rocescope, the capture or the interfaces dropped; known when all parts of the source are known.

@@ -6,9 +6,11 @@ use super::contexts::Contexts;
 use super::lives::{Lists, Lives};
 use super::owners::QpOwner;
 use super::posts::Posts;
+use super::spell::Spell;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::device::Hardware;
 use crate::host::pods::PodInterface;
+use crate::util::time::seconds;
 
 /// Everything known of the watched devices at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,20 +80,9 @@ pub struct PortSample {
     pub qps_left_out: u64,
 }
 
-/// A time in which a counter grew, without 10 s of rest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Growth {
-    /// The reading before it had grown, Unix nanoseconds.
-    pub first_ns: u64,
-    /// The latest reading at which it had grown.
-    pub last_ns: u64,
-    /// Increase in that time.
-    pub count: u64,
-    /// RoCE packets that the port had received and sent before it; 0 where that is not counted.
-    pub before: [u64; 2],
-    /// The same at its end.
-    pub after: [u64; 2],
-}
+/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that the port had
+/// received and sent; 0 where that is not counted.
+pub type Growth = Spell<[u64; 2]>;
 
 /// The counters of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,6 +176,18 @@ pub fn place(interface: Option<&str>, pod: Option<(&str, Option<&str>)>) -> Opti
     }
 }
 
+/// The value of a counter by its name in the vocabulary, from the source that separates RoCE best; and that source.
+#[must_use]
+pub fn counted(counters: &[SourceSample], name: &str) -> Option<(u64, &'static str)> {
+    // ethtool first: mlx5 counts RDMA of its virtual port there without anything else.
+    const ORDER: [&str; 4] = ["ethtool", "sysfs hw_counters", "RDMA netlink", "sysfs counters"];
+    ORDER.iter().find_map(|source| {
+        let of = counters.iter().find(|counters| counters.source == *source)?;
+        let (_, value) = of.values.iter().find(|(known, _)| known == name)?;
+        Some((*value, *source))
+    })
+}
+
 impl PortSample {
     /// Where its interface is; see [`place`].
     #[must_use]
@@ -198,23 +201,16 @@ impl PortSample {
         format!("{}/{}", self.device, self.port)
     }
 
-    /// The value of a counter by its name in the vocabulary, from the source that separates RoCE
-    /// best; and that source.
+    /// The value of a counter, as [`counted`].
     #[must_use]
     pub fn value(&self, name: &str) -> Option<(u64, &'static str)> {
-        // ethtool first: mlx5 counts RDMA of its virtual port there without anything else.
-        const ORDER: [&str; 4] = ["ethtool", "sysfs hw_counters", "RDMA netlink", "sysfs counters"];
-        ORDER.iter().find_map(|source| {
-            let of = self.counters.iter().find(|counters| counters.source == *source)?;
-            let (_, value) = of.values.iter().find(|(known, _)| known == name)?;
-            Some((*value, *source))
-        })
+        counted(&self.counters, name)
     }
 
     /// Seconds between first and last reading; `None` when there were not two.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let (first, last) = self.window?;
-        last.checked_sub(first).filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9)
+        last.checked_sub(first).filter(|ns| *ns > 0).map(seconds)
     }
 }

@@ -10,6 +10,7 @@ pub mod nccl;
 pub mod owners;
 mod packed;
 pub mod posts;
+pub mod spell;
 mod stats;
 
 use rocescope_common::abi::Counter;

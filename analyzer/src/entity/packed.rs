@@ -18,7 +18,7 @@ pack! {
         dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
     }
     struct PodInterface { pod, pid, name }
-    struct Growth { first_ns, last_ns, count, before, after }
+    struct Growth { first_ns, last_ns, count, at_first, at_last }
     struct Hardware { firmware, link_layer, pci, numa_node, speed_mbps }
     struct SourceSample { source, values, resets }
     struct PauseSample {

@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use super::owners::QpOwner;
 
+use crate::util::time::NS_PER_S;
+
 /// Everything known of work that is posted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Posts {
@@ -46,7 +48,7 @@ impl PostSample {
     /// A count as a rate per second of the sampled time; `None` without such a time.
     #[must_use]
     pub fn per_s(&self, count: u64) -> Option<u64> {
-        let per_s = (u128::from(count) * 1_000_000_000).checked_div(u128::from(self.sampled_ns))?;
+        let per_s = (u128::from(count) * u128::from(NS_PER_S)).checked_div(u128::from(self.sampled_ns))?;
         u64::try_from(per_s).ok()
     }
 }

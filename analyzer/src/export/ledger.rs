@@ -18,11 +18,12 @@ use crate::report::Report;
 use crate::sample::{Address, Direction, Sample};
 use crate::util::map::{Map, Set};
 use crate::util::shared::Shared;
+use crate::util::time::NS_PER_S;
 
 /// Time for which a peer keeps its series after it was last among those with the most bytes, in nanoseconds.
-const PEER_STAYS_NS: u64 = 600_000_000_000;
+const PEER_STAYS_NS: u64 = 600 * NS_PER_S;
 /// The same for a queue pair.
-const QP_STAYS_NS: u64 = 300_000_000_000;
+const QP_STAYS_NS: u64 = 300 * NS_PER_S;
 
 /// Maximum number of (device, event name) pairs with series of their own.
 const EVENTS: usize = 64;
@@ -440,7 +441,7 @@ mod tests {
 
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn chosen(sticky: &Sticky<&'static str>) -> BTreeSet<&'static str> {
         sticky.chosen.keys().copied().collect()

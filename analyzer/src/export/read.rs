@@ -12,6 +12,7 @@ use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
+use crate::util::time::seconds;
 
 /// Upper bounds of the latency buckets, as powers of two of a nanosecond: 2 µs to 1.07 s.
 const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
@@ -21,10 +22,6 @@ const OWNERS: usize = 32;
 const CLASSES: [&str; 3] = ["write_send", "read", "atomic"];
 const REST: &str = "other";
 
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
 /// Unix time in seconds, rounded to milliseconds, which a floating-point number represents exactly enough.
 fn unix_seconds(ns: u64) -> f64 {
     (ns / 1_000_000) as f64 / 1e3
@@ -32,14 +29,6 @@ fn unix_seconds(ns: u64) -> f64 {
 
 fn name(direction: Option<Direction>) -> &'static str {
     direction.map_or("", direction_name)
-}
-
-const fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
-    }
 }
 
 pub(super) fn build(reading: &Reading<'_>, series: &mut Series) {
@@ -282,7 +271,7 @@ pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
         let direction = name(finding.place.direction);
         let links: Vec<&str> = finding.place.names().collect();
         for link in if links.is_empty() { &[""] } else { links.as_slice() } {
-            series.push(&[finding.id, severity(finding.severity), link, direction, device, port], 1);
+            series.push(&[finding.id, finding.severity.name(), link, direction, device, port], 1);
         }
     }
 }
@@ -290,7 +279,7 @@ pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
 pub(super) fn findings(reading: &Reading<'_>, series: &mut Series) {
     for of in [Severity::Info, Severity::Warning, Severity::Critical] {
         let count = reading.report.findings.iter().filter(|one| one.stands() && one.severity == of).count();
-        series.push(&[severity(of)], count as u64);
+        series.push(&[of.name()], count as u64);
     }
 }
 

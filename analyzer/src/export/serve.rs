@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::http::{self, Answer, Asked, MOST_HEAD, Refusal, Request};
 use super::listen::{Listener, SocketFile};
 use super::views::Views;
 use super::web::{Guard, Web};
+use crate::util::lock::Locked;
 use crate::util::time::nanos;
 
 /// Maximum number of simultaneous connections; further ones are closed at once.
@@ -82,8 +83,7 @@ impl Board {
     /// Replaces the exposition.
     pub fn publish(&self, exposition: Exposition) {
         let exposition = Some(Arc::new(exposition));
-        let before =
-            std::mem::replace(&mut *self.latest.lock().unwrap_or_else(PoisonError::into_inner), exposition);
+        let before = std::mem::replace(&mut *self.latest.locked(), exposition);
         // Freed after the lock is released.
         drop(before);
     }
@@ -91,7 +91,7 @@ impl Board {
     /// The latest exposition; `None` before the first.
     #[must_use]
     pub fn latest(&self) -> Option<Arc<Exposition>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest.locked().clone()
     }
 }
 

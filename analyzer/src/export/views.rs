@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::sample::stream::{DUMP, Frame, Hello};
 use crate::sample::{EventSample, Sample};
+use crate::util::lock::Locked;
 
 /// Maximum number of attached views.
 pub const MOST: usize = 8;
@@ -117,7 +118,7 @@ impl Views {
         }
         // Held until the sample is published, so that a view that attaches meanwhile counts from before it or after
         // it.
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.locked();
         counts.0 += 1;
         let reading = Reading { number: counts.0, sample: sample.into(), bytes: OnceLock::new() };
         self.state.send_modify(|state| state.reading = Some(Arc::new(reading)));
@@ -128,7 +129,7 @@ impl Views {
         if self.messages.receiver_count() == 0 {
             return;
         }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.locked();
         for part in events.chunks(EVENTS) {
             // A view that has just detached misses nothing.
             let _ = self.messages.send(Message::Events(counts.1, Arc::new(part.to_vec())));
@@ -178,7 +179,7 @@ impl Views {
 
     /// The subscriptions of a new view, and its starting positions: from now on.
     fn join<W>(&self, to: W) -> (watch::Receiver<State>, broadcast::Receiver<Message>, View<W>) {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.locked();
         let mut state = self.state.subscribe();
         // A sample already published for another view is the first one for this view.
         state.mark_changed();

@@ -12,6 +12,7 @@ use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, u
 use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -27,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ENTROPY_LOW: Entry = Entry {
+pub(super) const ENTROPY_LOW: Entry = Entry {
     id: "entropy.low",
     rank: 350,
     title: "Low ECMP entropy: too few source ports",
@@ -44,10 +45,11 @@ const ENTROPY_LOW: Entry = Entry {
     caveat: "Fabrics that hash on the destination QP, spray packets or route adaptively are not affected. The hash function of the real switches is unknown.",
     ..Entry::of(Problem::Hashing)
 };
-const LINKS_IMBALANCE: Entry = Entry {
+/// Uneven load on parallel links.
+pub const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
     rank: 360,
-    causes: &["entropy.low"],
+    causes: &[ENTROPY_LOW.id],
     measure: Some(Measure::ratio("max_over_mean")),
     title: "Uneven load on parallel links",
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
@@ -60,8 +62,8 @@ const LINKS_IMBALANCE: Entry = Entry {
                - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
                mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
-               three of them uneven by at least half as much. Only windows with at least half the bytes of the mean \
-               window count.\n\
+               three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
+               of the mean window count.\n\
                \n\
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
                \n\
@@ -122,6 +124,9 @@ limits! {
     stretch_ratio: f64 = 0.1,
         "minimum share of the loaded windows of the minute from its start, or of the last minute of the run",
         "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
+    stretch_loaded: f64 = 0.5,
+        "minimum bytes of a window over those of the mean window, for it to count as loaded",
+        "What little passes between two steps, or while a job evaluates, may use one link without harm";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -351,7 +356,7 @@ impl Uneven {
             // Data of responses goes to the requester.
             let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
             let (requester, responder) = of(input, [flow]);
-            Some((format!("{} → {}", requester?, responder?), bytes as f64 / all.max(1) as f64))
+            Some((format!("{} → {}", requester?, responder?), share(bytes, all)))
         };
         named.filter_map(words).collect()
     }
@@ -488,8 +493,9 @@ const MOST_PARTS: usize = 64;
 /// one after the longest has ended.
 fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
     let limits = &input.limits.links;
+    let least = limits.stretch_max_over_mean;
     let part = |after_ns| {
-        let part = uneven::longest(input.sample, group, limits.stretch_max_over_mean, after_ns)?;
+        let part = uneven::longest(input.sample, group, least, limits.stretch_loaded, after_ns)?;
         let counts = part.windows >= limits.stretch_windows
             && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
             // Packets are not counted per window; the packets of a group have similar lengths.

@@ -17,13 +17,14 @@ use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
+use crate::util::numbers::share as ratio;
 use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family =
     Family { entries: &[INCAST], limits: &[Limits::META], evidence: &[], check };
 
-const INCAST: Entry = Entry {
+pub(super) const INCAST: Entry = Entry {
     id: "burst.incast",
     rank: 290,
     needs: &[Need::Traffic],
@@ -52,7 +53,7 @@ const INCAST: Entry = Entry {
                senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
                many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
                impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
-               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding.",
+               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
@@ -103,17 +104,17 @@ limits! {
 }
 
 /// Effects of growing queues.
-const CONGESTION: [&str; 3] = ["ecn.congestion", "cnp.without_ce", "cnp.storm"];
+const CONGESTION: [&str; 3] = [super::ecn::CONGESTION.id, super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
 /// Effects of growing and overflowing queues.
 const ALL: [&str; 8] = [
-    "ecn.congestion",
-    "cnp.without_ce",
-    "cnp.storm",
-    "loss.before_tap",
-    "loss.after_tap",
-    "loss.between_taps",
-    "retry.storm",
-    "retry.timeouts",
+    super::ecn::CONGESTION.id,
+    super::cnp::WITHOUT_CE.id,
+    super::cnp::STORM.id,
+    super::loss::BEFORE.id,
+    super::loss::AFTER.id,
+    super::loss::BETWEEN.id,
+    super::retry::STORM.id,
+    super::timeouts::TIMEOUTS.id,
 ];
 
 /// Given the data bytes of each sender to one receiver, the number of senders that contribute hardly anything.
@@ -198,10 +199,6 @@ impl Bins {
     fn share(&self) -> f64 {
         self.many.bytes as f64 / (self.few.bytes + self.many.bytes).max(1) as f64
     }
-}
-
-fn ratio(part: u64, of: u64) -> f64 {
-    part as f64 / of.max(1) as f64
 }
 
 /// Number of hosts with a non-zero count in one of their flows.

@@ -7,10 +7,8 @@ use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::spells::Signal;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
-
-/// Mean delay of duplicates above which two taps are more likely than one mirror.
-const MIRROR_NS: u64 = 1_000_000;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -36,7 +34,7 @@ const DUPLICATES: Entry = Entry {
               packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
                (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
-               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least).",
+               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean time of `capture.taps_ns` to the copy on, two taps are more likely than a mirror, which copies a packet almost at once.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
@@ -52,6 +50,12 @@ limits! {
     ratio: f64 = 0.001,
         "minimum share of the packets of a link meanwhile",
         "Fewer change no figure that is shown";
+    taps_ns: u64 = 1_000_000,
+        "minimum mean time to the copy, in nanoseconds, that suggests two taps",
+        "A mirror copies within microseconds; between two taps there is the delay of the path";
+    own_ratio: f64 = 0.1,
+        "minimum share of packets that no other tap on the path shows, for a tap to raise a finding of its own",
+        "Taps on one path differ by what either of them missed, which is less than a tenth";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -88,7 +92,7 @@ fn by_capture(
     let copies = found_on.copies.packets;
     flows.retain(|flow| flow.copies().packets > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
-    let ratio = copies as f64 / packets.max(1) as f64;
+    let ratio = share(copies, packets);
     let diagnosis =
         format!("Capture shows packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" are copies, on {}", short(&link.name))];
@@ -104,8 +108,8 @@ fn by_capture(
         .place(Place::link(input, &link.name, link.direction));
     let separate = "If this file is of two taps merged, give the two files separately: rocescope then measures loss and delay between them.";
     let mirror = "If it is of one mirror port, mirror one direction of each port only.";
-    // A mirror duplicates a packet almost at once; between two taps there is the delay of the path.
-    let steps = if delay_ns >= MIRROR_NS { [separate, mirror] } else { [mirror, separate] };
+    let steps =
+        if delay_ns >= input.limits.capture.taps_ns { [separate, mirror] } else { [mirror, separate] };
     for step in steps {
         raise = raise.step(step, ByHand::Varies);
     }
@@ -131,7 +135,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         return;
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
-    let ratio = copies as f64 / packets.max(1) as f64;
+    let ratio = share(copies, packets);
     let diagnosis =
         format!("Network delivers packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FAMILIES, Family, LimitMeta};
+use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
+use crate::entity::spell;
+use crate::metrics::{control, loss};
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -126,6 +128,13 @@ pub fn markdown() -> String {
             own.for_each(|limit| text.push_str(&limit.line()));
         }
     }
+    let _ = writeln!(text, "\n{FIXED}");
+    let own = [spell::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
+    let rest = [verdict::DEFINITIONS, died::DEFINITIONS, control::DEFINITIONS];
+    let all = own.into_iter().chain(rest).chain(crate::analysis::DEFINITIONS).flatten();
+    for one in all {
+        let _ = writeln!(text, "{one}");
+    }
     text
 }
 
@@ -147,6 +156,12 @@ packets before or after. Signals within less than a second are compared with the
 of its own are taken as evenly spread between the marks that are kept every 10 s.
 
 `rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
+";
+
+const FIXED: &str = "\
+## Definitions
+
+Numbers that are part of what a figure means. No setting changes them.
 ";
 
 const ORDER: &str = "\

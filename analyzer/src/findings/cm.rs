@@ -8,6 +8,7 @@ use crate::analysis::Flow;
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
 use crate::sample::{Address, address};
+use crate::util::time::NS_PER_S;
 use crate::util::units::plural;
 
 /// This family.
@@ -106,7 +107,7 @@ fn failed<'a>(input: &Input<'_>, between: &'a Between, row: &'a Row) -> Option<F
 fn is_unanswered(input: &Input<'_>, failed: &Failed<'_>) -> bool {
     let limits = &input.limits.cm;
     let waited_ns = input.facts.window.last_ns.map_or(0, |end_ns| end_ns.saturating_sub(failed.row.first_ns));
-    let long = waited_ns >= limits.wait_s.saturating_mul(1_000_000_000);
+    let long = waited_ns >= limits.wait_s.saturating_mul(NS_PER_S);
     let flows = &input.facts.flows;
     // The reply may take a path that is not captured.
     let hears = flows.iter().any(|flow| flow.dst == failed.from);

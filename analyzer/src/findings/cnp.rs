@@ -13,6 +13,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
 use crate::util::map::Set;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -26,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const WITHOUT_CE: Entry = Entry {
+pub(super) const WITHOUT_CE: Entry = Entry {
     id: "cnp.without_ce",
     rank: 330,
     needs: &[Need::Pairs],
@@ -35,7 +36,7 @@ const WITHOUT_CE: Entry = Entry {
                 tap, or the receiver sends CNPs for another reason.",
     computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
-                 of the tap is unknown; not raised when this host sends the data. Flows with NAKs amounting to half of their CNPs or more are excluded: some NICs send \
+                 of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
                  a CNP with a NAK.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
@@ -43,10 +44,10 @@ const WITHOUT_CE: Entry = Entry {
     ..Entry::of(Problem::Notification)
 };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "cnp.storm",
     rank: 325,
-    causes: &["burst.incast", "ecn.congestion"],
+    causes: &[super::burst::INCAST.id, super::ecn::CONGESTION.id],
     measure: Some(Measure::ratio("cnp_ratio")),
     title: "CNP storm: senders throttled without visible marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
@@ -74,6 +75,9 @@ limits! {
     without_ce_packets: u64 = 100,
         "minimum ECN-capable data packets to conclude that none is CE-marked",
         "DCQCN marks a packet in a hundred and more where it asks for CNPs";
+    nak_share: f64 = 0.5,
+        "NAKs per CNP from which CNPs need no mark",
+        "Some NICs send a CNP with a NAK";
 }
 
 /// Host pairs with more CNPs than CE marks in a span, worst first.
@@ -135,7 +139,7 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .flows(all)
         .place(Place::of(input, first).hop("downstream"))
         .ends(requester, responder)
-        .owns(&["cnp.without_ce"])
+        .owns(&[WITHOUT_CE.id])
         .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
         .step(format!("On {from}, check the notification point (roce_np) and its CNP pacing."), there.ecn())
         .step(
@@ -156,7 +160,7 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn ratio(&self) -> f64 {
-        self.cnps as f64 / self.data.max(1) as f64
+        share(self.cnps, self.data)
     }
 }
 
@@ -171,7 +175,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
         if cnps.cnps_once() < input.limits.cnp.without_ce_cnps
-            || cnps.naks_once().total() * 2 >= cnps.cnps_once()
+            || share(cnps.naks_once().total(), cnps.cnps_once()) >= input.limits.cnp.nak_share
         {
             continue;
         }

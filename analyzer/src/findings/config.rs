@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
 /// Declares an entry for checks of doctor, raised with the severity that doctor assigns.
 macro_rules! entry {
     ($name:ident, $id:literal, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
-        const $name: Entry = Entry {
+        pub(super) const $name: Entry = Entry {
             id: $id,
             rank: $rank,
             title: $title,

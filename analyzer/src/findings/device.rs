@@ -55,7 +55,7 @@ const NOT_READY: Entry = Entry {
     caveat: "",
     ..Entry::of(Problem::Device)
 };
-const DISCARDS: Entry = Entry {
+pub(super) const DISCARDS: Entry = Entry {
     id: "device.discards",
     rank: 190,
     title: "Port discards frames",
@@ -66,7 +66,7 @@ const DISCARDS: Entry = Entry {
     caveat: "The port counters do not distinguish RoCE from other traffic.",
     ..Entry::of(Problem::Device)
 };
-const LINK: Entry = Entry {
+pub(super) const LINK: Entry = Entry {
     id: "device.link_errors",
     rank: 100,
     title: "Link errors",
@@ -165,8 +165,8 @@ fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
             let mut count = 0u64;
             for one in own {
                 count = count.saturating_add(one.count);
-                before = [0, 1].map(|way| one.before[way].min(before[way]));
-                after = [0, 1].map(|way| one.after[way].max(after[way]));
+                before = [0, 1].map(|way| one.at_first[way].min(before[way]));
+                after = [0, 1].map(|way| one.at_last[way].max(after[way]));
             }
             if count > 0 {
                 counted.counters.push((*name, count));
@@ -324,7 +324,7 @@ fn link(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
 
 fn pcie(input: &Input<'_>, port: &PortSample, found: &mut Vec<Finding>) {
     let per_s = |one: &Counted| {
-        let seconds = one.times.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9);
+        let seconds = one.times.map(|(first, last)| crate::util::time::seconds(last.saturating_sub(first)));
         one.events() as f64 / seconds.or(port.seconds()).unwrap_or(f64::INFINITY)
     };
     let judged = latest(port, &["pcie_read_stalls", "pcie_write_stalls"], |one| {

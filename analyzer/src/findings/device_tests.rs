@@ -65,8 +65,8 @@ fn discards_of_the_first_minute_have_ended_and_are_of_their_time() {
         first_ns: at(from),
         last_ns: at(to),
         count,
-        before: [before, 0],
-        after: [after, 0],
+        at_first: [before, 0],
+        at_last: [after, 0],
     };
     port.growth = vec![
         ("out_of_sequence".to_owned(), vec![grown(10, 12, 10, 0, 1_000), grown(598, 600, 20, 9_000, 10_000)]),

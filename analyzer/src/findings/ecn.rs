@@ -13,6 +13,8 @@ use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::numbers::share;
+use crate::util::time::NS_PER_MS;
 use crate::util::units;
 use rocescope_common::wire::bth::GSI_QP;
 
@@ -23,14 +25,14 @@ pub(super) const FAMILY: Family =
 pub(super) const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
     rank: 310,
-    causes: &["burst.incast"],
+    causes: &[super::burst::INCAST.id],
     measure: Some(Measure::ratio("ce_ratio")),
     title: "ECN congestion",
     meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
                 these flows are limited by the fabric, not by the hosts.",
     computed: "Per link, over the flows with at least ecn.congestion_flow_marks CE-marked packets and a CE ratio of at least ecn.congestion_ratio (of ECN-capable data \
                  packets). A warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
-                 packets raise one finding, at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
+                 packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
                  packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
                  at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: \
                  loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
@@ -128,10 +130,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     no_cnp(input, found);
     not_capable(input, found);
-}
-
-fn share(part: u64, all: u64) -> f64 {
-    part as f64 / all.max(1) as f64
 }
 
 /// A congested flow in one episode.
@@ -280,10 +278,16 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
 }
 
 /// Findings that congestion explains. With drops, it also explains loss where packets are marked.
-const OWNED: [&str; 2] = ["cnp.without_ce", "cnp.storm"];
+const OWNED: [&str; 2] = [super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
 /// See [`OWNED`].
-const OWNED_WITH_DROPS: [&str; 6] =
-    ["cnp.without_ce", "cnp.storm", "loss.before_tap", "loss.between_taps", "retry.storm", "retry.timeouts"];
+const OWNED_WITH_DROPS: [&str; 6] = [
+    super::cnp::WITHOUT_CE.id,
+    super::cnp::STORM.id,
+    super::loss::BEFORE.id,
+    super::loss::BETWEEN.id,
+    super::retry::STORM.id,
+    super::timeouts::TIMEOUTS.id,
+];
 
 /// End of the last time bin with a count, Unix nanoseconds.
 fn end_of_last(start_ns: u64, bin_ns: u64, counts: &[u32]) -> Option<u64> {
@@ -341,7 +345,7 @@ fn without_cnps<'a>(input: &Input<'a>, span: &Span) -> Vec<(Address, Receiver<'a
     }
     let is_silent = |receiver: &Receiver<'_>| {
         receiver.ce >= limits.no_cnp_marks
-            && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(1_000_000)
+            && receiver.marked_ns >= limits.no_cnp_ms.saturating_mul(NS_PER_MS)
             && receiver.acks >= input.limits.ecn.no_cnp_acks
             && receiver.cnps == 0
     };

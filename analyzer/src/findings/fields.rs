@@ -284,7 +284,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
         "flows_unjudged" | "stalls" | "network_wait_ns" => evidence.value == 0,
         // The title has `kind`, a caveat has `certain`.
-        "kind" | "certain" => finding.id == "step.straggler",
+        "kind" | "certain" => finding.id == super::step::STRAGGLER.id,
         // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.
@@ -308,7 +308,7 @@ mod tests {
     use crate::findings::{Episode, Place, Severity};
     use crate::sample::Direction;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn finding() -> Finding {
         Finding::new("loss.before_tap", Severity::Critical, "Loss upstream of rail0".into())

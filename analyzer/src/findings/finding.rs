@@ -14,6 +14,7 @@ use super::labels::COMMON;
 use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
+use crate::util::numbers::share;
 use crate::util::units;
 
 /// A confirmed or possible problem: an episode with a begin and an end.
@@ -161,6 +162,36 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// All, the least first.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
+
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// The word that people see.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Critical => "CRITICAL",
+            other => other.name(),
+        }
+    }
+
+    /// The one with this name in reports.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// A time in which the condition of a finding held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -194,7 +225,7 @@ impl Impact {
     /// The larger of its shares of traffic and of time, for comparisons; `None` if neither is known.
     #[must_use]
     pub fn share(&self, length_ns: u64) -> Option<f64> {
-        let time = self.time_lost_ns.map(|ns| (ns as f64 / length_ns.max(1) as f64).min(1.0));
+        let time = self.time_lost_ns.map(|ns| (share(ns, length_ns)).min(1.0));
         [self.packets_ratio, time].into_iter().flatten().reduce(f64::max)
     }
 }

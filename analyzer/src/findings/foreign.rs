@@ -35,7 +35,7 @@ const FOREIGN: Entry = Entry {
     title: "RoCE of another network on the link",
     meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
     computed: "Per link, over groups of hosts that exchange RoCE with one another, directly or through others of the group. A warning when a group has isolation.share of the RoCE bytes of the link from its first packet to its last and at least \
-               isolation.roce_packets packets, its addresses have another first octet (IPv6: another /32) than all others, all the others together have at least twice its hosts and no other group is as small, and its \
+               isolation.roce_packets packets, its addresses have another first octet (IPv6: another /32) than all others, all the others together have at least isolation.other_hosts times its hosts and no other group is as small, and its \
                host parts are not those of other groups. Rails with a subnet each are groups of one size, or have the host parts of one another, and are not reported; nor are routed subnets of one address plan.",
     advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
     caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail may take it for foreign.",
@@ -85,7 +85,7 @@ fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Opt
     };
     let foreign: Vec<usize> = (0..)
         .zip(&groups)
-        .filter(|(_, group)| is_foreign(group, &groups) && large(group))
+        .filter(|(_, group)| is_foreign(input, group, &groups) && large(group))
         .map(|(at, _)| at)
         .collect();
     let worst = foreign.iter().copied().max_by_key(|at| groups.get(*at).map(|group| group.bytes))?;
@@ -171,7 +171,7 @@ fn host_part(addr: IpAddr) -> u128 {
     }
 }
 
-fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
+fn is_foreign(input: &Input<'_>, group: &Group<'_>, groups: &[Group<'_>]) -> bool {
     let version = |group: &Group<'_>| group.hosts.first().is_some_and(IpAddr::is_ipv4);
     let rest = || {
         let others = groups.iter().filter(|other| !std::ptr::eq(*other, group));
@@ -181,7 +181,7 @@ fn is_foreign(group: &Group<'_>, groups: &[Group<'_>]) -> bool {
     let hosts = || rest().flat_map(|other| other.hosts.iter().copied());
     let parts: BTreeSet<u128> = hosts().map(host_part).collect();
     let is_rail = group.hosts.iter().all(|host| parts.contains(&host_part(*host)));
-    hosts().count() >= 2 * group.hosts.len()
+    hosts().count() >= input.limits.isolation.other_hosts * group.hosts.len()
         && rest().all(|other| other.hosts.len() > group.hosts.len())
         && hosts().all(|host| !own.contains(&plan(host)))
         && !is_rail

@@ -7,11 +7,13 @@ use crate::analysis::Flow;
 type Growing = (&'static str, fn(&Flow) -> u64);
 
 const GROWING: [Growing; 5] = [
-    ("nak.invalid_request", |flow| flow.ack.naks.invalid_request),
-    ("nak.remote_access_error", |flow| flow.ack.naks.remote_access_error),
-    ("nak.remote_operational_error", |flow| flow.ack.naks.remote_operational_error),
-    ("retry.storm", |flow| flow.psn.iter().chain(flow.psn_responses.as_deref()).map(|psn| psn.repeats).sum()),
-    ("rnr.slow_receiver", |flow| flow.ack.rnr_naks),
+    (super::nak::INVALID.id, |flow| flow.ack.naks.invalid_request),
+    (super::nak::ACCESS.id, |flow| flow.ack.naks.remote_access_error),
+    (super::nak::OPERATIONAL.id, |flow| flow.ack.naks.remote_operational_error),
+    (super::retry::STORM.id, |flow| {
+        flow.psn.iter().chain(flow.psn_responses.as_deref()).map(|psn| psn.repeats).sum()
+    }),
+    (super::rnr::SLOW.id, |flow| flow.ack.rnr_naks),
 ];
 
 /// A counter, summed over all flows.

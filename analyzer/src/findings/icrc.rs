@@ -8,6 +8,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -23,12 +24,12 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ERRORS: Entry = Entry {
+pub(super) const ERRORS: Entry = Entry {
     id: "icrc.errors",
     of_queue_pairs: true,
     rank: 150,
     needs: &[Need::Frames],
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     measure: Some(Measure::ratio("bad_ratio")),
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
@@ -135,7 +136,7 @@ fn corruption(
         return;
     }
     let meanwhile = checked_meanwhile(input, link, &damaged).clamp(bad, checked.max(bad));
-    let ratio = bad as f64 / meanwhile.max(1) as f64;
+    let ratio = share(bad, meanwhile);
     let severe = bad >= limits.packets && ratio >= limits.ratio;
     damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
     let diagnosis = format!(
@@ -158,7 +159,7 @@ fn corruption(
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-        .owns(if explains_loss(input, link) { &["loss.after_tap"] } else { &[] })
+        .owns(if explains_loss(input, link) { &[super::loss::AFTER.id] } else { &[] })
         .step(
             "Capture at a second point to find the device between a correct and a wrong ICRC.",
             ByHand::Elsewhere,
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn clean_traffic_before_and_behind_does_not_dilute_the_share() {
-        const S: u64 = 1_000_000_000;
+        use crate::util::time::NS_PER_S as S;
         let ratio = |seconds: u64, wrong_s: (u64, u64)| {
             let mut facts = Facts::of(&everything(), &Options::default());
             let packets = 1_000 * seconds;

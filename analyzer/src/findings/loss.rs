@@ -81,47 +81,47 @@ const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with ada
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than for one bad cable.";
 
-const BEFORE: Entry = Entry {
+pub(super) const BEFORE: Entry = Entry {
     id: "loss.before_tap",
     rank: 220,
     causes: &[
-        "path.mtu_black_hole",
-        "path.rewritten",
-        "config.lossless",
-        "device.discards",
-        "device.link_errors",
-        "pfc.on_wrong_priority",
-        "icrc.errors",
+        super::path::BLACK_HOLE.id,
+        super::path::REWRITTEN.id,
+        super::config::LOSSLESS.id,
+        super::device::DISCARDS.id,
+        super::device::LINK.id,
+        super::pfc::WRONG_PRIORITY.id,
+        super::icrc::ERRORS.id,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are \
-               never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info. Raised when all that passes the tap (live: all \
+               never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the packets). Raised when all that passes the tap (live: all \
                interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that \
                share; critical from `loss.critical_ratio`. Info where loss and reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
-               - At least half of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
+               - The share `loss.doubtful` of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
                a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
                the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
-               over 1 s at least. Links of one tap on which the same hosts lose packets at that time (half of the host pairs of both or more) are one place, and one finding (where.links, by_link).",
+               over 1 s at least. Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
 };
-const AFTER: Entry = Entry {
+pub(super) const AFTER: Entry = Entry {
     id: "loss.after_tap",
     rank: 230,
     causes: &[
-        "path.mtu_black_hole",
-        "path.rewritten",
-        "icrc.errors",
-        "config.lossless",
-        "device.discards",
-        "pfc.on_wrong_priority",
+        super::path::BLACK_HOLE.id,
+        super::path::REWRITTEN.id,
+        super::icrc::ERRORS.id,
+        super::config::LOSSLESS.id,
+        super::device::DISCARDS.id,
+        super::pfc::WRONG_PRIORITY.id,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
@@ -137,7 +137,7 @@ const AFTER: Entry = Entry {
 pub(super) const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
     rank: 210,
-    causes: &["path.mtu_black_hole", "path.rewritten"],
+    causes: &[super::path::BLACK_HOLE.id, super::path::REWRITTEN.id],
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
@@ -170,6 +170,15 @@ limits! {
     other_way: f64 = 0.3,
         "minimum share of packets not seen at the second tap that means another path",
         "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
+    partial: f64 = 0.25,
+        "minimum share of a flow's PSNs that a link misses for good, for it to carry a part of the flow only",
+        "As other_way; a link that begins to carry a flow later misses less of it";
+    doubtful: f64 = 0.5,
+        "minimum share of the lost PSNs that may have been late, for info",
+        "Where it is more likely than not that nothing was lost, nobody is to be woken";
+    same_pairs: f64 = 0.5,
+        "minimum share of the lossy host pairs that two links have in common, for them to be one place",
+        "Chance leaves a pair below the threshold on one of the links";
 }
 
 /// Loss between two hosts.
@@ -253,13 +262,13 @@ struct Tap {
 
 impl Tap {
     /// From flows sorted by name.
-    fn of(facts: &Facts, by_name: &[&Flow], side: Side, span: &Span) -> Self {
+    fn of(input: &Input<'_>, by_name: &[&Flow], side: Side, span: &Span) -> Self {
         let mut tap = Self::default();
         for flows in by_name.chunk_by(|a, b| name(a) == name(b)) {
             let mut most = Sum::default();
             for flow in flows {
-                let sum = Sum::of(facts, flow, side, span);
-                if is_partial(flow) {
+                let sum = Sum::of(input.facts, flow, side, span);
+                if is_partial(&input.limits.loss, flow) {
                     most.add(sum);
                     continue;
                 }
@@ -275,14 +284,14 @@ impl Tap {
 }
 
 /// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
-pub(super) fn is_partial(flow: &Flow) -> bool {
-    flow.loss.get().is_some_and(|loss| loss.unfilled * 4 >= flow.packets)
+pub(super) fn is_partial(limits: &Limits, flow: &Flow) -> bool {
+    flow.loss.get().is_some_and(|loss| loss.unfilled as f64 >= limits.partial * flow.packets as f64)
 }
 
 /// The tap to which a link belongs. The interfaces of a live run are one place; links of a file are named after the
 /// file, with the interface after a colon.
-fn tap_of(flow: &Flow) -> &str {
-    if flow.direction.is_some() || is_partial(flow) {
+fn tap_of<'a>(limits: &Limits, flow: &'a Flow) -> &'a str {
+    if flow.direction.is_some() || is_partial(limits, flow) {
         ""
     } else {
         flow.link.split(':').next().unwrap_or_default()
@@ -343,7 +352,7 @@ impl Side {
 fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Finding>) {
     let mut taps: BTreeMap<&str, Vec<&'a Flow>> = BTreeMap::new();
     for flow in input.facts.flows.iter().filter(|flow| !ends.covers(side, flow)) {
-        taps.entry(tap_of(flow)).or_default().push(flow);
+        taps.entry(tap_of(&input.limits.loss, flow)).or_default().push(flow);
     }
     let mut raised: Vec<Lossy<'_>> = Vec::new();
     for flows in taps.values() {
@@ -353,9 +362,9 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         let mut by_name = flows.clone();
         by_name.sort_by_key(|flow| name(flow));
         let known: Vec<(Span, Tap)> =
-            spans.iter().map(|span| (*span, Tap::of(input.facts, &by_name, side, span))).collect();
+            spans.iter().map(|span| (*span, Tap::of(input, &by_name, side, span))).collect();
         let all = all_of(&spans, Span::whole(0, 0));
-        let whole = LazyCell::new(|| Tap::of(input.facts, &by_name, side, &all));
+        let whole = LazyCell::new(|| Tap::of(input, &by_name, side, &all));
         let mut links: BTreeMap<&'a str, Vec<&'a Flow>> = BTreeMap::new();
         for &flow in flows {
             links.entry(flow.link.as_str()).or_default().push(flow);
@@ -378,7 +387,7 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
             Some(Lossy::new(link, own, judged, graded))
         };
         let one_by_one = links.into_iter().filter_map(lossy).collect();
-        raised.extend(loss_links::join(one_by_one, judge, |flow| {
+        raised.extend(loss_links::join(&input.limits.loss, one_by_one, judge, |flow| {
             flow.losses().iter().flatten().map(|loss| side.of(loss).episodes).sum()
         }));
     }
@@ -445,8 +454,8 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
     // If at least as many packets arrive out of order, each NAK may be for one of them. If nothing triggered a
     // retransmission, the packets that filled the gaps may be originals that arrived out of order.
     let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
-    // The same if at least half of the apparent losses may be reordering.
-    let doubtful = side == Side::Before && worst.doubtful.0 > 0 && worst.doubtful.0 * 2 >= worst.doubtful.1;
+    let (late, lost) = worst.doubtful;
+    let doubtful = side == Side::Before && late > 0 && late as f64 >= limits.doubtful * lost as f64;
     let downstream = worst.downstream();
     let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
     let all = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum));
@@ -498,7 +507,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(span, lossy(), &cost))
-        .owns(if severity > Severity::Info { &["retry.timeouts"] } else { &[] })
+        .owns(if severity > Severity::Info { &[super::timeouts::TIMEOUTS.id] } else { &[] })
         .episodes(judged.episodes.clone());
     if links.len() > 1 {
         raise = raise.evidence("by_link", loss_links::by_link(input, links, bad, side, span));

@@ -1,7 +1,7 @@
 //! Links of one tap on which the same hosts lose packets at the same time: one place, and one finding.
 
 use super::Input;
-use super::loss::{LossyPair, Side, is_partial};
+use super::loss::{Limits, LossyPair, Side, is_partial};
 use super::loss_sum::Sum;
 use super::once::{Name, name};
 use super::span::{Judged, Span};
@@ -42,37 +42,37 @@ impl<'a> Lossy<'a> {
         self.judged.what.iter().map(|(hosts, _)| *hosts).collect()
     }
 
-    /// Whether time and direction are the same, and at least half of the host pairs of both: chance leaves a pair below the
-    /// threshold on one of the links.
-    fn is_with(&self, other: &Self) -> bool {
+    /// Whether time and direction are the same, and enough of the host pairs of both.
+    fn is_with(&self, other: &Self, limits: &Limits) -> bool {
         let (own, others) = (self.hosts(), other.hosts());
         let both = own.intersection(&others).count();
         self.judged.span == other.judged.span
             && self.direction() == other.direction()
-            && both * 2 >= own.len() + others.len() - both
+            && both as f64 >= limits.same_pairs * (own.len() + others.len() - both) as f64
     }
 
     /// What passes any of these links: a flow that several of them see whole is one, as the one with most losses has it.
-    fn union(&self, other: &Self, lost: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
+    fn union(&self, other: &Self, limits: &Limits, lost: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
         let mut all: Vec<&Flow> = self.flows.iter().chain(&other.flows).copied().collect();
         all.sort_by_key(|flow| (flow.src, flow.dst, name(flow), std::cmp::Reverse(lost(flow))));
         let mut seen: Set<Name> = Set::default();
-        all.retain(|flow| is_partial(flow) || seen.insert(name(flow)));
+        all.retain(|flow| is_partial(limits, flow) || seen.insert(name(flow)));
         all
     }
 }
 
 /// Joins the links of one tap that are one place. `judge` is that of each link, `lost` the losses of a flow.
 pub(super) fn join<'a>(
+    limits: &Limits,
     one_by_one: Vec<Lossy<'a>>,
     judge: impl Fn(&[&'a Flow]) -> Option<Judged<Vec<LossyPair<'a>>>>,
     lost: impl Fn(&Flow) -> u64,
 ) -> Vec<Lossy<'a>> {
     let mut joined: Vec<Lossy<'a>> = Vec::new();
     for one in one_by_one {
-        let like = joined.iter_mut().find(|other| other.is_with(&one));
+        let like = joined.iter_mut().find(|other| other.is_with(&one, limits));
         let both = like.and_then(|other| {
-            let flows = other.union(&one, &lost);
+            let flows = other.union(&one, limits, &lost);
             let judged = judge(&flows)?;
             Some((other, flows, judged))
         });

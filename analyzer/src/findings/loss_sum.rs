@@ -5,6 +5,7 @@ use super::not_evaluated::is_not_evaluated;
 use super::span::Span;
 use crate::analysis::{Facts, Flow, Loss};
 use crate::metrics::loss::spells::Signal;
+use crate::util::numbers::share;
 
 /// Packets, lost packets and loss episodes.
 #[derive(Clone, Copy, Default)]
@@ -54,7 +55,7 @@ impl Sum {
     }
 
     pub(super) fn ratio(&self) -> f64 {
-        self.lost as f64 / self.packets.max(1) as f64
+        share(self.lost, self.packets)
     }
 
     /// True if it exceeds the occasional loss of clean links.

@@ -118,7 +118,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .place(place.hop(format!("{from} → {to}")))
                 .ends(requester, responder)
                 .impact(cost(&one, &sent))
-                .owns(&["retry.timeouts"])
+                .owns(&[super::timeouts::TIMEOUTS.id])
                 .episodes(episodes)
                 .step(
                     format!(

@@ -81,6 +81,7 @@ mod verdict;
 use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
+pub use balance::LINKS_IMBALANCE;
 pub use catalog::{entries, entry, evidence_label, limits, markdown, similar};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;

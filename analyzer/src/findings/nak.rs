@@ -20,7 +20,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ACCESS: Entry = Entry {
+pub(super) const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
     of_queue_pairs: true,
     rank: 160,
@@ -32,7 +32,7 @@ const ACCESS: Entry = Entry {
     caveat: "",
     ..Entry::of(Problem::Refused)
 };
-const OPERATIONAL: Entry = Entry {
+pub(super) const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
     of_queue_pairs: true,
     rank: 170,
@@ -44,7 +44,7 @@ const OPERATIONAL: Entry = Entry {
     caveat: "",
     ..Entry::of(Problem::Refused)
 };
-const INVALID: Entry = Entry {
+pub(super) const INVALID: Entry = Entry {
     id: "nak.invalid_request",
     of_queue_pairs: true,
     rank: 180,
@@ -61,7 +61,7 @@ const INVALID: Entry = Entry {
 const SEQUENCE: Entry = Entry {
     id: "nak.psn_sequence_error",
     rank: 250,
-    causes: &["rnr.slow_receiver"],
+    causes: &[super::rnr::SLOW.id],
     title: "Sequence-error NAKs for requests not visible at this tap",
     meaning: "Sequence-error NAKs pass, but the requests they are for take another path: their receivers miss packets or got them out of order. Where and whether packets were lost is not visible here.",
     computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",

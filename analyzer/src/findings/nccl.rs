@@ -38,7 +38,7 @@ const DEAD: Entry = Entry {
     meaning: "A process of the job does not answer NCCL's own queries: it crashed, is stopped, or its host or bootstrap network is down. Every collective that it takes part in hangs until the job's \
               watchdog ends it.",
     computed: "From nccl.communicators[].ranks (`--nccl-ras`): critical where NCCL considers its process dead (unreachable for 60 s), a warning where it is unresponsive in answers over at least \
-               nccl.unresponsive_ns. A queue pair of the same process that died (qp.died) owns it.",
+               nccl.unresponsive_ns. A queue pair of the same process that died (qp.died) owns it. It is assumed to continue until nccl.late_answers intervals pass without an answer.",
     advice: "Look for the process on its host: its log, `dmesg` (Xid, OOM killer), the state of the host. If it runs, dump its stack (`py-spy dump --pid PID`) and check the bootstrap network \
              (NCCL_SOCKET_IFNAME), which is not the RoCE network.",
     caveat: "RAS goes over the bootstrap network: a fault there, while RoCE works, looks the same.",
@@ -52,7 +52,7 @@ const FAILED: Entry = Entry {
     meaning: "NCCL reports an error in a rank's initialization, or an asynchronous one, as of a work completion with error: its communicator is unusable, and the other ranks follow with \
               `Remote process error`.",
     computed: "From nccl.communicators[].ranks (`--nccl-ras`): `error`, at once; critical. Of several ranks, the one whose error does not follow from another's is named. A queue pair of the same process that died \
-               (qp.died) owns it.",
+               (qp.died) owns it. It is assumed to continue until nccl.late_answers intervals pass without an answer.",
     advice: "Read the log of that rank (NCCL_DEBUG=WARN): System error is a failed call or a work completion with error, Unhandled CUDA error a GPU fault (`dmesg`: Xid). The other ranks' errors follow \
              from it.",
     ..Entry::of(Problem::Stall)
@@ -66,7 +66,7 @@ const LAGGING: Entry = Entry {
               collective of it does not end.",
     computed: "From nccl.communicators[].ranks (`--nccl-ras`): a running rank is behind with the same operations launched in answers over at least nccl.lagging_ns, and no more than nccl.lagging_part of the \
                ranks are. The rank that lags most is named. A warning; critical from nccl.hang_ns on. A queue pair of the same process that died (qp.died) owns it; loss, timeouts and RNR NAKs of \
-               queue pairs of that process are named as causes.",
+               queue pairs of that process are named as causes. It is assumed to continue until nccl.late_answers intervals pass without an answer.",
     advice: "Dump the stack of the rank's process: `py-spy dump --pid PID` shows whether it computes, waits for data or for the GPU. Check the queue pairs of its process for errors and retries: a \
              collective that cannot end keeps the rank from launching the next one.",
     caveat: "NCCL counts operations when they are launched, not when they end: where all ranks have launched the same, a hang in the network does not show here. A rank that writes a checkpoint lags, too.",
@@ -88,21 +88,24 @@ limits! {
     unresponsive_ns: u64 = 20_000_000_000,
         "minimum time without an answer, in nanoseconds",
         "One answer may be late under load; NCCL gives a process up after 60 s";
+    late_answers: u64 = 3,
+        "intervals between two answers without one, after which a finding is no longer assumed to continue",
+        "As lagging_ns: three answers in a row";
 }
 
 /// Findings that explain a stalled rank if they concern queue pairs of its process.
 const CAUSES: [&str; 8] = [
-    "qp.stuck",
-    "qp.retrying",
-    "retry.timeouts",
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "rnr.slow_receiver",
-    "peer.silent",
+    super::qp_context::STUCK.id,
+    super::qp_context::RETRYING.id,
+    super::timeouts::TIMEOUTS.id,
+    super::loss::BETWEEN.id,
+    super::loss::BEFORE.id,
+    super::loss::AFTER.id,
+    super::rnr::SLOW.id,
+    super::peer::SILENT.id,
 ];
 /// Its queue pair has died, which explains the stall completely.
-const OWNER: &str = "qp.died";
+const OWNER: &str = super::died::DIED.id;
 /// Maximum number of queue pairs named.
 const MAX_QPS: usize = 4;
 
@@ -273,7 +276,7 @@ impl Case<'_> {
             None => raise,
         };
         // Between two answers the state is assumed to continue.
-        let late_ns = self.nccl.interval_ns.saturating_mul(3);
+        let late_ns = self.nccl.interval_ns.saturating_mul(self.input.limits.nccl.late_answers);
         let is_late =
             self.input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(self.now_ns) > late_ns);
         if is_late { raise } else { raise.lasting() }

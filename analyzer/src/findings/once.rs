@@ -42,9 +42,6 @@ pub(super) fn count<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> u64 {
     flows.into_iter().map(name).collect::<Set<Name>>().len() as u64
 }
 
-/// Minimum share of packets seen by no other tap, from which a tap is reported by itself.
-const OF_ITS_OWN: f64 = 0.1;
-
 /// Count of a link, and the share of each queue pair in it.
 pub(super) struct LinkShare<T> {
     /// Number of the link.
@@ -99,8 +96,9 @@ pub(super) fn seen_once<T>(input: &Input<'_>, mut seen: Vec<LinkShare<T>>) -> Ve
         });
         let own: u64 = own.map(|(_, much)| much).sum();
         let first = kept.iter().position(shown);
+        let is_few = (own as f64) < input.limits.capture.own_ratio * one.sum() as f64;
         match first.and_then(|at| kept.get_mut(at)) {
-            Some(before) if (own as f64) < OF_ITS_OWN * one.sum() as f64 => before.others += 1,
+            Some(before) if is_few => before.others += 1,
             _ => kept.push(one),
         }
     }

@@ -3,18 +3,20 @@
 use std::cmp::Reverse;
 
 use super::catalog::entry;
+use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
+use crate::util::definition::definitions;
 use crate::util::units;
 
 /// A finding not seen for this long before the end of the data has ended, in nanoseconds.
 pub const OVER_NS: u64 = SPELL_NS;
 
-/// An active finding not seen for this long is quiet, in nanoseconds: it may have ended.
-pub const QUIET_NS: u64 = 3_000_000_000;
-
-/// Minimum length of an episode in comparisons of cost, in nanoseconds.
-const SECOND_NS: u64 = 1_000_000_000;
+definitions! {
+    pub QUIET_NS: u64 = 3_000_000_000,
+        "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those that are seen",
+        "A step of a training job or two pass in it without the signal: it may have ended";
+}
 
 /// Position of a kind among those of the same severity.
 fn rank(id: &str) -> u16 {
@@ -80,7 +82,7 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
 fn cost(finding: &Finding) -> u32 {
     let length =
         finding.episodes.last().map_or(OVER_NS, |episode| episode.last_ns.saturating_sub(episode.first_ns));
-    let share = finding.impact.share(length.max(SECOND_NS)).unwrap_or(0.0);
+    let share = finding.impact.share(length.max(LEAST_NS)).unwrap_or(0.0);
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
@@ -205,10 +207,10 @@ mod tests {
     fn an_effect_is_behind_the_causes_that_it_names_whatever_it_costs() {
         let mut all = ["latency.tail", "rnr.slow_receiver", "retry.storm", "loss.before_tap", "qp.died"]
             .map(|id| finding(id, Severity::Warning, None));
-        all[0].impact.time_lost_ns = Some(9 * SECOND_NS);
+        all[0].impact.time_lost_ns = Some(9 * LEAST_NS);
         all[0].causes = vec!["loss.before_tap", "qp.died"];
         all[2].causes = vec!["loss.before_tap"];
-        (all[2].impact.time_lost_ns, all[2].owner) = (Some(SECOND_NS), Some("latency.tail"));
+        (all[2].impact.time_lost_ns, all[2].owner) = (Some(LEAST_NS), Some("latency.tail"));
         all[4].severity = Severity::Info;
         sort(&mut all, None);
         let ids = all.each_ref().map(|one| one.id);
@@ -253,7 +255,7 @@ mod tests {
         let then = crate::analysis::fixtures::START;
         let old = finding("old", Severity::Warning, Some(then));
         assert_eq!(old.until(Some(then + OVER_NS)).as_deref(), Some("until 13:05:09 UTC"));
-        assert_eq!(old.until(Some(then + 86_400 * SECOND_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
+        assert_eq!(old.until(Some(then + 86_400 * LEAST_NS)).as_deref(), Some("until 2026-03-01 13:05 UTC"));
         assert_eq!(old.until(Some(then + OVER_NS - 1)), None);
         assert_eq!(old.until(None), None);
         let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };

@@ -14,6 +14,7 @@ use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
+use crate::util::numbers::{median, share};
 use crate::util::units;
 
 /// This family.
@@ -33,10 +34,10 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const ONE_OF: Entry = Entry {
+pub(super) const ONE_OF: Entry = Entry {
     id: "links.congested_one_of",
     rank: 355,
-    causes: &["entropy.low", "device.link_errors"],
+    causes: &[super::balance::ENTROPY_LOW.id, super::device::LINK.id],
     measure: Some(Measure::ratio("link_ratio")),
     title: "One of several parallel links is congested, slow or lossy",
     meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
@@ -185,11 +186,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn median(mut of: Vec<u64>) -> Option<u64> {
-    of.sort_unstable();
-    of.get(of.len() / 2).copied()
-}
-
 /// Latencies of flows with enough samples for a median.
 fn known<'a>(limits: &Limits, flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + use<'a> {
     let least = limits.samples;
@@ -324,7 +320,7 @@ impl<'a> Direction<'a> {
             pairs += usize::from(here.iter().any(|flow| part(flow) > 0));
             flows.extend(here.into_iter().filter(|flow| part(flow) > 0));
         }
-        let ratio = |(part, of): (u64, u64)| part as f64 / of.max(1) as f64;
+        let ratio = |(part, of): (u64, u64)| share(part, of);
         let (here, there) = (ratio(own), ratio(others));
         let alone = all < limits.pairs
             && on_link.min(on_peers) >= limits.flows_alone
@@ -521,7 +517,7 @@ fn began(input: &Input<'_>, worst: &Found<'_>) -> Option<(Episode, Option<f64>)>
         let skip = first_ns.saturating_sub(over_time.start_ns).checked_div(over_time.bin_ns)?;
         let since = over_time.capable.iter().skip(usize::try_from(skip).ok()?);
         let since: u64 = since.map(|n| u64::from(*n)).sum();
-        (since > 0).then(|| since as f64 / all.max(1) as f64)
+        (since > 0).then(|| share(since, all))
     });
     Some((Episode { first_ns, last_ns, peak: None }, part))
 }

@@ -10,8 +10,10 @@ use super::{Commands, Place, ends};
 use super::{Entry, Family, Input, Need, Problem, Raise, Unit, label, once};
 use crate::analysis::{Facts, Flow};
 use crate::findings::{Finding, Severity};
+use crate::metrics::loss::PSN_WINDOW;
 use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::plural;
 
 /// This family.
@@ -25,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const SILENT: Entry = Entry {
+pub(super) const SILENT: Entry = Entry {
     id: "peer.silent",
     rank: 270,
     needs: &[Need::Loss],
@@ -40,7 +42,7 @@ const SILENT: Entry = Entry {
                they retransmitted, else info.\n\
                \n\
                The second only from a tap that would show the answer: it shows other RoCE packets to the host that \
-               asks, and answers to two thirds of the pairs of hosts that ask, or to all others. A host to which \
+               asks, and answers to all but one in `peer.pairs` of the pairs of hosts that ask, or to all others. A host to which \
                nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames \
                were seen (live; captures that tell the two directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out \
                (--filter) or have retired.",
@@ -63,6 +65,9 @@ limits! {
     longest_timer_ms: u64 = 20_000,
         "maximum time that a reliable sender goes on without any answer, in milliseconds",
         "The longest timer in use, NCCL's NCCL_IB_TIMEOUT=22 (4.096 µs · 2^22), has expired by then: a sender that continues gets answers on another path";
+    pairs: usize = 3,
+        "minimum pairs of hosts that ask, for each without an answer",
+        "A mirror of one direction, or of one of several paths, shows many flows without ACKs";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -72,9 +77,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         unanswered(input, found);
     }
 }
-
-/// Maximum distance of an ACK before the first PSN seen: no window of unacknowledged packets is larger.
-const BACK: u32 = 16_384;
 
 /// Senders that restarted their sequence repeatedly.
 fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -136,7 +138,7 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let (requester, responder) = ends::of_data(input, [worst]);
     let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
     raise
-        .owns(&["retry.timeouts"])
+        .owns(&[super::timeouts::TIMEOUTS.id])
         .place(Place::of(input, worst).hop("responder"))
         .ends(requester, responder)
         .step(
@@ -216,8 +218,9 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     if sample.links.iter().any(hidden) {
         return;
     }
-    let wait_ns = input.limits.peer.wait_ms.saturating_mul(1_000_000);
-    let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(1_000_000);
+    let wait_ns = input.limits.peer.wait_ms.saturating_mul(NS_PER_MS);
+    let pairs = input.limits.peer.pairs;
+    let longest_ns = input.limits.peer.longest_timer_ms.saturating_mul(NS_PER_MS);
     let mut asked: BTreeMap<(&str, Hosts), PendingRequests<'_>> = BTreeMap::new();
     let mut answered: Set<Hosts> = Set::default();
     let mut receives: Set<(&str, Address)> = Set::default();
@@ -241,14 +244,13 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
             pair.flows.push(flow);
         }
     }
-    // A mirror of one direction, or of one of several paths, shows many flows without ACKs.
     let mut at: Map<&str, (usize, usize)> = Map::default();
     for (link, hosts) in asked.keys() {
         let (all, open) = at.entry(link).or_default();
         *all += 1;
         *open += usize::from(!answered.contains(hosts));
     }
-    let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * 3 <= *all);
+    let two_way = |link: &str| at.get(link).is_some_and(|(all, open)| *open == 1 || open * pairs <= *all);
     // By slot: true if requests were retransmitted.
     let mut silent: Map<u32, bool> = Map::default();
     for ((link, hosts), pair) in &asked {
@@ -287,7 +289,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// misses a part of what a sender goes back to, and a repeated ACK refers to earlier packets.
 fn is_of(psn: u32, flow: &Flow) -> bool {
     let own = flow.psn.unwrap_or_default();
-    let before = own.first.wrapping_sub(BACK);
+    let before = own.first.wrapping_sub(PSN_WINDOW);
     psn.wrapping_sub(before) & MASK24 < own.expected.wrapping_sub(before) & MASK24
 }
 

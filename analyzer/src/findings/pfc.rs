@@ -10,13 +10,14 @@ use super::{
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::findings::{Finding, Severity};
 use crate::sample::Direction;
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family.
 pub(super) const FAMILY: Family =
     Family { entries: &[STORM, WRONG_PRIORITY, VICTIM], limits: &[Limits::META], evidence: &[], check };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "pfc.storm",
     rank: 130,
     needs: &[Need::PauseTimes],
@@ -36,7 +37,7 @@ const STORM: Entry = Entry {
                ones. In captures, quanta are converted to time by --link-speed; captures do not contain the link speed.",
     ..Entry::of(Problem::Pause)
 };
-const WRONG_PRIORITY: Entry = Entry {
+pub(super) const WRONG_PRIORITY: Entry = Entry {
     id: "pfc.on_wrong_priority",
     rank: 120,
     title: "PFC pause on a priority that is not lossless",
@@ -49,10 +50,10 @@ const WRONG_PRIORITY: Entry = Entry {
     caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
     ..Entry::of(Problem::Pause)
 };
-const VICTIM: Entry = Entry {
+pub(super) const VICTIM: Entry = Entry {
     id: "pfc.victim",
     rank: 140,
-    causes: &["pfc.storm"],
+    causes: &[STORM.id],
     needs: &[Need::PauseTimes],
     measure: Some(Measure { name: "longest_ns", unit: Unit::Nanoseconds, better: Better::Less }),
     title: "Queue pairs stalled by PFC (PFC victims)",
@@ -88,7 +89,6 @@ limits! {
         "A step of a training job lasts tens of milliseconds and more";
 }
 
-const MS: u64 = 1_000_000;
 /// Step for PFC victims.
 const SOURCE: &str =
     "Find the source of the pauses on the switches; the queue pairs listed here are not at fault.";
@@ -144,7 +144,7 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec
     let known = pause.worst_share.or(pause.least_share);
     let share = known.unwrap_or(0.0);
     let longest = pause.longest_ns.unwrap_or(0);
-    let endless = longest >= limits.endless_ms.saturating_mul(MS);
+    let endless = longest >= limits.endless_ms.saturating_mul(NS_PER_MS);
     let bound = pause.most_share.filter(|_| known.is_none()).unwrap_or(0.0);
     let by_frames = bound > 0.0 && bound >= limits.storm_most_share;
     if share < limits.storm_share && !endless && !by_frames {
@@ -246,7 +246,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
 }
 
 fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
-    let least = input.limits.pfc.victim_ms.saturating_mul(MS);
+    let least = input.limits.pfc.victim_ms.saturating_mul(NS_PER_MS);
     let mut victims: Vec<_> = device
         .qps
         .iter()
@@ -279,7 +279,7 @@ fn stalled(ns: impl Iterator<Item = u64>) -> Impact {
 }
 
 fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let least = input.limits.pfc.victim_ms.saturating_mul(MS).max(1);
+    let least = input.limits.pfc.victim_ms.saturating_mul(NS_PER_MS).max(1);
     // An ACK flow is silent because its data flow is.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
     let flows = input.facts.flows.iter().filter(has_sequence);
@@ -312,7 +312,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("paused_ns", paused_ns)
         .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.facts.window.length_ns())))
         .flows(victims.iter().map(|(flow, _)| *flow))
-        .owns(if lossless { &["retry.storm", "retry.timeouts"] } else { &[] })
+        .owns(if lossless { &[super::retry::STORM.id, super::timeouts::TIMEOUTS.id] } else { &[] })
         .into(found);
 }
 

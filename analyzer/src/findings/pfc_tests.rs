@@ -31,7 +31,7 @@ fn pause(priority: u8) -> PauseSample {
 #[test]
 fn a_storm_is_a_share_of_time_or_a_pause_without_end() {
     let of = |worst_share, longest_ms: u64| {
-        let pause = PauseSample { worst_share, longest_ns: Some(longest_ms * MS), ..pause(3) };
+        let pause = PauseSample { worst_share, longest_ns: Some(longest_ms * NS_PER_MS), ..pause(3) };
         severity(&paused(pause, None), "pfc.storm")
     };
     assert_eq!(of(Some(0.099), 0), None);
@@ -78,7 +78,7 @@ fn victims_are_flows_of_data_with_their_loss() {
     let data = stats(50_000, 1_000, 1_000_000);
     let on = |at: u16| [(key(at, a, b, 17), data.clone()), (key(at, b, a, 18), acks.clone())];
     let mut sample = fixtures::sample(vec![link("near", None), link("far", None)], [on(0), on(1)].concat());
-    let asked = PauseSample { worst_share: Some(0.05), paused_ns: Some(50 * MS), ..pause(3) };
+    let asked = PauseSample { worst_share: Some(0.05), paused_ns: Some(50 * NS_PER_MS), ..pause(3) };
     let control = LinkControl { pauses: vec![([2; 6], 0, asked)], neighbours: Vec::new() };
     let with = |stalled| ControlMetrics {
         links: [(0, control.clone()), (1, control.clone())].into(),
@@ -90,13 +90,14 @@ fn victims_are_flows_of_data_with_their_loss() {
         found.retain(|finding| finding.id == "pfc.victim");
         found.pop()
     };
-    sample.metrics.control = Some(with(Some([(0, 40 * MS), (1, 45 * MS), (2, 30 * MS)].into())));
+    sample.metrics.control =
+        Some(with(Some([(0, 40 * NS_PER_MS), (1, 45 * NS_PER_MS), (2, 30 * NS_PER_MS)].into())));
     let finding = victim(&sample).unwrap();
     assert!(finding.title.starts_with("PFC victims: 1 flow stalled for up to 40"), "{}", finding.title);
     assert_eq!((finding.flows.len(), finding.flows[0].dest_qp), (1, 17));
     let evidence = |name: &str| finding.evidence[name].clone();
-    assert_eq!((evidence("stalled_ns"), evidence("longest_ratio")), ([40 * MS].into(), 0.04.into()));
-    assert_eq!((evidence("priority"), evidence("paused_ns")), (3.into(), (50 * MS).into()));
+    assert_eq!((evidence("stalled_ns"), evidence("longest_ratio")), ([40 * NS_PER_MS].into(), 0.04.into()));
+    assert_eq!((evidence("priority"), evidence("paused_ns")), (3.into(), (50 * NS_PER_MS).into()));
     assert_eq!((evidence("paused_ratio"), evidence("flows")), (0.05.into(), 1.into()));
     // Without the link speed none of this is known, and the report names that.
     sample.metrics.control = Some(with(None));
@@ -122,9 +123,12 @@ fn a_priority_without_pfc_must_not_be_paused() {
 
 #[test]
 fn a_victim_stood_still_for_long_enough() {
-    for (ns, expected) in
-        [(None, None), (Some(0), None), (Some(10 * MS - 1), None), (Some(10 * MS), Some(Severity::Warning))]
-    {
+    for (ns, expected) in [
+        (None, None),
+        (Some(0), None),
+        (Some(10 * NS_PER_MS - 1), None),
+        (Some(10 * NS_PER_MS), Some(Severity::Warning)),
+    ] {
         assert_eq!(severity(&paused(pause(3), ns), "pfc.victim"), expected, "{ns:?}");
     }
 }

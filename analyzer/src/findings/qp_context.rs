@@ -8,6 +8,7 @@ use super::{
 };
 use crate::analysis::{Device, DeviceQp};
 use crate::findings::{Finding, Severity};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -46,10 +47,10 @@ pub(super) const FAMILY: Family = Family {
 const READ: &str = "Contexts are read from time to time (`--qp-queries`), so that what happens between two readings is not seen. \
                     Decoders follow the drivers' public definitions and have not run on hardware.";
 
-const STUCK: Entry = Entry {
+pub(super) const STUCK: Entry = Entry {
     id: "qp.stuck",
     rank: 162,
-    causes: &["qp.receiver_behind"],
+    causes: &[RECEIVER.id],
     title: "Queue pair stuck",
     meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for a time in which thousands of round trips fit. The collective that uses it waits; when its retries run out \
               the connection dies.",
@@ -61,7 +62,7 @@ const STUCK: Entry = Entry {
     ..Entry::of(Problem::Silent)
 };
 
-const RETRYING: Entry = Entry {
+pub(super) const RETRYING: Entry = Entry {
     id: "qp.retrying",
     rank: 163,
     title: "Queue pair retries",
@@ -74,7 +75,7 @@ const RETRYING: Entry = Entry {
     ..Entry::of(Problem::Silent)
 };
 
-const RECEIVER: Entry = Entry {
+pub(super) const RECEIVER: Entry = Entry {
     id: "qp.receiver_behind",
     rank: 157,
     title: "Receiver behind",
@@ -154,8 +155,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         planes(input, device, &qps, found);
     }
 }
-
-const NS_PER_MS: u64 = 1_000_000;
 
 fn is_stuck(input: &Input<'_>, qp: &DeviceQp) -> bool {
     let least_ns = input.limits.qp_context.stuck_ms.saturating_mul(NS_PER_MS);

@@ -10,7 +10,7 @@ use crate::host::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
 use crate::source::devices::context::ask::tests::{IDLE, Nic, Virtual};
 
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// `count` queue pairs of mlx5_0/1 from number 298, connected, with contexts modified by `change`.
 fn sample(count: u32, change: impl Fn(u32, &mut ContextSample), more: impl Fn(&mut PortSample)) -> Sample {

@@ -7,6 +7,7 @@ use super::{ByHand, Commands, Entry, Family, Input, Lasting, Place, Problem, Rai
 use crate::analysis::{Device, DeviceQp};
 use crate::entity::devices::PortSample;
 use crate::findings::{Finding, Severity};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -161,7 +162,7 @@ fn path_mtu(
 }
 
 fn patience(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
-    let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(1_000_000);
+    let flap_ns = input.limits.qp_settings.flap_ms.saturating_mul(NS_PER_MS);
     // A timeout of 0 disables it.
     let set =
         |qp: &DeviceQp| Some((qp.control.timeout_ns.filter(|timeout| *timeout > 0)?, qp.control.retry_cnt?));

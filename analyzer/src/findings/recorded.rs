@@ -12,12 +12,7 @@ use crate::sample::Direction;
 pub fn read(json: &str) -> Option<Finding> {
     let value: Value = serde_json::from_str(json).ok()?;
     let kind = entry(text(&value, "id")?)?;
-    let severity = match text(&value, "severity")? {
-        "info" => Severity::Info,
-        "warning" => Severity::Warning,
-        "critical" => Severity::Critical,
-        _ => return None,
-    };
+    let severity = Severity::named(text(&value, "severity")?)?;
     let mut finding = Finding::new(kind.id, severity, text(&value, "title")?.to_owned());
     // An object of JSON is read in the order of its names; the list has the order of the finding.
     let all = value.get("evidence").and_then(Value::as_object);

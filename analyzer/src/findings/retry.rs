@@ -12,6 +12,7 @@ use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Remedy if no other finding explains it.
@@ -44,23 +45,23 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const STORM: Entry = Entry {
+pub(super) const STORM: Entry = Entry {
     id: "retry.storm",
     rank: 280,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        "icrc.errors",
-        "loss.between_taps",
-        "loss.before_tap",
-        "loss.after_tap",
-        "rnr.slow_receiver",
-        "peer.silent",
+        super::icrc::ERRORS.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::loss::AFTER.id,
+        super::rnr::SLOW.id,
+        super::peer::SILENT.id,
     ],
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (most of them follow RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
         timers!(),
@@ -90,6 +91,12 @@ limits! {
     timeout_wait_ms: u64 = 100,
         "minimum silence before transport timeouts in all, in milliseconds",
         "The length of a training step or two: the job feels it, even with a single timeout";
+    rnr_share: f64 = 0.5,
+        "minimum share of the retransmissions that follow RNR NAKs, for the slow receiver to own them",
+        "The cause of most of them is the most important one";
+    acks_lost: f64 = 0.5,
+        "share of the timeouts whose packets had arrived, above which lost ACKs are named as the reason",
+        "The cause of most of them is the most important one";
 }
 
 fn retransmitted(flow: &Flow) -> u64 {
@@ -136,14 +143,14 @@ impl<'a> Pair<'a> {
     }
 
     fn ratio(&self) -> f64 {
-        self.retransmitted as f64 / self.packets.max(1) as f64
+        share(self.retransmitted, self.packets)
     }
 }
 
 /// Findings that own the retransmissions between two hosts, which are then no finding of their own.
-const OWNERS: [&str; 3] = ["loss.between_taps", "loss.before_tap", "loss.after_tap"];
+const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
 /// Owner if most of them follow RNR NAKs.
-const SLOW_RECEIVER: &str = "rnr.slow_receiver";
+const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
 
 /// True if a finding concerns two hosts, in either direction.
 fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
@@ -151,7 +158,13 @@ fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
 }
 
 /// True if another finding explains the retransmissions from one host to another.
-fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Finding]) -> bool {
+fn is_owned(
+    limits: &Limits,
+    pair: &Pair<'_>,
+    hosts: (Address, Address),
+    span: &Span,
+    found: &[Finding],
+) -> bool {
     let meanwhile = |one: &Finding| {
         one.episodes.is_empty()
             || one.episodes.iter().any(|episode| {
@@ -161,7 +174,8 @@ fn is_owned(pair: &Pair<'_>, hosts: (Address, Address), span: &Span, found: &[Fi
     };
     found.iter().any(|one| {
         let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
-            || one.id == SLOW_RECEIVER && 2 * pair.after_rnr >= pair.retransmitted;
+            || one.id == SLOW_RECEIVER
+                && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
         explains && is_between(one, hosts) && meanwhile(one)
     })
 }
@@ -199,7 +213,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let pair = Pair::of(facts, &ends, flows, span);
             let ratio = pair.ratio();
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
-            (enough && !is_owned(&pair, hosts, span, found)).then_some((pair, Some(ratio)))
+            (enough && !is_owned(limits, &pair, hosts, span, found)).then_some((pair, Some(ratio)))
         };
         let whole = run(flows.iter().copied());
         let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
@@ -248,7 +262,7 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
         .episodes(episodes.clone());
     if storm.reordered > 0 {
         raise = raise
-            .owns(&["retry.timeouts"])
+            .owns(&[super::timeouts::TIMEOUTS.id])
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
     }

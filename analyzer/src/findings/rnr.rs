@@ -30,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const SLOW: Entry = Entry {
+pub(super) const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
     rank: 260,
     measure: Some(Measure::ratio("rnr_ratio")),

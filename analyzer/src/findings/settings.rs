@@ -14,6 +14,7 @@ use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::Map;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -33,7 +34,7 @@ const MTU_SMALL: Entry = Entry {
     meaning: "Small packets cost header bandwidth and packet rate: at a path MTU of 1024 about 7 % of the link are headers, at 4096 about 2 %, and the NIC handles \
                 four times the packets.",
     computed: "The path MTU is the payload of FIRST and MIDDLE packets; one of the flows has at least mtu.min_bytes. A warning when another flow of the same link uses at \
-                 least twice the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least twice that; info when it is at \
+                 least mtu.larger times the path MTU, or when the path MTU is at most mtu.small and the interface MTU (live) has room for at least mtu.larger times that; info when it is at \
                  most mtu.small and no larger one is observed.",
     advice: "Set the interface MTU above the path MTU plus headers (4200 or 9000 for a path MTU of 4096) on hosts and switches, restart the connections, and check \
                active_mtu with `ibv_devinfo`. In applications: perftest -m, UCX_RC_PATH_MTU, the path MTU in the connection request.",
@@ -43,13 +44,13 @@ const MTU_SMALL: Entry = Entry {
 pub(super) const DSCP_MIXED: Entry = Entry {
     id: "qos.dscp_mixed",
     rank: 410,
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     lasting: Some(Lasting::Setting),
     title: "Mixed DSCPs between the same hosts",
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
                 reordered.",
     computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of at least qos.min_bytes without trimmed packets changes its DSCP, or when at least two DSCPs \
-                 each carry at least qos.share of the bytes from one host to another.",
+                 each carry at least qos.share of the bytes from one host to another. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA \
                CM, /sys/class/infiniband/DEVICE/tc/1/traffic_class. Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may differ by design. NCCL_IB_FIFO_TC sends small control messages in another class by design; they stay below the \
@@ -59,14 +60,14 @@ pub(super) const DSCP_MIXED: Entry = Entry {
 pub(super) const DSCP_UNSET: Entry = Entry {
     id: "qos.dscp_unset",
     rank: 420,
-    causes: &["path.rewritten"],
+    causes: &[super::path::REWRITTEN.id],
     lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
     meaning: "Most switches put DSCP 0 into the default class, which is neither lossless nor ECN-enabled. Many fabrics are configured that way by mistake; some by \
                 design.",
     computed: "Info when at least qos.share of the data bytes of a link have DSCP 0, and the link carries at least qos.min_bytes of data. Taps that see the same \
-                 packets raise one finding.",
+                 packets raise one finding (capture.own_ratio).",
     advice: "Set the DSCP that the fabric treats as lossless (often 24 or 26): NCCL_IB_TC=106 for DSCP 26 with ECT(0), UCX_IB_TRAFFIC_CLASS, cma_roce_tos; set the \
                port's trust mode to dscp (mlnx_qos --trust dscp).",
     caveat: "Fabrics that classify by PCP in a VLAN tag, or that treat all traffic as lossless, need no DSCP.",
@@ -79,7 +80,7 @@ pub(super) const CNP_DSCP: Entry = Entry {
     title: "CNPs share the traffic class of the data",
     meaning: "A CNP that queues with the congested data is delayed, and PFC on that class stops it.",
     computed: "Info when at least qos.share of the CNPs of a link have the DSCP that carries most of its data, and the link carries at least qos.min_cnps CNPs. Taps \
-                 that see the same packets raise one finding.",
+                 that see the same packets raise one finding (capture.own_ratio).",
     advice: "Give CNPs a DSCP and a strict-priority queue of their own: roce_np cnp_dscp (default 48 on ConnectX), CNP_DSCP_P1 in mlxconfig, np_cnp_dscp in mlx5 \
                debugfs; map it on every switch.",
     caveat: "",
@@ -104,12 +105,12 @@ const FOREIGN: Entry = Entry {
     title: "Non-RoCE traffic on a RoCE link",
     meaning: "Storage, management or monitoring traffic on a link intended for RoCE uses its bandwidth and its buffers, and does not respond to its congestion \
                 control.",
-    computed: "Links where RoCE is at least half of the bytes. A warning when other frames (except ARP, LLDP, MAC control and frames excluded by --filter) are at \
+    computed: "Links where RoCE has at least the share isolation.roce_share of the bytes. A warning when other frames (except ARP, LLDP, MAC control and frames excluded by --filter) are at \
                  least isolation.share of the bytes and at least isolation.min_bytes.",
     advice: "Identify it (section NOT RoCE of the report) and move it: NCCL_SOCKET_IFNAME and storage mounts to the front-end network; otherwise give it a class \
                with a bandwidth limit (ETS: `dcb ets`, mlnx_qos).",
-    caveat: "A capture that was filtered for RoCE cannot show it. On hosts the RoCE of a hardware NIC is not counted, so that all traffic looks like non-RoCE; the \
-               minimum of half excludes such links.",
+    caveat: "A capture that was filtered for RoCE cannot show it. On hosts the RoCE of a hardware NIC is not counted, so that all traffic looks like non-RoCE; isolation.roce_share \
+               excludes such links.",
     ..Entry::of(Problem::Foreign)
 };
 
@@ -119,6 +120,9 @@ limits! {
     small: u32 = 1024,
         "maximum path MTU in bytes that counts as small",
         "1024 is the result of the Ethernet default MTU of 1500";
+    larger: u32 = 2,
+        "minimum factor of a larger path MTU that is used beside it, or that the interface allows",
+        "Path MTUs are powers of two";
     min_bytes: u64 = 1_000_000,
         "minimum bytes of a flow",
         "A thousand packets";
@@ -158,6 +162,12 @@ limits! {
     roce_packets: u64 = 1_000,
         "minimum RoCE packets of hosts of another network",
         "A connection test or a health check sends fewer; a thousand are a use of the fabric";
+    other_hosts: usize = 2,
+        "minimum hosts of all other networks, for each of the foreign network",
+        "Two networks of similar size are two rails or two jobs, and neither is foreign";
+    roce_share: f64 = 0.5,
+        "minimum share of RoCE in a link's bytes",
+        "On a link that carries mostly other traffic, RoCE is the guest; hosts with hardware RoCE look like that too";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -188,12 +198,12 @@ fn mtu(input: &Input<'_>, found: &mut Vec<Finding>) {
     ];
     let [(beside, ..), (jumbo, ..), (alone, ..)] = &mut all;
     let works = all_that_works(found);
-    let small = |flow: &&Flow| !works.contains(&(flow.src, flow.dst));
-    for flow in input.facts.flows.iter().filter(small) {
+    for flow in input.facts.flows.iter().filter(|flow| !works.contains(&(flow.src, flow.dst))) {
         let (Some(mtu), Some(&most)) = (flow.path_mtu, largest.get(flow.link.as_str())) else { continue };
-        if most >= mtu.saturating_mul(2) {
+        let larger = mtu.saturating_mul(limits.larger);
+        if most >= larger {
             beside.push(flow);
-        } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= 2 * mtu) {
+        } else if mtu <= limits.small && port(flow).is_some_and(|port| path_mtu_of(port) >= larger) {
             jumbo.push(flow);
         } else if mtu <= limits.small {
             alone.push(flow);
@@ -238,7 +248,7 @@ fn from_to(low: u32, high: u32) -> String {
 
 /// Hosts between which large packets are lost: there a small path MTU is a workaround.
 fn all_that_works(found: &[Finding]) -> BTreeSet<(Address, Address)> {
-    let holes = found.iter().filter(|one| one.id == "path.mtu_black_hole");
+    let holes = found.iter().filter(|one| one.id == super::path::BLACK_HOLE.id);
     holes.flat_map(|hole| hole.named.iter().map(|(src, dst, _)| (*src, *dst))).collect()
 }
 
@@ -259,7 +269,7 @@ fn rocev1(input: &Input<'_>, found: &mut Vec<Finding>) {
     let bytes: u64 = flows.iter().map(|(flow, _)| flow.bytes).sum();
     let totals = &input.facts.totals;
     let all = totals.roce_bytes.saturating_sub(totals.counted_again.roce_bytes.unwrap_or(0));
-    let share = bytes as f64 / all.max(1) as f64;
+    let share = share(bytes, all);
     let severity = if share >= input.limits.rocev1.share { Severity::Warning } else { Severity::Info };
     let diagnosis = format!("RoCEv1 traffic: {} of the RoCE bytes", units::ratio(Some(share)));
     let parts = [", not routable, no ECN".to_owned()];
@@ -290,8 +300,11 @@ fn foreign(input: &Input<'_>, found: &mut Vec<Finding>) {
             |reason: SkipReason| raw.skipped.get(reason as usize).map_or(0, |counter| counter.bytes);
         let other: u64 = others().map(bytes_of).sum();
         let all = link.bytes + other;
-        let share = other as f64 / all.max(1) as f64;
-        if other < limits.min_bytes || link.bytes < other || share < limits.share {
+        let share = share(other, all);
+        if other < limits.min_bytes
+            || (link.bytes as f64) < limits.roce_share * all as f64
+            || share < limits.share
+        {
             continue;
         }
         let Some(most) = others().max_by_key(|reason| bytes_of(*reason)) else { continue };

@@ -3,10 +3,13 @@
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
 use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal, between};
+use crate::util::definition::definitions;
 
-/// Minimum time for a ratio, in nanoseconds: between signals of the same instant there are no packets. It covers many
-/// round trips of a sender, and one burst of drops does not look like a lossy link.
-const LEAST_NS: u64 = 1_000_000_000;
+definitions! {
+    pub(super) LEAST_NS: u64 = 1_000_000_000,
+        "Minimum time over which an episode's ratios and cost are taken, in nanoseconds",
+        "Between signals of the same instant there are no packets. It covers many round trips of a sender, and one burst of drops does not look like a lossy link";
+}
 
 /// A time span in which a signal occurred in some flows without 10 s of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Severity};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units;
 
 /// This family.
@@ -32,10 +33,10 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const STRAGGLER: Entry = Entry {
+pub(super) const STRAGGLER: Entry = Entry {
     id: "step.straggler",
     rank: 380,
-    causes: &["rnr.slow_receiver", "loss.before_tap", "loss.after_tap", "pfc.victim"],
+    causes: &[super::rnr::SLOW.id, super::loss::BEFORE.id, super::loss::AFTER.id, super::pfc::VICTIM.id],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("behind_ratio")),
     title: "Persistent straggler: one host delays every step",
@@ -67,17 +68,17 @@ const SLOWER: Entry = Entry {
     id: "step.slower",
     rank: 390,
     causes: &[
-        "loss.before_tap",
-        "loss.after_tap",
-        "loss.between_taps",
-        "ecn.congestion",
-        "burst.incast",
-        "links.congested_one_of",
-        "links.imbalance",
-        "retry.timeouts",
-        "rnr.slow_receiver",
-        "pfc.victim",
-        "step.straggler",
+        super::loss::BEFORE.id,
+        super::loss::AFTER.id,
+        super::loss::BETWEEN.id,
+        super::ecn::CONGESTION.id,
+        super::burst::INCAST.id,
+        super::parallel::ONE_OF.id,
+        super::balance::LINKS_IMBALANCE.id,
+        super::timeouts::TIMEOUTS.id,
+        super::rnr::SLOW.id,
+        super::pfc::VICTIM.id,
+        STRAGGLER.id,
     ],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("slower_ratio")),
@@ -87,7 +88,7 @@ const SLOWER: Entry = Entry {
                  these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
                  4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
                  data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
-                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost. A straggler (step.straggler, a warning) of that time that costs at least half of the growth owns it.",
+                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost. A straggler (step.straggler, a warning) of that time that costs at least the share step.straggler_part of the growth owns it.",
     advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
                check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
@@ -100,6 +101,9 @@ limits! {
     straggler_ratio: f64 = 0.15,
         "minimum cost of the straggler, as a share of the median step",
         "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
+    straggler_part: f64 = 0.5,
+        "minimum share of the growth of the steps that a straggler costs, to own step.slower",
+        "What explains most of a growth explains it";
     slow_path: f64 = 3.0,
         "minimum median latency of a slow transfer over that of the other pairs of hosts",
         "Paths of one fabric differ by a hop or two, and their queues by less than that";
@@ -133,7 +137,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mut Vec<Finding>) {
-    let cost = straggler.behind_ns as f64 / steps.period_ns.max(1) as f64;
+    let cost = share(straggler.behind_ns, steps.period_ns);
     if cost < input.limits.step.straggler_ratio {
         return;
     }
@@ -248,7 +252,7 @@ fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
         .collect();
     others.sort_unstable();
     let peers_ns = *others.get(others.len() / 2)?;
-    let cost = latency.p99 as f64 / steps.period_ns.max(1) as f64;
+    let cost = share(latency.p99, steps.period_ns);
     let slow = others.len() > 1 && latency.p50 as f64 >= input.limits.step.slow_path * peers_ns as f64;
     (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
 }
@@ -279,7 +283,7 @@ impl SlowPath<'_> {
         .evidence("p99_ns", latency.p99)
         .evidence("peers_latency_ns", *peers_ns)
         .evidence("period_ns", steps.period_ns)
-        .evidence("behind_ratio", latency.p99 as f64 / steps.period_ns.max(1) as f64)
+        .evidence("behind_ratio", share(latency.p99, steps.period_ns))
         .flows([*flow])
         .place(Place::of(input, flow).hop("downstream"))
         .ends(requester, responder)
@@ -310,12 +314,17 @@ fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Opt
     Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
 }
 
-/// True if a straggler explains the growth of the step time: it accounts for at least half of it, at that time.
-fn accounts_for(straggler: &Finding, growth_ns: u64, (first_ns, last_ns): (u64, u64)) -> bool {
+/// True if a straggler explains the growth of the step time: it accounts for enough of it, at that time.
+fn accounts_for(
+    limits: &Limits,
+    straggler: &Finding,
+    growth_ns: u64,
+    (first_ns, last_ns): (u64, u64),
+) -> bool {
     let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
     straggler.id == STRAGGLER.id
         && straggler.severity > Severity::Info
-        && cost_ns.is_some_and(|cost_ns| 2 * cost_ns >= growth_ns)
+        && cost_ns.is_some_and(|cost_ns| cost_ns as f64 >= limits.straggler_part * growth_ns as f64)
         && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
 }
 
@@ -345,7 +354,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         ),
     };
     let growth_ns = now.period_ns.saturating_sub(before.period_ns);
-    let owner = found.iter().any(|one| accounts_for(one, growth_ns, (now.first_ns, now.last_ns)));
+    let owner = found.iter().any(|one| accounts_for(limits, one, growth_ns, (now.first_ns, now.last_ns)));
     let diagnosis = format!(
         "Step time grew {:.0} %: {} → {}",
         100.0 * slower.growth_ratio,

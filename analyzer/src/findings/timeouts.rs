@@ -16,6 +16,7 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -37,18 +38,18 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const TIMEOUTS: Entry = Entry {
+pub(super) const TIMEOUTS: Entry = Entry {
     id: "retry.timeouts",
     rank: 275,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        "path.mtu_black_hole",
-        "loss.between_taps",
-        "loss.before_tap",
-        "peer.silent",
-        "qp.died",
-        "pfc.storm",
-        "rnr.slow_receiver",
+        super::path::BLACK_HOLE.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::peer::SILENT.id,
+        super::died::DIED.id,
+        super::pfc::STORM.id,
+        super::rnr::SLOW.id,
     ],
     measure: Some(Measure::ratio("waited_ratio")),
     title: "Transport timeouts",
@@ -61,7 +62,7 @@ const TIMEOUTS: Entry = Entry {
                all.\n\
                - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
                all, the timeouts belong to that finding (`owner`).\n\
-               - Lost ACKs are named as the reason where most retransmissions carried what had arrived already: an ACK \
+               - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK \
                for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
                - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
@@ -217,7 +218,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
         let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
         let enough =
-            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(1_000_000);
+            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS);
         (enough && count > 0).then_some((flows, Some(count as f64)))
     };
     if let Some(judged) = latest(&spans, run(all.iter().copied()), judge) {
@@ -246,9 +247,9 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
     // Figures of the run: the times of single ones are not stored.
-    let all_timeouts: u64 = losses().map(|loss| loss.timeouts).sum();
+    let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect());
-    let by_acks = acks_lost.is_some_and(|acks_lost| acks_lost * 2 > all_timeouts + stalls);
+    let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
     let qps = more(timed_out.len() as u64 - 1, "QP");
@@ -267,7 +268,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let here = Commands::near(input, worst.flow, worst.flow.src);
     // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them.
     let reordered =
-        found.iter().any(|one| one.id == "retry.storm" && one.evidence["late"].as_u64() > Some(0));
+        found.iter().any(|one| one.id == super::retry::STORM.id && one.evidence["late"].as_u64() > Some(0));
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
@@ -287,7 +288,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
-        .owns(if reordered { &[] } else { &["retry.storm"] })
+        .owns(if reordered { &[] } else { &[super::retry::STORM.id] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)
@@ -309,7 +310,7 @@ mod tests {
     use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     /// Steps of 100 ms, the fourth and later ones with 500 ms, and silences of two QPs.
     #[test]

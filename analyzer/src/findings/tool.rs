@@ -3,6 +3,7 @@
 use super::{ByHand, Entry, Family, Input, Measure, Problem, Raise};
 use crate::analysis::Lost;
 use crate::findings::{Finding, Severity};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -50,7 +51,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     if packets == 0 && incomplete == 0 {
         return;
     }
-    let ratio = packets as f64 / totals.packets.saturating_add(packets).max(1) as f64;
+    let ratio = share(packets, totals.packets.saturating_add(packets));
     let (severity, title) = if packets == 0 {
         let title = "Incomplete events, source ports or bursts; all counts are exact";
         (Severity::Info, title.to_owned())

@@ -1,7 +1,15 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
+use crate::util::definition::definitions;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
+
+definitions! {
+    NOTED: f64 = 0.01,
+        "Minimum share of retransmissions that the sentence of a healthy verdict mentions",
+        "With a window of a hundred packets, a loss of one in ten thousand has this cost";
+}
 
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,9 +75,7 @@ impl<'a> Verdict<'a> {
     /// thresholds they have a cost.
     #[must_use]
     pub fn noting(self, retransmitted: u64, packets: u64) -> Self {
-        /// Minimum share of packets. With a window of a hundred packets, a loss of one in ten thousand has this cost.
-        const NOTED: f64 = 0.01;
-        let ratio = retransmitted as f64 / packets.max(1) as f64;
+        let ratio = share(retransmitted, packets);
         if self.health != Health::Healthy || ratio < NOTED {
             return self;
         }

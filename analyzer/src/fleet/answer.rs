@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::question::{Column, Question};
+use super::question::{Column, Question, STANDS_OUT, UNEVEN};
 use super::{Row, cover, number, text};
 use crate::util::layout::plain;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Unit of a column.
@@ -47,7 +48,8 @@ impl Confidence {
     /// Minimum share of agreeing pairs, hosts or intervals, their minimum number, and the minimum robust z-score, for
     /// high and medium confidence. If half of all pairs are bad, four agree by chance in one of 16 cases; noise does
     /// not reach z = 10.
-    const FROM: [(Self, f64, f64, f64); 2] = [(Self::High, 0.9, 4.0, 10.0), (Self::Medium, 0.7, 2.0, 5.0)];
+    const FROM: [(Self, f64, f64, f64); 2] =
+        [(Self::High, 0.9, 4.0, 10.0), (Self::Medium, 0.7, 2.0, STANDS_OUT)];
 
     /// Confidence from the agreement and the distance from the median. Unknown values are ignored.
     #[must_use]
@@ -147,7 +149,7 @@ fn normalise(row: &mut Row, columns: &[Column]) {
 
 fn scope(summary: &Row) -> String {
     let count = |name: &str| number(summary, name).map_or(0, whole);
-    let time = |name: &str| units::time_utc(count(name).saturating_mul(1_000_000_000));
+    let time = |name: &str| units::time_utc(count(name).saturating_mul(NS_PER_S));
     let time = |name: &str| time(name).get(..19).unwrap_or_default().to_owned();
     format!(
         "{}, {}, {}, {} to {} UTC",
@@ -193,9 +195,6 @@ fn confidence(question: Question, row: &Row) -> Confidence {
     }
 }
 
-/// Minimum robust z-score at which an interval of the timeline, or a job, stands out.
-const STANDS_OUT: f64 = 5.0;
-
 /// A sentence that names the culprit.
 fn headline(question: Question, rows: &[Row]) -> String {
     let most = |name: &'static str| {
@@ -207,7 +206,7 @@ fn headline(question: Question, rows: &[Row]) -> String {
         Question::Jobs => most("z"),
         _ => rows.first(),
     };
-    let Some(row) = first else { return nothing(question).to_owned() };
+    let Some(row) = first else { return nothing(question) };
     let shown = |name: &str| {
         let column = question.columns().iter().find(|column| column.name == name);
         column.map_or_else(String::new, |column| cell(row, column))
@@ -292,15 +291,18 @@ fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
 }
 
 /// The headline if no row stands out.
-const fn nothing(question: Question) -> &'static str {
-    match question {
+fn nothing(question: Question) -> String {
+    let text = match question {
         Question::Slow => "No link, host, switch, path or rail exceeds the median of its job",
         Question::Loss => "No pair of ports loses more than 15 packets in a million",
-        Question::Balance => "No busiest link, rail or plane carries more than 1.1 × the mean",
+        Question::Balance => {
+            return format!("No busiest link, rail or plane carries more than {UNEVEN} × the mean");
+        }
         Question::Jobs => "No job stands out in loss, stalls, waits or step growth",
         Question::Stragglers => "No host makes others of its job wait",
         Question::Timeline => "No interval stands out",
-    }
+    };
+    text.to_owned()
 }
 
 /// A cell in readable form.
@@ -325,7 +327,7 @@ pub fn cell(row: &Row, column: &Column) -> String {
         Unit::Duration => units::duration(whole(value)),
         Unit::Score => format!("{value:.1}"),
         Unit::Time => {
-            let time = units::time_utc(whole(value).saturating_mul(1_000_000_000));
+            let time = units::time_utc(whole(value).saturating_mul(NS_PER_S));
             time.get(..19).unwrap_or_default().to_owned()
         }
         Unit::Text | Unit::OfMetric => units::UNKNOWN.to_owned(),

@@ -8,9 +8,33 @@
 use clap::ValueEnum;
 
 use super::answer::Unit::{self, Bytes, Count, Duration, Rate, Ratio, Score, Text, Time, Times};
+use crate::util::definition::definitions;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
-const NS_PER_S: u64 = 1_000_000_000;
+definitions! {
+    pub(super) STANDS_OUT: f64 = 5.0,
+        "Minimum robust z of a bad pair of ports, and of an interval or a job that stands out",
+        "Normal noise exceeds it in one of three million pairs";
+    DEVIATION: f64 = 1.4826,
+        "Standard deviations in a median absolute deviation, for robust z",
+        "That of a normal distribution";
+    USUAL_SHARE: f64 = 0.05,
+        "Minimum deviation for robust z, as a share of the median",
+        "Equal pairs would make any difference infinite";
+    BAD_SHARE: f64 = 0.5,
+        "Minimum share of the pairs through a hop that are bad, for it to be named",
+        "A cause at a hop affects what passes it";
+    pub(super) UNEVEN: f64 = 1.1,
+        "Minimum load of the busiest link, rail or plane over the mean, for `balance`",
+        "Hashing over many flows differs by less";
+    QUIET: f64 = 0.5,
+        "An interval is quiet for a job when its median host sends less than this part of its own mean",
+        "Between steps, hosts send next to nothing";
+    LATE: f64 = 2.0,
+        "Intervals that a host sends alone in, above which `stragglers` names it without `steps`",
+        "One or two are the rest of a step";
+}
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -195,7 +219,8 @@ impl Chosen {
     }
 
     fn put_into(&self, text: &str) -> String {
-        text.replace("{rows}", &self.condition())
+        let text = text.replace("{rows}", &self.condition());
+        DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
     fn condition(&self) -> String {
@@ -266,6 +291,14 @@ mod tests {
             }
             assert!(question.sql(&Chosen::default()).contains("where t is not null"));
         }
+    }
+
+    #[test]
+    fn the_document_has_every_definition() {
+        let document = include_str!("../../../docs/fleet.md");
+        let open: Vec<String> = DEFINITIONS.iter().map(ToString::to_string).collect();
+        let open: Vec<_> = open.iter().filter(|line| !document.contains(line.as_str())).collect();
+        assert!(open.is_empty(), "docs/fleet.md lacks {open:#?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::record::TABLES;
 use crate::record::cell::CellKind;
 use crate::record::parquet::VERSION;
 use crate::record::table::{Column, Table};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
@@ -113,7 +114,7 @@ fn hours(chosen: &Chosen) -> Option<Vec<String>> {
     let from = from.saturating_sub(1);
     (to.checked_sub(from)? <= MOST_HOURS).then(|| {
         let folder = |hour: u64| {
-            let time = units::time_utc(hour.saturating_mul(HOUR_S).saturating_mul(1_000_000_000));
+            let time = units::time_utc(hour.saturating_mul(HOUR_S).saturating_mul(NS_PER_S));
             let part = |range| time.get(range).unwrap_or_default();
             format!("date={}/hour={}", part(0..10), part(11..13))
         };

@@ -1,7 +1,7 @@
 //! Follows the samples of a source and decides when a dump is made.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use super::Settings;
 use super::dump::Dump;
@@ -11,6 +11,7 @@ use crate::model::History;
 use crate::record::collect::{Collector, Origin};
 use crate::report::{self, Report};
 use crate::sample::{EventSample, Sample};
+use crate::util::lock::Locked;
 use crate::util::time::nanos;
 
 /// Memory limit of the history for the HTML page, in bytes.
@@ -37,7 +38,7 @@ impl Requests {
     /// Changes the settings that a running recorder can change: trigger findings, thresholds, time after the trigger,
     /// cooldown.
     pub fn change(&self, settings: Settings, report: report::Options) {
-        *self.change.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new((settings, report)));
+        *self.change.locked() = Some(Box::new((settings, report)));
     }
 
     /// Requests since the last call, each with the requested time before it, in nanoseconds.
@@ -119,7 +120,7 @@ impl Recorder {
 
     /// Adds a sample.
     pub fn sample(&mut self, sample: &Sample) {
-        let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let change = self.requests.change.locked().take();
         if let Some(change) = change {
             let (settings, report) = *change;
             self.post_ns = nanos(settings.post);

@@ -24,7 +24,7 @@ use crate::sample::{Direction, EventSample, Sample};
 use crate::source::feed::{self, Command, Update};
 use crate::source::recording;
 
-const S: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as S;
 
 fn settings(folder: &Path) -> Settings {
     Settings {

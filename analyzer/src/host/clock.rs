@@ -4,6 +4,8 @@ use std::mem::MaybeUninit;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::util::time::NS_PER_S;
+
 /// Number of readings, of which the one with the smallest error is used.
 const READINGS: usize = 8;
 
@@ -112,7 +114,7 @@ pub fn monotonic_ns() -> u64 {
 fn now(clock: ClockId) -> i64 {
     let time = clock_gettime(clock);
     #[expect(clippy::useless_conversion, reason = "32-bit hosts have narrower fields")]
-    i64::from(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
+    i64::from(time.tv_sec).saturating_mul(NS_PER_S.cast_signed()).saturating_add(i64::from(time.tv_nsec))
 }
 
 #[cfg(test)]

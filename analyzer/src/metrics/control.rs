@@ -11,20 +11,25 @@ use super::packet::Packet;
 use crate::entity::devices::PauseSample;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
+use crate::util::definition::definitions;
 
 /// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. The length of quanta depends on the link's speed; without
 /// `--link-speed`, a link was paused for at least the time at this speed.
 const MOST_MBPS: u64 = 1_600_000;
 /// Windows over which the share of time paused is taken.
 pub const WINDOW_NS: u64 = 100_000_000;
+definitions! {
+    STALL_NS: u64 = 1_000_000,
+        "Minimum silence of a flow for a pause to be its reason, in nanoseconds",
+        "Shorter ones are the flow's own";
+    pub STALL_SHARE: f64 = 0.5,
+        "Minimum part of a silence that is paused, for the pause to be its reason",
+        "Most of the silence";
+}
 /// Stations of all links that are counted separately, at most; a capture of one link has two.
 const MOST_STATIONS: usize = 256;
 /// Neighbours of a link, at most.
 const MOST_NEIGHBOURS: usize = 16;
-/// Silences of a flow that are shorter are its own.
-const STALL_NS: u64 = 1_000_000;
-/// Part of a silence that has to be paused for the pause to be its reason.
-const STALL_SHARE: f64 = 0.5;
 /// The row of pauses of the whole link, behind the eight priorities.
 const ALL: usize = 8;
 

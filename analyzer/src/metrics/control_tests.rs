@@ -4,7 +4,7 @@ use rocescope_common::wire::Frame;
 use super::*;
 
 const SWITCH: [u8; 6] = [2, 0, 0, 0, 0, 7];
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// A PFC frame about one priority.
 fn pfc(priority: u8, quanta: u16) -> Vec<u8> {

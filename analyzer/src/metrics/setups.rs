@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::entity::PeerKey;
 use crate::util::map::Map;
+use crate::util::time::NS_PER_S;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;
 
@@ -18,7 +19,7 @@ const MOST_ROWS: usize = 4_096;
 /// longer.
 const COPY_NS: u64 = 20_000_000;
 /// After this time a communication ID that has had its answer stands for another set-up.
-const REUSE_NS: u64 = 1_000_000_000;
+const REUSE_NS: u64 = NS_PER_S;
 
 /// End of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -270,7 +271,7 @@ mod tests {
 
     const A: Addr = [0, 0, 0, 1];
     const B: Addr = [0, 0, 0, 2];
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     fn req(local_id: u32) -> Message {
         Message::Req(Req { local_id, local_qp: 17, service_id: 0x0106_1C06, timeout: 20 })

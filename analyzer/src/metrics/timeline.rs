@@ -228,7 +228,7 @@ fn place(link: usize) -> usize {
 mod tests {
     use super::*;
 
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
     const BIN_NS: u64 = 1_000_000;
 
     fn sums(points: &LinkPoints) -> (u64, u32) {

@@ -4,9 +4,6 @@ use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::{Retired, Stats};
 
-/// Nanoseconds in a second.
-pub const NS_PER_S: f64 = 1e9;
-
 /// Counters of a flow, a link or everything, each packet counted once. Unit: packets, unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

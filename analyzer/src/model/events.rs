@@ -14,7 +14,7 @@ pub struct Class {
     pub bit: u16,
     /// Word that the screens show.
     pub word: &'static str,
-    /// Severity of the event.
+    /// The level at most, where an active finding is about its hosts: an event by itself is none.
     pub level: Level,
     /// Its meaning, for the help.
     pub help: &'static str,

@@ -12,20 +12,19 @@ use super::conclusions::Conclusions;
 use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Entropy, Overlap};
+use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
+use crate::util::time::NS_PER_S;
 
 /// Age up to which snapshots are kept, in nanoseconds: ten minutes.
-pub const KEPT_NS: u64 = 600 * SECOND;
+pub const KEPT_NS: u64 = 600 * NS_PER_S;
 /// Default memory limit of snapshots, in bytes.
 pub const BUDGET: usize = 256 << 20;
-const SECOND: u64 = 1_000_000_000;
 /// A problem that began within this time is new.
-const ONSET_NS: u64 = 4 * SECOND;
-/// A problem not seen for this long counts as new when it recurs.
-const QUIET_NS: u64 = 10 * SECOND;
+const ONSET_NS: u64 = 4 * NS_PER_S;
 /// Age up to which snapshots keep all flows, and the spacing of these snapshots, in nanoseconds.
-const COMPLETE: [(u64, u64); 2] = [(25 * SECOND / 2, 5 * SECOND / 2), (75 * SECOND, 15 * SECOND)];
+const COMPLETE: [(u64, u64); 2] = [(25 * NS_PER_S / 2, 5 * NS_PER_S / 2), (75 * NS_PER_S, 15 * NS_PER_S)];
 /// A time range may be shorter than requested by one part in this number.
 const TOLERANCE: u64 = 20;
 /// The latencies of one snapshot may take one part in this number of the memory; those of the busiest flows are kept.
@@ -57,8 +56,8 @@ impl TimeRange {
     pub const fn ns(self) -> Option<u64> {
         match self {
             Self::Latest | Self::All => None,
-            Self::Seconds10 => Some(10 * SECOND),
-            Self::Minute => Some(60 * SECOND),
+            Self::Seconds10 => Some(10 * NS_PER_S),
+            Self::Minute => Some(60 * NS_PER_S),
         }
     }
 }
@@ -311,7 +310,7 @@ impl History {
         let Some(newest) = self.iter().next_back() else { return false };
         let ago = |ns: u64| self.at_time(newest.time_ns.saturating_sub(ns)).and_then(|at| self.get(at));
         let (Some(recent), Some(before)) =
-            (ago(ONSET_NS).or_else(|| self.get(0)), ago(ONSET_NS + QUIET_NS).or_else(|| self.get(0)))
+            (ago(ONSET_NS).or_else(|| self.get(0)), ago(ONSET_NS + SPELL_NS).or_else(|| self.get(0)))
         else {
             return false;
         };
@@ -341,7 +340,7 @@ impl History {
         let [(short, _), ..] = COMPLETE;
         let close = self.iter().rev().take_while(|m| now - m.time_ns <= short).count();
         let all_fit = flows * size_of::<FlowSnapshot>() * (close + 6) <= self.budget / COMPLETE_SHARE;
-        let times = self.budget / COMPLETE_SHARE / (KEPT_NS / SECOND) as usize;
+        let times = self.budget / COMPLETE_SHARE / (KEPT_NS / NS_PER_S) as usize;
         let mut later_bucket = None;
         let trim = |snapshot: &mut Arc<Snapshot>| {
             if let Some(trimmed) = snapshot.trimmed(times) {

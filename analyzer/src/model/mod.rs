@@ -32,7 +32,6 @@ use rocescope_common::wire::SkipReason;
 use crate::metrics::latency::{Histogram, P99_SAMPLES, Times};
 use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 pub use conclusions::Conclusions;
-use counts::NS_PER_S;
 pub use counts::{Counts, Delta};
 pub use dedup::Dedup;
 pub use detail::Detail;
@@ -232,7 +231,7 @@ impl Model {
         let seconds = base
             .and_then(|base| end.time_ns.checked_sub(base.time_ns))
             .filter(|ns| *ns > 0)
-            .map(|ns| ns as f64 / NS_PER_S);
+            .map(crate::util::time::seconds);
         let base = base.filter(|_| seconds.is_some());
         let since = |now: &Counts, then: Option<&Counts>| since(now, then, seconds);
         let reset = history.reset_point().filter(|reset| reset.time_ns < end.time_ns);

@@ -5,13 +5,12 @@
 //! snapshots of the history are the points. Both are resampled to the number of columns of the screen.
 
 use super::History;
-use super::counts::NS_PER_S;
 use crate::analysis::Overlap;
 use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::Counts;
 use crate::sample::{Direction, Sample};
+use crate::util::time::NS_PER_S;
 
-const SECOND: u64 = 1_000_000_000;
 /// Maximum number of links with a series of their own.
 const LINKS: usize = 16;
 
@@ -78,7 +77,8 @@ impl OverTime {
         };
         let lengths = spans.iter().map(|span| span.to_ns - span.from_ns);
         // The first and the last point are cut by the begin and end of the capture.
-        let least_ns = if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(SECOND).max(1);
+        let least_ns =
+            if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(NS_PER_S).max(1);
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
         Self { spans, gauges, links, least_ns, from_packets: packets.is_some() }
@@ -109,7 +109,7 @@ impl OverTime {
     /// at least a span.
     #[must_use]
     pub fn bucket_ns(&self, column_ns: u64) -> u64 {
-        if self.from_packets { column_ns.max(self.least_ns).min(SECOND) } else { SECOND }
+        if self.from_packets { column_ns.max(self.least_ns).min(NS_PER_S) } else { NS_PER_S }
     }
 
     /// Values of `columns` columns of `column_ns` each, from `from_ns` on; `None` for unknown values.
@@ -148,7 +148,7 @@ impl OverTime {
                     // points.
                     ns += if self.from_packets { self.least_ns as f64 } else { shared_ns };
                 }
-                (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S / ns)
+                (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S as f64 / ns)
             }
             Series::P99 | Series::Paused => None,
             // The growth between snapshots covers at least a bucket.
@@ -482,17 +482,17 @@ mod tests {
         let at = |second: u64, samples: u64, paused_ns: &[u64]| {
             let mut counts = [0; BUCKETS];
             counts[40] = samples;
-            let mut snapshot = Snapshot::zero(&sample(Vec::new(), Vec::new()), second * SECOND);
+            let mut snapshot = Snapshot::zero(&sample(Vec::new(), Vec::new()), second * NS_PER_S);
             snapshot.times = Some(Histogram::of(&counts));
             snapshot.paused_ns = paused_ns.to_vec();
             snapshot
         };
         let first = at(0, 50, &[0, 7]);
         let gauges: Vec<Gauge> = [
-            Gauge::between(&first, &at(1, 200, &[SECOND / 4, 7])),
+            Gauge::between(&first, &at(1, 200, &[NS_PER_S / 4, 7])),
             // Too few samples for a percentile, and another number of ports.
             Gauge::between(&at(1, 200, &[0]), &at(2, 299, &[0, 0])),
-            Gauge::between(&at(2, 299, &[0]), &at(3, 299, &[2 * SECOND])),
+            Gauge::between(&at(2, 299, &[0]), &at(3, 299, &[2 * NS_PER_S])),
         ]
         .into_iter()
         .flatten()
@@ -502,11 +502,11 @@ mod tests {
         assert!(series.knows(Series::P99) && series.knows(Series::Paused));
         assert!(!OverTime::default().knows(Series::P99));
         assert_eq!(
-            series.columns(Series::Paused, 0, SECOND, 4),
+            series.columns(Series::Paused, 0, NS_PER_S, 4),
             [Some(0.25), None, Some(1.0), None],
             "the most paused priority, and never more than all of the time"
         );
-        let slow = series.columns(Series::P99, 0, SECOND, 4);
+        let slow = series.columns(Series::P99, 0, NS_PER_S, 4);
         assert!(slow[0].is_some_and(|ns| ns > 0.0) && slow[1..].iter().all(Option::is_none), "{slow:?}");
     }
 }

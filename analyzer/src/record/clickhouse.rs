@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::table::Table;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::util::clickhouse::Server;
+use crate::util::lock::Locked;
 use crate::util::notice::say;
 use crate::util::request::{self, Certificates};
 use crate::util::units::plural;
@@ -101,14 +102,10 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until woken, ended or timed out. Returns false if the thread should end.
     fn wait(&self, most: Duration, until_woken: bool) -> bool {
         let end = Instant::now() + most;
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         loop {
             let now = Instant::now();
             let ends = state.until.is_some_and(|until| now >= until);
@@ -148,7 +145,7 @@ impl Sender {
             #[cfg(target_os = "linux")]
             let _state = sandbox::enter(&plan);
             work.run();
-            let mut state = work.shared.lock();
+            let mut state = work.shared.state.locked();
             state.done = true;
             work.shared.changed.notify_all();
         })?;
@@ -157,21 +154,21 @@ impl Sender {
 
     /// Signals that the queue has new files.
     pub fn wake(&self) {
-        self.shared.lock().woken = true;
+        self.shared.state.locked().woken = true;
         self.shared.changed.notify_all();
     }
 
     /// Number of files sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.shared.lock().sent
+        self.shared.state.locked().sent
     }
 
     /// Sends queued files for a few seconds; the rest is sent after the next start.
     pub fn finish(mut self, dir: &Path) {
-        self.shared.lock().until = Some(Instant::now() + LAST);
+        self.shared.state.locked().until = Some(Instant::now() + LAST);
         self.shared.changed.notify_all();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.locked();
         let until = Instant::now() + LAST;
         while !state.done && Instant::now() < until {
             let most = until.saturating_duration_since(Instant::now());
@@ -227,7 +224,7 @@ impl Work {
                     Ok(()) => {
                         pause = PAUSES.0;
                         self.recovered();
-                        self.shared.lock().sent += 1;
+                        self.shared.state.locked().sent += 1;
                         if let Err(error) = std::fs::remove_file(&file) {
                             self.complain(format!("cannot remove {}: {error}", file.display()));
                             failed = true;
@@ -241,7 +238,7 @@ impl Work {
                     }
                 }
             }
-            let is_last = self.shared.lock().until.is_some();
+            let is_last = self.shared.state.locked().until.is_some();
             if !failed && is_last && waiting(&self.queue).is_empty() {
                 return;
             }
@@ -256,7 +253,7 @@ impl Work {
     }
 
     fn is_over(&self) -> bool {
-        self.shared.lock().until.is_some_and(|until| Instant::now() >= until)
+        self.shared.state.locked().until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn complain(&mut self, reason: String) {

@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_clock_step_differs_from_a_late_reading() {
-        const S: u64 = 1_000_000_000;
+        use crate::util::time::NS_PER_S as S;
         assert_eq!(step(None, 5, Some(1)), None);
         assert_eq!(step(Some((5, 1)), 5, None), None);
         assert_eq!(step(Some((100 * S, 7 * S)), 103 * S, Some(10 * S)), None);

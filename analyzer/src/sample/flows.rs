@@ -1,9 +1,11 @@
 //! The list of a sample's flows, and what becomes of its memory.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::FlowSample;
+
+use crate::util::lock::Locked;
 
 /// Flows, in the order in which they appeared.
 ///
@@ -25,7 +27,7 @@ impl Spare {
     #[must_use]
     pub fn list(&self, flows: usize) -> Flows {
         const LITTLE: usize = 1024;
-        let used = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let used = std::mem::take(&mut *self.0.locked());
         let fits = (flows..=4 * flows.max(LITTLE)).contains(&used.capacity());
         Flows { list: if fits { used } else { Vec::new() }, spare: Some(self.clone()) }
     }
@@ -43,7 +45,7 @@ impl Drop for Flows {
     fn drop(&mut self) {
         let Some(Spare(kept)) = &self.spare else { return };
         self.list.clear();
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.locked();
         if kept.capacity() < self.list.capacity() {
             *kept = std::mem::take(&mut self.list);
         }

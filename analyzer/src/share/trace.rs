@@ -20,7 +20,7 @@ use rocescope_common::wire::opcode::Name;
 use serde_json::{Value, json};
 
 use crate::analysis::{Flow, link_name};
-use crate::findings::{DataEnd, Finding, Severity};
+use crate::findings::{DataEnd, Finding};
 use crate::metrics::messages::Messages;
 use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::events::CLASSES;
@@ -210,15 +210,10 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
             named(names, FINDINGS, None, "findings");
         }
         named(names, FINDINGS, Some(tid), finding.id);
-        let severity = match finding.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        };
         let fields = finding.fields(end).into_iter();
         let mut args: serde_json::Map<String, Value> =
             fields.map(|(label, text)| (label.to_lowercase(), Value::String(text))).collect();
-        args.insert("severity".into(), severity.into());
+        args.insert("severity".into(), finding.severity.name().into());
         args.insert("id".into(), finding.id.into());
         for span in spans(finding, end) {
             entries.push(slice(FINDINGS, tid, span, finding.title.clone(), Value::Object(args.clone())));

@@ -84,12 +84,13 @@ pub(crate) static SINK_TESTS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::lock::Locked;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
 
     #[test]
     fn values_go_to_the_sink_and_without_one_are_freed_at_once() {
-        let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = SINK_TESTS.locked();
         let value = Arc::new(1);
         drop(Deferred::new(Arc::clone(&value)));
         assert_eq!(Arc::strong_count(&value), 1);

@@ -1,9 +1,11 @@
 //! Notices to the user, apart from the output.
 
 use std::io::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::layout::plain;
+
+use crate::util::lock::Locked;
 
 /// The line of progress at the end of standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// Shows how far something is, on a terminal, in a line that the next one replaces.
 pub fn progress(text: &str) {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut line = LINE.locked();
     if *line != Line::Ended {
         *line = Line::Shown;
         let _ = write!(io::stderr(), "{CLEAR}{}", plain(text));
@@ -29,7 +31,7 @@ pub fn progress(text: &str) {
 
 /// Removes the line of progress for good.
 pub fn end_progress() {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut line = LINE.locked();
     if std::mem::replace(&mut *line, Line::Ended) == Line::Shown {
         let _ = write!(io::stderr(), "{CLEAR}");
     }
@@ -38,7 +40,7 @@ pub fn end_progress() {
 /// A sentence to standard error. Names from outside (files, interfaces, arguments, text in files) cannot command
 /// the terminal, nor begin a line of their own.
 pub fn say(sentence: &str) {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut line = LINE.locked();
     let clear = if *line == Line::Shown { CLEAR } else { "" };
     if *line == Line::Shown {
         *line = Line::Absent;

@@ -16,13 +16,16 @@
 
 use jiff::Timestamp;
 
+use super::time::{self, NS_PER_S};
+
 /// Stands for an unknown value.
 pub const UNKNOWN: &str = "-";
 
+/// Clock times of data that is shorter have milliseconds.
+pub const SHORT_NS: u64 = 10 * NS_PER_S;
+
 /// Between groups of three digits.
 const GROUP: char = ',';
-
-const NS_PER_S: u64 = 1_000_000_000;
 
 /// Three significant digits of `n` with a decimal prefix from `k` to `E`, and a space before it.
 /// Negative and undefined numbers give `-`.
@@ -135,11 +138,11 @@ pub fn duration(ns: u64) -> String {
                 0..1_000 => return format!("{ns} ns"),
                 1_000..999_500 => (ns as f64 / 1e3, "µs"),
                 999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
-                _ => (ns as f64 / 1e9, "s"),
+                _ => (time::seconds(ns), "s"),
             };
             format!("{} {unit}", three_digits(figure))
         }
-        1..60 => format!("{} s", three_digits((ns as f64 / 1e9).min(59.9))),
+        1..60 => format!("{} s", three_digits(time::seconds(ns).min(59.9))),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
         86_400..8_640_000 => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
@@ -166,10 +169,10 @@ pub fn second_utc(ns: u64) -> String {
     utc(ns).strftime("%H:%M:%S").to_string()
 }
 
-/// A time range in UTC: to the second, and to the millisecond where it is shorter than ten.
+/// A time range in UTC: to the second, and to the millisecond where it is short ([`SHORT_NS`]).
 #[must_use]
 pub fn span_utc(from_ns: u64, to_ns: u64) -> String {
-    let of = if to_ns.saturating_sub(from_ns) < 10 * NS_PER_S { clock_utc } else { second_utc };
+    let of = if to_ns.saturating_sub(from_ns) < SHORT_NS { clock_utc } else { second_utc };
     format!("from {} to {} UTC", of(from_ns), of(to_ns))
 }
 

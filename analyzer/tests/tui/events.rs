@@ -112,7 +112,7 @@ fn a_row_of_several_events_is_that_of_the_snapshot_shown() {
         app.on_sample(Arc::new(world.at(second)));
     }
     press(&mut app, &[Key::Char('7')]);
-    let row = |app: &App| text(app).lines().find(|line| line.contains("▲ CNP ")).unwrap().to_owned();
+    let row = |app: &App| text(app).lines().find(|line| line.contains("· CNP ")).unwrap().to_owned();
     assert!(
         row(&app).contains("12:00:04.500") && row(&app).contains("×10 since 12:00:00.100"),
         "{}",

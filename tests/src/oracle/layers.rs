@@ -4,7 +4,7 @@
 //! path ends before the first layer that never carries RoCE (`data` and everything above a transport).
 
 /// Layers that may precede a RoCE packet, by tshark's names.
-const CARRIERS: [&str; 15] = [
+pub(super) const CARRIERS: [&str; 15] = [
     "eth",
     "sll",
     "raw",

@@ -65,28 +65,8 @@ const FIELDS: [&str; 51] = [
     "frame.number",
 ];
 
-/// Enabled protocols: those that carry RoCE, and those without which tshark decodes nothing.
-const KEPT: [&str; 19] = [
-    "frame",
-    "eth",
-    "ethertype",
-    "sll",
-    "raw",
-    "vlan",
-    "ieee8021ad",
-    "ip",
-    "ipv6",
-    "udp",
-    "gre",
-    "erspan",
-    "vxlan",
-    "geneve",
-    "mpls",
-    "nsh",
-    "infiniband",
-    "data",
-    "null",
-];
+/// Enabled beside the protocols that carry RoCE: without these tshark decodes nothing.
+const NEEDED: [&str; 4] = ["frame", "ethertype", "data", "null"];
 
 /// tshark's dissection of one frame.
 #[derive(Debug)]
@@ -211,7 +191,8 @@ fn isolated() -> Result<Command> {
 fn configuration() -> Result<tempfile::TempDir> {
     let listing = Command::new("tshark").args(["-G", "protocols"]).output()?;
     let listing = String::from_utf8_lossy(&listing.stdout);
-    let kept = |name: &str| KEPT.contains(&name) || name.starts_with("ipv6.") || name.starts_with("_ws");
+    let named = |name: &str| super::layers::CARRIERS.contains(&name) || NEEDED.contains(&name);
+    let kept = |name: &str| named(name) || name.starts_with("ipv6.") || name.starts_with("_ws");
     let disabled: Vec<_> =
         listing.lines().filter_map(|line| line.split('\t').nth(2)).filter(|name| !kept(name)).collect();
     if disabled.len() < 500 {

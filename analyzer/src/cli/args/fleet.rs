@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::fleet::question::{Chosen, Name, Question};
 use crate::source::replay::time::{TimeSpec, parse_time};
+use crate::util::time::NS_PER_S;
 
 const FLEET_EXAMPLES: &str = "\
 Examples:
@@ -87,7 +88,7 @@ pub enum FleetOutput {
 /// Parses a calendar time with a resolution of one second.
 fn parse_second(text: &str) -> Result<u64, String> {
     match parse_time(text)? {
-        TimeSpec::Absolute(ns) => Ok(ns / 1_000_000_000),
+        TimeSpec::Absolute(ns) => Ok(ns / NS_PER_S),
         TimeSpec::Offset(_) => Err(format!(
             "'{text}' is an offset, but recordings of many hosts have no first frame: write a time (2026-01-01T00:00:00Z)"
         )),

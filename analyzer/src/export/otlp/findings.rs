@@ -80,10 +80,10 @@ fn attributes(finding: &Finding) -> Vec<KeyValue> {
 
 fn record(known: &SentFinding, state: &str, time_unix_nano: u64, observed_time_unix_nano: u64) -> LogRecord {
     // INFO, WARN and ERROR of the OTLP specification.
-    let (severity_number, severity_text) = match known.severity {
-        Severity::Info => (9, "info"),
-        Severity::Warning => (13, "warning"),
-        Severity::Critical => (17, "critical"),
+    let severity_number = match known.severity {
+        Severity::Info => 9,
+        Severity::Warning => 13,
+        Severity::Critical => 17,
     };
     let mut attributes =
         vec![KeyValue::new("event.name", EVENT), KeyValue::new("rocescope.finding.state", state)];
@@ -91,7 +91,7 @@ fn record(known: &SentFinding, state: &str, time_unix_nano: u64, observed_time_u
     LogRecord {
         time_unix_nano,
         severity_number,
-        severity_text: severity_text.to_owned(),
+        severity_text: known.severity.name().to_owned(),
         body: Some(AnyValue::from(known.title.as_str())),
         attributes,
         observed_time_unix_nano,

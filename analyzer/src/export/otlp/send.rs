@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Write as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
@@ -17,6 +17,7 @@ use super::queue::{Answer, MOST, Queue, Tally, pause};
 use super::settings::{Signal, Target};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
+use crate::util::lock::Locked;
 use crate::util::notice::say;
 use crate::util::request;
 
@@ -84,7 +85,7 @@ impl Pusher {
                 Signal::Logs => logs.take(),
             };
             if let Some(body) = body {
-                let mut state = channel.shared.lock();
+                let mut state = channel.shared.state.locked();
                 let dropped = state.queue.push(body);
                 state.tally.dropped += dropped;
                 channel.shared.changed.notify_all();
@@ -95,18 +96,18 @@ impl Pusher {
     /// Outcome of the requests so far, by signal.
     #[must_use]
     pub fn tallies(&self) -> Vec<(&'static str, Tally)> {
-        self.0.iter().map(|channel| (channel.signal.name(), channel.shared.lock().tally)).collect()
+        self.0.iter().map(|channel| (channel.signal.name(), channel.shared.state.locked().tally)).collect()
     }
 
     /// Sends queued requests for a few seconds at most, and reports what could not be sent.
     pub fn finish(self) {
         let until = Instant::now() + LAST;
         for channel in &self.0 {
-            channel.shared.lock().stopping = true;
+            channel.shared.state.locked().stopping = true;
             channel.shared.changed.notify_all();
         }
         for channel in &self.0 {
-            let mut state = channel.shared.lock();
+            let mut state = channel.shared.state.locked();
             while !state.done && Instant::now() < until {
                 state = channel.shared.wait(state, until.saturating_duration_since(Instant::now()));
             }
@@ -125,10 +126,6 @@ impl Pusher {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wait<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, most).map_or_else(|error| error.into_inner().0, |(state, _)| state)
     }
@@ -162,7 +159,7 @@ impl Sender {
     /// Sends until the run ends.
     fn run(mut self, shared: &Shared) {
         loop {
-            let mut state = shared.lock();
+            let mut state = shared.state.locked();
             let body = loop {
                 match state.queue.pop() {
                     Some(body) => break body,
@@ -177,7 +174,7 @@ impl Sender {
             drop(state);
             let outcome = self.send(&body);
             self.tell(&outcome);
-            let mut state = shared.lock();
+            let mut state = shared.state.locked();
             state.sending = false;
             match outcome.answer {
                 Answer::Accepted => {

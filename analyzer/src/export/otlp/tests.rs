@@ -20,7 +20,7 @@ use crate::report;
 use crate::sample::Sample;
 use crate::util::request::Certificates;
 
-const SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as SECOND;
 
 fn text(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {

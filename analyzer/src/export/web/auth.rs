@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bcrypt::HashParts;
 use sha2::{Digest as _, Sha256};
+
+use crate::util::lock::Locked;
 
 /// Maximum cost of a bcrypt hash: each step doubles the time, and 14 takes about a second.
 const MOST_COST: u32 = 14;
@@ -67,7 +69,7 @@ impl Users {
             return true;
         }
         if self.verify(&name, &password) {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known.locked();
             if known.len() < MOST_KNOWN {
                 known.insert(digest);
             }
@@ -78,7 +80,7 @@ impl Users {
     }
 
     fn is_known(&self, digest: &[u8; 32]) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(digest)
+        self.known.locked().contains(digest)
     }
 
     /// Takes the same time for unknown names, so that timing does not reveal which users exist.

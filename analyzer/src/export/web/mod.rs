@@ -15,11 +15,13 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use self::auth::Users;
 use self::settings::Settings;
+
+use crate::util::lock::Locked;
 
 #[cfg(feature = "tls")]
 pub use self::tls::Encryption;
@@ -108,7 +110,7 @@ impl Web {
     /// The current access control. A replacement file that is invalid changes nothing.
     #[must_use]
     pub fn guard(&self) -> Arc<Guard> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.locked();
         if state.looked.elapsed() >= LOOK {
             state.looked = Instant::now();
             self.look(&mut state);
@@ -137,7 +139,7 @@ impl Web {
     /// The files to read, and the folders in which they may be replaced.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.locked();
         let files = state.files.iter().map(|(path, _)| path.clone());
         files.flat_map(|path| [path.parent().map(Path::to_owned), Some(path)]).flatten().collect()
     }

@@ -1,6 +1,6 @@
 //! Queue pairs that the NIC or its driver moved to the error state, from the kernel's control path.
 
-use super::{Commands, DIED, Dead, Episode, Input, Place, Raise, ends, more, pair, title};
+use super::{Commands, DIED, Dead, Episode, Input, Place, REASON_NS, Raise, ends, more, pair, title};
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::lives::{REASON, TO_ERROR};
 use crate::findings::command::ByHand;
@@ -22,9 +22,6 @@ const COUNTERS: [(&str, &str); 4] = [
     ("access_naks_received", "remote access error"),
     ("access_naks_sent", "remote access error (its own NAK)"),
 ];
-
-/// Maximum time between an event and the reason that the driver gives for it.
-const REASON_NS: u64 = 2_000_000_000;
 
 struct Death<'a> {
     device: &'a Device,

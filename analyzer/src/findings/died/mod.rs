@@ -1,5 +1,7 @@
 //! Queue pairs that worked and then stopped for good: seen in packets, or reported by the kernel.
 
+use crate::util::time::NS_PER_MS;
+
 mod device;
 #[cfg(test)]
 mod tests;
@@ -13,8 +15,9 @@ use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Proble
 use super::{ends, once};
 use crate::analysis::{Flow, Psn};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::Loss;
+use crate::metrics::loss::{Loss, PSN_WINDOW};
 use crate::sample::{Address, Direction, PeerKey, SourceKind, address};
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::units;
 
@@ -45,7 +48,7 @@ pub(super) const FAMILY: Family = Family {
     check,
 };
 
-const DIED: Entry = Entry {
+pub(super) const DIED: Entry = Entry {
     id: "qp.died",
     of_queue_pairs: true,
     rank: 165,
@@ -75,6 +78,15 @@ const DIED: Entry = Entry {
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
     ..Entry::of(Problem::Silent)
 };
+
+definitions! {
+    CLOCKS_NS: u64 = 1_000_000,
+        "Maximum difference between times of counters and of events, in nanoseconds",
+        "They are converted with different readings of the clock";
+    pub(super) REASON_NS: u64 = 2_000_000_000,
+        "Maximum time between the event of a queue pair's error and the reason that the driver gives for it, in nanoseconds",
+        "The two reach user space by different ways";
+}
 
 limits! {
     /// Thresholds of this family.
@@ -113,19 +125,16 @@ struct Dead<'a> {
     siblings: Option<u64>,
 }
 
-/// Maximum distance of an ACK before the first PSN seen.
-const BACK: u32 = 16_384;
-
 /// True if a PSN is equal to another one or after it in the sequence.
 pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
-    let before = of.first.wrapping_sub(BACK);
+    let before = of.first.wrapping_sub(PSN_WINDOW);
     psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
 }
 
 /// The latest PSN of the flow that the peer acknowledged; a NAK acknowledges the PSN before its own.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
-    let before = psn.first.wrapping_sub(BACK);
+    let before = psn.first.wrapping_sub(PSN_WINDOW);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
     let acked = |other: &Flow| {
         let ack_state = loss.ack_state(other.slot);
@@ -253,7 +262,7 @@ fn died<'a>(
         return Some(Dead { cause, ..dead });
     }
     let message = open_message(flow)?;
-    let stopped = silent_ns >= limits.silent_ms.saturating_mul(1_000_000)
+    let stopped = silent_ns >= limits.silent_ms.saturating_mul(NS_PER_MS)
         && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets;
     if !stopped {
         return None;
@@ -266,9 +275,6 @@ fn died<'a>(
 /// True in a live run if the peer acknowledged something after the last request. The kernel programs do not store
 /// which PSN; it may be the last, after which nothing is left to send. A NAK does not count.
 fn was_answered(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
-    /// Times of counters and of events are converted with clock readings that can differ by this much, in
-    /// nanoseconds.
-    const CLOCKS_NS: u64 = 1_000_000;
     let Some(peer) = flow.peer_qp.filter(|_| input.sample.kind == SourceKind::Live) else { return false };
     let by_nak = |other: &Flow| {
         let naks = loss.naks.get(&other.slot);

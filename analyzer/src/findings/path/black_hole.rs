@@ -18,13 +18,13 @@ use crate::util::units;
 
 /// Findings that a black hole explains.
 const OWNED: &[&str] = &[
-    "loss.between_taps",
-    "loss.before_tap",
-    "loss.after_tap",
-    "qp.died",
-    "retry.timeouts",
-    "retry.storm",
-    "peer.silent",
+    crate::findings::loss::BETWEEN.id,
+    crate::findings::loss::BEFORE.id,
+    crate::findings::loss::AFTER.id,
+    crate::findings::died::DIED.id,
+    crate::findings::timeouts::TIMEOUTS.id,
+    crate::findings::retry::STORM.id,
+    crate::findings::peer::SILENT.id,
 ];
 
 /// Two hosts between which small packets arrive and large ones do not.

@@ -11,13 +11,19 @@ use crate::findings::once::Name;
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, Severity, ends};
 use crate::sample::Address;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Findings about the DSCP that a rewritten DSCP explains.
-const ABOUT_DSCP: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed"];
+const ABOUT_DSCP: &[&str] =
+    &[crate::findings::settings::DSCP_UNSET.id, crate::findings::settings::DSCP_MIXED.id];
 /// Findings about a wrong ICRC that damage between the taps explains.
-const ABOUT_ICRC: &[&str] = &["icrc.errors"];
-const ABOUT_BOTH: &[&str] = &["qos.dscp_unset", "qos.dscp_mixed", "icrc.errors"];
+const ABOUT_ICRC: &[&str] = &[crate::findings::icrc::ERRORS.id];
+const ABOUT_BOTH: &[&str] = &[
+    crate::findings::settings::DSCP_UNSET.id,
+    crate::findings::settings::DSCP_MIXED.id,
+    crate::findings::icrc::ERRORS.id,
+];
 /// Maximum number of changes listed in the evidence.
 const MAX_LISTED: usize = 8;
 
@@ -122,7 +128,7 @@ fn raise(
     let arrow = if section.ordered { "→" } else { "↔" };
     let first_ns = all().map(|change| change.first_ns).min();
     let last_ns = all().map(|change| change.last_ns).max();
-    let ratio = main.packets as f64 / main.of.max(1) as f64;
+    let ratio = share(main.packets, main.of);
     let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(ratio) };
     let of_dscp = all().any(|change| change.field == Field::Dscp);
     let damages = all().any(is_damage);

@@ -65,6 +65,6 @@ answers as (
 select scope, direction, place, part_count, busiest, busiest_ratio, idlest, idlest_ratio, agree, of_hosts, misplaced,
        misplaced * (busiest_ratio - 1) as score
 from answers
-where busiest_ratio >= 1.1
+where busiest_ratio >= {UNEVEN}
 order by score desc, scope, place, direction
 limit 1000

@@ -28,7 +28,7 @@ ends as (
 ),
 cells as (
   select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, figure, usual,
-         (figure - usual) / (1.4826 * greatest(mad, 0.05 * usual, least / 5)) as z,
+         (figure - usual) / ({DEVIATION} * greatest(mad, {USUAL_SHARE} * usual, least / 5)) as z,
          coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
          coalesce(nullif(s.cable, ''), src) as s_cable, coalesce(nullif(r.cable, ''), dst) as r_cable
@@ -53,7 +53,7 @@ hops as (
 ),
 totals as (
   select *, count(*) over (partition by metric, scope, side, hop) as pairs,
-         sum(case when z > 5 then 1 else 0 end) over (partition by metric, scope, side, hop) as bad_pairs,
+         sum(case when z > {STANDS_OUT} then 1 else 0 end) over (partition by metric, scope, side, hop) as bad_pairs,
          median(z) over (partition by metric, scope, side, hop) as hop_z
   from hops
   where hop is not null and hop <> ''
@@ -61,6 +61,6 @@ totals as (
 select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, direction, src, dst, readings, weight, figure, usual, z,
        bad_pairs * pow(bad_pairs / pairs, 2) as score
 from totals
-where z > 5 and bad_pairs * 2 >= pairs
+where z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs
 order by score desc, breadth, hop_z desc, metric, hop, side, src, dst, direction
 limit 50000

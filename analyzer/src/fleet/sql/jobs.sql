@@ -56,7 +56,7 @@ deviations as (
   select *, median(abs(figure - usual)) over (partition by problem) as mad, count(*) over (partition by problem) as jobs from medians
 ),
 scored as (
-  select *, (figure - usual) / (1.4826 * greatest(case when jobs > 2 then mad else 0 end, 0.05 * usual, least / 5)) as z
+  select *, (figure - usual) / ({DEVIATION} * greatest(case when jobs > 2 then mad else 0 end, {USUAL_SHARE} * usual, least / 5)) as z
   from deviations
 ),
 worst as (

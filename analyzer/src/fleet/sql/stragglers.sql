@@ -13,8 +13,8 @@ phases as (
   select *, median(share) over (partition by job_name, t) as typical from shares
 ),
 alone as (
-  select job_name, host as straggler, sum(case when share >= 1 and typical < 0.5 then 1 else 0 end) as late,
-         sum(case when typical < 0.5 then 1 else 0 end) as quiet
+  select job_name, host as straggler, sum(case when share >= 1 and typical < {QUIET} then 1 else 0 end) as late,
+         sum(case when typical < {QUIET} then 1 else 0 end) as quiet
   from phases
   group by job_name, host
 ),
@@ -54,8 +54,8 @@ shared as (
   select *, count(*) over (partition by job_name) as of_hosts from sums
 )
 select job_name, straggler, named_by, of_hosts, behind_ns, step_ns, late_seconds, quiet_seconds, rnr_wait_ns,
-       greatest(named_by / of_hosts, case when late_seconds > 2 then late_seconds / quiet_seconds else 0 end) as share
+       greatest(named_by / of_hosts, case when late_seconds > {LATE} then late_seconds / quiet_seconds else 0 end) as share
 from shared
-where named_by > 0 or late_seconds > 2 or rnr_wait_ns > 0
+where named_by > 0 or late_seconds > {LATE} or rnr_wait_ns > 0
 order by share desc, named_by desc, late_seconds desc, rnr_wait_ns desc, job_name, straggler
 limit 1000

@@ -41,7 +41,7 @@ deviations as (
 ),
 scored as (
   select *, case when metric = 'traffic' then usual - figure else figure - usual end
-            / (1.4826 * greatest(mad, 0.05 * usual, least_of / 5)) as z
+            / ({DEVIATION} * greatest(mad, {USUAL_SHARE} * usual, least_of / 5)) as z
   from deviations
 ),
 worst as (
@@ -53,9 +53,9 @@ wide as (
          sum(case when metric = 'retransmission' then all_num end) as retransmitted_packets,
          sum(case when metric = 'timeouts' then all_num end) as timeout_count,
          max(case when metric = 'CE' then figure end) as ce_ratio, max(case when metric = 'latency' then figure end) as latency_ns,
-         max(case when place = 1 and z > 5 then metric end) as worst_metric, max(case when place = 1 then z end) as worst_z,
-         max(case when place = 1 and z > 5 then figure end) as worst_figure, max(case when place = 1 and z > 5 then usual end) as worst_usual,
-         max(case when place = 1 and z > 5 then top_host end) as worst_host, max(case when place = 1 and z > 5 then top_share end) as worst_share
+         max(case when place = 1 and z > {STANDS_OUT} then metric end) as worst_metric, max(case when place = 1 then z end) as worst_z,
+         max(case when place = 1 and z > {STANDS_OUT} then figure end) as worst_figure, max(case when place = 1 and z > {STANDS_OUT} then usual end) as worst_usual,
+         max(case when place = 1 and z > {STANDS_OUT} then top_host end) as worst_host, max(case when place = 1 and z > {STANDS_OUT} then top_share end) as worst_share
   from worst
   group by slot
 )

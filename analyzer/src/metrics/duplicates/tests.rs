@@ -9,7 +9,7 @@ use crate::metrics::testing::{ANSWER, DATA, P, Wire};
 use crate::metrics::{Collector, Metrics, Options};
 
 const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// Packets with their times, in any order; a capture sorts them.
 #[derive(Default)]

@@ -24,17 +24,20 @@
 //! | 13 | no NAK for this PSN in the captured reverse direction otherwise | [`Unknown`](Cause::Unknown) | retransmission |
 
 use super::arrival::REUSE_PAUSE_NS;
+use crate::util::definition::definitions;
 
-/// A sender that pauses so long before it retransmits was woken by its transport timer: the ACK timeout is
-/// 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it.
-pub(super) const TIMEOUT_PAUSE_NS: u64 = 1_000_000;
-/// A sender that goes back so long after a sequence-error NAK, and paused meanwhile, does not do so for the NAK. NICs go back within
-/// microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries
-/// set are longer: 67 ms is the shortest default.
-pub(super) const NAK_REACTION_NS: u64 = 50_000_000;
-/// A sender that goes back by this number of PSNs does not retransmit: no window of unacknowledged packets is that large (4,096-byte
-/// packets at 400 Gb/s for 1.3 ms). The queue pair number is in use again.
-const REUSE_BACK: u32 = 16_384;
+definitions! {
+    pub TIMEOUT_PAUSE_NS: u64 = 1_000_000,
+        "Minimum pause of a sender before a retransmission that its transport timer triggered, in nanoseconds",
+        "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it";
+    pub(super) NAK_REACTION_NS: u64 = 50_000_000,
+        "A sender that goes back so long after a sequence-error NAK, in nanoseconds, and paused meanwhile, does not do so for the NAK",
+        "NICs go back within microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries set are longer: 67 ms is the shortest default";
+    pub PSN_WINDOW: u32 = 16_384,
+        "Maximum PSNs between an unacknowledged packet and the latest: a sender that goes back further uses the queue pair number again, and an ACK further back is not its own",
+        "4,096-byte packets at 400 Gb/s for 1.3 ms";
+}
+
 /// The same for a sender that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
 const REUSE_FROM_FIRST: u32 = 256;
 /// No transport timer is longer: NCCL's is 4.3 s, 17 s where it is set high.
@@ -132,7 +135,7 @@ impl Observation {
 
     /// Rows 5 to 8.
     const fn is_another_connection(&self) -> bool {
-        self.back >= REUSE_BACK
+        self.back >= PSN_WINDOW
             || self.from_first && self.back >= REUSE_FROM_FIRST && self.pause_ns >= REUSE_PAUSE_NS
             || self.from_first && self.pause_ns >= REUSE_LONG_PAUSE_NS
             || !self.reliable
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn row_4_a_nak_without_a_gap_is_downstream_however_far_back() {
-        for observation in [NOTHING, Observation { gap_ahead: true, back: REUSE_BACK, ..NOTHING }] {
+        for observation in [NOTHING, Observation { gap_ahead: true, back: PSN_WINDOW, ..NOTHING }] {
             assert_eq!(Observation { nak: NAK, ..observation }.cause(), Cause::Downstream);
         }
     }
@@ -215,9 +218,9 @@ mod tests {
 
     #[test]
     fn row_5_farther_back_than_any_window_is_another_connection() {
-        let far = Observation { back: REUSE_BACK, gap_ahead: true, ..NOTHING };
+        let far = Observation { back: PSN_WINDOW, gap_ahead: true, ..NOTHING };
         assert_eq!(far.cause(), Cause::Reuse);
-        assert_eq!(Observation { back: REUSE_BACK - 1, ..far }.cause(), Cause::Upstream);
+        assert_eq!(Observation { back: PSN_WINDOW - 1, ..far }.cause(), Cause::Upstream);
     }
 
     #[test]

@@ -166,7 +166,7 @@ mod tests {
     use crate::metrics::loss::{REORDER_WINDOW_NS, Retransmission};
     use crate::metrics::traffic::BIN_NS;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     fn event(psn: u32, time_ns: u64) -> KernelEvent {
         KernelEvent { slot: 0, link: 0, answers: None, first: 10, psn, time_ns }

@@ -54,6 +54,8 @@ use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::Answers;
 use arrival::{Arrival, Nak};
+pub(crate) use cause::DEFINITIONS;
+pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
 use parallel::Parallel;

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use crate::entity::Stats;
+pub use crate::entity::spell::{SPELL_NS, Spell};
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, LinkPoints, SignalKind};
@@ -22,11 +23,6 @@ use crate::util::few::Few;
 use crate::util::map::{Map, Set};
 use crate::util::pack::pack;
 
-/// Silence after which trouble has ended, in nanoseconds. The steps of training jobs are seconds apart at most, so that what
-/// comes with each of them is seen again within it; it is also the time that screens average over.
-pub const SPELL_NS: u64 = 10_000_000_000;
-/// Spells kept per flow and signal; of more, the oldest become one.
-const MOST: usize = 8;
 /// Silences kept per flow: the latest.
 const MOST_SILENCES: usize = 64;
 /// Marks kept, each of 16 bytes per flow.
@@ -92,21 +88,6 @@ impl Signal {
             _ => return None,
         })
     }
-}
-
-/// A time in which trouble showed without 10 s of silence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spell {
-    /// Its begin, Unix nanoseconds.
-    pub first_ns: u64,
-    /// Its end, so far.
-    pub last_ns: u64,
-    /// Number of signals; of a time, its sum in nanoseconds.
-    pub count: u64,
-    /// Packets of the flow before its first signal; of [`Signal::CeMarked`] the ECN-capable data packets.
-    pub at_first: u64,
-    /// The same at its last signal, with the packet that showed it.
-    pub at_last: u64,
 }
 
 /// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
@@ -384,22 +365,7 @@ impl Recorder {
             self.timeline.note(*link, kind, last_ns, count);
         }
         let spells = self.flows.entry(slot).or_default().of_mut(signal);
-        match spells.last_mut() {
-            Some(spell) if first_ns.saturating_sub(spell.last_ns) < SPELL_NS => {
-                spell.first_ns = spell.first_ns.min(first_ns);
-                spell.last_ns = spell.last_ns.max(last_ns);
-                spell.count += count;
-                spell.at_last = at_last;
-            }
-            _ => spells.push(Spell { first_ns, last_ns, count, at_first, at_last }),
-        }
-        if spells.len() > MOST
-            && let Some(oldest) = spells.pop_front()
-        {
-            let next = &mut spells[0];
-            (next.first_ns, next.at_first) = (oldest.first_ns, oldest.at_first);
-            next.count += oldest.count;
-        }
+        Spell { first_ns, last_ns, count, at_first, at_last }.add_to(spells, first_ns);
     }
 
     /// Nothing of a flow passed between two times in the midst of a message.
@@ -474,7 +440,7 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
 
     /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
     fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, Vec<u64>) {
@@ -558,7 +524,7 @@ mod tests {
             recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1, None);
         }
         let spells = recorder.spells().flows[&0].of(Signal::Timeout).to_vec();
-        assert_eq!(spells.len(), MOST);
+        assert_eq!(spells.len(), crate::entity::spell::MOST);
         assert_eq!(spells.iter().map(|spell| spell.count).sum::<u64>(), 20);
         assert_eq!(spells[0].first_ns, 0);
     }

@@ -12,7 +12,7 @@ mod spurious;
 mod world;
 
 const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// A sender, a receiver and a tap between them.
 struct Scene {

@@ -12,6 +12,7 @@ use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::metrics::traffic::times;
 use crate::util::map::Map;
+use crate::util::numbers::median;
 
 /// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
 /// one draw in thirty looks as even as `SILENCE_SPREAD` asks, of four one in six.
@@ -100,7 +101,7 @@ impl NoJob {
 fn distances(numbers: &[u64]) -> Vec<u64> {
     let off = |at: usize| {
         let from = at.saturating_sub(2).min(numbers.len().saturating_sub(5));
-        let near = super::median(numbers.get(from..(from + 5).min(numbers.len()))?.to_vec())?;
+        let near = median(numbers.get(from..(from + 5).min(numbers.len()))?.to_vec())?;
         Some(numbers.get(at)?.abs_diff(near))
     };
     (0..numbers.len()).filter_map(off).collect()
@@ -110,8 +111,8 @@ fn distances(numbers: &[u64]) -> Vec<u64> {
 /// irregularity that neither a trend nor single outliers move.
 #[must_use]
 pub fn spread(numbers: &[u64]) -> Option<f64> {
-    let all = super::median(numbers.to_vec())?;
-    Some(super::median(distances(numbers))? as f64 / all.max(1) as f64)
+    let all = median(numbers.to_vec())?;
+    Some(median(distances(numbers))? as f64 / all.max(1) as f64)
 }
 
 /// True if a share of at least `MOST` of the verdicts is good.
@@ -178,8 +179,7 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), No
         Some(segments.blocks.get(step.start)?.start_ns.saturating_sub(previous.end_ns))
     };
     let silences: Vec<u64> = segments.steps.iter().skip(1).filter_map(before).collect();
-    let (Some(period), Some(silence)) = (super::median(periods.clone()), super::median(silences.clone()))
-    else {
+    let (Some(period), Some(silence)) = (median(periods.clone()), median(silences.clone())) else {
         return Err(NoJob::TooFew);
     };
     if in_groups(&periods, period) {
@@ -240,7 +240,7 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
         .map(|(pair, mut volumes)| {
             // Steps in which a pair sends nothing are not in its list.
             volumes.resize(steps.len(), 0);
-            (pair, super::median(volumes).unwrap_or(0))
+            (pair, median(volumes).unwrap_or(0))
         })
         .collect();
     let total: u64 = usual.values().sum();

@@ -18,6 +18,8 @@ pub mod trend;
 mod variants;
 
 use crate::util::map::Map;
+use crate::util::numbers::{median, share};
+use crate::util::time::NS_PER_S;
 
 use super::traffic::Traffic;
 use super::traffic::flowlets::{FlowletState, Record};
@@ -36,7 +38,7 @@ const LATEST_STEPS: usize = 16;
 /// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
 const HALVINGS: u32 = 9;
 /// A silence of this length or more is that of a job that has stopped, whatever the length of its steps.
-const SHORT_NS: u64 = 1_000_000_000;
+const SHORT_NS: u64 = NS_PER_S;
 /// Data after the last step, in steps, from which the steps are over and something else goes on. One step that does not
 /// fit and an unfinished one are less.
 pub const OVER: f64 = 2.0;
@@ -334,7 +336,7 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
     Some(Ending {
         last_data_ns,
         silent_ns: end_ns.saturating_sub(last_data_ns),
-        part: Some(bytes as f64 / segments.volume.max(1) as f64),
+        part: Some(share(bytes, segments.volume)),
         outstanding: Some(outstanding(traffic, ports, port)),
     })
 }
@@ -373,11 +375,4 @@ fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
         standing.message_open || unanswered
     };
     traffic.flowlets.standing.iter().filter(own).filter(waits).count()
-}
-
-/// The middle one of some numbers.
-#[must_use]
-pub fn median(mut numbers: Vec<u64>) -> Option<u64> {
-    numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied()
 }

@@ -10,6 +10,7 @@ use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
+use crate::util::numbers::share;
 
 /// Fewer steps than this are no rhythm.
 pub const MIN_STEPS: usize = 5;
@@ -198,7 +199,7 @@ impl Cut {
     }
 
     fn explained(&self) -> f64 {
-        self.bytes as f64 / self.span_bytes.max(1) as f64
+        share(self.bytes, self.span_bytes)
     }
 
     /// True if the same hosts send the same shares in nearly all of the groups.
@@ -308,7 +309,7 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     fn flowlets(list: &[(u64, u64, u64)]) -> Vec<Record> {
         (list.iter())

@@ -17,6 +17,7 @@ use super::segment::{Block, MIN_STEPS, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::util::map::Set;
+use crate::util::numbers::median;
 
 /// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
 /// tried on by up to 8 % of a step each.
@@ -30,8 +31,6 @@ const MAX_CHANCE: f64 = 1e-4;
 const BY_ITSELF: f64 = 0.8;
 /// Share of a late start that a host's own time must have grown by, for the start to be its own doing.
 const OWN_SHARE: f64 = 0.5;
-/// Steps without the straggler within its stretch weigh this much against those with it.
-const MISS: i64 = 2;
 
 /// Why a host is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -383,15 +382,15 @@ impl View<'_> {
             own.filter_map(|(_, pair)| self.own_time(host, pair.first()?, pair.last()?)).collect()
         };
         let usual = if found.changed {
-            super::median(times(found.host, false))
+            median(times(found.host, false))
         } else {
             let mut others: Vec<Host> =
                 self.receivers.iter().copied().filter(|host| *host != found.host).collect();
             others.sort_unstable();
             others.truncate(64);
-            super::median(others.into_iter().filter_map(|host| super::median(times(host, true))).collect())
+            median(others.into_iter().filter_map(|host| median(times(host, true))).collect())
         };
-        let (Some(now), Some(usual)) = (super::median(times(found.host, true)), usual) else { return true };
+        let (Some(now), Some(usual)) = (median(times(found.host, true)), usual) else { return true };
         now.saturating_sub(usual) as f64 >= OWN_SHARE * found.behind_ns as f64
     }
 
@@ -404,7 +403,7 @@ impl View<'_> {
         let same =
             |wait: &Option<Wait>, of: (StragglerCause, Host)| wait.is_some_and(|w| (w.why, w.host) == of);
         let best = who.into_iter().filter_map(|of| {
-            let (range, score) = densest(waits.iter().map(|wait| if same(wait, of) { 1 } else { -MISS }))?;
+            let (range, score) = densest(waits.iter().map(|wait| same(wait, of)))?;
             Some((score, of, range))
         });
         let (_, of, range) = best.max_by_key(|(score, ..)| *score)?;
@@ -463,15 +462,17 @@ fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
     steps as f64 * choices * one * rest
 }
 
-/// The run of consecutive scores with the largest sum, and the sum; `None` when no score is above 0.
-pub fn densest(scores: impl Iterator<Item = i64>) -> Option<(Range<usize>, i64)> {
+/// The stretch with most steps or windows that show a signal, less two for each that does not: two of three must show it. With
+/// that score; `None` when none shows it.
+pub fn densest(shown: impl Iterator<Item = bool>) -> Option<(Range<usize>, i64)> {
+    const MISS: i64 = -2;
     let mut best: Option<(Range<usize>, i64)> = None;
     let (mut start, mut sum) = (0, 0);
-    for (at, score) in scores.enumerate() {
+    for (at, shown) in shown.enumerate() {
         if sum <= 0 {
             (start, sum) = (at, 0);
         }
-        sum += score;
+        sum += if shown { 1 } else { MISS };
         if sum > 0 && best.as_ref().is_none_or(|(_, most)| sum > *most) {
             best = Some((start..at + 1, sum));
         }
@@ -494,8 +495,8 @@ mod tests {
 
     #[test]
     fn the_densest_stretch() {
-        assert_eq!(densest([1, -2, 1, 1, -2, 1, 1, 1, -2, -2, 1].into_iter()), Some((5..8, 3)));
-        assert_eq!(densest([-2, -2].into_iter()), None);
-        assert_eq!(densest([].into_iter()), None);
+        let of = |shown: &[u8]| densest(shown.iter().map(|one| *one == 1));
+        assert_eq!(of(&[1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1]), Some((5..8, 3)));
+        assert_eq!((of(&[0, 0]), of(&[])), (None, None));
     }
 }

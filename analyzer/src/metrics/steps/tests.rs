@@ -8,7 +8,7 @@ use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::Frame;
 
-pub(super) const MS: u64 = 1_000_000;
+pub(super) use crate::util::time::NS_PER_MS as MS;
 
 pub(super) fn host(number: u32) -> Host {
     (4, [0, 0, 0, number])

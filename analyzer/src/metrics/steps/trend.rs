@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::straggler::densest;
 use super::{LinkSteps, Step};
 use crate::metrics::traffic::times;
+use crate::util::numbers::quantile;
 
 /// Fewest periods of which the fastest part is a part: twice [`FEWEST_FAST`], and one between.
 const FEWEST: usize = 11;
@@ -33,8 +34,6 @@ const LONG: f64 = 1.25;
 /// Slower steps in a row, with one of three excepted, that are a change and not chance; and faster ones before them.
 const FEWEST_SLOWER: usize = 5;
 const FEWEST_BEFORE: usize = 4;
-/// Weight of a step that is not slower against those that are.
-const MISS: i64 = 2;
 /// A transfer must have grown by this share of a step for its growth to show the share that the step waited for.
 const GROWN: f64 = 0.05;
 
@@ -139,12 +138,6 @@ pub fn timed(found: &LinkSteps) -> Vec<Timed> {
     pairs.filter(|(step, _)| !step.gap_follows).map(|(step, next)| Timed::of(step, next)).collect()
 }
 
-/// The number that a share of all does not exceed.
-fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
-    let rank = usize::try_from(times(sorted.len() as u64, share)).ok()?;
-    sorted.get(rank.min(sorted.len().saturating_sub(1))).copied()
-}
-
 fn sorted(steps: &[Timed]) -> Vec<u64> {
     let mut periods: Vec<u64> = steps.iter().map(|step| step.parts.period_ns).collect();
     periods.sort_unstable();
@@ -199,7 +192,7 @@ fn medians(steps: &[Timed], around: usize) -> Vec<u64> {
 
 /// The longest stretch of slower steps with faster ones before it.
 fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [bool]) -> Option<Range<usize>> {
-    let (mut range, _) = densest(slow.iter().map(|slow| if *slow { 1 } else { -MISS }))?;
+    let (mut range, _) = densest(slow.iter().copied())?;
     let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
     let own = steps.get(range.clone())?;
     // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
@@ -270,7 +263,7 @@ mod tests {
     use super::super::simulate::Dice;
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     /// Steps of these transfers and silences behind them, in ms, each with a wait of 5 ms.
     fn steps(of: impl IntoIterator<Item = (f64, f64)>) -> Vec<Timed> {

@@ -5,7 +5,7 @@ use crate::metrics::icrc::Contents;
 use crate::metrics::testing::{ANSWER, Chance, DATA, P, Wire};
 
 const US: u64 = 1_000;
-const SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as SECOND;
 const START: u64 = 1_000 * SECOND;
 
 /// Packets in the order of their times, as a replay merges them.

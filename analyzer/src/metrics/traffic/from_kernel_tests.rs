@@ -11,7 +11,7 @@ use super::super::Collector as ByPacket;
 use super::*;
 use crate::metrics::packet::{Packet, PacketExtras};
 
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// A flow as a kernel program keeps it.
 struct Kept {

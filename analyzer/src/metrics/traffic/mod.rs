@@ -32,12 +32,14 @@ use bins::{Binner, Bursts, CLASS_CNP};
 use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
+use crate::util::time::NS_PER_S;
+
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;
 /// Length of a bin, unless the user says otherwise: what buffers of switches absorb lasts about as long.
 pub const BIN_NS: u64 = 1_000_000;
 /// The shortest and the longest bin that may be chosen.
-pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
+pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=NS_PER_S;
 
 /// A number times a factor, rounded down; 0 when that is negative.
 #[must_use]

@@ -40,7 +40,7 @@ impl Flow {
     }
 }
 
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 #[test]
 fn everything_of_a_few_packets() {

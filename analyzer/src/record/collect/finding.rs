@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::findings::{Finding, Place, Severity};
+use crate::findings::{Finding, Place};
 use crate::record::cell::Time;
 use crate::record::registry;
 use crate::report::Report;
@@ -105,14 +105,6 @@ fn key(finding: &Finding) -> Key {
     Key { id: finding.id, link, direction, hop, ends, number: 0 }
 }
 
-const fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
-    }
-}
-
 fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
     let place = &finding.place;
     registry::Finding {
@@ -120,7 +112,7 @@ fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
         host: origin.host.clone(),
         job: origin.job.clone(),
         id: finding.id.into(),
-        severity: severity(finding.severity).into(),
+        severity: finding.severity.name().into(),
         active: finding.active.into(),
         since: finding.first_seen_ns.map(Time),
         until: finding.last_seen_ns.map(Time),

@@ -8,7 +8,7 @@ use crate::record::parquet::{self, GROUP};
 use crate::record::registry::{DeviceSecond, Rows};
 
 const HOST: &str = "node1";
-const SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as SECOND;
 /// 2026-03-01 13:00:00 UTC.
 const START: u64 = 1_772_370_000 * SECOND;
 const NEVER: Rotate = Rotate { time_ns: u64::MAX, bytes: u64::MAX };

@@ -23,15 +23,15 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let mut page = Page::default();
     for finding in &sorted(report) {
-        let (severity, role) = match finding.severity {
-            Severity::Info => ("info", Role::Dim),
-            Severity::Warning => ("warning", Role::Warning),
-            Severity::Critical => ("CRITICAL", Role::Critical),
+        let role = match finding.severity {
+            Severity::Info => Role::Dim,
+            Severity::Warning => Role::Warning,
+            Severity::Critical => Role::Critical,
         };
         let ended = if finding.has_ended(end.ns) { " (ended)" } else { "" };
         let owner = finding.owner.map_or_else(String::new, |id| format!(" (caused by [{id}])"));
         let title = format!("{}{ended} [{}]{owner}", plain(&finding.title), finding.id);
-        let mut title = labelled(severity, SEVERITY, &title, room);
+        let mut title = labelled(finding.severity.word(), SEVERITY, &title, room);
         if let Some(first) = title.first_mut() {
             *first = paint.head(role, first, SEVERITY);
         }

@@ -10,6 +10,7 @@ use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Problem, Severity};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;
 
@@ -85,7 +86,7 @@ fn between(report: &Report) -> Vec<String> {
             "{} of {} ({}) lost between {} and {}, {} → {}",
             units::count(one.vanished),
             plural(one.packets(), "packet"),
-            units::ratio(Some(one.vanished as f64 / one.packets().max(1) as f64)),
+            units::ratio(Some(share(one.vanished, one.packets()))),
             link_name(one.from, None),
             link_name(one.to, None),
             one.src,

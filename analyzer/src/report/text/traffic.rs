@@ -4,6 +4,7 @@ use crate::analysis::traffic::{Pattern, StepParts, StepStraggler, StepTrend, Ste
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::util::layout::{Align, Table, labelled};
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Width of the labels at the left.
@@ -43,8 +44,8 @@ pub(crate) fn steps_in_words(steps: &Steps) -> Vec<(&'static str, String)> {
     all
 }
 
-fn share(part_ns: u64, of_ns: u64) -> String {
-    units::ratio(Some(part_ns as f64 / of_ns.max(1) as f64))
+fn in_percent(part_ns: u64, of_ns: u64) -> String {
+    units::ratio(Some(share(part_ns, of_ns)))
 }
 
 /// Step times, and until when they hold.
@@ -73,7 +74,7 @@ fn parts_of(steps: &Steps) -> Option<String> {
     let gain_ns = steps.faster_network_ns?;
     let part = |ns| match ns {
         0 => "none".to_owned(),
-        ns => format!("{} ({})", units::duration(ns), share(ns, period_ns)),
+        ns => format!("{} ({})", units::duration(ns), in_percent(ns, period_ns)),
     };
     Some(format!(
         "mean of the middle half {}: transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::Value;
 
 use super::markup::Markup;
-use super::problems::{class, sign};
+use super::problems::sign;
 use crate::analysis::Flow;
 use crate::findings::{Severity, Unit};
 use crate::report::Report;
@@ -119,7 +119,7 @@ fn state(page: &mut Markup, ids: &[&'static str], severity: Option<Severity>) {
     };
     page.open("td", &[("data-v", rank), ("class", "state")]);
     if let Some(severity) = severity {
-        page.leaf("b", class(severity), sign(severity)).text(" ").text(&ids.join(" "));
+        page.leaf("b", severity.name(), sign(severity)).text(" ").text(&ids.join(" "));
     }
     page.raw("</td>");
 }

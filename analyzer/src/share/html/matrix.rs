@@ -2,7 +2,7 @@
 //! pair.
 
 use super::markup::Markup;
-use super::problems::{class, listed, sign};
+use super::problems::{listed, sign};
 use crate::findings::Severity;
 use crate::report::Report;
 use crate::sample::Address;
@@ -50,7 +50,7 @@ pub(super) fn section(report: &Report) -> Markup {
             };
             let severity = marked.get(&(*src, *dst)).copied();
             let heat = heat(cell.data_bytes, most);
-            let classes = severity.map_or_else(|| heat.to_owned(), |one| format!("{heat} {}", class(one)));
+            let classes = severity.map_or_else(|| heat.to_owned(), |one| format!("{heat} {}", one.name()));
             let what = format!(
                 "{src} → {dst}: {} of data, {} in all",
                 units::bytes(cell.data_bytes),

@@ -10,15 +10,6 @@ use crate::util::style::Role;
 /// Fields in the list of problems.
 const LISTED: [&str; 3] = ["Where", "When", "Impact"];
 
-/// The CSS class of a severity.
-pub(super) const fn class(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
-    }
-}
-
 /// The symbol of a severity, since colour alone is not sufficient.
 pub(super) const fn sign(severity: Severity) -> &'static str {
     match severity {
@@ -40,8 +31,8 @@ pub(super) fn anchor(at: usize) -> String {
 
 fn badge(page: &mut Markup, finding: &Finding, ended: bool) {
     let state = if ended { "badge ended" } else { "badge" };
-    let text = format!("{} {}", sign(finding.severity), class(finding.severity));
-    page.leaf("span", &format!("{state} {}", class(finding.severity)), &text);
+    let name = finding.severity.name();
+    page.leaf("span", &format!("{state} {name}"), &format!("{} {name}", sign(finding.severity)));
 }
 
 /// Writes the verdict, the worst finding and the next command; the list of problems; totals.
@@ -120,7 +111,7 @@ fn card(page: &mut Markup, report: &Report, all: &[Finding], at: usize, finding:
     let end = end_of(report);
     let ended = finding.has_ended(end.ns);
     let open = if finding.severity > Severity::Info && finding.owner.is_none() { "open" } else { "" };
-    let class = format!("problem {}{}", class(finding.severity), if ended { " ended" } else { "" });
+    let class = format!("problem {}{}", finding.severity.name(), if ended { " ended" } else { "" });
     page.open("details", &[("class", &class), ("id", &anchor(at)), ("open", open)]).raw("<summary>");
     badge(page, finding, ended);
     page.raw(" ").leaf("strong", "", &finding.title);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::markup::Markup;
-use super::problems::{anchor, class, listed, sign};
+use super::problems::{anchor, listed, sign};
 use crate::analysis::link_name;
 use crate::findings::{Finding, Severity};
 use crate::model::over_time::Series;
@@ -15,6 +15,7 @@ use crate::model::{Level, OverTime};
 use crate::report::Report;
 use crate::report::text::end_of;
 use crate::share::trace::spans;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Maximum number of columns in a row.
@@ -203,7 +204,7 @@ fn draw(page: &mut Markup, row: &Row, axis: Axis, over_time: &OverTime) {
     let per = match row.series {
         Series::Signal(_) => {
             let bucket_ns = over_time.bucket_ns(axis.column_ns);
-            let unit = if bucket_ns == 1_000_000_000 { "s".to_owned() } else { units::duration(bucket_ns) };
+            let unit = if bucket_ns == NS_PER_S { "s".to_owned() } else { units::duration(bucket_ns) };
             format!(" / {unit}")
         }
         _ => String::new(),
@@ -254,7 +255,7 @@ fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
             page.open(
                 "rect",
                 &[
-                    ("class", class(finding.severity)),
+                    ("class", finding.severity.name()),
                     ("x", &x),
                     ("width", &width),
                     ("y", "4"),
@@ -282,7 +283,7 @@ fn ticks(page: &mut Markup, axis: Axis) {
     const TICKS: u64 = 5;
     head(page, "UTC", "row ticks");
     page.raw("<svg id=\"ticks\">");
-    let second = axis.length_ns() >= 10 * 1_000_000_000;
+    let second = axis.length_ns() >= units::SHORT_NS;
     for tick in 0..TICKS {
         let time_ns = axis.from_ns.saturating_add(axis.length_ns() / TICKS * tick);
         let x = format!("{:.3}%", axis.share(time_ns) * 100.0);

@@ -6,6 +6,8 @@ use super::error::{CaptureError, Cut, ReadEnd};
 use super::window::{MAX_RECORD, Window};
 use super::{Found, Interface, without_fcs};
 
+use crate::util::time::NS_PER_S;
+
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
@@ -140,7 +142,7 @@ impl Pcap {
         }
         let (wire_len, len) = without_fcs(wire_len, caplen, self.fcs);
         Ok(Found {
-            ts_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.magic.unit,
+            ts_ns: u64::from(seconds) * NS_PER_S + u64::from(fraction) * self.magic.unit,
             interface: 0,
             link_type: self.link_type,
             wire_len,

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::entity::devices::{Growth, PortSample};
-use crate::metrics::loss::spells::SPELL_NS;
-
-/// Times kept per counter; of more, the oldest become one.
-const MOST: usize = 8;
+use crate::entity::devices::{Growth, SourceSample, counted};
+use crate::util::few::Few;
 
 /// The times in which each counter of a port grew.
 #[derive(Clone, Debug, Default)]
@@ -14,65 +11,40 @@ pub(super) struct GrowthWatch {
     values: BTreeMap<String, u64>,
     packets: [u64; 2],
     read_ns: Option<u64>,
-    growth: BTreeMap<String, Vec<Growth>>,
+    growth: BTreeMap<String, Few<Growth>>,
 }
 
 impl GrowthWatch {
     /// Takes the counters of a port at a reading.
-    pub(super) fn take(&mut self, port: &PortSample, time_ns: u64) {
-        let value = |name: &str| port.value(name).map_or(0, |(value, _)| value);
+    pub(super) fn take(&mut self, counters: &[SourceSample], time_ns: u64) {
+        let value = |name: &str| counted(counters, name).map_or(0, |(value, _)| value);
         let packets = ["rx_packets", "tx_packets"].map(value);
-        let names = port.counters.iter().flat_map(|source| source.values.iter().map(|(name, _)| name));
-        for name in names {
+        for (name, _) in counters.iter().flat_map(|source| &source.values) {
             let now = value(name);
-            let Some(then) = self.values.insert(name.clone(), now) else { continue };
-            let (Some(count), Some(read_ns)) = (now.checked_sub(then).filter(|n| *n > 0), self.read_ns)
-            else {
-                continue;
-            };
-            let all = self.growth.entry(name.clone()).or_default();
-            match all.last_mut() {
-                Some(last) if time_ns.saturating_sub(last.last_ns) < SPELL_NS => {
-                    last.count = last.count.saturating_add(count);
-                    (last.last_ns, last.after) = (time_ns, packets);
-                }
-                _ => all.push(Growth {
-                    first_ns: read_ns,
-                    last_ns: time_ns,
-                    count,
-                    before: self.packets,
-                    after: packets,
-                }),
-            }
-            if all.len() > MOST {
-                let oldest = all.remove(0);
-                if let Some(next) = all.first_mut() {
-                    next.count = next.count.saturating_add(oldest.count);
-                    (next.first_ns, next.before) = (oldest.first_ns, oldest.before);
-                }
-            }
+            let then = self.values.insert(name.clone(), now);
+            let count = then.and_then(|then| now.checked_sub(then)).filter(|n| *n > 0);
+            let Some((count, first_ns)) = count.zip(self.read_ns) else { continue };
+            let grown =
+                Growth { first_ns, last_ns: time_ns, count, at_first: self.packets, at_last: packets };
+            grown.add_to(self.growth.entry(name.clone()).or_default(), time_ns);
         }
         (self.packets, self.read_ns) = (packets, Some(time_ns));
     }
 
     pub(super) fn growth(&self) -> Vec<(String, Vec<Growth>)> {
-        self.growth.iter().map(|(name, all)| (name.clone(), all.clone())).collect()
+        self.growth.iter().map(|(name, all)| (name.clone(), all.to_vec())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::devices::SourceSample;
+    use crate::entity::spell::MOST;
+    use crate::util::time::NS_PER_S as S;
 
-    const S: u64 = 1_000_000_000;
-
-    fn port(discards: u64, received: u64) -> PortSample {
+    fn port(discards: u64, received: u64) -> [SourceSample; 1] {
         let values = vec![("rx_discards".to_owned(), discards), ("rx_packets".to_owned(), received)];
-        PortSample {
-            counters: vec![SourceSample { source: "ethtool", values, resets: 0 }],
-            ..PortSample::default()
-        }
+        [SourceSample { source: "ethtool", values, resets: 0 }]
     }
 
     #[test]
@@ -89,8 +61,8 @@ mod tests {
             first_ns: first * S,
             last_ns: last * S,
             count,
-            before: [before, 0],
-            after: [after, 0],
+            at_first: [before, 0],
+            at_last: [after, 0],
         };
         assert_eq!(discards[..], [of(2, 5, 5, 200, 500), of(15, 16, 2, 600, 700)]);
     }

@@ -8,6 +8,7 @@ use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife, TO_ERROR};
 use crate::entity::owners::QpOwner;
 use crate::host::nldev::QueuePair;
 use crate::util::map::Map;
+use crate::util::time::NS_PER_S;
 
 /// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -16,7 +17,7 @@ const MOST_ALIVE: usize = 65_536;
 /// Maximum number of events kept.
 const MOST_EVENTS: usize = 4_096;
 /// A query that takes longer is no evidence that the queue pair is gone, in nanoseconds.
-const LONGEST_QUERY_NS: u64 = 1_000_000_000;
+const LONGEST_QUERY_NS: u64 = NS_PER_S;
 
 /// A change on the control path, in terms of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
 /// Listing queries each queue pair while its process continues.
 #[test]
 fn a_query_that_verbs_overtake_changes_nothing() {
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
     let control = QpControl { created_ns: Some(SECOND), ..QpControl::default() };
     let is = |state| Change::Is(QpLife { state: Some(state), ..life(17) });
     let found = |state, time_ns| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns };

@@ -10,7 +10,7 @@ use super::growth::GrowthWatch;
 use super::tally::Tally;
 use crate::doctor::check;
 use crate::doctor::facts::HostFacts;
-use crate::entity::devices::{PortSample, QpCounters, QpSample, SourceSample};
+use crate::entity::devices::{PortSample, QpCounters, QpSample, SourceSample, counted};
 use crate::host::counters::{Reading, Source};
 use crate::host::dcb::Dcb;
 use crate::host::device::{Hardware, Identity};
@@ -19,12 +19,11 @@ use crate::host::pods::PodInterface;
 use crate::host::queries::Queries;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::{HostRoot, Unread};
+use crate::metrics::control::STALL_SHARE;
 use crate::source::devices::listed::QueuePairs;
 
 /// Maximum number of queue pairs followed per port.
 const MOST_QPS: usize = 16_384;
-/// If its priority is paused for at least this share of the time, a stalled queue pair is attributed to the pause.
-const STALL_SHARE: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
@@ -47,6 +46,8 @@ pub(super) struct PortWatch {
     /// The device has disappeared.
     gone: bool,
     tally: Tally,
+    /// All counters at the latest reading, by source.
+    counters: Vec<SourceSample>,
     growth: GrowthWatch,
     /// Priorities used by RoCE, as far as known, as a bit mask.
     priorities: u8,
@@ -133,8 +134,9 @@ impl PortWatch {
         for ethernet in &mut self.ethernet {
             ethernet.read(kernel, time_ns);
         }
-        let counted = PortSample { counters: self.counters(), ..PortSample::default() };
-        self.growth.take(&counted, time_ns);
+        self.counters = self.tally.sources(self.driver());
+        self.counters.extend(ethernet::counters(&self.ethernet));
+        self.growth.take(&self.counters, time_ns);
     }
 
     /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
@@ -145,8 +147,7 @@ impl PortWatch {
 
     /// Counters that help to attribute packets and errors.
     pub(super) fn counted(&self) -> Counted {
-        let sample = PortSample { counters: self.counters(), ..PortSample::default() };
-        let value = |name| sample.value(name).map(|(value, _)| value);
+        let value = |name| counted(&self.counters, name).map(|(value, _)| value);
         Counted {
             sent: value("tx_packets"),
             received: value("rx_packets"),
@@ -157,17 +158,9 @@ impl PortWatch {
 
     /// Number of queue pairs that exceeded their retries, from the port's counters.
     pub(super) fn given_up(&self) -> u64 {
-        let sample = PortSample { counters: self.counters(), ..PortSample::default() };
-        let value = |name| sample.value(name).map_or(0, |(value, _)| value);
+        let value = |name| counted(&self.counters, name).map_or(0, |(value, _)| value);
         let names = ["retries_exceeded", "rnr_retries_exceeded", "access_naks_received", "access_naks_sent"];
         names.into_iter().map(value).fold(0, u64::saturating_add)
-    }
-
-    /// All counters, by source.
-    fn counters(&self) -> Vec<SourceSample> {
-        let mut counters = self.tally.sources(self.driver());
-        counters.extend(ethernet::counters(&self.ethernet));
-        counters
     }
 
     /// Time of the first and the last reading, over all sources.
@@ -204,8 +197,7 @@ impl PortWatch {
     }
 
     pub(super) fn take_qps(&mut self, found: &QueuePairs, time_ns: u64) {
-        let counted = PortSample { counters: self.counters(), ..PortSample::default() };
-        let value = |name| counted.value(name).map(|(value, _)| value);
+        let value = |name| counted(&self.counters, name).map(|(value, _)| value);
         let now = PortPackets { sent: value("tx_packets"), received: value("rx_packets") };
         let paused_us = ethernet::received_us(&self.ethernet);
         let before = self.qps_read.replace((time_ns, now, paused_us));
@@ -273,7 +265,7 @@ impl PortWatch {
             gone: self.gone,
             hidden: self.hidden,
             window: self.window(),
-            counters: self.counters(),
+            counters: self.counters.clone(),
             growth: self.growth.growth(),
             pause: ethernet::pauses(&self.ethernet),
             pause_source: ethernet::pause_source(&self.ethernet),

@@ -10,6 +10,7 @@ use rocescope_common::abi::post::{PostCounts, PostKey};
 
 use crate::entity::posts::{PostSample, PostSampling, Posts};
 use crate::util::map::{Map, Set};
+use crate::util::time::NS_PER_S;
 
 /// Maximum number of ended queue pairs kept for the report.
 const MOST_ENDED: usize = 4_096;
@@ -35,7 +36,7 @@ impl Plan {
     /// Calls after which a window ends early; at least one.
     #[must_use]
     pub fn most_calls(&self) -> u64 {
-        let calls = u128::from(self.most_calls_per_s) * u128::from(self.window_ns) / 1_000_000_000;
+        let calls = u128::from(self.most_calls_per_s) * u128::from(self.window_ns) / u128::from(NS_PER_S);
         u64::try_from(calls).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -6,6 +6,7 @@ use crate::entity::devices::{PauseSample, SourceSample};
 use crate::ethernet::mac_control::quanta_ns;
 use crate::host::counters::{Reading, Source, difference};
 use crate::host::vocabulary::{PauseCount, PauseCounts};
+use crate::util::time::NS_PER_S;
 
 /// Share of the time between two readings above which it counts as paused all the time, since counter values are
 /// slightly older than their reading.
@@ -186,7 +187,7 @@ impl PauseTotal {
         }
         let most = |known: &mut Option<f64>, now: f64| *known = Some(known.map_or(now, |most| most.max(now)));
         if let Some(frames) = frames {
-            most(&mut self.worst_frames_per_s, frames as f64 * 1e9 / span_ns as f64);
+            most(&mut self.worst_frames_per_s, frames as f64 * NS_PER_S as f64 / span_ns as f64);
             if let Some(mbps) = mbps.filter(|mbps| *mbps > 0 && paused_us.is_none()) {
                 let each_ns = quanta_ns(MOST_QUANTA, u64::from(mbps));
                 most(&mut self.most_share, (frames as f64 * each_ns as f64 / span_ns as f64).min(1.0));
@@ -206,7 +207,7 @@ impl PauseTotal {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn reading(source: Source, values: &[(&str, u64)]) -> Reading {
         let mut reading = Reading::default();

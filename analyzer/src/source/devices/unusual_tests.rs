@@ -12,7 +12,7 @@ const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
 const BOND: &str = include_str!("../../../../tests/data/host/mlx5_bond.txt");
 const IRDMA: &str = include_str!("../../../../tests/data/host/irdma.txt");
 const BNXT_RE: &str = include_str!("../../../../tests/data/host/bnxt_re.txt");
-const SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as SECOND;
 
 struct HostRun {
     host: Recorded,

@@ -20,7 +20,7 @@ const IONIC: &str = include_str!("../../../../tests/data/host/ionic.txt");
 const NOT_ROCE: &str = include_str!("../../../../tests/data/host/not_roce.txt");
 const RXE: &str = include_str!("../../../../tests/data/host/rxe.txt");
 const IFACE: &str = "enp59s0np0";
-const SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S as SECOND;
 
 /// Reads everything once.
 fn read(watch: &mut Watch, host: &Recorded, time_ns: u64) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use crate::source::devices::context::ask::Clock;
 use crate::source::devices::listed;
 use crate::source::devices::posts::Plan;
 use crate::source::devices::watch::Watch;
+use crate::util::lock::Locked;
 
 /// Minimum interval of counter readings: drivers cache values for up to 10 ms, and ethtool has thousands.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -122,7 +123,7 @@ impl Reader {
 
     /// Latest reading of the devices.
     pub(super) fn known(&self) -> LatestReadings {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.locked().clone()
     }
 
     /// Reads one last time and ends.
@@ -347,7 +348,7 @@ impl Work {
             devices.posts = posts.known();
         }
         let devices = Arc::new(devices);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.locked();
         known.devices = devices;
         if let Some(owners) = owners {
             let mut owners = owners.with_gone(&known.owners);
@@ -359,7 +360,7 @@ impl Work {
     /// Publishes the events since the last listing, for the last report.
     fn publish_last(&mut self) {
         self.publish(None);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.locked();
         self.watch.add_lives(Arc::make_mut(&mut known.owners));
     }
 }

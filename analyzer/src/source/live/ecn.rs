@@ -198,7 +198,7 @@ mod tests {
     use crate::sample::Stats;
     use rocescope_common::account::FlowKey;
 
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
 
     fn flow(slot: u32, capable: u64, ce: u64, cnp_packets: u64) -> FlowSample {
         let mut stats = Stats { packets: capable + cnp_packets, cnp_packets, ..Stats::default() };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::sandbox::plan::Files;
 use crate::source::devices::lives::Change;
 use crate::source::devices::posts::{Counter, Plan, Step};
 use crate::source::devices::present::Present;
+use crate::util::lock::Locked;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-posts"));
 const PROGRAM: &str = "rocescope_post_send";
@@ -206,7 +207,7 @@ impl PostSampler {
 
     /// All counts so far.
     pub(super) fn known(&self) -> Arc<Posts> {
-        Arc::clone(&self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.shared.posts.locked())
     }
 
     /// Closes the window and ends the thread.
@@ -226,7 +227,7 @@ impl Drop for PostSampler {
 
 impl Shared {
     fn present(&self) -> MutexGuard<'_, Present> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+        self.present.locked()
     }
 }
 
@@ -508,7 +509,7 @@ impl Work {
     }
 
     fn publish(&self) {
-        *self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner) = self.counter.sample();
+        *self.shared.posts.locked() = self.counter.sample();
     }
 }
 

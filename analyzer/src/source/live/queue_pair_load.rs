@@ -31,7 +31,7 @@ use crate::util::time::nanos;
 const QPS: u32 = 10_000;
 const FIRST: u32 = 1_000;
 const MLX5: &str = include_str!("../../../../tests/data/host/mlx5.txt");
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// The recorded host with thousands of queue pairs and its own clock.
 #[derive(Debug)]

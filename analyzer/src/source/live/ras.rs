@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::sandbox::{self, Plan};
 use crate::source::nccl::address::RasAddress;
 use crate::source::nccl::dialogue::{self, Monitor, Trouble};
 use crate::source::nccl::track::Track;
+use crate::util::lock::Locked;
 use crate::util::time::nanos;
 
 /// Interval of queries. Each is answered by all processes of the job, over its bootstrap network.
@@ -80,7 +81,7 @@ impl RasReader {
 
     /// The state so far.
     pub(super) fn known(&self) -> Arc<Nccl> {
-        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.locked())
     }
 }
 
@@ -126,7 +127,7 @@ impl Work {
     }
 
     fn publish(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.track.known());
+        *self.known.locked() = Arc::new(self.track.known());
     }
 
     /// Sends one query. Returns the response time.

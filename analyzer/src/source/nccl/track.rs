@@ -100,7 +100,7 @@ mod tests {
     use crate::entity::nccl::{Launched, RankState};
     use crate::source::nccl::text;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn answer(hash: u64, counts: &[u64]) -> Answer {
         let launched = |count: &u64| Launched::from([None, None, None, None, Some(*count), None]);

@@ -227,7 +227,7 @@ impl State {
         let link = LinkSteps {
             link: u16::try_from(at).ok()?,
             steps: all.values().map(|(step, _)| *step).collect(),
-            period_ns: steps::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
+            period_ns: crate::util::numbers::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
             volume: *step_bytes,
             explained: *explained,
             rhythm: None,
@@ -420,7 +420,7 @@ mod tests {
 
     /// A step every 100 ms; `at` counts from 1.
     fn step(at: u64, length_ns: u64) -> Step {
-        const MS: u64 = 1_000_000;
+        use crate::util::time::NS_PER_MS as MS;
         Step {
             t: Time(at * 100 * MS + 100 * MS),
             host: "node1".into(),

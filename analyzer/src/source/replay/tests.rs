@@ -175,7 +175,7 @@ fn a_fast_replay_of_a_short_capture_has_a_sample_for_each_part_of_it() {
 
 #[test]
 fn a_rewind_reads_everything_again_up_to_there() {
-    const S: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as S;
     let file = capture(&[(0, 4, 0), (1_000, 4, 5), (2_000, 4, 6), (3_600_000, 4, 7)]);
     let feed = start(Options { emit: Emit::Watch(Duration::from_secs(600)), ..options(&file) }).unwrap();
     let (samples, _) = heard(&feed);

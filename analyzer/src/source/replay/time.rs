@@ -3,6 +3,8 @@
 use jiff::civil::{Date, DateTime};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::util::time::NS_PER_S;
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSpec {
@@ -114,12 +116,11 @@ fn seconds_ns(text: &str) -> Option<u64> {
         return None;
     }
     let nanoseconds = format!("{fraction:0<9}").get(..9)?.parse::<u64>().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(NANOS)?.checked_add(nanoseconds)
+    whole.parse::<u64>().ok()?.checked_mul(NS_PER_S)?.checked_add(nanoseconds)
 }
 
-const NANOS: u64 = 1_000_000_000;
 /// Smaller Unix times, before September 2001, are taken for offsets without their +.
-const LEAST_UNIX_NS: u64 = 1_000_000_000 * NANOS;
+const LEAST_UNIX_NS: u64 = 1_000_000_000 * NS_PER_S;
 
 #[cfg(test)]
 mod tests {
@@ -129,14 +130,14 @@ mod tests {
     #[test]
     fn durations() {
         for (text, ns) in [
-            ("10s", 10 * NANOS),
+            ("10s", 10 * NS_PER_S),
             ("500ms", 500_000_000),
-            ("2m", 120 * NANOS),
-            ("1.5h", 5400 * NANOS),
-            ("3", 3 * NANOS),
+            ("2m", 120 * NS_PER_S),
+            ("1.5h", 5400 * NS_PER_S),
+            ("3", 3 * NS_PER_S),
             ("0.25", 250_000_000),
-            ("1h 30m", 5400 * NANOS),
-            ("1 min", 60 * NANOS),
+            ("1h 30m", 5400 * NS_PER_S),
+            ("1 min", 60 * NS_PER_S),
             ("7us", 7000),
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_nanos(ns)), "{text}");
@@ -150,15 +151,15 @@ mod tests {
     fn points_in_time() {
         let second = 1_767_225_600;
         for (text, spec) in [
-            ("1767225600", TimeSpec::Absolute(second * NANOS)),
-            ("1767225600.123456789", TimeSpec::Absolute(second * NANOS + 123_456_789)),
-            ("2026-01-01T00:00:00Z", TimeSpec::Absolute(second * NANOS)),
-            ("2026-01-01 02:30:00.5+02:30", TimeSpec::Absolute(second * NANOS + 500_000_000)),
-            ("2025-12-31T23:00:00-01:00", TimeSpec::Absolute(second * NANOS)),
-            ("2024-02-29T12:00:00Z", TimeSpec::Absolute(1_709_208_000 * NANOS)),
+            ("1767225600", TimeSpec::Absolute(second * NS_PER_S)),
+            ("1767225600.123456789", TimeSpec::Absolute(second * NS_PER_S + 123_456_789)),
+            ("2026-01-01T00:00:00Z", TimeSpec::Absolute(second * NS_PER_S)),
+            ("2026-01-01 02:30:00.5+02:30", TimeSpec::Absolute(second * NS_PER_S + 500_000_000)),
+            ("2025-12-31T23:00:00-01:00", TimeSpec::Absolute(second * NS_PER_S)),
+            ("2024-02-29T12:00:00Z", TimeSpec::Absolute(1_709_208_000 * NS_PER_S)),
             ("1970-01-01T00:00:00Z", TimeSpec::Absolute(0)),
             ("+1.5s", TimeSpec::Offset(1_500_000_000)),
-            ("+2m", TimeSpec::Offset(120 * NANOS)),
+            ("+2m", TimeSpec::Offset(120 * NS_PER_S)),
         ] {
             assert_eq!(parse_time(text), Ok(spec), "{text}");
         }

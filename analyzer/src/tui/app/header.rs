@@ -19,6 +19,7 @@ use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -99,7 +100,7 @@ fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
     let mut spans = part(" demo ", theme::KEY);
     match (running, &app.view.options.schedule) {
         (Some(now), Some(all)) => {
-            let left = now.left_ns.div_ceil(1_000_000_000);
+            let left = now.left_ns.div_ceil(NS_PER_S);
             spans.push(format!("{}/{} ", now.number, all.titles.len()), theme::DIM);
             spans.push(now.title, theme::BOLD).push(format!(", {left} s left"), theme::PLAIN);
             let next = format!(" · next: {}", now.next.split(':').next().unwrap_or_default());
@@ -171,7 +172,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     let rate = delta.map_or_else(unknown, |d| units::bit_rate(d.bits_per_s()));
     let mut first = part(format!(" {rate:>9} "), theme::BOLD);
     // Over the same time as the rate before it.
-    let length_ns = delta.map_or(0.0, |delta| delta.seconds * 1e9 / SPARK as f64);
+    let length_ns = delta.map_or(0.0, |delta| delta.seconds * NS_PER_S as f64 / SPARK as f64);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
     let column_ns = (length_ns as u64).max(1);
     let from_ns = data.model.time_ns.saturating_sub(column_ns.saturating_mul(SPARK as u64));

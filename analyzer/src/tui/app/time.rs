@@ -8,13 +8,13 @@ use crate::tui::key::Input;
 use crate::tui::prompt::parse_time;
 use crate::tui::screen::Screen;
 use crate::tui::screens::overview::OverviewScreen;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Replay speeds that `[` and `]` go through.
 const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0, f64::INFINITY];
 /// Distance of the jumps of `<` and `>`, in nanoseconds.
-const JUMP_NS: u64 = 10 * SECOND;
-const SECOND: u64 = 1_000_000_000;
+const JUMP_NS: u64 = 10 * NS_PER_S;
 /// Steps through a short capture.
 const STEPS: u64 = 20;
 
@@ -48,7 +48,7 @@ impl App {
     fn play(&mut self) -> Action {
         let window = self.view.newest.as_ref().and_then(|sample| sample.window);
         let Some((first_ns, last_ns)) = window.filter(|_| self.is_file()) else { return Action::Draw };
-        let begin_ns = first_ns.saturating_add((last_ns.saturating_sub(first_ns) / 100).min(SECOND));
+        let begin_ns = first_ns.saturating_add((last_ns.saturating_sub(first_ns) / 100).min(NS_PER_S));
         let _ = self.rewind(begin_ns);
         self.view.timeline.paused = false;
         let speed = self.view.timeline.speed.filter(|speed| speed.is_finite()).unwrap_or(1.0);
@@ -107,7 +107,7 @@ impl App {
         }
         let window = self.view.newest.as_ref().and_then(|sample| sample.window);
         let length_ns = window.map_or(0, |(first, last)| last.saturating_sub(first));
-        let step_ns = (length_ns / STEPS).min(SECOND);
+        let step_ns = (length_ns / STEPS).min(NS_PER_S);
         let (Some(from_ns), Some(mut to)) = (time_ns(at), next(at)) else { return at };
         let off = |at: usize| Some(time_ns(at)?.abs_diff(from_ns).abs_diff(step_ns));
         while let Some(further) =
@@ -206,18 +206,18 @@ impl App {
         let nearest_ns = history.get(at).map_or(to_ns, |snapshot| snapshot.time_ns);
         let length = newest.saturating_sub(start);
         // The very beginning has nothing to show either.
-        let begin = start.saturating_add((length / 10).min(SECOND));
+        let begin = start.saturating_add((length / 10).min(NS_PER_S));
         let target_ns = if to_ns > start { to_ns } else { begin };
         let off = nearest_ns.abs_diff(target_ns);
         // A snapshot stands for the time around it: a second, and less in a short capture.
-        if self.is_file() && off > (length / 100).min(SECOND) {
+        if self.is_file() && off > (length / 100).min(NS_PER_S) {
             return self.rewind(target_ns);
         }
         let mut action = Action::Draw;
         if !self.view.timeline.still() {
             action = self.pause();
         }
-        if off > SECOND {
+        if off > NS_PER_S {
             let (asked, found) = (units::second_utc(to_ns), units::second_utc(nearest_ns));
             let stream = self.view.kind() == Some(SourceKind::Replay) && !self.is_file();
             self.view.messages.say(if stream {

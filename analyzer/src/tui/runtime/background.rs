@@ -22,6 +22,7 @@ use crate::tui::export::File;
 use crate::tui::preparation::{Preparation, Prepared};
 use crate::util::background;
 use crate::util::deferred::{self, discard};
+use crate::util::lock::Locked;
 
 /// An analysis is followed by this many times its processor time without one, so that it takes a small part of a processor.
 const REST: u32 = 24;
@@ -92,7 +93,7 @@ struct Shared {
 
 impl Shared {
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.locked()
     }
 
     fn change(&self, change: impl FnOnce(&mut Slots)) {
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn newer_work_replaces_older_of_its_kind_and_stays_urgent() {
-        let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = SINK_TESTS.locked();
         let shared = Shared::default();
         let request = |time_ns, urgent| Request { sample: at(time_ns), scope: Scope::default(), urgent };
         shared.change(|slots| slots.analysis = Some(request(START, true)));
@@ -332,7 +333,7 @@ mod tests {
     fn every_file_is_written_before_the_end() {
         let folder = tempfile::tempdir().unwrap();
         // Without a terminal there is nothing to wake up.
-        let _alone = SINK_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = SINK_TESTS.locked();
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let waker = || Ok(Waker(end.try_clone()?));
         let mut background = Background::start(report::Options::default(), waker).unwrap();

@@ -2,11 +2,12 @@
 //! slow terminal, not for a frozen view.
 
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::sample::{EventSample, Sample};
 use crate::source::feed::Update;
+use crate::util::lock::Locked;
 
 /// Events that wait for the screen at most; older ones go first.
 const EVENTS: usize = 8_192;
@@ -101,12 +102,12 @@ impl Inbox {
                     Update::Restarted => false,
                     _ => ended,
                 };
-                shared.lock().unwrap_or_else(PoisonError::into_inner).add(update);
+                shared.locked().add(update);
             }
             if !ended {
                 // The source's thread panicked.
                 let gone = anyhow::anyhow!("bug: source thread ended unexpectedly");
-                shared.lock().unwrap_or_else(PoisonError::into_inner).add(Update::Ended(Err(gone)));
+                shared.locked().add(Update::Ended(Err(gone)));
             }
         })?;
         Ok(Self(news))
@@ -114,7 +115,7 @@ impl Inbox {
 
     /// Updates since the last call.
     pub(in crate::tui) fn take(&self) -> News {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.locked())
     }
 }
 

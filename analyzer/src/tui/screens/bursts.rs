@@ -21,6 +21,7 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::layout::tap_name;
+use crate::util::numbers::share;
 use crate::util::units;
 use crate::util::wrap::{hanging, wrap};
 
@@ -243,7 +244,7 @@ fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let mean = bursts.total.bytes as f64 / bursts.bins.max(1) as f64;
     let peak = format!("peak {} ({} bins)", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
-    let busy = units::ratio(Some(bursts.active_bins as f64 / bursts.bins.max(1) as f64));
+    let busy = units::ratio(Some(share(bursts.active_bins, bursts.bins)));
     let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
     let forms =
         [metrics, format!("{peak} · {times:.1}× mean · duty {busy}"), format!("{peak} · {times:.1}× mean")];

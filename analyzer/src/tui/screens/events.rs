@@ -237,7 +237,7 @@ pub(super) fn row(listed: EntryAt<'_>, view: &View) -> Line<'static> {
 /// The same with the flow in this number of columns, and 0 for as many as it takes.
 fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
     let EntryAt { entry, state } = listed;
-    let level = entry.class.level;
+    let level = entry.class.level.min(view.level_between(&entry.key));
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", units::clock_utc(state.time_ns)), theme::DIM);

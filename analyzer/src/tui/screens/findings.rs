@@ -21,6 +21,7 @@ use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, panel};
+use crate::util::numbers::share;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -210,15 +211,6 @@ pub(in crate::tui) fn since(as_of: AsOf) -> String {
     }
 }
 
-/// The word of a severity.
-pub(super) const fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "CRITICAL",
-    }
-}
-
 /// Findings as a table.
 pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
     let mut table = Sheet::new(&["id", "severity", "title", "evidence", "flows", "advice", "last_seen_ns"]);
@@ -251,7 +243,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     if width < BOXED.into() {
         spans.push(format!(" {symbol} "), style);
     } else {
-        spans.push(format!(" {symbol} {:<8} ", word(finding.severity)), style);
+        spans.push(format!(" {symbol} {:<8} ", finding.severity.word()), style);
     }
     let ended = finding.last_seen_ns.filter(|_| !finding.active);
     let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
@@ -382,7 +374,7 @@ fn unclassified(model: &Model) -> Vec<(Level, String)> {
                 | SkipReason::Malformed
         );
         if cut {
-            let share = units::ratio(Some(counter.packets as f64 / frames.max(1) as f64));
+            let share = units::ratio(Some(share(counter.packets, frames)));
             let text =
                 format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
             blind.push((Level::Warning, text));
@@ -418,6 +410,7 @@ mod tests {
     use crate::analysis::fixtures::START;
     use crate::findings::order::OVER_NS;
     use crate::findings::{Episode, Evidence, Impact, Place, Step};
+    use crate::util::time::NS_PER_S;
 
     #[test]
     fn a_past_finding_says_when_it_ended_however_long_its_title_is() {
@@ -456,7 +449,7 @@ mod tests {
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
-        let end = DataEnd { ns: Some(START + 8 * 1_000_000_000), recorded: false, short: false };
+        let end = DataEnd { ns: Some(START + 8 * NS_PER_S), recorded: false, short: false };
         let lines: Vec<String> = text(&finding, end, 100).iter().map(ToString::to_string).collect();
         let page = lines.join("\n");
         for part in [

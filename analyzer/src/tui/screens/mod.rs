@@ -42,6 +42,7 @@ use super::screen::Screen;
 use super::view::View;
 use crate::model::{Basis, Identity, Lost};
 use crate::tui::widgets::{Lines, Spans, WIDEST, counted, cut, line, overlay, scrolled, select, spark};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Keys and their meaning, for the status line.
@@ -228,13 +229,18 @@ fn click_list(cursor: &mut Cursor, area: Rect, rows: usize, at: Position) -> boo
 /// A time range in words.
 pub(super) fn time_range(basis: Basis) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let ns = |seconds: f64| units::duration((seconds * 1e9).round() as u64);
+    let ns = |seconds: f64| units::duration((seconds * NS_PER_S as f64).round() as u64);
     match basis {
         Basis::Unknown => "no time range yet".into(),
         // Whole seconds are the usual ones.
         Basis::Last(seconds) => format!("last {}", ns(seconds).replace(".00 s", " s").replace(".0 s", " s")),
         Basis::Whole(seconds) => format!("all {}", ns(seconds)),
     }
+}
+
+/// The words behind a title, and the time that the figures below it are of.
+fn ranged(about: &str, data: &crate::tui::data::Data) -> String {
+    format!("{about} · {}", time_range(data.model.basis))
 }
 
 /// Capture loss in words.

@@ -139,7 +139,7 @@ fn pairs(view: &View, n: usize) -> Vec<(&Snapshot, &Snapshot)> {
 }
 
 fn seconds(earlier: &Snapshot, later: &Snapshot) -> f64 {
-    later.time_ns.saturating_sub(earlier.time_ns) as f64 / crate::model::counts::NS_PER_S
+    crate::util::time::seconds(later.time_ns.saturating_sub(earlier.time_ns))
 }
 
 /// Points of everything, each packet once, as the header counts.

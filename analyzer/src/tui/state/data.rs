@@ -1,6 +1,6 @@
 //! The values shown: everything that follows from a snapshot, a time range and a sample alone. Pure.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::matrix::Matrix;
 use super::peers::{self, By, Peer};
@@ -10,6 +10,7 @@ use crate::model::{History, Identity, LinkRow, Model, OverTime, Row, TimeRange};
 use crate::report;
 use crate::sample::Sample;
 use crate::tui::column::Context;
+use crate::util::lock::Locked;
 
 /// Queue pairs on the overview, at most.
 const TOP: usize = 100;
@@ -141,7 +142,7 @@ impl Data {
     /// The place of the row of a flow.
     #[must_use]
     pub(in crate::tui) fn place(&self, id: &Identity) -> Option<usize> {
-        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.places.locked();
         if let Some((_, place)) = known.iter().find(|(known, _)| known == id) {
             return *place;
         }

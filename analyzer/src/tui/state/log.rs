@@ -13,6 +13,7 @@ use super::idle::SILENT_NS;
 pub use crate::model::events::{CLASSES, Class, IDLE};
 use crate::packet;
 use crate::sample::{EventSample, address};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Entries kept; the oldest go first.
@@ -24,7 +25,7 @@ const JOIN_AMONG: usize = 64;
 /// Packets in which the same one at another tap is looked for.
 const RECENT: usize = 256;
 /// Events further apart than this are not joined, in nanoseconds.
-const JOIN_WITHIN_NS: u64 = 1_000_000_000;
+const JOIN_WITHIN_NS: u64 = NS_PER_S;
 /// Earlier states kept of an entry, at most: those of ten minutes, a second apart.
 const STATES: usize = 600;
 /// The same of all entries; enough for as many as events can join.

@@ -1,6 +1,7 @@
 //! A line that is being typed at the bottom of the screen.
 
 use crate::tui::key::Key;
+use crate::util::time::NS_PER_S;
 
 /// Letters of a line, at most.
 const LONGEST: usize = 240;
@@ -78,13 +79,13 @@ impl Prompt {
 /// of these.
 #[must_use]
 pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
-    const SECOND: f64 = 1e9;
-    const DAY: u64 = 86_400_000_000_000;
+    const DAY: u64 = 86_400 * NS_PER_S;
     let text = text.trim();
     let seconds = |text: &str| -> Option<u64> {
         let number: f64 = text.trim_end_matches('s').parse().ok()?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-        (number.is_finite() && (0.0..1e9).contains(&number)).then_some((number * SECOND).round() as u64)
+        (number.is_finite() && (0.0..1e9).contains(&number))
+            .then_some((number * NS_PER_S as f64).round() as u64)
     };
     if let Some(rest) = text.strip_prefix('+') {
         return start_ns.checked_add(seconds(rest)?);
@@ -95,10 +96,10 @@ pub fn parse_time(text: &str, now_ns: u64, start_ns: u64) -> Option<u64> {
     let mut parts = text.split(':');
     let (hours, minutes) = (parts.next()?.parse::<u64>().ok()?, parts.next()?.parse::<u64>().ok()?);
     let rest = parts.next().map_or(Some(0), seconds)?;
-    if parts.next().is_some() || hours > 23 || minutes > 59 || rest >= 60_000_000_000 {
+    if parts.next().is_some() || hours > 23 || minutes > 59 || rest >= 60 * NS_PER_S {
         return None;
     }
-    let time = (hours * 3_600 + minutes * 60) * 1_000_000_000 + rest;
+    let time = (hours * 3_600 + minutes * 60) * NS_PER_S + rest;
     // The time nearest to now: a capture may go past midnight.
     let today = now_ns / DAY * DAY;
     [today.checked_sub(DAY), Some(today), today.checked_add(DAY)]
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn times_as_people_type_them() {
         const DAY: u64 = 86_400_000_000_000;
-        const S: u64 = 1_000_000_000;
+        use crate::util::time::NS_PER_S as S;
         let noon = 20_000 * DAY + DAY / 2;
         let at = |text| parse_time(text, noon, noon - 100 * S);
         assert_eq!(at("12:00:05"), Some(noon + 5 * S));

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::entity::contexts::{ContextSample, Contexts};
+use crate::model::history::KEPT_NS;
 use crate::util::map::Map;
+use crate::util::time::seconds;
 
-/// As long as the timeline.
-const KEPT_NS: u64 = 600_000_000_000;
 /// Of one queue pair.
 const MOST: usize = 600;
 
@@ -94,7 +94,7 @@ impl Readings {
 /// Packets a second between two readings.
 #[must_use]
 pub fn rates(then: &ReadingPoint, now: &ReadingPoint) -> (Option<f64>, Option<f64>) {
-    let seconds = now.time_ns.saturating_sub(then.time_ns) as f64 / 1e9;
+    let seconds = seconds(now.time_ns.saturating_sub(then.time_ns));
     let of = |now: Option<u64>, then: Option<u64>| {
         let more = now?.checked_sub(then?)? as f64;
         (seconds > 0.0).then(|| more / seconds)
@@ -106,7 +106,7 @@ pub fn rates(then: &ReadingPoint, now: &ReadingPoint) -> (Option<f64>, Option<f6
 mod tests {
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn at(seconds: u64, sent: u64) -> Arc<Contexts> {
         let qp = ContextSample {

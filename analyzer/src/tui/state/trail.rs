@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::entity::devices::{Devices, PortSample, QpSample};
+use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::map::Map;
+use crate::util::time::{NS_PER_S, seconds};
 
 /// Readings kept, at most.
 const KEPT: usize = 64;
-/// Rates are over this long, where there is as much.
-const SPAN_NS: u64 = 10_000_000_000;
 
 /// The latest readings, the oldest first.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Trail {
         }
         // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
         let newest = end(devices);
-        while self.0.get(1).is_some_and(|second| end(second).saturating_add(SPAN_NS) <= newest)
+        while self.0.get(1).is_some_and(|second| end(second).saturating_add(SPELL_NS) <= newest)
             || self.0.len() == KEPT
         {
             self.0.pop_front();
@@ -51,8 +51,8 @@ impl Trail {
             Some((then, ns))
         };
         // The one that is nearest to ten seconds back, from the oldest on.
-        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPAN_NS))?;
-        Some(PortRates { now, then, seconds: ns as f64 / 1e9 })
+        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPELL_NS))?;
+        Some(PortRates { now, then, seconds: seconds(ns) })
     }
 }
 
@@ -109,7 +109,7 @@ impl PortRates<'_> {
         let of = |port: &PortSample| {
             port.pause.iter().find(|p| p.sent == sent && p.priority == priority).and_then(|p| p.paused_ns)
         };
-        Some(self.rate(of(self.now)?, of(self.then)?) / 1e9)
+        Some(self.rate(of(self.now)?, of(self.then)?) / NS_PER_S as f64)
     }
 
     fn rate(&self, now: u64, then: u64) -> f64 {
@@ -123,7 +123,7 @@ mod tests {
     use crate::entity::devices::{PauseSample, SourceSample};
     use crate::entity::owners::QpOwner;
 
-    const SECOND: u64 = 1_000_000_000;
+    use crate::util::time::NS_PER_S as SECOND;
 
     fn at(second: u64) -> Arc<Devices> {
         let values = vec![("rx_packets".to_owned(), second * 100)];

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rocescope_common::account::FlowKey;
+
 use super::analysis::Analysis;
 use super::data::Data;
 use super::filter::Filter;
@@ -12,15 +14,16 @@ use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
 use crate::entity::devices::PortSample;
-use crate::findings::{DataEnd, Finding, Problem, Severity, Verdict};
+use crate::findings::{DataEnd, Finding, LINKS_IMBALANCE, Problem, Severity, Verdict};
 use crate::model::{Identity, Level, TimeRange};
-use crate::sample::{Sample, SourceKind};
+use crate::sample::{Address, Sample, SourceKind, address};
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::widgets::Spans;
 use crate::tui::{Options, column};
 use crate::util::deferred::Deferred;
 use crate::util::map::Set;
+use crate::util::units;
 
 /// Snapshots before the one shown in which entropy is searched, since not every sample is analysed.
 const NEAR: usize = 30;
@@ -168,11 +171,9 @@ impl View {
     /// The end of the data of which findings say when they showed.
     #[must_use]
     pub fn data_end(&self, ns: Option<u64>) -> DataEnd {
-        /// Data that is shorter has times with milliseconds.
-        const SHORT_NS: u64 = 10_000_000_000;
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
         let recorded = self.kind() == Some(SourceKind::Replay);
-        let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < SHORT_NS);
+        let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < units::SHORT_NS);
         DataEnd { ns, recorded, short: recorded && short }
     }
 
@@ -193,11 +194,22 @@ impl View {
         self.problems().filter(about).map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
+    /// The level of the worst active finding about queue pairs between the hosts of a flow, at the snapshot shown.
+    #[must_use]
+    pub fn level_between(&self, key: &FlowKey) -> Level {
+        let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
+        let is_between = |(from, to, _): &(Address, Address, u32)| {
+            (*from, *to) == (src, dst) || (*from, *to) == (dst, src)
+        };
+        let about = self.problems().filter(|one| one.named.iter().any(is_between));
+        about.map(|one| Level::from(one.severity)).max().unwrap_or_default()
+    }
+
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.
     #[must_use]
     pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
         self.active(Problem::Imbalance).any(|finding| {
-            finding.id == "links.imbalance"
+            finding.id == LINKS_IMBALANCE.id
                 && finding.evidence["links"] == serde_json::json!(imbalance.links)
                 && finding.place.direction.is_none_or(|way| Some(way) == imbalance.direction)
         })

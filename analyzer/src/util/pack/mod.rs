@@ -6,7 +6,9 @@
 mod values;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::util::lock::Locked;
 
 /// Longest text that is kept for ever, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -132,7 +134,7 @@ fn put_number(mut value: u64, out: &mut Vec<u8>) {
 /// A text that lives as long as the program. They are few, and bounded whatever comes.
 fn kept(text: &str) -> Result<&'static str, Malformed> {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.locked();
     if let Some(known) = names.get(text) {
         return Ok(known);
     }

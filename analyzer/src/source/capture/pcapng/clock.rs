@@ -1,6 +1,6 @@
 //! pcapng timestamps: ticks of an interface's own resolution, with its own offset.
 
-const NS_PER_SECOND: u64 = 1_000_000_000;
+use crate::util::time::NS_PER_S;
 
 /// Conversion of ticks to nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,7 @@ impl Clock {
         let ns = match self.scale {
             Scale::Multiply(by) => ticks.checked_mul(by),
             Scale::Divide(by) => Some(ticks / by),
-            Scale::Binary(power) => {
-                u64::try_from((u128::from(ticks) * u128::from(NS_PER_SECOND)) >> power).ok()
-            }
+            Scale::Binary(power) => u64::try_from((u128::from(ticks) * u128::from(NS_PER_S)) >> power).ok(),
         };
         match (ns, self.offset) {
             (Some(ns), 0) => ns,
@@ -60,9 +58,9 @@ impl Clock {
         let ns = match self.scale {
             Scale::Multiply(by) => ticks * i128::from(by),
             Scale::Divide(by) => ticks / i128::from(by),
-            Scale::Binary(power) => (ticks * i128::from(NS_PER_SECOND)) >> power,
+            Scale::Binary(power) => (ticks * i128::from(NS_PER_S)) >> power,
         };
-        let ns = ns + i128::from(self.offset) * i128::from(NS_PER_SECOND);
+        let ns = ns + i128::from(self.offset) * i128::from(NS_PER_S);
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
     }
 }

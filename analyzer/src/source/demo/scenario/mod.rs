@@ -18,6 +18,7 @@ pub use truth::{FlowTruth, Truth, TruthKey};
 
 use super::craft::{self, Operation, Packet};
 use crate::sample::Direction;
+use crate::util::time::NS_PER_S;
 use crate::util::time::nanos;
 use fabric::Connection;
 use step::Planner;
@@ -84,7 +85,7 @@ pub const BRIEF: Duration = Duration::from_secs(12);
 /// The shortest cycle: below this, episodes would be shorter than their own steps.
 const MIN_CYCLE_NS: u64 = 5_000_000_000;
 /// The intended time from the start of one step to that of the next.
-const STEP_NS: u64 = 1_000_000_000;
+const STEP_NS: u64 = NS_PER_S;
 /// Minimum steps of an episode: enough for periodic steps to be detected.
 const MIN_STEPS: u64 = 8;
 

@@ -11,6 +11,7 @@ use super::truth::SequencePosition;
 use super::{Content, Episode, PATH_MTU, Plan, Roce};
 use crate::sample::Direction;
 use crate::source::demo::craft::{Operation, Reth, Syndrome};
+use crate::util::time::NS_PER_S;
 
 /// One step and its episode.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +179,7 @@ fn push(out: &mut BinaryHeap<Reverse<Plan>>, planned: &mut u64, at_ns: u64, cont
 
 /// Messages that a connection sends in a step.
 fn messages(step: &Step, connection: &Connection) -> u64 {
-    let usual = (step.length * MESSAGES_PER_SECOND / 1_000_000_000).clamp(1, MAX_MESSAGES);
+    let usual = (step.length * MESSAGES_PER_SECOND / NS_PER_S).clamp(1, MAX_MESSAGES);
     match (step.episode, connection.job) {
         (Episode::BadHashing, TrainingJob::Skewed) => usual.max(2),
         // The first job waits for data that the second job delays.

@@ -13,20 +13,20 @@ use crate::host::nldev::{self, Query, QueuePair};
 use crate::host::qp_context::{self, QpContext, Undecodable};
 use crate::host::queries::Queries;
 use crate::util::map::Map;
+use crate::util::time::NS_PER_S;
 
 /// Maximum number of queue pairs that are queried.
 const MOST_QPS: usize = 16_384;
 /// Interval between two queries for a queue pair that stalls or retries.
 const SUSPECT_NS: u64 = 100_000_000;
 /// Interval between two queries for any other.
-const ORDINARY_NS: u64 = 1_000_000_000;
+const ORDINARY_NS: u64 = NS_PER_S;
 /// Pause after a query, as a multiple of its duration, so that a device with slow firmware is not kept busy.
 const REST: u64 = 9;
 /// Maximum backlog of queries that is made up for after a pause, in time.
 const MOST_LATE_NS: u64 = 500_000_000;
 /// Interval between two scans for queue pairs that are due.
 const QUEUE_NS: u64 = SUSPECT_NS;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The clocks; simulated in tests.
 pub trait Clock: Debug {
@@ -235,7 +235,7 @@ impl Asker {
         if self.per_second == 0 || self.qps.is_empty() {
             return;
         }
-        let interval_ns = (SECOND_NS / u64::from(self.per_second)).max(1);
+        let interval_ns = (NS_PER_S / u64::from(self.per_second)).max(1);
         let start_ns = clock.monotonic_ns();
         self.due_ns = self.due_ns.max(start_ns.saturating_sub(MOST_LATE_NS));
         // Queries that become due meanwhile wait for the next call, since other readings share the thread.

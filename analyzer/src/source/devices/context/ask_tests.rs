@@ -11,7 +11,7 @@ use crate::host::interface::Interface;
 use crate::host::netlink::Request;
 use crate::host::qp_context::tests::{mlx5_dump, mlx5_query};
 
-const MS: u64 = 1_000_000;
+use crate::util::time::NS_PER_MS as MS;
 
 /// A queue pair in terms of mlx5.
 #[derive(Clone, Copy, Debug)]

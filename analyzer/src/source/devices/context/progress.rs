@@ -204,7 +204,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    use crate::util::time::NS_PER_MS as MS;
 
     fn context(next: u32, acked: u32) -> QpContext {
         QpContext {

@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 use self::table::{Group, Table};
-use super::{Effect, Hints, Page, cut, detail, empty, line};
+use super::{Effect, Hints, Page, cut, detail, empty, line, ranged};
 use crate::model::Row;
 use crate::sample::address;
 use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
@@ -289,7 +289,8 @@ impl Table {
             Group::Taps => "deduplicated across taps",
             Group::Hosts | Group::Link | Group::Process => "sums",
         };
-        let table = panel(buffer, above, boxed, Title { name: &name, about, hint });
+        let about = ranged(about, data);
+        let table = panel(buffer, above, boxed, Title { name: &name, about: &about, hint });
         if let Some(id) = id.filter(|_| below.height > 0) {
             let about = log::route(&id.key);
             let hint = format!("{} opens", view.options.keys.first(Input::Open));

@@ -18,9 +18,9 @@ use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, View};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
-const SECOND: u64 = 1_000_000_000;
 /// Columns of names at least, of values and of peaks.
 const NAME: usize = 12;
 const VALUE: usize = 10;
@@ -412,7 +412,7 @@ impl<'a> Picture<'a> {
         let Model { time_ns, basis, .. } = self.data.model;
         let (Basis::Last(seconds) | Basis::Whole(seconds)) = basis else { return None };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-        let length_ns = (seconds * 1e9) as u64;
+        let length_ns = (seconds * NS_PER_S as f64) as u64;
         self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
     }
 
@@ -422,7 +422,7 @@ impl<'a> Picture<'a> {
         match () {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
-            () if bucket_ns >= SECOND => format!("{}/s", compact(peak)),
+            () if bucket_ns >= NS_PER_S => format!("{}/s", compact(peak)),
             () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
             () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }

@@ -2,46 +2,46 @@
 
 use crate::sample::SourceKind;
 use crate::tui::data::Data;
+use crate::util::time::NS_PER_S;
 
-const SECOND: u64 = 1_000_000_000;
 /// Lengths of the window that the keys go through.
 const WINDOWS: [u64; 16] = [
-    SECOND / 100,
-    SECOND / 50,
-    SECOND / 20,
-    SECOND / 10,
-    SECOND / 5,
-    SECOND / 2,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
-    120 * SECOND,
-    300 * SECOND,
-    600 * SECOND,
-    3_600 * SECOND,
+    NS_PER_S / 100,
+    NS_PER_S / 50,
+    NS_PER_S / 20,
+    NS_PER_S / 10,
+    NS_PER_S / 5,
+    NS_PER_S / 2,
+    NS_PER_S,
+    2 * NS_PER_S,
+    5 * NS_PER_S,
+    15 * NS_PER_S,
+    30 * NS_PER_S,
+    60 * NS_PER_S,
+    120 * NS_PER_S,
+    300 * NS_PER_S,
+    600 * NS_PER_S,
+    3_600 * NS_PER_S,
 ];
 /// Lengths of a live view that fills up: close to one another, so that most of the view has values.
 const FILLING: [u64; 12] = [
-    15 * SECOND,
-    20 * SECOND,
-    30 * SECOND,
-    45 * SECOND,
-    60 * SECOND,
-    90 * SECOND,
-    120 * SECOND,
-    180 * SECOND,
-    240 * SECOND,
-    300 * SECOND,
-    450 * SECOND,
-    600 * SECOND,
+    15 * NS_PER_S,
+    20 * NS_PER_S,
+    30 * NS_PER_S,
+    45 * NS_PER_S,
+    60 * NS_PER_S,
+    90 * NS_PER_S,
+    120 * NS_PER_S,
+    180 * NS_PER_S,
+    240 * NS_PER_S,
+    300 * NS_PER_S,
+    450 * NS_PER_S,
+    600 * NS_PER_S,
 ];
 /// Shortest spans that are shown before and after a problem, at least.
 const MARGIN: u64 = 10;
 /// The shortest window over snapshots.
-const SHORTEST_NS: u64 = 5 * SECOND;
+const SHORTEST_NS: u64 = 5 * NS_PER_S;
 
 /// State of the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

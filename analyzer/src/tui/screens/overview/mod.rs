@@ -24,7 +24,7 @@ use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, flows, line, ranged, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::findings::Problem;
 use crate::tui::column::{self, bar, compact};
@@ -303,7 +303,7 @@ impl Page for OverviewScreen {
         self.timeline(buffer, areas, view, data);
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);
-        let scale = lower::scale(data);
+        let scale = ranged(&lower::scale(data), data);
         let title = Title { name: "LINKS", about: &scale, hint: "5 opens" };
         if !areas.links.is_empty() {
             let area = panel(buffer, areas.links, areas.boxed, title);
@@ -383,8 +383,8 @@ impl OverviewScreen {
             By::Link => "WORST LINKS",
         };
         let queue_pairs = data.by == By::QueuePairs;
-        let about = if queue_pairs { "by rate" } else { about.as_str() };
-        let title = Title { name, about, hint: &hint };
+        let about = ranged(if queue_pairs { "by rate" } else { &about }, data);
+        let title = Title { name, about: &about, hint: &hint };
         let area = panel(buffer, areas.peers, areas.boxed, title);
         if queue_pairs {
             busiest(buffer, area, view, data, &cursor);
@@ -449,7 +449,7 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
     let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
     if let Some(data) = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized) {
-        spans.push(format!(" · data {}", units::ratio(Some(data))), theme::PLAIN);
+        spans.push(format!(" · data {} since the start", units::ratio(Some(data))), theme::PLAIN);
     }
     spans.into_line()
 }

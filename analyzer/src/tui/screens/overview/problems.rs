@@ -10,6 +10,7 @@ use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
 use crate::util::layout::plain;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -45,9 +46,10 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
+    let episodes = if all.is_empty() { "" } else { " · figures of the latest episode" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
-        0 => about(view),
-        notes => format!("{}, {notes} for information", about(view)),
+        0 => about(view) + episodes,
+        notes => format!("{}, {notes} for information{episodes}", about(view)),
     }
 }
 
@@ -258,7 +260,7 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
         (true, Some(first), _) => {
             let quiet = finding.quiet_ns(end.ns);
-            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / 1_000_000_000));
+            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / NS_PER_S));
             format!("since {}{quiet}", at(first))
         }
         (false, _, Some(_)) => {

@@ -129,7 +129,7 @@ impl<'a> Subject<'a> {
     /// The sentence, and below it place, time and cost.
     pub(super) fn head(&self, width: usize) -> Vec<Line<'static>> {
         let finding = self.finding;
-        let word = findings::word(finding.severity);
+        let word = finding.severity.word();
         let (symbol, _) = theme::mark(finding.severity.into(), finding.active);
         let badge =
             if finding.active { theme::badge(Level::from(finding.severity)) } else { theme::SELECTED };

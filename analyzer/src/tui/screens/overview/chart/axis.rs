@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use ratatui::text::Line;
 
-use super::{PEAK, Picture, SECOND, VALUE};
+use super::{PEAK, Picture, VALUE};
 use crate::tui::screens::overview::grid::Grid;
 use crate::tui::screens::{Spans, cut};
 use crate::tui::theme;
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 impl Picture<'_> {
@@ -40,15 +41,15 @@ pub(in crate::tui::screens) fn ticks(
     let step = STEPS.into_iter().find(|step| *step >= least).unwrap_or(least.max(1));
     let letters = match step {
         0..10_000_000 => 12,
-        10_000_000..SECOND => 11,
+        10_000_000..NS_PER_S => 11,
         _ => 8,
     };
     let mut text: Vec<char> = vec![' '; columns];
-    let cursor =
-        cursor.map_or(0..0, |(column, at)| write(&mut text, column, at, if step < SECOND { 12 } else { 8 }));
+    let cursor = cursor
+        .map_or(0..0, |(column, at)| write(&mut text, column, at, if step < NS_PER_S { 12 } else { 8 }));
     for at in marks {
         if let Some(column) = grid.column(*at) {
-            write(&mut text, column, *at, if column_ns < SECOND / 10 { 12 } else { 8 });
+            write(&mut text, column, *at, if column_ns < NS_PER_S / 10 { 12 } else { 8 });
         }
     }
     let mut at = from_ns.next_multiple_of(step);
@@ -90,17 +91,17 @@ const STEPS: [u64; 22] = [
     100_000_000,
     200_000_000,
     500_000_000,
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
-    120 * SECOND,
-    300 * SECOND,
-    600 * SECOND,
-    1_800 * SECOND,
-    3_600 * SECOND,
-    21_600 * SECOND,
-    86_400 * SECOND,
+    NS_PER_S,
+    2 * NS_PER_S,
+    5 * NS_PER_S,
+    10 * NS_PER_S,
+    30 * NS_PER_S,
+    60 * NS_PER_S,
+    120 * NS_PER_S,
+    300 * NS_PER_S,
+    600 * NS_PER_S,
+    1_800 * NS_PER_S,
+    3_600 * NS_PER_S,
+    21_600 * NS_PER_S,
+    86_400 * NS_PER_S,
 ];
