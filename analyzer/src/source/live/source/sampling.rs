@@ -115,7 +115,7 @@ impl Source {
         let retired_unattributed = tuples.unattributed();
         let retired = tuples.marking().map(|(link, marked)| (place(link), marked));
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired);
-        Ok(Sample {
+        let mut sample = Sample {
             time_ns: self.clock.unix_ns(now),
             steady_ns: Some(now),
             kind: SourceKind::Live,
@@ -147,7 +147,10 @@ impl Source {
                 ..Metrics::default()
             },
             ..Sample::default()
-        })
+        };
+        self.missed.take(&sample);
+        sample.missed = self.missed.clone();
+        Ok(sample)
     }
 
     /// The counters of each link.
