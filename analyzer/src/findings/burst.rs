@@ -376,12 +376,11 @@ fn judge(
     })
 }
 
+/// An incast, its span, and the times of all.
+type Latest = (Judged, Span, Vec<(u64, u64)>);
+
 /// The latest incast towards a receiver, its span, and the times of all; where none is one by itself, that of the run.
-fn latest(
-    target: &Target,
-    run: Span,
-    judge: impl Fn(&Span) -> Option<Judged>,
-) -> Option<(Judged, Span, Vec<(u64, u64)>)> {
+fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -> Option<Latest> {
     // One alone is the run.
     let all = if target.windows.ended.len() > 1 { &target.windows.ended[..] } else { &[] };
     let windows = all.iter().map(|window| Span::between(window.first_ns, window.last_ns));

@@ -208,7 +208,7 @@ pub(super) fn gaps_at_marks<'a>(
     let limits = &input.limits.ecn;
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
-        let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(|loss| of(loss)).sum();
+        let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum();
         gaps += span.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable));
         marked += span.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce));
         ce += span.count(flow, Signal::CeMarked, flow.ecn_data.ce);

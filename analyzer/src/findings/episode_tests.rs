@@ -230,7 +230,6 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
             capable: vec![1_000; 3_600],
             ce,
             cnp: vec![0; 3_600],
-            ..EcnOverTime::default()
         });
         found_on(&facts, "ecn.congestion").unwrap()
     };
@@ -250,6 +249,7 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
 
 #[test]
 fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
+    use crate::findings::Severity;
     let severity = |doubtful: Spell| {
         let mut sample = lossy(100, &[spell(2..8, 300), spell(41..49, 100)]);
         let loss = sample.metrics.loss.as_mut().unwrap();
@@ -259,7 +259,6 @@ fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
         loss.spells.flows.insert(0, flow);
         by_id(&sample, "loss.before_tap").unwrap().severity
     };
-    use crate::findings::Severity;
     assert_eq!(severity(spell(2..8, 300)), Severity::Critical, "those of the first episode");
     assert_eq!(severity(spell(41..49, 90)), Severity::Info, "those of the latest");
 }

@@ -250,7 +250,7 @@ impl<'a> Pair<'a> {
 /// Loss episodes of a flow's responses downstream of the tap in a span, and those after a silence of the requester. The
 /// times are those of both its sequences: those of requests count in proportion.
 fn rereads(flow: &Flow, responses: &Loss, span: &Span) -> (u64, u64) {
-    let of_both = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(|loss| of(loss)).sum::<u64>();
+    let of_both = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum::<u64>();
     let in_span = |signal, of: fn(&Loss) -> u64| {
         let all = of_both(of);
         scaled(span.count(flow, signal, all), of(responses), all)

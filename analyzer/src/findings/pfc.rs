@@ -207,6 +207,19 @@ fn latest_frames(pause: &Pause, least: u64) -> Option<(u64, Vec<Episode>)> {
     Some((all, ends.map(episode).into_iter().collect()))
 }
 
+/// Adds the step to the source of the pauses.
+fn source(raise: Raise, pause: &Pause, neighbour: &str, here: Commands<'_>) -> Raise {
+    match pause.direction {
+        Some("received") => raise.step(
+            format!("On {neighbour}, check received pauses and follow them to their source."),
+            ByHand::Switch,
+        ),
+        Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
+        None => raise
+            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
+    }
+}
+
 fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.pfc;
     let is_endless = |pause: &Pause| pause.longest_ns.unwrap_or(0) >= limits.endless_ms.saturating_mul(MS);
@@ -234,7 +247,6 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec
         let least = if pause.worst_share.is_none() { "at least " } else { "" };
         format!("{of}: paused {least}{} of the time", units::ratio(Some(share)))
     };
-    let received = pause.direction == Some("received");
     let place = at.place(input);
     let neighbour = place.switch_port.clone().unwrap_or_else(|| "the neighbour".to_owned());
     let here = Commands::on(input, at.link.unwrap_or("")).of_priority(pause.priority);
@@ -244,15 +256,7 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec
         .place(place)
         .dated(episodes.clone())
         .impact(Impact { time_lost_ns: pause.paused_ns, ..Impact::default() });
-    raise = match pause.direction {
-        Some(_) if received => raise.step(
-            format!("On {neighbour}, check received pauses and follow them to their source."),
-            ByHand::Switch,
-        ),
-        Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
-        None => raise
-            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
-    };
+    raise = source(raise, pause, &neighbour, here);
     raise
         .step("Check pause counters and discards of the NIC.", here.nic_counters())
         .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
@@ -323,8 +327,8 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
 fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<Episode>) {
     let long = all.iter().map(|(.., stall)| stall).filter(|stall| stall.stalled_ns >= least);
     let times = joined(long.map(|stall| (stall.first_ns, stall.last_ns)).collect());
-    let last = times.last().copied();
-    let counted = |(one, sum, stall): (T, u64, Stall)| match last {
+    let latest = times.last().copied();
+    let counted = |(one, sum, stall): (T, u64, Stall)| match latest {
         None => (one, sum),
         Some((first_ns, _)) if stall.first_ns >= first_ns => (one, stall.stalled_ns),
         Some(_) => (one, 0),
@@ -332,7 +336,7 @@ fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<
     let mut victims: Vec<_> = all.into_iter().map(counted).filter(|(_, ns)| *ns >= least).collect();
     victims.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let peak = victims.first().map(|(_, longest)| *longest as f64);
-    (victims, last.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak }))
+    (victims, latest.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak }))
 }
 
 fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
@@ -386,11 +390,11 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let pauses = links.flat_map(|link| link.pause.iter().flatten());
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let times = episode.map(|one| (one.first_ns, one.last_ns));
-    let paused = own.filter_map(|pause| match times.filter(|_| !pause.spells.0.is_empty()) {
+    let lengths = own.filter_map(|pause| match times.filter(|_| !pause.spells.0.is_empty()) {
         Some(times) => in_spells(pause, near(pause, times)).paused_ns,
         None => pause.paused_ns,
     });
-    let paused_ns = paused.max();
+    let paused_ns = lengths.max();
     // With 10 s before and behind, as the pauses.
     let length = |first_ns: u64, last_ns: u64| {
         let (from_ns, to_ns) = times

@@ -136,7 +136,7 @@ fn paused_for(all: &[(std::ops::Range<u64>, f64)]) -> PauseSample {
     for (seconds, share) in all {
         for second in seconds.clone() {
             let first_ns = fixtures::START + second * fixtures::SECOND;
-            let paused_ns = (share * 1e9) as u64;
+            let paused_ns = crate::metrics::traffic::times(fixtures::SECOND, *share);
             sample.frames = sample.frames.map(|frames| frames + 10);
             sample.paused_ns = sample.paused_ns.map(|ns| ns + paused_ns);
             sample.worst_share = sample.worst_share.map(|worst| worst.max(*share));

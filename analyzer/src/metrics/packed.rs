@@ -3,7 +3,7 @@
 use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
-use super::latency::{self, Classes, Summary};
+use super::latency::{self, Classes, Summary, tails};
 use super::loss::reads::Overlap;
 use super::loss::spells::{Mark, Signal, Spell, Spells};
 use super::loss::{
@@ -79,7 +79,8 @@ pack! {
     struct Between { family, from, to, kind, service_id, outcome }
     struct Row { setups, most_requests, first_ns, last_ns }
     struct Summary { count, p50, p99, p999, max }
-    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding }
+    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails }
+    struct tails::TailSpell { first_ns, last_ns, samples, max_ns }
     struct ecn::Metrics { marks, cnps, links, untracked }
     struct ecn::Marks { first_ce_ns, series }
     struct ecn::OverTime { start_ns, bin_ns, bins }

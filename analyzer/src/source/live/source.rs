@@ -36,6 +36,7 @@ use crate::host::netns::NetNs;
 use crate::host::queries::Kernel;
 use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
+use crate::metrics::latency::tails::Tails;
 use crate::sample::{Direction, EventSample, MissedTimes};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
@@ -61,6 +62,7 @@ pub(super) struct Source {
     ecn: Ecn,
     losses: Losses,
     missed: MissedTimes,
+    tails: Tails,
     /// `None` without bins.
     bins: Option<Bins>,
     clock: WallClock,
@@ -165,6 +167,7 @@ impl Source {
             pairs,
             losses: Losses::default(),
             missed: MissedTimes::default(),
+            tails: Tails::default(),
             ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
             clock,
             start_ns,
