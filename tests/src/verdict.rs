@@ -33,7 +33,9 @@ fn times(id: &str, finding: &Value) -> Option<String> {
     match first {
         None if !lasts => Some("no episodes".to_owned()),
         Some(_) if lasts => Some("episodes of what lasts".to_owned()),
-        Some(first) if first["first_ns"] != finding["first_seen_ns"] => {
+        Some(first)
+            if !finding["first_seen_ns"].is_null() && first["first_ns"] != finding["first_seen_ns"] =>
+        {
             Some(format!("first seen {}, {first}", finding["first_seen_ns"]))
         }
         _ => None,

@@ -9,6 +9,7 @@ use super::{DeviceQp, InputKind, Link, QpSource};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{self, Devices, PauseSample, PortSample};
 use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
+use crate::entity::pauses::PauseSpells;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
 use crate::metrics::control::LinkControl;
@@ -134,6 +135,9 @@ pub struct Pause {
     /// Longest pause, renewals included; in `devices[]`: longest run of readings between which at least 95 %
     /// of the time was paused. Unit: ns. Null: as `paused_ns`.
     pub longest_ns: Option<u64>,
+    /// Times of the pauses.
+    #[serde(skip)]
+    pub spells: PauseSpells,
 }
 
 /// Coverage of the kernel's control path: probes of the functions that create, modify and destroy queue pairs.
@@ -272,6 +276,7 @@ impl Pause {
             most_share: pause.most_share,
             worst_frames_per_s: pause.worst_frames_per_s,
             longest_ns: pause.longest_ns,
+            spells: pause.spells.clone(),
         }
     }
 }

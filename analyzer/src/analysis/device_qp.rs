@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::QpPosts;
 use crate::entity::devices::QpSample;
 use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
+use crate::entity::pauses::Stall;
 
 /// A source of what is known of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -69,6 +70,9 @@ pub struct DeviceQp {
     /// Time without progress, although ready and busy before, while its priority was paused at least half of
     /// the time. Unit: ns. Null: not known from its PSNs.
     pub pause_stall_ns: Option<u64>,
+    /// The latest time of that.
+    #[serde(skip)]
+    pub stall: Stall,
     /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
@@ -141,6 +145,7 @@ impl DeviceQp {
             sent_packets: qp.sent,
             received_packets: qp.received,
             pause_stall_ns: qp.stalled_ns,
+            stall: qp.stall,
             ..Self::default()
         }
     }

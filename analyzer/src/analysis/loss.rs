@@ -234,8 +234,12 @@ impl Loss {
     /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that misses a
     /// response among others repeats its READ at once.
     pub(crate) fn repeated_after_silence(&self) -> u64 {
-        let Episodes { episodes, total_ns, .. } = self.after_tap;
-        if total_ns.unwrap_or(0) >= episodes.saturating_mul(TIMEOUT_PAUSE_NS) { episodes } else { 0 }
+        Self::after_silence(self.after_tap.episodes, self.after_tap.total_ns.unwrap_or(0))
+    }
+
+    /// The same of so many episodes, which took that long together.
+    pub(crate) const fn after_silence(episodes: u64, total_ns: u64) -> u64 {
+        if total_ns >= episodes.saturating_mul(TIMEOUT_PAUSE_NS) { episodes } else { 0 }
     }
 }
 

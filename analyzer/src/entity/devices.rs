@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::contexts::Contexts;
 use super::lives::{Lists, Lives};
 use super::owners::QpOwner;
+use super::pauses::{PauseSpells, Stall};
 use super::posts::Posts;
 use super::spell::Spell;
 use crate::ethernet::lldp::Neighbour;
@@ -96,7 +97,7 @@ pub struct SourceSample {
 }
 
 /// Pauses of one priority, one way.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PauseSample {
     /// True for pauses that this port sent, false for those it received.
     pub sent: bool,
@@ -121,6 +122,8 @@ pub struct PauseSample {
     pub worst_frames_per_s: Option<f64>,
     /// Longest time in which every reading found it paused (nearly) all the time.
     pub longest_ns: Option<u64>,
+    /// Times of the pauses; empty where readings have no times of their own.
+    pub spells: PauseSpells,
 }
 
 /// A queue pair as the device reports it.
@@ -139,6 +142,8 @@ pub struct QpSample {
     /// Time in which it stood still although ready, while a priority of RoCE was paused; `None`
     /// where its PSNs do not tell.
     pub stalled_ns: Option<u64>,
+    /// The latest time in which it did.
+    pub stall: Stall,
 }
 
 /// A counter set of the device that queue pairs are bound to.

@@ -9,6 +9,7 @@ pub mod lives;
 pub mod nccl;
 pub mod owners;
 mod packed;
+pub mod pauses;
 pub mod posts;
 pub mod spell;
 mod stats;

@@ -4,6 +4,7 @@ use super::contexts::{Blamed, ContextSample, Contexts, Queries};
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
+use super::pauses::{PauseSpell, PauseSpells, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::host::device::Hardware;
@@ -23,9 +24,13 @@ pack! {
     struct SourceSample { source, values, resets }
     struct PauseSample {
         sent, priority, frames, quanta, paused_ns, transitions, worst_share, least_share, most_share, worst_frames_per_s,
-        longest_ns,
+        longest_ns, spells,
     }
-    struct QpSample { owner, sq_psn, rq_psn, sent, received, stalled_ns }
+    struct PauseSpell {
+        first_ns, last_ns, frames, quanta, paused_ns, share, most_share, worst_frames_per_s, longest_ns,
+    }
+    struct Stall { first_ns, last_ns, stalled_ns }
+    struct QpSample { owner, sq_psn, rq_psn, sent, received, stalled_ns, stall }
     struct QpCounters { lqpns, values }
     struct Setting { check, subject, critical, value, why, change }
     struct Neighbour { system, chassis, port, port_description, dialect, pfc, ets, apps }
@@ -60,6 +65,10 @@ pack! {
         unavailable, window_ns, every_ns, at_most, windows, stopped, sampled_ns, calls, unreadable, without_room,
         without_device, qps_left_out, files, absent,
     }
+}
+
+pack! {
+    new PauseSpells;
 }
 
 pack! {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::span::{Span, scaled};
+use super::span::Span;
 use super::title::{short, title};
 use super::{
     ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Problem, Raise, Unit, ends, label,
@@ -38,7 +38,7 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
                  warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
                  also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
                  source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
-                 with the lowest ratio of effective flows by 5-tuple to those by queue pair.",
+                 with the lowest ratio of effective flows by 5-tuple to those by queue pair. Bytes by 5-tuple are counted over the whole run: no time of it is known.",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -65,7 +65,8 @@ pub const LINKS_IMBALANCE: Entry = Entry {
                three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
                of the mean window count.\n\
                \n\
-               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it.\n\
+               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
+               else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
                direction in which it is more so and the time of both. It names the flows with most bytes on the busiest link in \
@@ -74,7 +75,7 @@ pub const LINKS_IMBALANCE: Entry = Entry {
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
-               are evaluated over the whole run only: an imbalance that began late is reported late.",
+               are evaluated over the whole run only, without times: an imbalance that began late is reported late, and one that ended lasts.",
     ..Entry::of(Problem::Imbalance)
 };
 
@@ -302,6 +303,8 @@ struct Uneven {
     diagnosis: String,
     /// Part of the title between the diagnosis and the direction.
     more: String,
+    /// Its figures are those of the run.
+    whole: bool,
     episodes: Vec<Episode>,
     raise: Raise,
 }
@@ -312,7 +315,8 @@ impl Uneven {
         let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
         let (busiest, more) = (busiest.to_owned(), String::new());
         let on = vec![busiest.clone()];
-        Self { names, busiest, on, direction: None, ratio, diagnosis, more, episodes: Vec::new(), raise }
+        let (direction, whole, episodes) = (None, true, Vec::new());
+        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, raise }
     }
 
     fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
@@ -335,18 +339,23 @@ impl Uneven {
         }
     }
 
+    /// True if its latest episode has ended.
+    fn has_ended(&self, input: &Input<'_>) -> bool {
+        let ends = input.facts.window.last_ns.zip(self.episodes.last());
+        ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
+    }
+
     /// The flows with most bytes on the busiest link in the latest episode, and the share of each.
     fn heaviest(&self, input: &Input<'_>) -> Vec<(String, f64)> {
-        let whole = whole_run(input, self.ratio);
         let span = match self.episodes.last() {
-            Some(part) if whole.first() != Some(part) => Span::between(part.first_ns, part.last_ns),
+            Some(part) if !self.whole => Span::between(part.first_ns, part.last_ns),
             _ => Span::whole(0, 0),
         };
         let is_here = |flow: &&Flow| {
             self.on.iter().any(|link| *link == *flow.link)
                 && self.direction.is_none_or(|way| flow.direction == Some(way))
         };
-        let bytes = |flow: &Flow| scaled(flow.bytes, span.packets_of(input.facts, flow), flow.packets);
+        let bytes = |flow: &Flow| span.part(input.facts, flow, flow.bytes);
         let here = input.facts.flows.iter().filter(is_here);
         let mut here: Vec<(u64, &Flow)> = here.map(|flow| (bytes(flow), flow)).collect();
         let all: u64 = here.iter().map(|(bytes, _)| bytes).sum();
@@ -376,7 +385,12 @@ impl Uneven {
                 own.last_ns = own.last_ns.max(other.last_ns);
             }
         }
-        raise.titled(title(diagnosis, [more, way])).place(place).episodes(episodes).into(found);
+        raise
+            .titled(title(diagnosis, [more, way]))
+            .place(place)
+            .last_seen(input.facts.window.last_ns)
+            .dated(episodes)
+            .into(found);
     }
 }
 
@@ -394,7 +408,11 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         let members = on(&group.links, group.direction);
         let packets = members.iter().map(|(packets, ..)| packets).sum();
         let whole = whole(input, &members, group.direction, group.max_over_mean, "links");
-        if let Some(uneven) = whole.or_else(|| one_way(input, group)) {
+        let part = stretch(input, group, packets);
+        // A part that has ended must not last for the bytes that it had.
+        let has_ended = part.as_ref().is_some_and(|part| part.has_ended(input));
+        let whole = whole.or_else(|| one_way(input, group)).filter(|_| !has_ended);
+        if let Some(uneven) = whole {
             let mut uneven = uneven.evidence("jain", group.jain);
             if let Some(time) = &group.over_time {
                 uneven = uneven
@@ -402,8 +420,9 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
                     .evidence("max_over_mean_p50", time.max_over_mean_p50)
                     .evidence("max_over_mean_max", time.max_over_mean_max);
             }
+            uneven.episodes = part.map(|part| part.episodes).unwrap_or_default();
             uneven.join(&mut all);
-        } else if let Some(uneven) = stretch(input, group, packets) {
+        } else if let Some(uneven) = part {
             uneven.join(&mut all);
         }
     }
@@ -443,7 +462,7 @@ fn whole(
         "Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
         Commands::on(input, busiest).nccl_settings(),
     );
-    (uneven.direction, uneven.episodes) = (direction, whole_run(input, ratio));
+    uneven.direction = direction;
     Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
 }
 
@@ -475,15 +494,8 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
         .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
-    (uneven.more, uneven.episodes) = (format!(" (from {source}{more})"), whole_run(input, ratio));
+    uneven.more = format!(" (from {source}{more})");
     Some(uneven)
-}
-
-/// Episodes of a figure that covers the whole run.
-fn whole_run(input: &Input<'_>, peak: f64) -> Vec<Episode> {
-    let window = &input.facts.window;
-    let times = window.first_ns.zip(window.last_ns);
-    times.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(peak) }).into_iter().collect()
 }
 
 /// Maximum number of parts of the run that are evaluated, each later than the previous one.
@@ -533,6 +545,6 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
         .evidence("bytes_ratio", part.bytes_ratio);
     uneven.direction = group.direction;
     uneven.more = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
-    uneven.episodes = episodes;
+    (uneven.whole, uneven.episodes) = (false, episodes);
     Some(uneven)
 }

@@ -99,11 +99,11 @@ fn links_and_rails() {
     };
     let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
     assert_eq!(seen(&[6_000_000, 853_000], &group), 1);
-    // A figure of the whole run has the time of the run.
+    // A figure of the whole run lasts until its end, and began at no known time.
     let whole = found(&links(&[6_000_000, 853_000]), &group);
     let whole = whole.iter().find(|f| f.id == "links.imbalance").unwrap();
-    let (first, last) = links(&[1, 1]).window.unwrap();
-    assert_eq!((whole.first_seen_ns, whole.last_seen_ns, whole.active), (Some(first), Some(last), true));
+    let (_, last) = links(&[1, 1]).window.unwrap();
+    assert_eq!((whole.first_seen_ns, whole.last_seen_ns, whole.active), (None, Some(last), true));
     assert_eq!(seen(&[4_000_000, 1_400_000], &group), 0, "1.48 times the mean");
     assert_eq!(seen(&[6_000_000, 853_000], &Options::default()), 0, "nobody says that they share a load");
     assert_eq!(seen(&[600_000, 85_000], &group), 0, "685 packets may fall as they like");
@@ -260,4 +260,21 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     );
     let turns = |window: u64| if window.is_multiple_of(2) { [400, 1600] } else { [1600, 400] };
     assert_eq!(seen(10_000, &turns), None, "links that take turns");
+}
+
+#[test]
+fn load_that_was_uneven_and_is_even_now_has_ended_though_the_run_is_uneven() {
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let judged = |carried: &dyn Fn(u64) -> [u64; 2]| {
+        let mut sample = in_windows(10_000, carried);
+        sample.flows[1].stats.bytes *= 4;
+        found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap()
+    };
+    let ended = judged(&|window| if window < 100 { [200, 1800] } else { [1000, 1000] });
+    assert!(ended.title.contains("u1 carried 1.80 × the mean of 2 links for 12.8 s"), "{}", ended.title);
+    assert!(!ended.active && ended.last_seen_ns.is_some());
+    // Without windows that show it no time is known.
+    let whole = judged(&|_| [1000, 1000]);
+    assert!(whole.title.contains("u1 carries 1.60 × the mean of 2 links"), "{}", whole.title);
+    assert_eq!(whole.first_seen_ns, None);
 }

@@ -1,17 +1,17 @@
 //! Incast.
 
 use std::cell::LazyCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ecn::gaps_at_marks;
 use super::once::{LinkShare, seen_once};
-use super::span::{episodes, spans};
+use super::span::{Span, episodes, joined, run, spans};
 use super::title::title;
 use super::{
     ByHand, Commands, End, Entry, Family, Impact, Input, Measure, Need, Place, Problem, Raise, ends,
 };
 use crate::analysis::Flow;
-use crate::findings::Severity;
+use crate::findings::{Episode, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
@@ -53,7 +53,8 @@ pub(super) const INCAST: Entry = Entry {
                senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
                many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
                impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
-               the same hosts at that time belong to this finding. Taps that see the same packets raise one finding (capture.own_ratio).",
+               the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of 10 s or more, \
+               and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",
@@ -141,7 +142,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>
 /// Flows with payload, by receiver: there may be as many receivers as flows.
 struct Receivers<'a> {
     flows: Map<(&'a str, Address), Vec<&'a Flow>>,
-    /// NAK episodes and packets per link.
+    /// Of the run, NAK episodes and packets per link.
     links: Map<&'a str, (u64, u64)>,
     /// Data bytes of each sender, by link number and receiver.
     senders: Map<(u16, Host), Vec<u64>>,
@@ -156,7 +157,7 @@ impl<'a> Receivers<'a> {
         for flow in flows.iter().filter(|flow| flow.payload_bytes > 0) {
             all.flows.entry((flow.link.as_str(), flow.dst)).or_default().push(flow);
             let (episodes, packets) = all.links.entry(flow.link.as_str()).or_default();
-            *episodes += naks(flow);
+            *episodes += naks(flow, &Span::whole(0, 0));
             *packets += flow.packets;
         }
         all
@@ -188,8 +189,8 @@ struct Bins {
 }
 
 impl Bins {
-    fn of(target: &Target, least: usize, limits: &Limits) -> Option<Self> {
-        let (few, many) = target.overlaps.split_at_checked(least.min(target.overlaps.len()))?;
+    fn of(overlaps: &[Degree], least: usize, limits: &Limits) -> Option<Self> {
+        let (few, many) = overlaps.split_at_checked(least.min(overlaps.len()))?;
         let (few, many): (Degree, Degree) = (few.iter().copied().sum(), many.iter().copied().sum());
         let compare = few.bins >= limits.incast_bins
             && few.packets as f64 >= limits.incast_compared * many.packets as f64;
@@ -206,19 +207,33 @@ fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -
     flows.filter(|flow| of(flow) > 0).map(|flow| flow.src).collect::<BTreeSet<_>>().len() as u64
 }
 
-fn naks(flow: &Flow) -> u64 {
-    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
+/// NAK episodes of a flow in a span.
+fn naks(flow: &Flow, span: &Span) -> u64 {
+    let all = flow.loss.get().map_or(0, |loss| loss.after_tap.episodes);
+    span.count(flow, Signal::LossDownstream, all).min(all)
 }
 
-/// Loss where the queue towards a receiver overflows. `flows` are those to the receiver at this tap; `on_link` are
-/// the NAK episodes and the packets of all flows there.
+/// The NAK episodes and the packets of all flows with payload on a link in a span.
+fn on_link(input: &Input<'_>, link: &str, receivers: &Receivers<'_>, span: &Span) -> (u64, u64) {
+    if span.is_whole() {
+        return receivers.links.get(link).copied().unwrap_or_default();
+    }
+    let flows = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0 && flow.link == link);
+    let of = |flow: &Flow| (naks(flow, span), span.part(input.facts, flow, flow.packets));
+    flows.map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// Loss in a span where the queue towards a receiver overflows. `flows` are those to the receiver at this tap; `on_link`
+/// gives the NAK episodes and the packets of all flows there.
 fn lossy(
-    limits: &Limits,
+    input: &Input<'_>,
     target: &Target,
     bins: &Bins,
-    (flows, on_link): (&[&Flow], (u64, u64)),
+    (flows, span): (&[&Flow], &Span),
     traffic: &Traffic,
+    on_link: impl Fn() -> (u64, u64),
 ) -> Option<Loss> {
+    let limits = &input.limits.burst;
     let Bins { few, many, compare } = bins;
     let gaps = ratio(many.gaps, many.packets);
     let own = || flows.iter().copied();
@@ -230,9 +245,12 @@ fn lossy(
         let peak = ratio(target.peak_bytes, traffic.bin_ns);
         // Independent of any comparison: the port of an overflowing queue sends without a pause.
         let at_line_rate = ratio(many.lossy_bytes, many.lossy_ns) >= limits.incast_line_ratio * peak;
+        let lost = |flow: &Flow| {
+            let all = flow.loss.get().map_or(0, |loss| loss.lost);
+            span.count(flow, Signal::Lost, all).min(all)
+        };
         let many_hosts = || {
-            missing as f64 >= limits.incast_run * count as f64
-                && hosts(own(), |flow| flow.loss.get().map_or(0, |loss| loss.lost)) >= limits.incast_senders
+            missing as f64 >= limits.incast_run * count as f64 && hosts(own(), lost) >= limits.incast_senders
         };
         // Expected number of gaps if bins with few senders had the same gap ratio.
         let expected = gaps * few.packets as f64;
@@ -247,23 +265,26 @@ fn lossy(
         };
         return (at_line_rate && more).then_some(Loss::Gaps { ratio: gaps, count: many.gaps });
     }
-    let (count, packets) =
-        own().fold((0, 0), |(episodes, packets), flow| (episodes + naks(flow), packets + flow.packets));
-    let (others, other_packets) = (on_link.0.saturating_sub(count), on_link.1.saturating_sub(packets));
+    let (count, packets) = own().fold((0, 0), |(episodes, packets), flow| {
+        (episodes + naks(flow, span), packets + span.part(input.facts, flow, flow.packets))
+    });
     let loss = ratio(count, packets);
+    if *compare || loss < limits.incast_gap_ratio {
+        return None;
+    }
+    let on_link = on_link();
+    let (others, other_packets) = (on_link.0.saturating_sub(count), on_link.1.saturating_sub(packets));
     let mut waits: Vec<u64> =
         own().filter_map(|flow| flow.latency_ns.as_deref().map(|latency| latency.p50)).collect();
     waits.sort_unstable();
-    let full = loss >= limits.incast_gap_ratio
-        && loss >= limits.incast_factor * ratio(others, other_packets)
-        && !compare
-        && hosts(own(), naks) >= limits.incast_senders
+    let full = loss >= limits.incast_factor * ratio(others, other_packets)
+        && hosts(own(), |flow| naks(flow, span)) >= limits.incast_senders
         && waits.get(waits.len() / 2).is_some_and(|median| *median >= limits.incast_latency_ns);
     full.then_some(Loss::Downstream { ratio: loss, count })
 }
 
-/// The same pattern towards the same receiver on links that share the load.
-fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) -> Vec<Bins> {
+/// The same pattern towards the same receiver on links that share the load, in a span.
+fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, (least, span): (usize, &Span)) -> Vec<Bins> {
     let limits = &input.limits.burst;
     let link = |number: u16| input.sample.links.get(usize::from(number));
     let Some(own) = link(target.link) else { return Vec::new() };
@@ -276,7 +297,7 @@ fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) ->
             })
     };
     let same = traffic.targets.iter().filter(|other| other.host == target.host && other.link != target.link);
-    let bins = same.filter(in_group).filter_map(|other| Bins::of(other, least, limits));
+    let bins = same.filter(in_group).filter_map(|other| Bins::of(&overlaps(other, span), least, limits));
     bins.filter(|bins| bins.many.bins >= limits.incast_bins).collect()
 }
 
@@ -284,6 +305,109 @@ fn peers(input: &Input<'_>, target: &Target, traffic: &Traffic, least: usize) ->
 /// receiver.
 fn one_link_alone(limits: &Limits, peers: &[Bins], here: f64, of: impl Fn(&Bins) -> f64) -> bool {
     peers.iter().any(|bins| here >= limits.incast_factor * of(bins))
+}
+
+/// The bins of a receiver in a span.
+fn overlaps(target: &Target, span: &Span) -> Vec<Degree> {
+    if span.is_whole() { target.overlaps.clone() } else { target.windows.within(span.first_ns, span.last_ns) }
+}
+
+/// Data bytes of each sender to a receiver in a span.
+fn sent(
+    input: &Input<'_>,
+    target: &Target,
+    receivers: &Receivers<'_>,
+    (flows, span): (&[&Flow], &Span),
+) -> Vec<u64> {
+    if span.is_whole() {
+        return receivers.senders.get(&(target.link, target.host)).cloned().unwrap_or_default();
+    }
+    let mut by_sender: BTreeMap<Address, u64> = BTreeMap::new();
+    for flow in flows {
+        *by_sender.entry(flow.src).or_default() += span.part(input.facts, flow, flow.bytes);
+    }
+    by_sender.into_values().collect()
+}
+
+/// An incast in a span.
+struct Judged {
+    bins: Bins,
+    /// Most senders at once, without those that send hardly anything.
+    most: usize,
+    marked: bool,
+    loss: Option<Loss>,
+}
+
+/// The incast towards a receiver in a span; `flows` are those to it.
+fn judge(
+    input: &Input<'_>,
+    target: &Target,
+    (traffic, receivers): (&Traffic, &Receivers<'_>),
+    flows: &[&Flow],
+    span: &Span,
+) -> Option<Judged> {
+    let limits = &input.limits.burst;
+    let light = light_senders(limits, &sent(input, target, receivers, (flows, span)));
+    let least = usize::try_from(limits.incast_senders).ok()? + light;
+    let overlaps = overlaps(target, span);
+    let bins = Bins::of(&overlaps, least, limits)?;
+    if bins.many.bins < limits.incast_bins || bins.share() < limits.incast_share {
+        return None;
+    }
+    let ce = ratio(bins.many.ce, bins.many.packets);
+    let peers = peers(input, target, traffic, (least, span));
+    // Too little data for a comparison is evidence neither for nor against a growing queue.
+    let marked = ce > limits.incast_ce_ratio
+        && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
+        && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
+    let gaps = ratio(bins.many.gaps, bins.many.packets);
+    let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
+    let there = || on_link(input, link, receivers, span);
+    let loss = lossy(input, target, &bins, (flows, span), traffic, there)
+        .filter(|_| !one_link_alone(limits, &peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
+    (marked || loss.is_some()).then_some(Judged {
+        bins,
+        most: overlaps.len().saturating_sub(1 + light),
+        marked,
+        loss,
+    })
+}
+
+/// An incast, its span, and the times of all.
+type Latest = (Judged, Span, Vec<(u64, u64)>);
+
+/// The latest incast towards a receiver, its span, and the times of all; where none is one by itself, that of the run.
+fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -> Option<Latest> {
+    // One alone is the run.
+    let all = if target.windows.ended.len() > 1 { &target.windows.ended[..] } else { &[] };
+    let windows = all.iter().map(|window| Span::between(window.first_ns, window.last_ns));
+    let bad = windows.filter(|span| judge(span).is_some());
+    let times = joined(bad.map(|span| (span.first_ns, span.last_ns)).collect());
+    let last = times.last().map(|&(first_ns, last_ns)| Span::between(first_ns, last_ns));
+    let judged = last.and_then(|span| Some((judge(&span)?, span)));
+    match judged {
+        Some((judged, span)) => Some((judged, span, times)),
+        None => Some((judge(&run)?, run, Vec::new())),
+    }
+}
+
+/// The times of the signals within those of the incasts; of incasts without any, their own. All times of the signals where
+/// those of the incasts are not known.
+fn times_of(signals: &[Span], incasts: &[(u64, u64)]) -> Vec<Episode> {
+    if incasts.is_empty() {
+        return episodes(signals);
+    }
+    let mut all = Vec::new();
+    for &(first_ns, last_ns) in incasts {
+        let both = signals.iter().map(|one| (one.first_ns.max(first_ns), one.last_ns.min(last_ns)));
+        let from = all.len();
+        all.extend(both.filter(|(first, last)| first <= last));
+        if all.len() == from {
+            all.push((first_ns, last_ns));
+        }
+    }
+    let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: None };
+    joined(all).into_iter().map(episode).collect()
 }
 
 /// The incast towards a receiver, with its severity.
@@ -298,32 +422,15 @@ fn incast<'a>(
     if target.overlaps.len() < usize::try_from(limits.incast_senders).ok()? {
         return None;
     }
-    let sent = receivers.senders.get(&(target.link, target.host));
-    let light = light_senders(limits, sent.map_or(&[], Vec::as_slice));
-    let least = usize::try_from(limits.incast_senders).ok()? + light;
-    let bins = Bins::of(target, least, limits)?;
-    let share = bins.share();
-    if bins.many.bins < limits.incast_bins || share < limits.incast_share {
-        return None;
-    }
     let host = address(target.host.0, target.host.1);
     let link = input.sample.links.get(usize::from(target.link)).map_or("", |link| link.name.as_str());
     let mut flows = receivers.flows.get(&(link, host)).cloned().unwrap_or_default();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
-    let ce = ratio(bins.many.ce, bins.many.packets);
-    let peers = peers(input, target, traffic, least);
-    // Too little data for a comparison is evidence neither for nor against a growing queue.
-    let marked = ce > limits.incast_ce_ratio
-        && (!bins.compare || ce >= limits.incast_factor * ratio(bins.few.ce, bins.few.packets))
-        && !one_link_alone(limits, &peers, ce, |bins| ratio(bins.many.ce, bins.many.packets));
-    let gaps = ratio(bins.many.gaps, bins.many.packets);
-    let there = receivers.links.get(link).copied().unwrap_or_default();
-    let loss = lossy(limits, target, &bins, (&flows, there), traffic)
-        .filter(|_| !one_link_alone(limits, &peers, gaps, |bins| ratio(bins.many.gaps, bins.many.packets)));
-    if !marked && loss.is_none() {
-        return None;
-    }
-    let most = target.overlaps.len().saturating_sub(1 + light);
+    let run = run(flows.iter().copied());
+    let (judged, span, incasts) =
+        latest(target, run, |span| judge(input, target, (traffic, receivers), &flows, span))?;
+    let Judged { bins, most, marked, loss } = judged;
+    let (share, ce) = (bins.share(), ratio(bins.many.ce, bins.many.packets));
     let cost = match loss {
         _ if marked => format!("{} CE-marked", units::ratio(Some(ce))),
         Some(Loss::Downstream { count, .. }) => plural(count, "NAK episode"),
@@ -332,7 +439,11 @@ fn incast<'a>(
     let part = format!(" ({:.0} % of its data)", 100.0 * share);
     let title = title(format!("Incast to {host}: up to {most} senders, {cost}"), [part]);
     let cost = if marked { ce } else { loss.map_or(0.0, |loss| loss.ratio()) };
-    let (gaps_ce, drops) = gaps_at_marks(&input.limits.ecn, flows.iter().copied());
+    let downstream = matches!(loss, Some(Loss::Downstream { .. }));
+    let signal = if downstream { Signal::LossDownstream } else { Signal::LossUpstream };
+    let signals = if marked { [Signal::CeMarked, signal] } else { [signal; 2] };
+    let times = times_of(&spans(flows.iter().copied(), &signals), &incasts);
+    let (gaps_ce, drops) = gaps_at_marks(input, flows.iter().copied(), &span);
     let own_link = input.facts.links.get(usize::from(target.link));
     let place = Place::link(input, link, own_link.and_then(|link| link.direction));
     let check_on = match &place.switch_port {
@@ -340,9 +451,6 @@ fn incast<'a>(
         None => format!("On the switch port towards {host}"),
     };
     let responder = ends::of_data(input, flows.iter().copied()).1;
-    let downstream = matches!(loss, Some(Loss::Downstream { .. }));
-    let signal = if downstream { Signal::LossDownstream } else { Signal::LossUpstream };
-    let signals = if marked { [Signal::CeMarked, signal] } else { [signal; 2] };
     let here = Commands::on(input, link);
     let raise = Raise::new(&INCAST, Severity::Warning, title)
         .evidence("link", link)
@@ -357,13 +465,13 @@ fn incast<'a>(
         .evidence("incast_gaps", bins.many.gaps)
         .evidence("other_gaps", bins.few.gaps)
         .evidence("gaps_ce_ratio", gaps_ce)
-        .evidence("nak_episodes", flows.iter().map(|flow| naks(flow)).sum::<u64>())
+        .evidence("nak_episodes", flows.iter().map(|flow| naks(flow, &span)).sum::<u64>())
         .flows(flows.iter().copied())
         .place(place.hop(if downstream { "downstream" } else { "upstream" }))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))
         .impact(Impact { packets_ratio: Some(cost), ..Impact::default() })
         .owns(if loss.is_some() || drops { &ALL } else { &CONGESTION })
-        .episodes(episodes(&spans(flows.iter().copied(), &signals)))
+        .dated(times)
         .step(
             format!("{check_on}, check egress queue, ECN thresholds (Kmin, Kmax) and discards."),
             ByHand::Switch,

@@ -34,6 +34,11 @@ impl Queue {
     }
 
     fn sample(&self) -> Sample {
+        self.then(0)
+    }
+
+    /// The same, and behind it data of one host alone for as many minutes.
+    fn then(&self, minutes: u64) -> Sample {
         let mut pairs = Pairs::default();
         let keys: Vec<_> =
             (0..self.senders).map(|at| key(0, &Self::source(at), "10.0.0.9", 17 + u32::from(at))).collect();
@@ -59,6 +64,22 @@ impl Queue {
                 }
             }
             time += self.pause_ns;
+        }
+        for packet in 0..minutes * 6_000 {
+            let time = time + packet * 10_000_000;
+            pairs.packets(
+                numbers[0],
+                BinPackets {
+                    bin: time / 1_000_000,
+                    first_ns: time,
+                    last_ns: time,
+                    packets: 1,
+                    bytes: 4_158,
+                    data_packets: 1,
+                    data_bytes: 4_158,
+                    ..BinPackets::default()
+                },
+            );
         }
         let packets = 40 * self.run;
         let mut flow = stats(50_000, packets, packets * 4_158);
@@ -163,4 +184,27 @@ fn naks_and_latency_show_a_queue_downstream() {
     assert_eq!(finding.place.hop.as_deref(), Some("downstream"));
     assert_eq!(incast(&upstream(10, 99_000)), None, "nobody waits: no queue");
     assert_eq!(incast(&upstream(6, 400_000)), None, "below one in a thousand");
+}
+
+#[test]
+fn an_incast_of_the_first_seconds_of_an_hour_has_ended_and_is_not_diluted() {
+    let marked = Queue { ce_every: 20, ..RUNS };
+    let alone = incast(&marked.sample()).unwrap();
+    let mut sample = marked.then(60);
+    sample.window = Some((START, START + 3_600_000_000_000));
+    for flow in &mut sample.flows {
+        flow.stats.last_ns = START + 84_480_000;
+    }
+    // The first host sends on.
+    let first = &mut sample.flows[0].stats;
+    first.last_ns = START + 3_600_000_000_000;
+    first.packets += 360_000;
+    first.bytes += 360_000 * 4_158;
+    let finding = incast(&sample).unwrap();
+    assert!(finding.title.contains("up to 4 senders"), "{}", finding.title);
+    let share = |finding: &Finding| finding.evidence["incast_bytes_ratio"].as_f64().unwrap();
+    assert!(share(&alone) > 0.9 && share(&finding) > 0.9, "{} of its data in that window", share(&finding));
+    assert_eq!(finding.evidence["incast_bins"], alone.evidence["incast_bins"]);
+    assert!(!finding.active);
+    assert_eq!(finding.first_seen_ns, Some(START + PACKET_NS));
 }

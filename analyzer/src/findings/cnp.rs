@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::once::{name, once};
-use super::span::{Span, episodes, latest, run, timed};
+use super::span::{Span, latest, run, timed};
 use super::title::{more, pair, title};
 use super::{
     ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
@@ -37,7 +37,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
     computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
                  of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
-                 a CNP with a NAK.",
+                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
@@ -169,49 +169,76 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     without_ce(input, found);
 }
 
-fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let flows = &input.facts.flows;
-    let mut suspects: Vec<(&Flow, &Flow)> = Vec::new();
+/// CNPs of a flow, and the unmarked data that they are for, in a span.
+struct Suspect<'a> {
+    cnps: &'a Flow,
+    count: u64,
+    data: &'a Flow,
+    capable: u64,
+}
+
+/// NAKs of a flow in a span.
+fn naks(flow: &Flow, span: &Span) -> u64 {
+    let total = flow.naks_once().total();
+    let signals = [Signal::SequenceNak].into_iter().chain((1..=5).map(Signal::OtherNak));
+    if span.is_whole() { total } else { signals.map(|signal| span.count(flow, signal, total)).sum() }
+}
+
+/// CNPs without marks in a span, most first.
+fn suspects<'a>(input: &Input<'a>, span: &Span) -> Vec<Suspect<'a>> {
+    let (limits, flows) = (&input.limits.cnp, &input.facts.flows);
+    let mut suspects: Vec<Suspect<'_>> = Vec::new();
     for cnps in flows {
         let Some(answers) = cnps.cnp.as_ref().and_then(|cnp| cnp.answers.as_ref()) else { continue };
-        if cnps.cnps_once() < input.limits.cnp.without_ce_cnps
-            || share(cnps.naks_once().total(), cnps.cnps_once()) >= input.limits.cnp.nak_share
-        {
+        let count = span.count(cnps, Signal::Cnp, cnps.cnps_once());
+        if count < limits.without_ce_cnps || share(naks(cnps, span), count) >= limits.nak_share {
             continue;
         }
         // CNPs are rare, so this is not a loop over all pairs of flows.
         let Some(data) = flows.iter().find(|flow| FlowId::of(flow) == *answers) else { continue };
         // A tap nearer the receiver may see the marks.
-        let elsewhere = |flow: &Flow| name(flow) == name(data) && flow.ecn_data.ce > 0;
-        let unmarked =
-            data.ecn_data.capable() >= input.limits.cnp.without_ce_packets && !flows.iter().any(elsewhere);
+        let elsewhere = |flow: &Flow| {
+            name(flow) == name(data) && span.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0
+        };
+        let capable = span.capable(input.facts, data);
+        let unmarked = capable >= limits.without_ce_packets && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
-            suspects.push((cnps, data));
+            suspects.push(Suspect { cnps, count, data, capable });
         }
     }
-    let arrives = suspects.iter().any(|(_, data)| data.direction == Some(Direction::Ingress));
-    suspects.sort_by_key(|(cnps, _)| std::cmp::Reverse(cnps.cnps_once()));
+    suspects.sort_by_key(|one| std::cmp::Reverse(one.count));
     // If several taps see the same CNPs, the one with the most is reported.
     let mut reported = Set::default();
-    suspects.retain(|(cnps, _)| reported.insert(name(cnps)));
-    let Some((most, data)) = suspects.first() else { return };
+    suspects.retain(|one| reported.insert(name(one.cnps)));
+    suspects
+}
+
+fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let has_cnps = |flow: &&Flow| flow.cnps_once() > 0 && flow.cnp.is_some();
+    let carriers: Vec<&Flow> = input.facts.flows.iter().filter(has_cnps).collect();
+    let times = timed(&carriers, Signal::Cnp, Flow::cnps_once);
+    let judged = latest(&times, run(carriers.iter().copied()), |span| {
+        let suspects = suspects(input, span);
+        let count = suspects.first()?.count;
+        Some((suspects, Some(count as f64)))
+    });
+    let Some(judged) = judged else { return };
+    let suspects = &judged.what;
+    let arrives = suspects.iter().any(|one| one.data.direction == Some(Direction::Ingress));
+    let Some(Suspect { cnps: most, count, data, .. }) = suspects.first() else { return };
     let severity = if arrives { Severity::Warning } else { Severity::Info };
-    let diagnosis = format!("{} without CE marks at this tap", plural(most.cnps_once(), "CNP"));
+    let diagnosis = format!("{} without CE marks at this tap", plural(*count, "CNP"));
     let parts = [pair(most.src, most.dst), format!(", QP {}", data.dest_qp)];
-    let (requester, responder) = ends::of_data(input, suspects.iter().map(|(_, data)| *data));
+    let (requester, responder) = ends::of_data(input, suspects.iter().map(|one| one.data));
     let there = Commands::at(input, data, most.src);
-    let carriers: Vec<&Flow> = suspects.iter().map(|(cnps, _)| *cnps).collect();
     Raise::new(&WITHOUT_CE, severity, title(diagnosis, parts))
-        .evidence("cnp_packets", suspects.iter().map(|(cnps, _)| cnps.cnps_once()).sum::<u64>())
-        .evidence(
-            "ecn_capable_packets",
-            suspects.iter().map(|(_, data)| data.ecn_data.capable()).sum::<u64>(),
-        )
+        .evidence("cnp_packets", suspects.iter().map(|one| one.count).sum::<u64>())
+        .evidence("ecn_capable_packets", suspects.iter().map(|one| one.capable).sum::<u64>())
         .evidence("ce_packets", 0)
         // In a flow that also carries ACKs, this is later than its last CNP.
-        .last_seen(suspects.iter().map(|(cnps, _)| cnps.last_ns).max())
-        .episodes(episodes(&timed(&carriers, Signal::Cnp, Flow::cnps_once)))
-        .flows(suspects.iter().map(|(_, data)| *data))
+        .last_seen(suspects.iter().map(|one| one.cnps.last_ns).max())
+        .dated(judged.dated())
+        .flows(suspects.iter().map(|one| one.data))
         .place(Place::of(input, data).hop("downstream"))
         .ends(requester, responder)
         .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), ByHand::Elsewhere)
@@ -234,6 +261,40 @@ mod tests {
             vec![(key(0, "10.0.0.1", "10.0.0.2", 17), there), (key(0, "10.0.0.2", "10.0.0.1", 18), back)];
         let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
         all.into_iter().find(|finding| finding.id == "cnp.storm")
+    }
+
+    #[test]
+    fn cnps_without_marks_of_the_first_minute_of_an_hour_have_ended_with_their_figures() {
+        use crate::analysis::fixtures::{SECOND, START};
+        use crate::analysis::{Cnp, Facts, FlowId};
+        use crate::findings::episode_tests::{run, spell};
+        use crate::findings::tests::found_on;
+        use crate::metrics::loss::Metrics;
+        use crate::metrics::loss::spells::{FlowSpells, Signal};
+        let judged = |spells: Vec<_>| {
+            let answers = FlowSpells::default().with(Signal::Cnp, spells);
+            let mut sample = run(3_600, Metrics::default(), FlowSpells::default(), answers);
+            // The hour has marks, and none in the spells.
+            sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 1_000];
+            let marks = FlowSpells::default().with(Signal::CeMarked, vec![spell(2_000..2_100, 1_000)]);
+            sample.metrics.loss.as_mut().unwrap().spells.flows.insert(0, marks);
+            sample.flows[1].stats.cnp_packets = 1_000;
+            let mut facts = Facts::of(&sample, &Options::default());
+            let data = facts.flows.iter().position(|flow| flow.dest_qp == 17).unwrap();
+            let answers = Some(FlowId::of(&facts.flows[data]));
+            let cnps = facts.flows.iter().position(|flow| flow.dest_qp == 18).unwrap();
+            facts.flows[cnps].cnp = Some(Box::new(Cnp { answers, ..Cnp::default() }));
+            found_on(&facts, "cnp.without_ce").unwrap()
+        };
+        let first = judged(vec![spell(10..60, 1_000)]);
+        assert_eq!((first.active, first.last_seen_ns), (false, Some(START + 60 * SECOND)));
+        assert_eq!(
+            (&first.evidence["cnp_packets"], &first.evidence["ecn_capable_packets"]),
+            (&1_000.into(), &50_000.into())
+        );
+        let latest = judged(vec![spell(10..60, 900), spell(3_590..3_600, 100)]);
+        assert_eq!((latest.active, latest.episodes.len()), (true, 2));
+        assert!(latest.title.starts_with("100 CNPs without CE marks"), "{}", latest.title);
     }
 
     #[test]

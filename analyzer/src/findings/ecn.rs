@@ -9,7 +9,7 @@ use super::{
     Better, ByHand, Commands, Entry, Family, Impact, Input, Lasting, Measure, Place, Problem, Raise, Unit,
     ends,
 };
-use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link};
+use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
@@ -33,7 +33,7 @@ pub(super) const CONGESTION: Entry = Entry {
     computed: "Per link, over the flows with at least ecn.congestion_flow_marks CE-marked packets and a CE ratio of at least ecn.congestion_ratio (of ECN-capable data \
                  packets). A warning when they have at least ecn.congestion_marks CE-marked packets together. ACKNOWLEDGE and CNP are excluded. Taps that see the same \
                  packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
-                 packets; peak_ratio is the highest CE ratio of a bin. Figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
+                 packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
                  at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: \
                  loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
@@ -199,17 +199,18 @@ fn headline(congested: &Congested<'_>, link: &str, others: String) -> (String, [
 /// Share of the PSN gaps of some flows after which the next packet is CE-marked; and whether this shows that the
 /// marking queue is the dropping one: it is most gaps, and the share is far above the CE ratio.
 pub(super) fn gaps_at_marks<'a>(
-    limits: &Limits,
+    input: &Input<'_>,
     flows: impl Iterator<Item = &'a Flow>,
+    span: &Span,
 ) -> (Option<f64>, bool) {
+    let limits = &input.limits.ecn;
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
-        for loss in flow.losses().iter().flatten() {
-            gaps += loss.gaps_capable;
-            marked += loss.gaps_ce;
-        }
-        ce += flow.ecn_data.ce;
-        capable += flow.ecn_data.capable();
+        let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum();
+        gaps += span.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable));
+        marked += span.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce));
+        ce += span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+        capable += span.capable(input.facts, flow);
     }
     let ratio = (gaps > 0).then(|| share(marked, gaps));
     let most = ratio.is_some_and(|ratio| {
@@ -218,30 +219,35 @@ pub(super) fn gaps_at_marks<'a>(
     (ratio, gaps >= limits.drop_gaps && most)
 }
 
-/// From the time bins of a link: share of bins with CE marks among those with data, and the highest CE ratio of a
-/// bin.
-fn over_time(link: &Link) -> (Option<f64>, Option<f64>) {
+/// From the time bins of a link in a span: share of bins with CE marks among those with data, and the highest CE ratio of
+/// a bin.
+fn over_time(link: &Link, span: &Span) -> (Option<f64>, Option<f64>) {
     let Some(over_time) = &link.ecn_over_time else { return (None, None) };
-    let bins = || over_time.capable.iter().zip(&over_time.ce).filter(|(all, _)| **all > 0);
+    let begin = |number: u64| over_time.start_ns.saturating_add(over_time.bin_ns.saturating_mul(number));
+    let within = move |number: u64| {
+        span.is_whole() || begin(number) <= span.last_ns && begin(number + 1) > span.first_ns
+    };
+    let all = || (0..).zip(over_time.capable.iter().zip(&over_time.ce));
+    let bins = || all().filter(|(number, (all, _))| **all > 0 && within(*number)).map(|(_, bin)| bin);
     let marked = share(bins().filter(|(_, ce)| **ce > 0).count() as u64, bins().count() as u64);
     (Some(marked), bins().map(|(all, ce)| f64::from(*ce) / f64::from(*all)).reduce(f64::max))
 }
 
 fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found: &mut Vec<Finding>) {
-    let Judged { what: congested, episodes, .. } = &seen.what;
+    let Judged { what: congested, span, episodes } = &seen.what;
     let flows = || congested.flows.iter().map(|one| one.flow);
     let (Some(link), Some(most)) = (input.facts.links.get(seen.link), flows().next()) else { return };
     let (diagnosis, parts) = headline(congested, &link.name, seen.others());
     let ratio = share(congested.ce, congested.capable);
     let worst = congested.flows.iter().map(|one| share(one.ce, one.capable)).fold(0.0, f64::max);
-    let (marked_time, peak) = over_time(link);
+    let (marked_time, peak) = over_time(link, span);
     // Both are upper bounds, accurate to a bin.
     let by_flows = flows().filter_map(last_mark).max();
     let by_link =
         link.ecn_over_time.as_ref().and_then(|bins| end_of_last(bins.start_ns, bins.bin_ns, &bins.ce));
     let answers = |cnp: &&Cnp| cnp.answers.as_ref().is_some_and(|id| *id == FlowId::of(most));
     let reaction = input.facts.flows.iter().filter_map(|flow| flow.cnp.as_deref()).find(answers);
-    let (gaps_ce, drops) = gaps_at_marks(&input.limits.ecn, flows());
+    let (gaps_ce, drops) = gaps_at_marks(input, flows(), span);
     let here = Commands::near(input, most, most.dst);
     let (requester, responder) = ends::of_data(input, flows());
     let place = Place::link(input, &link.name, link.direction).hop("upstream");

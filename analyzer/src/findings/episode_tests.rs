@@ -188,3 +188,118 @@ fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
     assert_eq!((end(&lossy.requester), end(&lossy.responder)), (end(&slow.requester), end(&slow.responder)));
     assert_eq!((lossy.place.tap.as_deref(), lossy.place.hop.as_deref()), (Some("eth0"), Some("upstream")));
 }
+
+#[test]
+fn a_finding_whose_signals_have_no_time_has_no_begin() {
+    use crate::findings::DataEnd;
+    // CE marks without their times: a recording.
+    let mut sample = run(3_600, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+    sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 100_000];
+    let congested = by_id(&sample, "ecn.congestion").unwrap();
+    assert_eq!((congested.first_seen_ns, congested.since_ns()), (None, None));
+    let whole = &congested.episodes[..];
+    assert_eq!((whole.len(), whole[0].first_ns), (1, START), "the time in which it can have been");
+    let end = DataEnd { ns: Some(START + 3_600 * SECOND), ..DataEnd::default() };
+    let when = congested.when(end).unwrap();
+    assert!(when.starts_with("last seen ") && !when.contains("since"), "{when}");
+    assert_eq!(serde_json::to_value(&congested).unwrap()["first_seen_ns"], serde_json::Value::Null);
+}
+
+#[test]
+fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
+    use crate::analysis::{EcnOverTime, Facts};
+    use crate::findings::tests::found_on;
+    let marks = Spell { count: 30_000, ..spell(0..60, 0) };
+    let later = Spell { count: 120, ..spell(1_000..1_001, 0) };
+    let judged = |marks: Vec<Spell>| {
+        let ce: u64 = marks.iter().map(|one| one.count).sum();
+        // Of gaps in the first minute all, later none is at a mark.
+        let (gaps, at_marks) = (vec![spell(0..60, 9), spell(1_000..1_001, 9)], vec![spell(0..60, 9)]);
+        let metrics = Metrics { gaps_capable: 18, gaps_ce: 9, ..Metrics::default() };
+        let flow = FlowSpells::default()
+            .with(Signal::CeMarked, marks)
+            .with(Signal::GapCapable, gaps)
+            .with(Signal::GapMarked, at_marks);
+        let mut sample = run(3_600, metrics, flow, FlowSpells::default());
+        sample.flows[0].stats.ecn_data = [0, 0, 3_600_000 - ce, ce];
+        let mut facts = Facts::of(&sample, &Options::default());
+        let ce = (0..3_600u32).map(|at| if at <= 60 { 500 } else { u32::from(at == 1_000) * 120 }).collect();
+        facts.links[0].ecn_over_time = Some(EcnOverTime {
+            start_ns: START,
+            bin_ns: SECOND,
+            capable: vec![1_000; 3_600],
+            ce,
+            cnp: vec![0; 3_600],
+        });
+        found_on(&facts, "ecn.congestion").unwrap()
+    };
+    let first = judged(vec![marks]);
+    assert!(!first.active);
+    assert_eq!((first.first_seen_ns, first.last_seen_ns), (Some(START), Some(START + 60 * SECOND)));
+    assert_eq!(
+        (&first.evidence["marked_time_ratio"], &first.evidence["peak_ratio"]),
+        (&1.0.into(), &0.5.into())
+    );
+    assert_eq!(first.evidence["gaps_ce_ratio"], 1.0, "gaps of its minute");
+    // Of two episodes the latest has the figures.
+    let second = judged(vec![marks, later]);
+    assert_eq!((second.episodes.len(), &second.evidence["peak_ratio"]), (2, &0.12.into()));
+    assert_eq!(second.evidence["gaps_ce_ratio"], 0.0);
+}
+
+#[test]
+fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
+    use crate::findings::Severity;
+    let severity = |doubtful: Spell| {
+        let mut sample = lossy(100, &[spell(2..8, 300), spell(41..49, 100)]);
+        let loss = sample.metrics.loss.as_mut().unwrap();
+        let metrics = loss.flows.get_mut(&0).unwrap().requests.as_mut().unwrap();
+        metrics.doubtful = doubtful.count;
+        let flow = loss.spells.flows.remove(&0).unwrap().with(Signal::Doubtful, vec![doubtful]);
+        loss.spells.flows.insert(0, flow);
+        by_id(&sample, "loss.before_tap").unwrap().severity
+    };
+    assert_eq!(severity(spell(2..8, 300)), Severity::Critical, "those of the first episode");
+    assert_eq!(severity(spell(41..49, 90)), Severity::Info, "those of the latest");
+}
+
+/// RoCE packets that found the flow table full, by second.
+fn missed(seconds: u64, spells: &[(u64, u64, u64)]) -> Sample {
+    use crate::sample::{Missed, MissedTimes};
+    let mut sample = run(seconds, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+    let mut times = MissedTimes::default();
+    for &(first, last, flow_table_full) in spells {
+        sample.links[0].flow_table_full.packets += flow_table_full;
+        let missed = Missed { flow_table_full, ..Missed::default() };
+        times.add((START + first * SECOND, START + last * SECOND), &missed);
+    }
+    sample.missed = times;
+    sample
+}
+
+#[test]
+fn packets_missed_in_the_first_minute_of_an_hour_have_ended_and_are_not_diluted() {
+    use crate::findings::Severity;
+    let finding = by_id(&missed(3_600, &[(10, 70, 1_000)]), "tool.lost").unwrap();
+    // 1,000 requests and 100 ACKs a second pass.
+    let ratio = finding.evidence["lost_ratio"].as_f64().unwrap();
+    assert!((ratio - 1_000.0 / 67_000.0).abs() < 1e-4, "{ratio}");
+    assert_eq!((finding.severity, finding.active), (Severity::Critical, false));
+    assert_eq!(
+        (finding.first_seen_ns, finding.last_seen_ns),
+        (Some(START + 10 * SECOND), Some(START + 70 * SECOND))
+    );
+    // The latest episode has the figures.
+    let twice = by_id(&missed(3_600, &[(10, 70, 1_000), (3_590, 3_599, 7)]), "tool.lost").unwrap();
+    assert_eq!((twice.active, twice.episodes.len()), (true, 2));
+    assert_eq!((&twice.evidence["flow_table_full"], twice.severity), (&7.into(), Severity::Warning));
+    // A capture says how much it dropped, and not when.
+    let mut dropped = missed(3_600, &[(10, 70, 1_000)]);
+    dropped.capture_drops = Some(5);
+    let dropped = by_id(&dropped, "tool.lost").unwrap();
+    assert_eq!((dropped.first_seen_ns, dropped.active), (None, true));
+    assert_eq!(
+        (&dropped.evidence["capture_drops"], &dropped.evidence["flow_table_full"]),
+        (&5.into(), &1_000.into())
+    );
+}

@@ -46,12 +46,9 @@ pub struct Finding {
     pub active: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// Its only episode has the times of its flows or of the data, since the times of its signals are unknown.
-    #[serde(skip)]
-    pub undated: bool,
-    /// Episodes in order of time; 10 s without the condition end an episode. Where only its flows have times, from
-    /// their first packet to their last; where there are none, the time of the data. Empty: it lasts by its nature (a
-    /// setting).
+    /// Episodes in order of time; 10 s without the condition end an episode. If `first_seen_ns` is null, the only one is
+    /// the time in which it can have been: from the first packet of its flows to their last, or the time of the data.
+    /// Empty: it lasts by its nature (a setting).
     pub episodes: Vec<Episode>,
     /// Cost of the finding.
     pub impact: Impact,
@@ -85,10 +82,8 @@ impl Finding {
     /// Begin of the finding or of its latest episode, Unix ns; `None` if the times of its signals are unknown.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {
-        if self.undated {
-            return None;
-        }
-        self.episodes.last().map(|episode| episode.first_ns).or(self.first_seen_ns)
+        let first_ns = self.first_seen_ns?;
+        Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
     /// Identifies the same finding in successive reports, whose figures differ.
@@ -112,9 +107,7 @@ impl Finding {
         let Some((first_ns, end_ns)) = window.first_ns.zip(window.last_ns) else { return };
         if self.episodes.is_empty() && !lasts {
             let last_ns = self.last_seen_ns.unwrap_or(end_ns).max(first_ns);
-            self.first_seen_ns = Some(first_ns);
             self.episodes = vec![Episode { first_ns, last_ns, peak: None }];
-            self.undated = true;
         }
     }
 
@@ -132,7 +125,6 @@ impl Finding {
             last_seen_ns: None,
             active: true,
             first_seen_ns: None,
-            undated: false,
             episodes: Vec::new(),
             impact: Impact::default(),
             place: Place::default(),

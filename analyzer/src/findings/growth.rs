@@ -39,9 +39,8 @@ impl Growth {
                 counter.last_ns = Some(now_ns);
             }
             counter.count = count;
-            let dated =
-                |finding: &&mut Finding| finding.id == id && (finding.undated || finding.episodes.is_empty());
-            for finding in findings.iter_mut().filter(dated) {
+            let undated = |finding: &&mut Finding| finding.id == id && finding.first_seen_ns.is_none();
+            for finding in findings.iter_mut().filter(undated) {
                 let known = [finding.last_seen_ns, counter.last_ns];
                 finding.last_seen_ns = known.into_iter().flatten().min();
                 if let Some((episode, last_ns)) = finding.episodes.last_mut().zip(finding.last_seen_ns) {

@@ -1,11 +1,13 @@
 //! Latency tails.
 
+use super::span::joined;
 use super::title::{pair, title};
 use super::{
     Better, ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends,
 };
 use crate::analysis::{Flow, Latency};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Episode, Finding, Severity};
+use crate::metrics::latency::tails::TailSpell;
 use crate::util::units;
 
 /// This family.
@@ -29,7 +31,7 @@ const TAIL: Entry = Entry {
                 determines its time.",
     computed: "Over flows with at least latency.tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least latency.tail_factor times the median and at least \
                  latency.tail_us. Info; a warning from latency.warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
-                 included.",
+                 included. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no window is one.",
     advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail \
                towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \
                points at the fabric.",
@@ -55,22 +57,39 @@ limits! {
         "The buffer of a 100 Gb/s port drains in less: what takes longer is a pause, a timeout or a host";
 }
 
+/// The times in which a flow had such a tail.
+fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool) -> Vec<&'a TailSpell> {
+    let figure = input.sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
+    let all = figure.and_then(|figure| figure.tails.as_deref()).map_or(&[][..], Vec::as_slice);
+    all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.latency;
     let factor = |latency: &Latency| latency.p99 as f64 / latency.p50.max(1) as f64;
-    let mut flows: Vec<(&Flow, &Latency)> = input
-        .facts
-        .flows
-        .iter()
-        .filter_map(|flow| Some((flow, flow.latency_ns.as_deref()?)))
-        .filter(|(_, latency)| {
-            latency.count >= limits.tail_samples
-                && latency.p99 >= limits.tail_us.saturating_mul(1_000)
-                && factor(latency) >= limits.tail_factor
-        })
-        .collect();
+    let is_tail = |latency: &Latency| {
+        latency.count >= limits.tail_samples
+            && latency.p99 >= limits.tail_us.saturating_mul(1_000)
+            && factor(latency) >= limits.tail_factor
+    };
+    let flows_tails: Vec<_> =
+        input.facts.flows.iter().map(|flow| (flow, tails(input, flow, is_tail))).collect();
+    let times = flows_tails.iter().flat_map(|(_, tails)| tails.iter().map(|one| (one.first_ns, one.last_ns)));
+    let times = joined(times.collect());
+    let last = times.last().copied();
+    // Where no time alone is one, that of the run counts.
+    let latest = |flow: &Flow, tails: &[&TailSpell]| match last {
+        None => flow.latency_ns.as_deref().copied(),
+        Some((first_ns, _)) => {
+            TailSpell::summary(tails.iter().copied().filter(|one| one.first_ns >= first_ns))
+        }
+    };
+    let judged = flows_tails.iter().filter_map(|(flow, tails)| Some((*flow, latest(flow, tails)?)));
+    let mut flows: Vec<(&Flow, Latency)> = judged.filter(|(_, latency)| is_tail(latency)).collect();
     flows.sort_by(|(_, a), (_, b)| factor(b).total_cmp(&factor(a)));
     let Some((flow, latency)) = flows.first() else { return };
+    let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
+    let episodes = times.iter().map(episode).collect();
     let severity = if factor(latency) >= limits.warning_factor { Severity::Warning } else { Severity::Info };
     let (p99, p50) = (units::duration(latency.p99), units::duration(latency.p50));
     let diagnosis = format!("High tail latency: p99 {p99}, median {p50}");
@@ -85,10 +104,73 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("samples", latency.count)
         .evidence("p99_over_p50", factor(latency))
         .flows(flows.iter().map(|(flow, _)| *flow))
+        .dated(episodes)
         .place(Place::of(input, flow))
         .ends(requester, responder)
         .step("Check received pauses and discards of the NIC.", here.nic_counters())
         .step(format!("Check CPU load, pinning and C-states on {}.", flow.dst), Commands::at(input, flow, flow.dst).threads())
         .step("Compare the flows: a tail towards one host points at that host, towards all hosts at the fabric.", ByHand::Reading)
         .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rocescope_common::account::latency::{BUCKETS, bounds};
+
+    use crate::analysis::fixtures::{SECOND, START};
+    use crate::findings::episode_tests::{by_id, run};
+    use crate::metrics::latency::tails::TailSpell;
+    use crate::metrics::latency::{Figure, Histogram, Summary};
+    use crate::metrics::loss::Metrics;
+    use crate::metrics::loss::spells::FlowSpells;
+    use crate::sample::Sample;
+
+    /// A second-long window of 1,000 requests of 10 µs, two in a hundred of which take this long.
+    fn window(second: u64, slow_us: u64) -> TailSpell {
+        let bucket = |us: u64| (0..BUCKETS).find(|at| us * 1_000 < bounds(*at).1).unwrap();
+        let mut counts = [0; BUCKETS];
+        counts[bucket(10)] += 980;
+        counts[bucket(slow_us)] += 20;
+        let at = |second: u64| START + second * SECOND;
+        let (first_ns, last_ns, max_ns) = (at(second), at(second + 1), slow_us * 1_000);
+        TailSpell { first_ns, last_ns, samples: Histogram::of(&counts), max_ns }
+    }
+
+    fn timed(seconds: u64, all: Summary, tails: Vec<TailSpell>) -> Sample {
+        let mut sample = run(seconds, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+        let tails = (!tails.is_empty()).then(|| Arc::new(tails));
+        let figure = Figure { all: Some(all), tails, ..Figure::default() };
+        sample.metrics.latency = Some([(0, figure)].into_iter().collect());
+        sample
+    }
+
+    const HEALTHY: Summary =
+        Summary { count: 3_600_000, p50: 10_000, p99: 20_000, p999: 900_000, max: 8_000_000 };
+
+    #[test]
+    fn a_tail_of_the_first_minute_of_an_hour_has_ended_with_percentiles_of_its_own() {
+        let found = by_id(&timed(3_600, HEALTHY, vec![window(30, 8_000)]), "latency.tail").unwrap();
+        assert!(!found.active);
+        assert_eq!(found.first_seen_ns, Some(START + 30 * SECOND));
+        assert_eq!(found.last_seen_ns, Some(START + 31 * SECOND));
+        let p99 = found.evidence["p99_ns"].as_u64().unwrap();
+        assert!(p99.abs_diff(8_000_000) < 500_000, "{p99}");
+        assert_eq!(found.evidence["samples"], 1_000);
+        // The latest of two has the figures.
+        let twice = timed(3_600, HEALTHY, vec![window(30, 8_000), window(3_590, 4_000)]);
+        let found = by_id(&twice, "latency.tail").unwrap();
+        assert_eq!((found.active, found.episodes.len()), (true, 2));
+        let p99 = found.evidence["p99_ns"].as_u64().unwrap();
+        assert!(p99.abs_diff(4_000_000) < 250_000, "{p99}");
+        assert_eq!(by_id(&timed(3_600, HEALTHY, vec![window(30, 100)]), "latency.tail"), None, "short");
+    }
+
+    #[test]
+    fn a_tail_without_times_has_no_begin() {
+        let all = Summary { p99: 8_000_000, ..HEALTHY };
+        let found = by_id(&timed(3_600, all, Vec::new()), "latency.tail").unwrap();
+        assert_eq!((found.first_seen_ns, &found.evidence["p99_ns"]), (None, &8_000_000.into()));
+    }
 }

@@ -11,7 +11,7 @@ use super::loss_sum::Sum;
 use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
 use super::not_evaluated::flows_not_evaluated;
 use super::once::name;
-use super::span::{Cost, Span, Wait, all_of, impact, latest, run, spans};
+use super::span::{Cost, Span, Wait, all_of, impact, latest, run, scaled, spans};
 use super::title;
 use super::tool::own;
 use super::{ByHand, Place, ends};
@@ -190,12 +190,12 @@ pub(super) struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
-    /// Loss episodes of responses downstream of the tap in the whole run, in which READs were repeated: all, and
-    /// those after a silence of the requester.
+    /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence of
+    /// the requester.
     rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,
-    /// In the whole run: lost PSNs that may have been reordered (`lost_or_reordered`), and all lost PSNs.
+    /// Lost PSNs that may have been reordered (`lost_or_reordered`), and all lost PSNs.
     doubtful: (u64, u64),
     reliable: bool,
 }
@@ -222,20 +222,24 @@ impl<'a> Pair<'a> {
     fn add(&mut self, facts: &Facts, flow: &'a Flow, side: Side, span: &Span) {
         let sum = Sum::of(facts, flow, side, span);
         self.sum.add(sum);
-        let (mut timeouts, mut reordered) = (0, 0);
+        let (mut timeouts, mut reordered, mut doubtful, mut lost) = (0, 0, 0, 0);
         for loss in flow.losses().iter().flatten() {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
-            self.doubtful.0 += loss.lost_or_reordered;
-            self.doubtful.1 += loss.lost;
+            doubtful += loss.lost_or_reordered;
+            lost += loss.lost;
             timeouts += loss.timeouts;
             reordered += loss.recovered;
         }
+        let lost = span.count(flow, Signal::Lost, lost);
+        self.doubtful.0 += span.count(flow, Signal::Doubtful, doubtful).min(lost);
+        self.doubtful.1 += lost;
         if let Some(responses) = flow.loss_responses.get() {
             if side == Side::After {
-                self.rereads.0 += responses.after_tap.episodes;
-                self.rereads.1 += responses.repeated_after_silence();
+                let (all, after_silence) = rereads(flow, &responses, span);
+                self.rereads.0 += all;
+                self.rereads.1 += after_silence;
             } else if responses.lost > 0 {
                 let requests = facts.requests_answered_by(flow);
                 let timed_out = |other: &Flow| other.loss.get().map_or(0, |loss| loss.timeouts);
@@ -250,6 +254,19 @@ impl<'a> Pair<'a> {
             self.flows.push((flow, sum.lost));
         }
     }
+}
+
+/// Loss episodes of a flow's responses downstream of the tap in a span, and those after a silence of the requester. The
+/// times are those of both its sequences: those of requests count in proportion.
+fn rereads(flow: &Flow, responses: &Loss, span: &Span) -> (u64, u64) {
+    let of_both = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum::<u64>();
+    let in_span = |signal, of: fn(&Loss) -> u64| {
+        let all = of_both(of);
+        scaled(span.count(flow, signal, all), of(responses), all)
+    };
+    let episodes = in_span(Signal::LossDownstream, |loss| loss.after_tap.episodes);
+    let silent_ns = in_span(Signal::RecoveryDownstream, |loss| loss.after_tap.total_ns.unwrap_or(0));
+    (episodes, Loss::after_silence(episodes, silent_ns))
 }
 
 /// Traffic at a tap, by services that retransmit and services that do not. A queue pair seen on several of its links

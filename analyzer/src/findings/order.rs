@@ -44,11 +44,17 @@ impl Finding {
     #[must_use]
     pub fn ended(&self, end_ns: Option<u64>) -> Option<String> {
         let when = format!("ended {}", self.end_utc(end_ns)?);
-        let length = self.episodes.last().map(|episode| episode.last_ns.saturating_sub(episode.first_ns));
-        Some(match length {
+        Some(match self.length_ns() {
             Some(length) if length > 0 => format!("{when} after {}", units::duration(length)),
             _ => when,
         })
+    }
+
+    /// Length of its latest episode, in nanoseconds; `None` where its begin is not known.
+    #[must_use]
+    pub fn length_ns(&self) -> Option<u64> {
+        let last_ns = self.episodes.last()?.last_ns;
+        Some(last_ns.saturating_sub(self.since_ns()?))
     }
 
     /// Its end as text, `until 13:05:09 UTC`, with the date if it is another day.
@@ -260,6 +266,8 @@ mod tests {
         assert_eq!(old.until(None), None);
         let episode = Episode { first_ns: then - 8_000_000_000, last_ns: then, peak: None };
         let old = Finding { episodes: vec![episode], ..old };
+        assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC"), "begin not known");
+        let old = Finding { first_seen_ns: Some(episode.first_ns), ..old };
         assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC after 8.00 s"));
         assert_eq!(old.ended(Some(then)), None);
     }

@@ -3,12 +3,15 @@
 use super::command::priority;
 use super::once::once;
 use super::raise::MAX_FLOWS;
+use super::span::joined;
 use super::title::{pair, short, title};
 use super::{
     Better, ByHand, Commands, Entry, Family, Impact, Input, Measure, Need, Place, Problem, Raise, Unit, ends,
 };
 use crate::analysis::{Device, Flow, Link, Pause};
-use crate::findings::{Finding, Severity};
+use crate::entity::pauses::{PauseSpell, Stall};
+use crate::findings::order::OVER_NS;
+use crate::findings::{Episode, Finding, Severity};
 use crate::sample::Direction;
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
@@ -28,7 +31,8 @@ pub(super) const STORM: Entry = Entry {
     computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC \
                  frames. A warning from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms. In captures without \
                  --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. Where a driver counts frames and not time, \
-                 the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share.",
+                 the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share. Episodes are such windows \
+                 with less than 10 s between two of them; figures are those of the latest one.",
     advice: "Received pauses come from the neighbour: check the received pauses of the switch port, and follow them until a device sends pauses without receiving \
                any; that device is slow or hangs. Sent pauses mean that this host receives data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let \
                switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms). Lower the \
@@ -44,7 +48,7 @@ pub(super) const WRONG_PRIORITY: Entry = Entry {
     meaning: "One side pauses a priority for which the other has PFC disabled. Pauses for such a priority are not obeyed and packets are dropped; or traffic that \
                 should not be paused is paused.",
     computed: "A warning when at least pfc.frames pause frames were sent or received on a priority for which the host has PFC disabled (live), or that no DCBX frame \
-                 on the same link advertises as lossless (captures with such a frame).",
+                 on the same link advertises as lossless (captures with such a frame), in the latest episode that has as many (10 s without a frame end one), or in all together.",
     advice: "Configure PFC identically on both sides of the link: dcb pfc show dev DEV (mlnx_qos -i DEV) on the host, priority-flow-control on the switch, and the \
                DSCP to priority map on both.",
     caveat: "Without DCB settings of the host and without DCBX in the capture the intended configuration is unknown.",
@@ -61,7 +65,7 @@ pub(super) const VICTIM: Entry = Entry {
                 of the pauses.",
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half \
                  of that time. Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with \
-                 --link-speed). A warning from pfc.victim_ms. What these flows retransmit counts with it, where none of their packets is lost upstream.",
+                 --link-speed). A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. What these flows retransmit counts with it, where none of their packets is lost upstream.",
     advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. Where unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",
     caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \
@@ -139,31 +143,111 @@ impl PauseSource<'_> {
     }
 }
 
+/// The pauses of some of its spells; without times those of the run.
+fn in_spells<'a>(pause: &Pause, spells: impl Iterator<Item = &'a PauseSpell>) -> Pause {
+    let sum = spells.copied().reduce(|mut sum, one| {
+        sum.add(&one);
+        sum
+    });
+    let sum = sum.unwrap_or_default();
+    Pause {
+        frames: sum.frames,
+        quanta: sum.quanta,
+        paused_ns: sum.paused_ns,
+        worst_share: pause.worst_share.and(sum.share),
+        least_share: pause.least_share.and(sum.share),
+        most_share: sum.most_share,
+        worst_frames_per_s: sum.worst_frames_per_s,
+        longest_ns: sum.longest_ns,
+        ..pause.clone()
+    }
+}
+
+/// Spells that overlap a time, or are less than 10 s away.
+fn near(pause: &Pause, (first_ns, last_ns): (u64, u64)) -> impl Iterator<Item = &PauseSpell> {
+    let is_near = move |one: &&PauseSpell| {
+        one.first_ns < last_ns.saturating_add(OVER_NS) && one.last_ns.saturating_add(OVER_NS) > first_ns
+    };
+    pause.spells.0.iter().filter(is_near)
+}
+
+/// The pauses of the latest episode that is a storm, and all such episodes; the run without any where times are not known.
+fn latest_storm(pause: &Pause, is_storm: impl Fn(&Pause) -> bool) -> Option<(Pause, Vec<Episode>)> {
+    let all = pause.spells.0.iter();
+    if all.len() == 0 {
+        return is_storm(pause).then(|| (pause.clone(), Vec::new()));
+    }
+    let bad = all.filter(|one| is_storm(&in_spells(pause, std::iter::once(*one))));
+    let times = joined(bad.map(|one| (one.first_ns, one.last_ns)).collect());
+    let episode = |&(first_ns, last_ns): &(u64, u64)| {
+        let one = in_spells(pause, near(pause, (first_ns, last_ns)));
+        Episode { first_ns, last_ns, peak: one.worst_share.or(one.least_share).or(one.most_share) }
+    };
+    let latest = in_spells(pause, near(pause, *times.last()?));
+    Some((latest, times.iter().map(episode).collect()))
+}
+
+/// The same of at least so many frames: of an episode, or of all together.
+fn latest_frames(pause: &Pause, least: u64) -> Option<(u64, Vec<Episode>)> {
+    let frames = |first_ns: u64, last_ns: u64| {
+        let within = |one: &&PauseSpell| one.first_ns >= first_ns && one.last_ns <= last_ns;
+        pause.spells.0.iter().filter(within).filter_map(|one| one.frames).sum::<u64>()
+    };
+    let with_frames = pause.spells.0.iter().filter(|one| one.frames.is_some_and(|n| n > 0));
+    let times = joined(with_frames.map(|one| (one.first_ns, one.last_ns)).collect());
+    let counted = times.iter().map(|&(first, last)| (first, last, frames(first, last)));
+    let enough: Vec<_> = counted.filter(|(.., n)| *n >= least).collect();
+    let episode =
+        |(first_ns, last_ns, n): (u64, u64, u64)| Episode { first_ns, last_ns, peak: Some(n as f64) };
+    if let Some((.., n)) = enough.last() {
+        return Some((*n, enough.iter().copied().map(episode).collect()));
+    }
+    let all = pause.frames.filter(|n| *n >= least)?;
+    let ends = times.first().zip(times.last()).map(|(first, last)| (first.0, last.1, all));
+    Some((all, ends.map(episode).into_iter().collect()))
+}
+
+/// Adds the step to the source of the pauses.
+fn source(raise: Raise, pause: &Pause, neighbour: &str, here: Commands<'_>) -> Raise {
+    match pause.direction {
+        Some("received") => raise.step(
+            format!("On {neighbour}, check received pauses and follow them to their source."),
+            ByHand::Switch,
+        ),
+        Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
+        None => raise
+            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
+    }
+}
+
 fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.pfc;
-    let known = pause.worst_share.or(pause.least_share);
-    let share = known.unwrap_or(0.0);
-    let longest = pause.longest_ns.unwrap_or(0);
-    let endless = longest >= limits.endless_ms.saturating_mul(NS_PER_MS);
-    let bound = pause.most_share.filter(|_| known.is_none()).unwrap_or(0.0);
-    let by_frames = bound > 0.0 && bound >= limits.storm_most_share;
-    if share < limits.storm_share && !endless && !by_frames {
-        return;
-    }
+    let is_endless =
+        |pause: &Pause| pause.longest_ns.unwrap_or(0) >= limits.endless_ms.saturating_mul(NS_PER_MS);
+    let by_frames = |pause: &Pause| {
+        let known = pause.worst_share.or(pause.least_share);
+        pause.most_share.filter(|bound| known.is_none() && *bound > 0.0 && *bound >= limits.storm_most_share)
+    };
+    let share = |pause: &Pause| pause.worst_share.or(pause.least_share).unwrap_or(0.0);
+    let judged = latest_storm(pause, |one| {
+        share(one) >= limits.storm_share || is_endless(one) || by_frames(one).is_some()
+    });
+    let Some((pause, episodes)) = &judged else { return };
+    let (endless, bound, share) = (is_endless(pause), by_frames(pause), share(pause));
     let of = match pause.priority {
         Some(priority) => format!("PFC storm on priority {priority}"),
         None => "Global pause storm".to_owned(),
     };
-    let diagnosis = if by_frames {
+    let diagnosis = if bound.is_some() {
         let rate = pause.worst_frames_per_s.unwrap_or(0.0);
-        format!("{of}: up to {} paused, {rate:.0} pause frames/s", units::ratio(Some(bound)))
+        format!("{of}: up to {} paused, {rate:.0} pause frames/s", units::ratio(bound))
     } else if endless {
+        let longest = pause.longest_ns.unwrap_or(0);
         format!("{of}: paused for {} without end", units::duration(longest))
     } else {
         let least = if pause.worst_share.is_none() { "at least " } else { "" };
         format!("{of}: paused {least}{} of the time", units::ratio(Some(share)))
     };
-    let received = pause.direction == Some("received");
     let place = at.place(input);
     let neighbour = place.switch_port.clone().unwrap_or_else(|| "the neighbour".to_owned());
     let here = Commands::on(input, at.link.unwrap_or("")).of_priority(pause.priority);
@@ -171,16 +255,9 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec
     let by = format!(", {}", at.by);
     let mut raise = Raise::new(&STORM, severity, title(diagnosis, [by]))
         .place(place)
+        .dated(episodes.clone())
         .impact(Impact { time_lost_ns: pause.paused_ns, ..Impact::default() });
-    raise = match pause.direction {
-        Some(_) if received => raise.step(
-            format!("On {neighbour}, check received pauses and follow them to their source."),
-            ByHand::Switch,
-        ),
-        Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
-        None => raise
-            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
-    };
+    raise = source(raise, pause, &neighbour, here);
     raise
         .step("Check pause counters and discards of the NIC.", here.nic_counters())
         .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
@@ -223,10 +300,10 @@ fn wrong_priority_of_link(input: &Input<'_>, link: &Link, found: &mut Vec<Findin
 }
 
 fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, found: &mut Vec<Finding>) {
-    let (Some(priority), Some(frames)) = (pause.priority, pause.frames) else { return };
-    if lossless >> (priority & 7) & 1 == 1 || frames < input.limits.pfc.frames.max(1) {
+    let Some(priority) = pause.priority.filter(|priority| lossless >> (priority & 7) & 1 == 0) else {
         return;
-    }
+    };
+    let Some((frames, episodes)) = latest_frames(pause, input.limits.pfc.frames.max(1)) else { return };
     let on: Vec<u8> = (0..8).filter(|p| lossless >> p & 1 == 1).collect();
     let list: Vec<String> = on.iter().map(u8::to_string).collect();
     let list = if list.is_empty() { "none".into() } else { list.join(", ") };
@@ -235,6 +312,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
     let here = Commands::on(input, at.link.unwrap_or("")).of_priority(Some(priority));
     Raise::new(&WRONG_PRIORITY, Severity::Warning, title(diagnosis, parts))
         .place(at.place(input))
+        .dated(episodes)
         .step("Check PFC per priority on the host.", here.pfc())
         .step("Check the DSCP to priority map and trust mode on the host.", here.qos())
         .step("Configure the same lossless priorities on the switch port.", ByHand::Switch)
@@ -245,14 +323,27 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
         .into(found);
 }
 
+/// Of what stood still for at least `least`, that which did so last and together, the longest first, and when. Each has its sum
+/// over the run and its latest stall; the sums count, without a time, where no stall alone is as long.
+fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<Episode>) {
+    let long = all.iter().map(|(.., stall)| stall).filter(|stall| stall.stalled_ns >= least);
+    let times = joined(long.map(|stall| (stall.first_ns, stall.last_ns)).collect());
+    let latest = times.last().copied();
+    let counted = |(one, sum, stall): (T, u64, Stall)| match latest {
+        None => (one, sum),
+        Some((first_ns, _)) if stall.first_ns >= first_ns => (one, stall.stalled_ns),
+        Some(_) => (one, 0),
+    };
+    let mut victims: Vec<_> = all.into_iter().map(counted).filter(|(_, ns)| *ns >= least).collect();
+    victims.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let peak = victims.first().map(|(_, longest)| *longest as f64);
+    (victims, latest.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak }))
+}
+
 fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
     let least = input.limits.pfc.victim_ms.saturating_mul(NS_PER_MS);
-    let mut victims: Vec<_> = device
-        .qps
-        .iter()
-        .filter_map(|qp| Some((qp, qp.pause_stall_ns.filter(|ns| *ns >= least.max(1))?)))
-        .collect();
-    victims.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let all = device.qps.iter().filter_map(|qp| Some((qp, qp.pause_stall_ns?, qp.stall)));
+    let (victims, episode) = together(all.collect(), least.max(1));
     let Some((_, longest)) = victims.first() else { return };
     let queue_pairs = plural(victims.len() as u64, "queue pair");
     let diagnosis = format!("PFC victims: {queue_pairs} stalled for up to {}", units::duration(*longest));
@@ -265,6 +356,7 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
     Raise::new(&VICTIM, Severity::Warning, title(diagnosis, [of]))
         .place(interface.map(|name| Place::link(input, name, None)).unwrap_or_default())
         .impact(stalled(victims.iter().map(|(_, ns)| *ns)))
+        .dated(episode.into_iter().collect())
         .step(SOURCE, here.pfc())
         .step("List the queue pairs with their processes.", here.queue_pairs())
         .evidence("queue_pairs", victims.iter().take(16).map(|(qp, _)| qp.lqpn).collect::<Vec<_>>())
@@ -283,8 +375,11 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     // An ACK flow is silent because its data flow is.
     let has_sequence = |flow: &&Flow| flow.psn.is_some() || flow.psn_responses.is_some();
     let flows = input.facts.flows.iter().filter(has_sequence);
-    let mut victims = once(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
-    victims.retain(|(_, stalled)| *stalled >= least);
+    let stalls = input.sample.metrics.control.as_ref().map(|control| &control.stalls);
+    let stall = |flow: &Flow| stalls.and_then(|all| all.get(&flow.slot)).copied().unwrap_or_default();
+    let all = once(flows, |flow| flow.pause_stall_ns.get().unwrap_or(0));
+    let all = all.into_iter().map(|(flow, sum)| (flow, sum, stall(flow)));
+    let (victims, episode) = together(all.collect(), least);
     let Some((worst, longest)) = victims.first() else { return };
     let count = plural(victims.len() as u64, "flow");
     let diagnosis = format!("PFC victims: {count} stalled for up to {}", units::duration(*longest));
@@ -295,8 +390,21 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let links = input.facts.links.iter().filter(|link| link.name == worst.link);
     let pauses = links.flat_map(|link| link.pause.iter().flatten());
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
-    let paused_ns = own.filter_map(|pause| pause.paused_ns).max();
+    let times = episode.map(|one| (one.first_ns, one.last_ns));
+    let lengths = own.filter_map(|pause| match times.filter(|_| !pause.spells.0.is_empty()) {
+        Some(times) => in_spells(pause, near(pause, times)).paused_ns,
+        None => pause.paused_ns,
+    });
+    let paused_ns = lengths.max();
+    // With 10 s before and behind, as the pauses.
+    let length = |first_ns: u64, last_ns: u64| {
+        let (from_ns, to_ns) = times
+            .map_or((0, u64::MAX), |(from, to)| (from.saturating_sub(OVER_NS), to.saturating_add(OVER_NS)));
+        last_ns.min(to_ns).checked_sub(first_ns.max(from_ns))
+    };
     let share = |ns: u64, of: Option<u64>| of.filter(|of| *of > 0).map(|of| ns as f64 / of as f64);
+    let window = &input.facts.window;
+    let window_ns = window.first_ns.zip(window.last_ns).and_then(|(first, last)| length(first, last));
     // A transport timer that expires while the priority is paused makes the sender retransmit packets that are queued
     // or have arrived.
     let lossless = victims.iter().all(|(flow, _)| flow.loss.get().is_none_or(|loss| loss.lost == 0));
@@ -306,12 +414,13 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .impact(stalled(victims.iter().map(|(_, ns)| *ns)))
         .step(SOURCE, here.pfc())
         .evidence("longest_ns", *longest)
-        .evidence("longest_ratio", share(*longest, worst.last_ns.checked_sub(worst.first_ns)))
+        .evidence("longest_ratio", share(*longest, length(worst.first_ns, worst.last_ns)))
         .evidence("stalled_ns", victims.iter().take(MAX_FLOWS).map(|(_, ns)| *ns).collect::<Vec<_>>())
         .evidence("priority", priority)
         .evidence("paused_ns", paused_ns)
-        .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, input.facts.window.length_ns())))
+        .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, window_ns)))
         .flows(victims.iter().map(|(flow, _)| *flow))
+        .dated(episode.into_iter().collect())
         .owns(if lossless { &[super::retry::STORM.id, super::timeouts::TIMEOUTS.id] } else { &[] })
         .into(found);
 }

@@ -83,7 +83,7 @@ fn victims_are_flows_of_data_with_their_loss() {
     let with = |stalled| ControlMetrics {
         links: [(0, control.clone()), (1, control.clone())].into(),
         stalled,
-        untracked: 0,
+        ..ControlMetrics::default()
     };
     let victim = |sample: &Sample| {
         let mut found = crate::findings::tests::found(sample, &crate::analysis::Options::default());
@@ -131,4 +131,80 @@ fn a_victim_stood_still_for_long_enough() {
     ] {
         assert_eq!(severity(&paused(pause(3), ns), "pfc.victim"), expected, "{ns:?}");
     }
+}
+
+/// Windows of a second each, from this one on, paused for this share of them.
+fn paused_for(all: &[(std::ops::Range<u64>, f64)]) -> PauseSample {
+    let mut sample = PauseSample { worst_share: Some(0.0), ..pause(3) };
+    (sample.frames, sample.paused_ns) = (Some(0), Some(0));
+    for (seconds, share) in all {
+        for second in seconds.clone() {
+            let first_ns = fixtures::START + second * fixtures::SECOND;
+            let paused_ns = crate::metrics::traffic::times(fixtures::SECOND, *share);
+            sample.frames = sample.frames.map(|frames| frames + 10);
+            sample.paused_ns = sample.paused_ns.map(|ns| ns + paused_ns);
+            sample.worst_share = sample.worst_share.map(|worst| worst.max(*share));
+            sample.spells.add(&crate::entity::pauses::PauseSpell {
+                first_ns,
+                last_ns: first_ns + fixtures::SECOND,
+                frames: Some(10),
+                paused_ns: Some(paused_ns),
+                share: Some(*share),
+                ..Default::default()
+            });
+        }
+    }
+    sample
+}
+
+fn of_an_hour(pause: PauseSample, id: &str) -> Option<Finding> {
+    let mut sample = paused(pause, None);
+    sample.window = Some((fixtures::START, fixtures::START + 3_600 * fixtures::SECOND));
+    let all = crate::findings::tests::found(&sample, &crate::analysis::Options::default());
+    all.into_iter().find(|finding| finding.id == id)
+}
+
+#[test]
+fn a_storm_of_the_first_minute_of_an_hour_has_ended_though_short_pauses_go_on() {
+    let at = |second: u64| Some(fixtures::START + second * fixtures::SECOND);
+    let storm = of_an_hour(paused_for(&[(5..35, 0.8), (35..3_600, 0.01)]), "pfc.storm").unwrap();
+    assert!(!storm.active);
+    assert_eq!((storm.first_seen_ns, storm.last_seen_ns), (at(5), at(35)));
+    assert!(storm.title.contains("paused 80.0 % of the time"), "{}", storm.title);
+    assert_eq!(of_an_hour(paused_for(&[(0..3_600, 0.01)]), "pfc.storm"), None);
+    // The latest of two has the figures.
+    let twice = paused_for(&[(5..35, 0.8), (35..3_590, 0.01), (3_590..3_600, 0.3)]);
+    let storm = of_an_hour(twice, "pfc.storm").unwrap();
+    assert_eq!((storm.active, storm.episodes.len()), (true, 2));
+    assert_eq!((&storm.evidence["worst_share"], storm.episodes[0].peak), (&0.3.into(), Some(0.8)));
+}
+
+#[test]
+fn frames_on_a_wrong_priority_have_their_times() {
+    let mut wrong = paused_for(&[(5..35, 0.01), (100..105, 0.01)]);
+    wrong.priority = Some(4);
+    let finding = of_an_hour(wrong, "pfc.on_wrong_priority").unwrap();
+    assert_eq!((finding.active, finding.episodes.len(), &finding.evidence["frames"]), (false, 2, &50.into()));
+    let mut rare = PauseSample { frames: Some(12), ..pause(4) };
+    for minute in 0..12 {
+        let first_ns = fixtures::START + minute * 60 * fixtures::SECOND;
+        let spell = PauseSpell { first_ns, last_ns: first_ns + 1, frames: Some(1), ..PauseSpell::default() };
+        rare.spells.add(&spell);
+    }
+    let finding = of_an_hour(rare, "pfc.on_wrong_priority").unwrap();
+    assert_eq!((finding.episodes.len(), &finding.evidence["frames"]), (1, &12.into()), "all together");
+}
+
+#[test]
+fn a_victim_of_the_first_minute_of_an_hour_has_ended() {
+    let mut sample = paused(pause(3), Some(40 * MS));
+    sample.window = Some((fixtures::START, fixtures::START + 3_600 * fixtures::SECOND));
+    let devices = Arc::make_mut(&mut sample.devices);
+    let qps = Arc::make_mut(&mut devices.ports[0].qps);
+    let (first_ns, last_ns) = (fixtures::START, fixtures::START + fixtures::SECOND);
+    qps[0].stall = Stall { first_ns, last_ns, stalled_ns: 30 * MS };
+    let all = crate::findings::tests::found(&sample, &crate::analysis::Options::default());
+    let victim = all.iter().find(|finding| finding.id == "pfc.victim").unwrap();
+    assert_eq!((victim.active, victim.last_seen_ns), (false, Some(last_ns)));
+    assert_eq!(victim.evidence["longest_ns"], 30 * MS, "of its latest stall");
 }

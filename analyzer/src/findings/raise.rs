@@ -174,9 +174,7 @@ impl Raise {
         // Without times of its own, it covers the time from the first packet of its flows to the last.
         if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !self.has_times()) {
             let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);
-            self.finding.first_seen_ns = Some(first_ns);
             self.finding.episodes = vec![Episode { first_ns, last_ns, peak: None }];
-            self.finding.undated = true;
         }
         if !self.caveat.is_empty() {
             self.finding.caveats.push(self.caveat.to_owned());

@@ -102,6 +102,15 @@ impl Span {
         known.before(end).saturating_sub(known.before(begin))
     }
 
+    /// Length of a flow's life in it and 10 s before and behind; of the whole run all of it. In nanoseconds.
+    pub(super) fn lifetime_ns(&self, flow: &Flow) -> u64 {
+        if self.whole {
+            return flow.last_ns.saturating_sub(flow.first_ns);
+        }
+        let first_ns = flow.first_ns.max(self.first_ns.saturating_sub(SPELL_NS));
+        flow.last_ns.min(self.last_ns.saturating_add(SPELL_NS)).saturating_sub(first_ns)
+    }
+
     /// The time covered by its packet counts: a begin, and an inclusive end.
     fn window(&self, facts: &Facts) -> (Edge, Edge) {
         let (mut first_ns, mut last_ns) = (self.first_ns, self.last_ns);

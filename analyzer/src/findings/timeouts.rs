@@ -68,7 +68,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
                hosts show them at the same time (`stalls`; not live). A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one). Where steps of a job are known \
+               Figures are those of the latest episode (10 s without a timeout end one); shortest and longest silence and lost ACKs \
+               are known of a single one alone. Where steps of a job are known \
                (`steps`), `felt_ns` is what of the silence the job felt at most: in each step longer than the median, \
                the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
@@ -243,12 +244,13 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
     let losses = || flows().flat_map(Flow::losses).flatten();
-    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
-    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
-    let lifetime = worst.flow.last_ns.saturating_sub(worst.flow.first_ns).max(worst.waited_ns).max(1);
-    // Figures of the run: the times of single ones are not stored.
+    // Of one episode the figures of the run are its own; of several, those of each are not kept.
+    let alone = span.is_whole() || episodes.len() == 1;
+    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min().filter(|_| alone);
+    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max().filter(|_| alone);
+    let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
     let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
-    let acks_lost = known_acks_lost(input, flows().collect());
+    let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
     let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
     let lost = if by_acks { ": ACKs lost or late" } else { "" };
     let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
@@ -374,6 +376,30 @@ mod tests {
             .with(Signal::Timeout, vec![spell(1..4, count)])
             .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
         run(9, metrics, requests, FlowSpells::default())
+    }
+
+    #[test]
+    fn timeouts_of_the_first_minute_of_an_hour_are_a_share_of_their_time() {
+        let metrics = Metrics {
+            timeouts: 9,
+            timeout_wait_ns: 9_000 * MS,
+            timeout_range_ns: (MS, 2_000 * MS),
+            ..Metrics::default()
+        };
+        let judged = |timeouts: Vec<Spell>| {
+            let waits = timeouts.iter().map(|one| Spell { count: one.count * 1_000 * MS, ..*one }).collect();
+            let requests =
+                FlowSpells::default().with(Signal::Timeout, timeouts).with(Signal::TimeoutWait, waits);
+            by_id(&run(3_600, metrics, requests, FlowSpells::default()), "retry.timeouts").unwrap()
+        };
+        let first = judged(vec![spell(20..40, 9)]);
+        assert!(!first.active);
+        let ratio = first.evidence["waited_ratio"].as_f64().unwrap();
+        assert!((ratio - 9.0 / 40.0).abs() < 1e-9, "{ratio}: of its 20 s with 10 s before and behind");
+        assert_eq!(first.evidence["longest_ns"], 2_000 * MS);
+        let twice = judged(vec![spell(20..40, 5), spell(3_580..3_600, 4)]);
+        assert_eq!((twice.active, &twice.evidence["timeouts"]), (true, &4.into()));
+        assert!(twice.evidence["longest_ns"].is_null(), "which of them had it is not known");
     }
 
     /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.

@@ -9,6 +9,7 @@ use rocescope_common::wire::Frame;
 
 use super::packet::Packet;
 use crate::entity::devices::PauseSample;
+use crate::entity::pauses::{PauseSpell, PauseSpells, Stall};
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
 use crate::util::definition::definitions;
@@ -58,10 +59,11 @@ struct Last {
     seen_at: u64,
     paused_ns: u64,
     stalled_ns: u64,
+    stall: Stall,
 }
 
 /// Pauses of one priority that one station asked for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pause {
     stops: u64,
     resumes: u64,
@@ -75,9 +77,19 @@ struct Pause {
     since_ns: u64,
     paused_ns: u64,
     longest_ns: u64,
+    /// Number of the open window, and what it has.
     window: u64,
-    in_window_ns: u64,
+    in_window: InWindow,
     worst_window_ns: u64,
+    spells: PauseSpells,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct InWindow {
+    frames: u64,
+    quanta: u64,
+    paused_ns: u64,
+    longest_ns: u64,
 }
 
 impl Pause {
@@ -86,6 +98,7 @@ impl Pause {
         let time_ns = time_ns.max(self.reached_ns);
         self.reached_ns = time_ns;
         self.reach(time_ns);
+        self.open(time_ns / WINDOW_NS);
         if quanta == 0 {
             self.resumes += 1;
             self.now = None;
@@ -93,6 +106,8 @@ impl Pause {
         }
         self.stops += 1;
         self.quanta += u64::from(quanta);
+        self.in_window.frames += 1;
+        self.in_window.quanta += u64::from(quanta);
         if self.now.is_none() {
             self.episodes += 1;
             self.since_ns = time_ns;
@@ -110,15 +125,55 @@ impl Pause {
         let mut from = from;
         while from < end {
             let window = from / WINDOW_NS;
-            if window != self.window {
-                (self.window, self.in_window_ns) = (window, 0);
-            }
+            self.open(window);
             let part = end.min((window + 1).saturating_mul(WINDOW_NS)).saturating_sub(from).max(1);
-            self.in_window_ns += part;
-            self.worst_window_ns = self.worst_window_ns.max(self.in_window_ns);
             from += part;
+            self.in_window.paused_ns += part;
+            self.in_window.longest_ns = self.in_window.longest_ns.max(from.saturating_sub(self.since_ns));
+            self.worst_window_ns = self.worst_window_ns.max(self.in_window.paused_ns);
         }
         self.now = (time_ns < until).then_some((end, until));
+    }
+
+    /// Opens a window, if it is not the open one.
+    fn open(&mut self, window: u64) {
+        if window != self.window {
+            self.end_window();
+            self.window = window;
+        }
+    }
+
+    /// Adds what the open window has to the times of pauses.
+    fn end_window(&mut self) {
+        let one = std::mem::take(&mut self.in_window);
+        if one.frames + one.paused_ns == 0 {
+            return;
+        }
+        let first_ns = self.window.saturating_mul(WINDOW_NS);
+        self.spells.add(&PauseSpell {
+            first_ns,
+            last_ns: first_ns.saturating_add(WINDOW_NS),
+            frames: Some(one.frames),
+            quanta: Some(one.quanta),
+            paused_ns: Some(one.paused_ns),
+            share: Some(one.paused_ns as f64 / WINDOW_NS as f64),
+            most_share: None,
+            worst_frames_per_s: None,
+            longest_ns: Some(one.longest_ns),
+        });
+    }
+
+    /// The times of the pauses until `latest_ns`; `timed`: their length is known.
+    fn spells(mut self, latest_ns: u64, timed: bool) -> PauseSpells {
+        self.end_window();
+        for one in &mut self.spells.0 {
+            // The last window is not over.
+            one.last_ns = one.last_ns.min(latest_ns).max(one.first_ns);
+            if !timed {
+                (one.paused_ns, one.longest_ns) = (None, None);
+            }
+        }
+        self.spells
     }
 }
 
@@ -215,7 +270,9 @@ impl Collector {
         let meanwhile_ns = paused_ns.saturating_sub(last.paused_ns);
         if last.seen_at > 0 && silent_ns >= STALL_NS && meanwhile_ns as f64 >= silent_ns as f64 * STALL_SHARE
         {
-            last.stalled_ns += meanwhile_ns.min(silent_ns);
+            let stalled_ns = meanwhile_ns.min(silent_ns);
+            last.stalled_ns += stalled_ns;
+            last.stall.add((last.seen_at, time_ns), stalled_ns);
         }
         (last.seen_at, last.paused_ns) = (time_ns, paused_ns);
     }
@@ -233,7 +290,7 @@ impl Collector {
         let mut links: BTreeMap<u16, LinkControl> = BTreeMap::new();
         for (&(link, station), rows) in &self.stations {
             for (row, pause) in rows.iter().enumerate().filter(|(_, pause)| pause.stops + pause.resumes > 0) {
-                let mut pause = *pause;
+                let mut pause = pause.clone();
                 pause.reach(self.latest_ns);
                 let known = |n: u64| self.mbps.map(|_| n);
                 let worst = pause.worst_window_ns as f64 / WINDOW_NS as f64;
@@ -249,8 +306,12 @@ impl Collector {
                     most_share: None,
                     worst_frames_per_s: None,
                     longest_ns: known(pause.longest_ns),
+                    spells: PauseSpells::default(),
                 };
-                links.entry(link).or_default().pauses.push((station, pause.resumes, sample));
+                let resumes = pause.resumes;
+                let sample =
+                    PauseSample { spells: pause.spells(self.latest_ns, self.mbps.is_some()), ..sample };
+                links.entry(link).or_default().pauses.push((station, resumes, sample));
             }
         }
         for (link, neighbours) in &self.neighbours {
@@ -259,7 +320,8 @@ impl Collector {
         let stalled = (0..).zip(&self.flows).filter(|(_, last)| last.stalled_ns > 0);
         ControlMetrics {
             links,
-            stalled: self.mbps.map(|_| stalled.map(|(slot, last)| (slot, last.stalled_ns)).collect()),
+            stalled: self.mbps.map(|_| stalled.clone().map(|(slot, last)| (slot, last.stalled_ns)).collect()),
+            stalls: stalled.map(|(slot, last)| (slot, last.stall)).collect(),
             untracked: self.untracked,
         }
     }
@@ -272,6 +334,8 @@ pub struct ControlMetrics {
     pub links: BTreeMap<u16, LinkControl>,
     /// By slot: time in which a flow was silent because its priority was paused; `None` where the links' speed is not known.
     pub stalled: Option<BTreeMap<u32, u64>>,
+    /// By slot: the latest time of that without 10 s of rest.
+    pub stalls: BTreeMap<u32, Stall>,
     /// Control frames left out: there were too many stations.
     pub untracked: u64,
 }

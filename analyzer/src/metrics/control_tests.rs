@@ -20,9 +20,9 @@ fn pfc(priority: u8, quanta: u16) -> Vec<u8> {
 
 fn row(collector: &Collector) -> PauseSample {
     let metrics = collector.metrics();
-    let [(from, _, pause)] = metrics.links[&0].pauses[..] else { panic!("{metrics:?}") };
-    assert_eq!(from, SWITCH);
-    pause
+    let [(from, _, pause)] = &metrics.links[&0].pauses[..] else { panic!("{metrics:?}") };
+    assert_eq!(*from, SWITCH);
+    pause.clone()
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod early;
 mod ring;
+pub mod tails;
 
 use std::sync::Arc;
 
@@ -22,9 +23,10 @@ use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, Passed};
 use ring::Ring;
+use tails::{TailSpell, Tails};
 
 /// Flows of requests that are timed at a time. Each takes 150 bytes; 500 more with 64 outstanding requests, and 800 for each
-/// class of requests with more than a few samples.
+/// class of requests with more than a few samples; in runs of more than 10 s another 300, or 1,500 with long tails.
 pub const MAX_FLOWS: usize = 65_536;
 
 /// State of one flow of requests.
@@ -61,6 +63,9 @@ pub struct Collector {
     free: Vec<u32>,
     /// Requests and answers of flows whose other direction is not known yet.
     early: Early,
+    /// Times with long tails, and the latest request.
+    tails: Tails,
+    latest_ns: u64,
 }
 
 impl Collector {
@@ -111,6 +116,11 @@ impl Collector {
         if class == CLASS_NONE {
             return;
         }
+        self.latest_ns = packet.time_ns;
+        if self.tails.is_due(packet.time_ns) {
+            self.end_windows(packet.time_ns);
+        }
+        let Some(slot) = self.slots.get_mut(at) else { return };
         if !reverse.paired {
             slot.unpaired += 1;
             if slot.early != Kept::TooMuch {
@@ -191,6 +201,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
         self.early.forget(slot);
+        self.tails.retired(slot);
         let Some(slot) = self.slots.get_mut(slot as usize) else { return };
         let gone = std::mem::replace(slot, FREE);
         if let Some(ring) = self.rings.get_mut(gone.ring as usize) {
@@ -202,6 +213,12 @@ impl Collector {
     /// The figures so far, by slot of the flow of requests.
     #[must_use]
     pub fn metrics(&self) -> BySlot {
+        let mut figures = self.figures();
+        self.tails.fill(&mut figures, self.latest_ns);
+        figures
+    }
+
+    fn figures(&self) -> BySlot {
         let metrics = (0u32..).zip(&self.slots).filter_map(|(number, slot)| {
             let ring = self.rings.get(slot.ring as usize);
             if ring.is_none() && slot.unpaired + slot.untracked == 0 {
@@ -384,6 +401,8 @@ pub struct Figure {
     pub untracked: u64,
     /// Requests that no answer has been seen for.
     pub outstanding: u64,
+    /// Times with a long tail, the oldest first.
+    pub tails: Option<Arc<Vec<TailSpell>>>,
 }
 
 /// Times by class, in little memory: of nearly every flow all are of one class.

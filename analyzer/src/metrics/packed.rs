@@ -3,7 +3,7 @@
 use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
-use super::latency::{self, Classes, Summary};
+use super::latency::{self, Classes, Summary, tails};
 use super::loss::reads::Overlap;
 use super::loss::spells::{Mark, Signal, Spell, Spells};
 use super::loss::{
@@ -79,7 +79,8 @@ pack! {
     struct Between { family, from, to, kind, service_id, outcome }
     struct Row { setups, most_requests, first_ns, last_ns }
     struct Summary { count, p50, p99, p999, max }
-    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding }
+    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails }
+    struct tails::TailSpell { first_ns, last_ns, samples, max_ns }
     struct ecn::Metrics { marks, cnps, links, untracked }
     struct ecn::Marks { first_ce_ns, series }
     struct ecn::OverTime { start_ns, bin_ns, bins }
@@ -142,6 +143,6 @@ pack! {
         0 => SequenceNak, 1 => RnrNak, 2 => OtherNak(code), 3 => Lost, 4 => LossUpstream, 5 => LossDownstream, 6 => Reordered,
         7 => Retransmitted, 8 => RetransmittedAfterRnr, 9 => RetransmittedAfterTimeout, 10 => Timeout, 11 => TimeoutWait,
         12 => Stall, 13 => StallWait, 14 => Silence, 15 => RnrWait, 16 => RecoveryUpstream, 17 => RecoveryDownstream,
-        18 => CeMarked, 19 => Cnp, 20 => Duplicate,
+        18 => CeMarked, 19 => Cnp, 20 => Duplicate, 21 => Doubtful, 22 => GapCapable, 23 => GapMarked,
     }
 }

@@ -6,6 +6,7 @@
 
 mod flows;
 pub mod marking;
+mod missed;
 mod packed;
 pub mod stream;
 
@@ -28,6 +29,7 @@ use crate::metrics::duplicates::Copies;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use flows::{Flows, Spare};
+pub use missed::{Missed, MissedSpell, MissedTimes};
 
 /// Kind of the source of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
+    /// When the source missed something. Of what a capture says it dropped, no time is known.
+    pub missed: MissedTimes,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,
     /// Counters of devices; empty in replay, and without RDMA devices.

@@ -221,13 +221,13 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
     }
 }
 
-/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data.
+/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data. None where its begin
+/// is not known.
 pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
+    let Some(first_ns) = finding.first_seen_ns else { return Vec::new() };
     let mut spans: Vec<(u64, u64)> =
         finding.episodes.iter().map(|one| (one.first_ns, one.last_ns.max(one.first_ns))).collect();
-    if spans.is_empty()
-        && let Some(first_ns) = finding.first_seen_ns
-    {
+    if spans.is_empty() {
         spans.push((first_ns, finding.last_seen_ns.or(end.ns).unwrap_or(first_ns).max(first_ns)));
     }
     spans.sort_unstable();

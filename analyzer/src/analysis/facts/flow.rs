@@ -422,7 +422,7 @@ pub struct CeOverTime {
 }
 
 /// CNPs in a flow, and their effect on the data flow whose rate they reduce.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cnp {
     /// The data flow whose sender is asked to reduce its rate, on the same tap. Null: not known (see

@@ -227,14 +227,8 @@ impl Sequence {
             std::cmp::Ordering::Equal => None,
         };
         let missing = if self.reliable { self.gaps.missing() } else { 0 };
-        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets out of
-        // order, a NAK is no evidence of loss.
-        let late = self.answers_pass && self.unasked > self.asked && go > selective;
-        let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
-        let lost = self.metrics.lost;
-        let doubtful = self.metrics.doubtful + unasked + self.lateness.doubtful(lost);
         Metrics {
-            doubtful: if late { lost } else { doubtful.min(lost) },
+            doubtful: self.doubtful(),
             unfilled: self.metrics.unfilled + missing,
             // A loss that was taken back may belong to an episode that had ended.
             upstream: if self.metrics.lost == 0 { Episodes::default() } else { self.upstream.metrics() },

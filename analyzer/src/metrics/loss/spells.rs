@@ -39,6 +39,12 @@ pub enum Signal {
     OtherNak(u8),
     /// Packets (PSNs) lost upstream of the link.
     Lost,
+    /// Of these, packets that may have been reordered, from when this showed.
+    Doubtful,
+    /// PSN gaps that an ECN-capable packet follows.
+    GapCapable,
+    /// Of these, gaps that a marked packet follows.
+    GapMarked,
     /// Episodes of loss upstream of the link.
     LossUpstream,
     /// Episodes of loss, corruption or reordering downstream of the link.

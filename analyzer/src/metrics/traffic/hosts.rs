@@ -1,5 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
+use super::windows::{Window, Windows, count};
 use crate::util::index::Index;
 use crate::util::pack::pack;
 use rocescope_common::account::FlowKey;
@@ -89,7 +90,7 @@ pub struct Degree {
 
 impl Degree {
     /// Adds what is counted of packets.
-    const fn add(&mut self, more: &Self) {
+    pub(super) const fn add(&mut self, more: &Self) {
         self.bins += more.bins;
         self.packets += more.packets;
         self.bytes += more.bytes;
@@ -135,6 +136,8 @@ pub struct Target {
     pub degrees: Vec<Degree>,
     /// The same in bins of data: up to [`BIN_BYTES`] without a silence of [`SILENCE_NS`].
     pub overlaps: Vec<Degree>,
+    /// The same over time.
+    pub windows: Windows,
     /// Bytes in its fullest bin.
     pub peak_bytes: u64,
     /// Senders in that bin.
@@ -149,8 +152,10 @@ pack! {
         link, src, dst, packets, bytes, data_bytes, hops, target, turn, bin, overlap, back, asked, asked_ns,
     }
     struct Target {
-        turn, bin, last_ns, full_at, open, open_senders, in_progress, overlap, link, host, senders, degrees, overlaps, peak_bytes, peak_senders,
+        turn, bin, last_ns, full_at, open, open_senders, in_progress, overlap, link, host, senders, degrees, overlaps, windows, peak_bytes, peak_senders,
     }
+    struct Windows { begun_ns, open, ended }
+    struct Window { first_ns, last_ns, overlaps }
     struct Overlap { number, senders, sum, before, first_ns }
 }
 
@@ -164,16 +169,6 @@ struct Overlap {
     /// State at the start of the open bin of time.
     before: Degree,
     first_ns: u64,
-}
-
-fn count(degrees: &mut Vec<Degree>, senders: u32, bin: &Degree) {
-    let at = (senders as usize).min(DEGREES - 1);
-    if at >= degrees.len() {
-        degrees.resize(at + 1, Degree::default());
-    }
-    if let Some(degree) = degrees.get_mut(at) {
-        degree.add(bin);
-    }
 }
 
 impl Target {
@@ -263,6 +258,7 @@ impl Target {
             (bin.lossy_bytes, bin.lossy_ns) = (bin.bytes, last_ns.saturating_sub(first_ns));
         }
         count(&mut self.overlaps, senders, &bin);
+        self.windows.bin(&self.overlaps, senders, &bin, (first_ns, last_ns));
     }
 }
 
@@ -335,6 +331,7 @@ impl Pairs {
             senders: 0,
             degrees: Vec::new(),
             overlaps: Vec::new(),
+            windows: Windows::default(),
             peak_bytes: 0,
             peak_senders: 0,
             turn: 0,
@@ -467,6 +464,7 @@ impl Pairs {
             self.targets.iter().filter(|target| target.senders > 0).cloned().collect();
         for target in &mut targets {
             target.fold_overlap();
+            target.windows.end();
             target.fold();
         }
         targets

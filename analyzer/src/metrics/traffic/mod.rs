@@ -17,6 +17,7 @@ pub mod flowlets;
 pub mod from_kernel;
 pub mod hosts;
 pub mod series;
+pub mod windows;
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::flowlet::Flowlet;

@@ -188,6 +188,7 @@ fn pause() -> Pause {
         most_share: Some(0.5),
         worst_frames_per_s: Some(1.0),
         longest_ns: Some(1),
+        spells: Pause::default().spells,
     }
 }
 
@@ -300,6 +301,7 @@ fn device_qp() -> DeviceQp {
         sent_packets: Some(1),
         received_packets: Some(1),
         pause_stall_ns: Some(1),
+        stall: DeviceQp::default().stall,
         control: QpControl {
             src: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
             dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),

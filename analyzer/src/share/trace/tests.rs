@@ -72,6 +72,7 @@ fn flows_events_findings_and_counters_have_their_tracks() {
     let mut report = Report::build(&sample, &Options::default());
     let (first, last) = (report.facts.window.first_ns.unwrap(), report.facts.window.last_ns.unwrap());
     let middle = first.midpoint(last);
+    report.findings[0].first_seen_ns = Some(first);
     report.findings[0].episodes = vec![
         Episode { first_ns: first, last_ns: middle + 7, peak: None },
         Episode { first_ns: middle, last_ns: last, peak: None },

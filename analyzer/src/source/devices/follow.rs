@@ -3,6 +3,7 @@
 use super::psn;
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
+use crate::entity::pauses::Stall;
 use crate::host::nldev::QueuePair;
 
 /// Packets that a port carried between two readings; `None` if not counted.
@@ -20,6 +21,7 @@ pub(super) struct QpWatch {
     sent: Option<u64>,
     received: Option<u64>,
     stalled_ns: u64,
+    stall: Stall,
     /// It progressed in the latest interval, or has stalled since.
     busy: bool,
 }
@@ -32,6 +34,7 @@ impl QpWatch {
             sent: Some(0),
             received: Some(0),
             stalled_ns: 0,
+            stall: Stall::default(),
             busy: false,
         }
     }
@@ -43,15 +46,17 @@ impl QpWatch {
         self.qp.pid == qp.pid && self.qp.kind == qp.kind && same_peer
     }
 
-    /// Adds its state after `span_ns`, in which the port carried `most` packets. True if a PSN advanced.
+    /// Adds its state at the end of a span (begin and end, Unix nanoseconds) in which the port carried `most` packets. True
+    /// if a PSN advanced.
     pub(super) fn advance(
         &mut self,
         qp: &QueuePair,
         owner: &QpOwner,
         most: PortPackets,
-        span_ns: u64,
+        (first_ns, last_ns): (u64, u64),
         paused: bool,
     ) -> bool {
+        let span_ns = last_ns.saturating_sub(first_ns);
         let step = |before: Option<u32>, now: Option<u32>, most: Option<u64>| match (before, now) {
             (Some(before), Some(now)) => psn::advance(before, now, most),
             // Without a connection there is no PSN.
@@ -74,6 +79,7 @@ impl QpWatch {
             let ready = qp.state == Some("RTS");
             if !changed && ready && self.busy && paused {
                 self.stalled_ns = self.stalled_ns.saturating_add(span_ns);
+                self.stall.add((first_ns, last_ns), span_ns);
             } else {
                 self.busy = changed;
             }
@@ -92,6 +98,7 @@ impl QpWatch {
             sent: self.sent.filter(|_| moving),
             received: self.received.filter(|_| moving && self.qp.rq_psn.is_some()),
             stalled_ns: moving.then_some(self.stalled_ns),
+            stall: self.stall,
         }
     }
 }

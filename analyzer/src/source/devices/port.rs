@@ -206,7 +206,8 @@ impl PortWatch {
             of(&now)?.checked_sub(of(&before)?)
         };
         let most = PortPackets { sent: since(|p| p.sent), received: since(|p| p.received) };
-        let span_ns = before.map_or(0, |(then, ..)| time_ns.saturating_sub(then));
+        let from_ns = before.map_or(time_ns, |(then, ..)| then.min(time_ns));
+        let span_ns = time_ns - from_ns;
         let paused = before.is_some_and(|(.., before)| {
             let added =
                 before.iter().zip(&paused_us).map(|(then, now)| now.as_ref()?.checked_sub(*then.as_ref()?));
@@ -224,7 +225,7 @@ impl PortWatch {
             }
             let earlier = self.qps.remove(&qp.lqpn).filter(|earlier| earlier.is_same(qp));
             let mut followed = earlier.unwrap_or_else(|| QpWatch::new(qp, owner));
-            self.moving |= followed.advance(qp, owner, most, span_ns, paused);
+            self.moving |= followed.advance(qp, owner, most, (from_ns, time_ns), paused);
             present.insert(qp.lqpn, followed);
         }
         self.qps = present;

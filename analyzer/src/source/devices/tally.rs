@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::entity::devices::{PauseSample, SourceSample};
+use crate::entity::pauses::{PauseSpell, PauseSpells};
 use crate::ethernet::mac_control::quanta_ns;
 use crate::host::counters::{Reading, Source, difference};
 use crate::host::vocabulary::{PauseCount, PauseCounts};
@@ -92,7 +93,7 @@ pub struct PauseTally {
     totals: [[PauseTotal; 8]; 2],
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PauseTotal {
     sum: PauseCount,
     worst_share: Option<f64>,
@@ -100,6 +101,7 @@ struct PauseTotal {
     worst_frames_per_s: Option<f64>,
     run_ns: u64,
     longest_ns: u64,
+    spells: PauseSpells,
 }
 
 impl PauseTally {
@@ -119,11 +121,10 @@ impl PauseTally {
             }
             return;
         };
-        let span_ns = time_ns.saturating_sub(before_ns);
         let sides = [(&before.received, &counts.received), (&before.sent, &counts.sent)];
         for (totals, (before, now)) in self.totals.iter_mut().zip(sides) {
             for ((total, before), now) in totals.iter_mut().zip(before).zip(now) {
-                total.add(before, now, span_ns, mbps);
+                total.add(before, now, (before_ns, time_ns), mbps);
             }
         }
     }
@@ -132,7 +133,7 @@ impl PauseTally {
     /// time is not counted.
     #[must_use]
     pub fn received_us(&self) -> [Option<u64>; 8] {
-        self.totals[0].map(|total| total.sum.microseconds)
+        self.totals[0].each_ref().map(|total| total.sum.microseconds)
     }
 
     /// The pauses of all priorities that the driver counts.
@@ -157,6 +158,7 @@ impl PauseTally {
                     most_share: total.most_share,
                     worst_frames_per_s: total.worst_frames_per_s,
                     longest_ns: timed.then_some(total.longest_ns),
+                    spells: total.spells.clone(),
                 });
             }
         }
@@ -165,7 +167,14 @@ impl PauseTally {
 }
 
 impl PauseTotal {
-    fn add(&mut self, before: &PauseCount, now: &PauseCount, span_ns: u64, mbps: Option<u32>) {
+    fn add(
+        &mut self,
+        before: &PauseCount,
+        now: &PauseCount,
+        (first_ns, last_ns): (u64, u64),
+        mbps: Option<u32>,
+    ) {
+        let span_ns = last_ns.saturating_sub(first_ns);
         let added = |before: Option<u64>, now: Option<u64>| match (before, now) {
             // The counter was reset.
             (Some(before), Some(now)) => Some(difference(before, now).unwrap_or(now)),
@@ -185,21 +194,34 @@ impl PauseTotal {
         if span_ns == 0 {
             return;
         }
-        let most = |known: &mut Option<f64>, now: f64| *known = Some(known.map_or(now, |most| most.max(now)));
-        if let Some(frames) = frames {
-            most(&mut self.worst_frames_per_s, frames as f64 * NS_PER_S as f64 / span_ns as f64);
-            if let Some(mbps) = mbps.filter(|mbps| *mbps > 0 && paused_us.is_none()) {
-                let each_ns = quanta_ns(MOST_QUANTA, u64::from(mbps));
-                most(&mut self.most_share, (frames as f64 * each_ns as f64 / span_ns as f64).min(1.0));
-            }
-        }
-        let Some(us) = paused_us else { return };
-        let share = us as f64 * 1000.0 / span_ns as f64;
+        let per_s = frames.map(|frames| frames as f64 * NS_PER_S as f64 / span_ns as f64);
+        let bound = frames.zip(mbps.filter(|mbps| *mbps > 0 && paused_us.is_none())).map(|(frames, mbps)| {
+            let each_ns = quanta_ns(MOST_QUANTA, u64::from(mbps));
+            (frames as f64 * each_ns as f64 / span_ns as f64).min(1.0)
+        });
         // Counters are read one after the other, so that slightly more than the whole time is possible.
-        let share = share.min(1.0);
-        most(&mut self.worst_share, share);
-        self.run_ns = if share >= ALL { self.run_ns.saturating_add(span_ns) } else { 0 };
-        self.longest_ns = self.longest_ns.max(self.run_ns);
+        let share = paused_us.map(|us| (us as f64 * 1000.0 / span_ns as f64).min(1.0));
+        let most = |known: Option<f64>, now: Option<f64>| known.into_iter().chain(now).reduce(f64::max);
+        self.worst_frames_per_s = most(self.worst_frames_per_s, per_s);
+        self.most_share = most(self.most_share, bound);
+        self.worst_share = most(self.worst_share, share);
+        if let Some(share) = share {
+            self.run_ns = if share >= ALL { self.run_ns.saturating_add(span_ns) } else { 0 };
+            self.longest_ns = self.longest_ns.max(self.run_ns);
+        }
+        if frames.is_some_and(|n| n > 0) || paused_us.is_some_and(|n| n > 0) {
+            self.spells.add(&PauseSpell {
+                first_ns,
+                last_ns,
+                frames,
+                quanta: None,
+                paused_ns: paused_us.map(|us| us.saturating_mul(1000)),
+                share,
+                most_share: bound,
+                worst_frames_per_s: per_s,
+                longest_ns: share.map(|_| self.run_ns),
+            });
+        }
     }
 }
 

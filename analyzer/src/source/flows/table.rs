@@ -12,7 +12,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::metrics::marking::ByDscp;
 use crate::sample::marking;
-use crate::sample::{Direction, Extra, FlowSample, Flows, LinkSample, RetiredTuple, Stats};
+use crate::sample::{
+    Direction, Extra, FlowSample, Flows, LinkSample, Missed, MissedTimes, RetiredTuple, Stats,
+};
 use crate::source::flows::retire::RetiredTuples;
 use crate::util::map::{Map, State};
 
@@ -61,6 +63,7 @@ pub struct FlowTable {
     extra: ExtraTable,
     links: Vec<LinkSample>,
     retired: RetiredTuples,
+    missed: MissedTimes,
 }
 
 impl FlowTable {
@@ -84,6 +87,7 @@ impl FlowTable {
             extra: ExtraTable::new(max_extra),
             links: Vec::new(),
             retired: RetiredTuples::with_max(max_tuples),
+            missed: MissedTimes::default(),
         }
     }
 
@@ -107,6 +111,12 @@ impl FlowTable {
         &self.links
     }
 
+    /// When packets found a table full.
+    #[must_use]
+    pub const fn missed(&self) -> &MissedTimes {
+        &self.missed
+    }
+
     /// Counts a frame that is not RoCE or is excluded.
     #[inline]
     pub fn skip(&mut self, link: u16, reason: SkipReason, wire_len: u32) {
@@ -124,7 +134,7 @@ impl FlowTable {
         let mut number = *self.recent.get(recent_index(frame, link, self.recent.len()))?;
         let known = |slot: &Slot| slot.stats.packets != 0 && is_of(&slot.key, frame, link);
         if !self.slots.get(number as usize).is_some_and(known) {
-            number = self.find_or_add(&FlowKey::of(frame, link), frame.wire_len)?;
+            number = self.find_or_add(&FlowKey::of(frame, link), (frame.wire_len, now_ns))?;
             let recent = recent_index(frame, link, self.recent.len());
             *self.recent.get_mut(recent)? = number;
         }
@@ -134,13 +144,14 @@ impl FlowTable {
             let full = !self.extra.others(number, frame, outcome);
             if full && let Some(link) = self.links.get_mut(usize::from(link)) {
                 link.extra_full += 1;
+                self.missed.add((now_ns, now_ns), &Missed { extra_table_full: 1, ..Missed::default() });
             }
         }
         Some(Observed { slot: number, stats, outcome })
     }
 
     #[inline(never)]
-    fn find_or_add(&mut self, key: &FlowKey, wire_len: u32) -> Option<u32> {
+    fn find_or_add(&mut self, key: &FlowKey, (wire_len, now_ns): (u32, u64)) -> Option<u32> {
         let hash = hash_of(&self.hasher, key);
         let slots = &mut self.slots;
         let same = |number: &u32| slots.get(*number as usize).is_some_and(|slot| slot.key == *key);
@@ -151,6 +162,7 @@ impl FlowTable {
             if let Some(link) = self.links.get_mut(usize::from(key.link)) {
                 link.flow_table_full.add(wire_len);
             }
+            self.missed.add((now_ns, now_ns), &Missed { flow_table_full: 1, ..Missed::default() });
             return None;
         }
         let slot = Slot { key: *key, born: self.born, stats: Stats::default() };

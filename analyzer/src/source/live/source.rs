@@ -36,7 +36,8 @@ use crate::host::netns::NetNs;
 use crate::host::queries::Kernel;
 use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
-use crate::sample::{Direction, EventSample};
+use crate::metrics::latency::tails::Tails;
+use crate::sample::{Direction, EventSample, MissedTimes};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
 use crate::util::time::nanos;
@@ -60,6 +61,8 @@ pub(super) struct Source {
     pairs: Pairs,
     ecn: Ecn,
     losses: Losses,
+    missed: MissedTimes,
+    tails: Tails,
     /// `None` without bins.
     bins: Option<Bins>,
     clock: WallClock,
@@ -163,6 +166,8 @@ impl Source {
             tables: Tables::default(),
             pairs,
             losses: Losses::default(),
+            missed: MissedTimes::default(),
+            tails: Tails::default(),
             ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
             clock,
             start_ns,

@@ -564,6 +564,7 @@ impl Replay {
             retired_unattributed: table.retired_unattributed(),
             peers: self.counts.peers.peers().clone(),
             capture_drops: drops.reduce(|sum, n| sum + n),
+            missed: table.missed().clone(),
             metrics: Metrics { marking, ..metrics },
             ..Sample::default()
         }

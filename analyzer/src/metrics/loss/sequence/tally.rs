@@ -4,8 +4,11 @@ use super::Sequence;
 use crate::metrics::loss::spells::{Counts, Recorder, Signal};
 
 /// The signals that a sequence gives.
-pub(super) const SIGNALS: [Signal; 13] = [
+pub(super) const SIGNALS: [Signal; 16] = [
     Signal::Lost,
+    Signal::Doubtful,
+    Signal::GapCapable,
+    Signal::GapMarked,
     Signal::LossUpstream,
     Signal::LossDownstream,
     Signal::Reordered,
@@ -24,6 +27,17 @@ pub(super) const SIGNALS: [Signal; 13] = [
 pub(super) type Tally = [u64; SIGNALS.len()];
 
 impl Sequence {
+    /// Of the PSNs lost, those that may have been reordered.
+    pub(super) fn doubtful(&self) -> u64 {
+        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets out of
+        // order, a NAK is no evidence of loss.
+        let late = self.answers_pass && self.unasked > self.asked && self.go_back_n > self.selective;
+        let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
+        let lost = self.metrics.lost;
+        let doubtful = self.metrics.doubtful + unasked + self.lateness.doubtful(lost);
+        if late { lost } else { doubtful.min(lost) }
+    }
+
     fn tally(&self) -> Tally {
         let counted = &self.metrics;
         let (upstream, downstream) = (self.upstream.metrics(), self.downstream.metrics());
@@ -31,6 +45,9 @@ impl Sequence {
             if counted.lost == 0 { (0, 0) } else { (upstream.count, upstream.total_ns) };
         [
             counted.lost,
+            self.doubtful(),
+            counted.gaps_capable,
+            counted.gaps_ce,
             episodes,
             downstream.count,
             counted.recovered,

@@ -69,6 +69,7 @@ impl Source {
         for slot in gone() {
             self.ecn.retired(slot);
             self.losses.retired(slot);
+            self.tails.retired(slot);
         }
         let names: BTreeMap<u16, String> = self
             .kernel_links()
@@ -115,7 +116,7 @@ impl Source {
         let retired_unattributed = tuples.unattributed();
         let retired = tuples.marking().map(|(link, marked)| (place(link), marked));
         let marking = marking::by_link(&links, &reading.flows, &reading.extra, retired);
-        Ok(Sample {
+        let sample = Sample {
             time_ns: self.clock.unix_ns(now),
             steady_ns: Some(now),
             kind: SourceKind::Live,
@@ -147,7 +148,21 @@ impl Source {
                 ..Metrics::default()
             },
             ..Sample::default()
-        })
+        };
+        Ok(self.with_times(sample))
+    }
+
+    /// Adds when requests had long tails, and when something was missed.
+    fn with_times(&mut self, mut sample: Sample) -> Sample {
+        if let Some(latency) = &mut sample.metrics.latency {
+            if self.tails.is_due(sample.time_ns) && !self.tails.begin(self.clock.unix_ns(self.start_ns)) {
+                self.tails.take(latency, sample.time_ns);
+            }
+            self.tails.fill(latency, sample.time_ns);
+        }
+        self.missed.take(&sample);
+        sample.missed = self.missed.clone();
+        sample
     }
 
     /// The counters of each link.

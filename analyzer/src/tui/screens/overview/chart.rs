@@ -154,7 +154,8 @@ impl<'a> Picture<'a> {
         let mut cells = vec![('·', theme::FRAME); columns];
         let level = Level::from(finding.severity);
         let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
-        for (at, episode) in finding.episodes.iter().enumerate() {
+        let dated = finding.since_ns().map_or(&[][..], |_| &finding.episodes[..]);
+        for (at, episode) in dated.iter().enumerate() {
             let lasts = lasting == Some(at);
             let last_ns = if lasts { end_ns.max(episode.last_ns) } else { episode.last_ns };
             if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
@@ -184,11 +185,15 @@ impl<'a> Picture<'a> {
         };
         self.head(&mut spans, "episodes", state, theme::BOLD);
         self.cells(&mut spans, cells);
-        let length = finding.episodes.last().map(|one| {
+        let length = dated.last().map(|one| {
             let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
             last_ns.saturating_sub(one.first_ns)
         });
-        let text = length.filter(|ns| *ns > 0).map_or_else(String::new, units::duration);
+        let text = match length {
+            None => units::UNKNOWN.to_owned(),
+            Some(0) => String::new(),
+            Some(ns) => units::duration(ns),
+        };
         spans.push(
             format!(" {:>width$}", super::super::cut(&text, PEAK - 1, false), width = PEAK - 1),
             theme::DIM,

@@ -264,12 +264,14 @@ fn when(finding: &Finding, end: DataEnd) -> String {
             format!("since {}{quiet}", at(first))
         }
         (false, _, Some(_)) => {
-            let last =
-                finding.episodes.last().map(|episode| episode.last_ns.saturating_sub(episode.first_ns));
-            let length =
-                last.filter(|ns| *ns > 0).map_or_else(String::new, |ns| format!(", {}", units::duration(ns)));
+            let length = finding.length_ns();
+            let length = length
+                .filter(|ns| *ns > 0)
+                .map_or_else(String::new, |ns| format!(", {}", units::duration(ns)));
             format!("ended {}{length}", finding.last_seen_ns.map_or_else(String::new, at))
         }
+        // It has a begin, which is not known.
+        _ if !finding.episodes.is_empty() => units::UNKNOWN.to_owned(),
         _ => String::new(),
     }
 }

@@ -1,0 +1,256 @@
+//! Times in which the requests of a flow had a long tail of latency.
+
+use std::sync::Arc;
+
+use rocescope_common::account::latency::{BUCKETS, bounds};
+
+use super::{BySlot, Collector, Figure, Histogram, Summary};
+use crate::util::map::Map;
+
+/// Shortest window, in nanoseconds: the silence that ends an episode of a finding.
+const LENGTH_NS: u64 = 10_000_000_000;
+/// Samples of a window, at least: its 99th percentile rests on five of them. A flow with fewer has longer windows.
+const SAMPLES: u64 = 500;
+/// Ratio of 99th percentile to median from which a window is kept: healthy flows stay below 5.
+const FACTOR: u64 = 4;
+/// Times kept per flow; of more, the two that together last least become one.
+const MOST: usize = 4;
+
+/// A time with a long tail: windows with a ratio of 99th percentile to median within a factor of two of one another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TailSpell {
+    /// Begin of its first window, Unix nanoseconds.
+    pub first_ns: u64,
+    /// End of its last window.
+    pub last_ns: u64,
+    /// Its samples.
+    pub samples: Histogram,
+    /// Longest time until its end, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl TailSpell {
+    /// The percentiles of these; `None` without samples.
+    #[must_use]
+    pub fn summary<'a>(spells: impl IntoIterator<Item = &'a Self>) -> Option<Summary> {
+        let (mut counts, mut max_ns) = ([0; BUCKETS], 0);
+        for spell in spells {
+            spell.samples.add_to(&mut counts);
+            max_ns = max_ns.max(spell.max_ns);
+        }
+        // The longest of the run may be of another time.
+        let highest = counts.iter().rposition(|count| *count > 0)?;
+        Summary::of(&counts, max_ns.min(bounds(highest).1))
+    }
+
+    fn factor(&self) -> u64 {
+        Self::summary([self]).map_or(0, |times| times.p99 / times.p50.max(1))
+    }
+
+    fn add(&mut self, other: &Self) {
+        let mut counts = [0; BUCKETS];
+        self.samples.add_to(&mut counts);
+        other.samples.add_to(&mut counts);
+        self.samples = Histogram::of(&counts);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+impl Histogram {
+    /// The samples that came on top of `earlier`; `None` if some are gone, as those of another flow.
+    fn less(&self, earlier: &Self) -> Option<Self> {
+        let (mut now, mut then) = ([0; BUCKETS], [0; BUCKETS]);
+        self.add_to(&mut now);
+        earlier.add_to(&mut then);
+        for (now, then) in now.iter_mut().zip(then) {
+            *now = now.checked_sub(then)?;
+        }
+        Some(Self::of(&now))
+    }
+}
+
+impl Collector {
+    /// Begins or ends windows at a request of this time.
+    #[cold]
+    pub(super) fn end_windows(&mut self, now_ns: u64) {
+        if !self.tails.begin(now_ns) {
+            self.tails.take(&self.figures(), now_ns);
+        }
+    }
+}
+
+impl BySlot {
+    /// The figures with their slots.
+    fn iter(&self) -> impl Iterator<Item = (u32, &Figure)> {
+        self.0.iter().map(|(slot, figure)| (*slot, figure))
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Figure)> {
+        self.0.iter_mut().map(|(slot, figure)| (*slot, figure))
+    }
+}
+
+/// One flow of requests.
+#[derive(Clone, Debug, Default)]
+struct Watch {
+    /// Begin of the open window, and the samples until then.
+    from_ns: u64,
+    before: Histogram,
+    spells: Option<Arc<Vec<TailSpell>>>,
+}
+
+impl Watch {
+    /// The open window until now; `None` with too few samples.
+    fn window(&self, now_ns: u64, samples: &Histogram, max_ns: u64) -> Option<TailSpell> {
+        let samples = samples.less(&self.before).filter(|samples| samples.count() >= SAMPLES)?;
+        Some(TailSpell { first_ns: self.from_ns, last_ns: now_ns, samples, max_ns })
+    }
+
+    fn add(spells: &mut Vec<TailSpell>, window: TailSpell) {
+        let factor = window.factor();
+        if factor < FACTOR {
+            return;
+        }
+        match spells.last_mut() {
+            Some(last)
+                if last.last_ns == window.first_ns && last.factor().max(1).ilog2() == factor.ilog2() =>
+            {
+                last.add(&window);
+            }
+            _ => spells.push(window),
+        }
+        if spells.len() > MOST {
+            let length = |pair: &[TailSpell]| match pair {
+                [one, next] => next.last_ns.saturating_sub(one.first_ns),
+                _ => u64::MAX,
+            };
+            let least = spells.windows(2).enumerate().min_by_key(|(_, pair)| length(pair));
+            if let Some((at, _)) = least {
+                let next = spells.remove(at + 1);
+                spells[at].add(&next);
+            }
+        }
+    }
+}
+
+/// The times with long tails of all flows of requests.
+#[derive(Clone, Debug, Default)]
+pub struct Tails {
+    /// The latest end of windows, and the next one.
+    ended_ns: u64,
+    due_ns: u64,
+    flows: Map<u32, Watch>,
+}
+
+impl Tails {
+    /// True if windows may end, or the first one [begins](Self::begin).
+    #[inline]
+    #[must_use]
+    pub const fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns
+    }
+
+    /// Begins, unless it has begun.
+    pub const fn begin(&mut self, now_ns: u64) -> bool {
+        let begins = self.due_ns == 0;
+        if begins {
+            (self.ended_ns, self.due_ns) = (now_ns, now_ns.saturating_add(LENGTH_NS));
+        }
+        begins
+    }
+
+    /// Ends the windows of all flows that have samples enough.
+    pub fn take(&mut self, figures: &BySlot, now_ns: u64) {
+        for (slot, figure) in figures.iter() {
+            let (samples, Some(all)) = (&figure.histogram, figure.all) else { continue };
+            let watch = self
+                .flows
+                .entry(slot)
+                .or_insert_with(|| Watch { from_ns: self.ended_ns, ..Watch::default() });
+            if samples.less(&watch.before).is_none() {
+                // Another flow in the same place.
+                *watch = Watch { from_ns: self.ended_ns, ..Watch::default() };
+            }
+            if let Some(window) = watch.window(now_ns, samples, all.max) {
+                (watch.from_ns, watch.before) = (now_ns, samples.clone());
+                Watch::add(Arc::make_mut(watch.spells.get_or_insert_default()), window);
+            }
+        }
+        (self.ended_ns, self.due_ns) = (now_ns, now_ns.saturating_add(LENGTH_NS));
+    }
+
+    /// Sets the times of each figure, the open window included.
+    pub fn fill(&self, figures: &mut BySlot, now_ns: u64) {
+        for (slot, figure) in figures.iter_mut() {
+            let Some(all) = figure.all else { continue };
+            let new = Watch { from_ns: self.ended_ns, ..Watch::default() };
+            let watch = self.flows.get(&slot).unwrap_or(&new);
+            figure.tails.clone_from(&watch.spells);
+            if let Some(window) = watch.window(now_ns, &figure.histogram, all.max) {
+                let spells = Arc::make_mut(figure.tails.get_or_insert_default());
+                Watch::add(spells, window);
+            }
+        }
+    }
+
+    /// The flow of a slot was retired.
+    pub fn retired(&mut self, slot: u32) {
+        self.flows.remove(&slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const US: u64 = 1_000;
+
+    /// A flow with 100 requests a second; each tenth takes this long, the others 10 µs.
+    fn times(slow: impl Fn(u64) -> u64, seconds: u64) -> Vec<TailSpell> {
+        let (mut tails, mut counts, mut max_ns) = (Tails::default(), [0; BUCKETS], 0);
+        let bucket = |ns: u64| (0..BUCKETS).find(|at| ns < bounds(*at).1).unwrap();
+        let mut figures = BySlot::default();
+        for second in 0..seconds {
+            if tails.is_due(second * S + 1) && !tails.begin(second * S + 1) {
+                tails.take(&figures, second * S + 1);
+            }
+            let slow_ns = slow(second) * US;
+            max_ns = max_ns.max(slow_ns);
+            counts[bucket(slow_ns)] += 10;
+            counts[bucket(10 * US)] += 90;
+            let figure = Figure {
+                all: Summary::of(&counts, max_ns),
+                histogram: Histogram::of(&counts),
+                ..Figure::default()
+            };
+            figures = [(7, figure)].into_iter().collect();
+        }
+        tails.fill(&mut figures, seconds * S);
+        figures.get(7).unwrap().tails.as_ref().map(|tails| tails.to_vec()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_tail_of_the_first_minute_is_apart_from_the_hour() {
+        let spells = times(|second| if second < 60 { 1_000 } else { 11 }, 3_600);
+        let [one] = &spells[..] else { panic!("{spells:?}") };
+        assert_eq!((one.first_ns / S, one.last_ns / S), (0, 60));
+        let summary = TailSpell::summary(&spells).unwrap();
+        assert!(summary.count == 6_000 && summary.p99.abs_diff(1_000 * US) < 63 * US, "{summary:?}");
+        assert_eq!(times(|_| 11, 3_600), [], "healthy");
+    }
+
+    #[test]
+    fn what_is_shorter_than_a_window_has_its_time_too() {
+        let spells = times(|_| 500, 8);
+        assert_eq!((spells.len(), spells[0].last_ns / S, spells[0].samples.count()), (1, 8, 800));
+    }
+
+    #[test]
+    fn of_many_times_few_are_kept() {
+        let spells = times(|second| if second / 20 % 2 == 0 { 900 } else { 10 }, 2_000);
+        assert_eq!(spells.len(), MOST);
+        assert!(spells.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns));
+    }
+}

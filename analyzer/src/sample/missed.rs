@@ -1,0 +1,145 @@
+//! Times in which the source missed packets, or parts of what it keeps of them.
+
+use super::Sample;
+use crate::metrics::loss::spells::SPELL_NS;
+
+/// Times kept; of more, the oldest become one.
+const MOST: usize = 8;
+
+/// What a source missed, by kind; as in `totals.lost` of the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// RoCE packets that found the flow table full.
+    pub flow_table_full: u64,
+    /// RoCE packets that did not get at their flow's counters.
+    pub contended: u64,
+    /// Packets whose source port or opcode found the overflow table full.
+    pub extra_table_full: u64,
+    /// Events that did not reach user space.
+    pub events: u64,
+    /// Packets that are in no bin.
+    pub bins: u64,
+    /// Packets that the interfaces dropped on receipt.
+    pub interface_drops: u64,
+}
+
+impl Missed {
+    /// What a sample has missed since its source began.
+    #[must_use]
+    pub fn of(sample: &Sample) -> Self {
+        let mut missed = Self {
+            events: sample.events_dropped.unwrap_or(0),
+            bins: sample.metrics.traffic.as_ref().and_then(|traffic| traffic.lost_packets()).unwrap_or(0),
+            interface_drops: sample.interface_drops.unwrap_or(0),
+            ..Self::default()
+        };
+        for link in &sample.links {
+            missed.flow_table_full += link.flow_table_full.packets;
+            missed.contended += link.contended.packets;
+            missed.extra_table_full += link.extra_full;
+        }
+        missed
+    }
+
+    fn zip(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            flow_table_full: of(self.flow_table_full, other.flow_table_full),
+            contended: of(self.contended, other.contended),
+            extra_table_full: of(self.extra_table_full, other.extra_table_full),
+            events: of(self.events, other.events),
+            bins: of(self.bins, other.bins),
+            interface_drops: of(self.interface_drops, other.interface_drops),
+        }
+    }
+}
+
+/// A time in which something was missed, without 10 s in which nothing was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissedSpell {
+    /// The latest time known to be before it, or of its first packet. Unix nanoseconds.
+    pub first_ns: u64,
+    /// The time at which the last of it was known.
+    pub last_ns: u64,
+    /// What was missed.
+    pub missed: Missed,
+}
+
+/// All such times, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissedTimes {
+    /// Time and counts of the latest reading.
+    pub(super) read: Option<(u64, Missed)>,
+    /// The times.
+    pub spells: Vec<MissedSpell>,
+}
+
+impl MissedTimes {
+    /// Something was missed between two times.
+    pub fn add(&mut self, (first_ns, last_ns): (u64, u64), missed: &Missed) {
+        match self.spells.last_mut() {
+            Some(last) if first_ns.saturating_sub(last.last_ns) < SPELL_NS => {
+                last.last_ns = last.last_ns.max(last_ns);
+                last.missed = last.missed.zip(missed, u64::saturating_add);
+            }
+            _ => self.spells.push(MissedSpell { first_ns, last_ns, missed: *missed }),
+        }
+        if self.spells.len() > MOST {
+            let oldest = self.spells.remove(0);
+            let next = &mut self.spells[0];
+            next.first_ns = oldest.first_ns;
+            next.missed = next.missed.zip(&oldest.missed, u64::saturating_add);
+        }
+    }
+
+    /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run began.
+    pub fn take(&mut self, sample: &Sample) {
+        let begin_ns = sample.window.map_or(sample.time_ns, |(first_ns, _)| first_ns);
+        let (read_ns, before) = self.read.unwrap_or((begin_ns, Missed::default()));
+        let now = Missed::of(sample);
+        // Drops of interfaces are a difference of counters that are not read at once.
+        self.read = Some((sample.time_ns, now.zip(&before, u64::max)));
+        let more = now.zip(&before, u64::saturating_sub);
+        if more != Missed::default() {
+            self.add((read_ns, sample.time_ns), &more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn drops_are_dated_between_two_samples() {
+        let mut times = MissedTimes::default();
+        for (second, drops) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 9), (21, 10)] {
+            let sample = Sample {
+                time_ns: second * S,
+                window: Some((0, second * S)),
+                interface_drops: Some(drops),
+                ..Sample::default()
+            };
+            times.take(&sample);
+        }
+        let spells: Vec<_> = times
+            .spells
+            .iter()
+            .map(|spell| (spell.first_ns / S, spell.last_ns / S, spell.missed.interface_drops))
+            .collect();
+        assert_eq!(spells, [(1, 3, 9), (20, 21, 1)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_every_packet_stays_counted() {
+        let mut times = MissedTimes::default();
+        for n in 0..100 {
+            let missed = Missed { flow_table_full: 2, ..Missed::default() };
+            times.add((n * 20 * S, n * 20 * S), &missed);
+        }
+        assert_eq!(times.spells.len(), MOST);
+        assert_eq!(times.spells.iter().map(|spell| spell.missed.flow_table_full).sum::<u64>(), 200);
+        assert_eq!(times.spells[0].first_ns, 0);
+    }
+}
