@@ -21,7 +21,7 @@ pub(crate) fn say(message: &str) {
 /// Those of `work`.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let kept = Kept::of(&target_dir(), name);
-    say(&format!("{name} ...{}", kept.told()));
+    say(&format!("{name} ...{}", kept.shown()));
     let start = Instant::now();
     let result = work();
     let end = if result.is_ok() { "ok" } else { "FAILED" };
@@ -43,7 +43,7 @@ impl Kept {
     }
 
     /// An addition to the step's line; empty where nothing is known, or it is over before it is read.
-    fn told(&self) -> String {
+    fn shown(&self) -> String {
         let text = fs::read_to_string(&self.0).unwrap_or_default();
         let seconds = text.trim().parse::<u64>().ok().filter(|seconds| *seconds > 2);
         seconds.map_or_else(String::new, |seconds| format!(" (last time {seconds} s)"))
@@ -216,12 +216,12 @@ mod tests {
     fn a_step_knows_how_long_it_took() {
         let folder = env::temp_dir().join(format!("rocescope-steps-{}", std::process::id()));
         let kept = Kept::of(&folder, "building: a/b");
-        assert_eq!(kept.told(), "");
+        assert_eq!(kept.shown(), "");
         kept.keep(Duration::from_millis(241_900));
-        assert_eq!(Kept::of(&folder, "building: a/b").told(), " (last time 241 s)");
+        assert_eq!(Kept::of(&folder, "building: a/b").shown(), " (last time 241 s)");
         kept.keep(Duration::from_secs(1));
-        assert_eq!(kept.told(), "", "too short to wait for");
-        assert_eq!(Kept::of(&folder, "another").told(), "");
+        assert_eq!(kept.shown(), "", "too short to wait for");
+        assert_eq!(Kept::of(&folder, "another").shown(), "");
         fs::remove_dir_all(&folder).unwrap();
     }
 
