@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     for _ in 0..rounds {
         for (object, all) in objects.iter().zip(&mut rows) {
             let effort = Effort { rounds: 1, fills: 1, wanted };
-            let measured = measure(effort, Some(object), &|| interrupt.is_set())?;
+            let measured = measure(effort, Some(object), &|_| interrupt.is_set())?;
             if all.is_empty() {
                 *all = measured.rows;
             } else {

@@ -105,6 +105,22 @@ pub fn perfetto_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
+/// Python with Helm and the validator of Kubernetes objects. Without them prints a SKIP line, or fails with `CI=true`.
+///
+/// # Panics
+/// Panics if they are missing and `CI` is `true`.
+#[must_use]
+pub fn helm_or_skip(test: &str) -> Option<Command> {
+    let folder = unpacked("helm").filter(|folder| folder.join("helm_python").is_dir());
+    let Some(folder) = folder else {
+        missing(test, "helm-python-sdk");
+        return None;
+    };
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(python)
+}
+
 /// A wrapper that acts like ClickHouse's program, on the Python package chdb, which contains only the engine. Without
 /// it prints a SKIP line, or fails with `CI=true`.
 ///

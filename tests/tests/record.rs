@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
+use rocescope_tests::live::frames;
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::duck_db_or_skip;
+use rocescope_tests::pty;
 use serde_json::Value;
 
 fn capture(name: &str) -> PathBuf {
@@ -313,4 +315,56 @@ fn a_full_disk_is_survived_and_counted() {
         said.contains("rows recorded") && said.contains("status 0") && !said.contains("panicked"),
         "{said}"
     );
+}
+
+#[test]
+fn what_cannot_be_read_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("trace.pcap"), std::fs::read(capture("b1_send.h1.pcap")).unwrap()).unwrap();
+    std::fs::write(at("notes.txt"), b"Dear diary, today").unwrap();
+    let dir = at("recording");
+    for (name, said) in [
+        ("tracr.pcap", "trace.pcap'?)"),
+        ("unlike-anything", "no such file; check"),
+        ("notes.txt", "not a pcap"),
+        (".", "is a directory"),
+    ] {
+        let output = record(&at(name), &dir, &[]);
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(said) && !text.contains("recording to"), "{name}: {text}");
+        assert!(!dir.exists(), "{name}: {text}");
+    }
+    // The same name is meant where the sandbox would hide the folder.
+    let wrong = at("trace.pcpa");
+    for arguments in [&["replay", wrong.to_str().unwrap()][..], &["diff", wrong.to_str().unwrap(), "b"]] {
+        let text = text(&rocescope(arguments).output().unwrap());
+        assert!(text.contains("no such file (did you mean '") && text.contains("trace.pcap'?)"), "{text}");
+    }
+    assert!(record(&at("trace.pcap"), &dir, &[]).status.success());
+}
+
+#[test]
+fn on_a_terminal_progress_is_shown_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("a.pcap");
+    std::fs::write(&large, frames::capture(&frames::sends(64, 1_000))).unwrap();
+    let (large, dir) = (large.to_str().unwrap(), folder.path().join("recording").display().to_string());
+    let record = ["record", "--read", large, "--dir", &dir];
+    for arguments in [&record[..], &["diff", large, large, "--output", "json"]] {
+        let mut command = Command::new("sh");
+        // Standard error is the terminal.
+        command
+            .args(["-c", "exec \"$@\" 2>&1 >/dev/null", "sh"])
+            .arg(binary::path().unwrap())
+            .args(arguments);
+        let (status, shown) = pty::output(command.env("ROCESCOPE_TEST_IMPATIENT", "1")).unwrap();
+        assert!(status.success(), "{shown}");
+        let last = shown.rfind(" % of ").unwrap_or_else(|| panic!("no progress: {shown:?}"));
+        assert!(shown[last..].contains("/s, ") && shown[last..].contains("\r\x1b[K"), "{shown:?}");
+    }
+    // Elsewhere it would be in the way.
+    let output = self::record(Path::new(large), &folder.path().join("again"), &[]);
+    assert!(output.status.success() && !text(&output).contains(" % of "), "{}", text(&output));
 }

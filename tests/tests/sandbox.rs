@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::host::kernel::{Capabilities, Capability};
@@ -21,9 +22,13 @@ const HIJACK: &str = "ROCESCOPE_TEST_HIJACK";
 
 /// The threads of a program, once all of them have their final rights.
 fn settled(program: &Program, wanted: impl Fn(&Thread) -> bool) -> Vec<Thread> {
+    settled_of(program.id(), wanted)
+}
+
+fn settled_of(pid: u32, wanted: impl Fn(&Thread) -> bool) -> Vec<Thread> {
     let late = Instant::now() + PATIENCE;
     loop {
-        let all: Vec<Thread> = threads::of(program.id()).into_values().collect();
+        let all: Vec<Thread> = threads::of(pid).into_values().collect();
         if !all.is_empty() && all.iter().all(&wanted) || Instant::now() > late {
             return all;
         }
@@ -104,6 +109,105 @@ fn what_records_writes_below_its_folder_and_what_sends_connects() {
     let report =
         Command::new(binary::path().unwrap()).args(["replay", &dir, "--output", "json"]).output().unwrap();
     assert!(report.status.success(), "{report:?}");
+}
+
+/// A program that is ended when the test fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn started(arguments: &[&str]) -> Killed {
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Killed(command.spawn().unwrap())
+}
+
+/// All threads of a command that reads a file or a pipe, with nothing but the right to read it.
+fn bare(pid: u32, writes: bool) {
+    let is_bare = |thread: &Thread| is_confined(thread) && thread.permitted == Capabilities(0);
+    let all = settled_of(pid, is_bare);
+    assert!(!all.is_empty() && all.iter().all(is_bare), "{all:?}");
+    // What it writes would belong to nobody.
+    if !writes {
+        assert!(all.iter().all(|thread| thread.user != 0), "{all:?}");
+    }
+}
+
+#[test]
+fn what_reads_captures_has_no_rights_before_the_first_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let replay = ["replay", "-", "--output", "json"];
+    for arguments in [&replay[..], &["record", "--read", "-", "--dir", &dir]] {
+        let mut child = started(arguments);
+        // The pipe is open and empty.
+        bare(child.0.id(), arguments != replay);
+        let mut pipe = child.0.stdin.take().unwrap();
+        pipe.write_all(&frames::capture(&frames::sends(3, 5))).unwrap();
+        pipe.flush().unwrap();
+        // With the threads that count.
+        std::thread::sleep(Duration::from_millis(300));
+        bare(child.0.id(), arguments != replay);
+        drop(pipe);
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.0.stderr.take().unwrap(), &mut said).unwrap();
+        assert!(!said.contains("privileges:"), "a sandbox feature is missing on this kernel: {said}");
+        let mut out = String::new();
+        std::io::Read::read_to_string(&mut child.0.stdout.take().unwrap(), &mut out).unwrap();
+        assert!(child.0.wait().unwrap().success(), "{said}");
+        if arguments == replay {
+            let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(report["totals"]["roce_packets"], 15);
+        }
+    }
+}
+
+#[test]
+fn what_compares_captures_has_no_rights_before_it_opens_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("a.pcap");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let name = pipe.to_str().unwrap();
+    for arguments in [&["diff", name, name][..], &["replay", name]] {
+        // Nobody writes: it waits where it opens the pipe.
+        bare(started(arguments).0.id(), false);
+    }
+}
+
+/// rocescope on a kernel where a system call does not exist.
+fn without(call: libc::c_long, arguments: &[&str]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/sandbox/without.py");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(call.to_string()).arg(binary::path().unwrap()).args(arguments);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_kernel_without_landlock_or_seccomp_says_so_and_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let name = capture.to_str().unwrap();
+    for (call, missing, other) in [
+        (libc::SYS_landlock_create_ruleset, "no Landlock", "seccomp"),
+        (libc::SYS_seccomp, "system calls are not limited: seccomp is refused", "Landlock"),
+    ] {
+        let output = without(call, &["replay", name, "--output", "json"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(missing) && !said.contains(other), "{call}: {said}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["totals"]["roce_packets"], 15, "{said}");
+    }
+    let output = without(libc::SYS_landlock_create_ruleset, &["doctor"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("no Landlock"), "doctor shows it: {said}");
 }
 
 #[test]

@@ -6,11 +6,14 @@ mod length;
 use crate::docs;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::programs::{self, Features};
-use crate::run::{cargo, has_program, output_of, run, say, step};
+use crate::run::{captured, cargo, has_program, output_of, run, say, step};
 use crate::setup;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// The advisory database as cargo-deny asks git for it.
+const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 
 /// The results so far.
 #[derive(Default)]
@@ -120,19 +123,27 @@ fn licences(checks: &mut Checks) {
     }
 }
 
+/// The packages whose lock files are compared with the advisories. The fuzz targets are a workspace of their own.
+const LOCKED: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
+
 fn advisories(checks: &mut Checks) {
     const NAME: &str = "advisories on dependencies";
-    let deny = || setup::deny().ok();
-    if deny().is_none_or(|mut deny| output_of(deny.args(["fetch", "db"])).is_none()) {
+    let fetched = setup::deny().and_then(|mut deny| captured(deny.args(["fetch", "db"])));
+    if let Err(error) = fetched {
         return checks.skip(
             NAME,
-            "the advisory database (github.com/rustsec/advisory-db) cannot be fetched; with a mirror, git's url.<base>.insteadOf names it",
+            &format!(
+                "the advisory database ({ADVISORIES}) cannot be fetched: {error:#}; with a mirror, git's url.<base>.insteadOf names it"
+            ),
         );
     }
-    checks.check(NAME, || match deny() {
-        Some(mut deny) => run(deny.args(["--all-features", "check", "--disable-fetch", "advisories"])),
-        None => bail!("cargo-deny is not installed any more"),
-    });
+    for manifest in LOCKED {
+        checks.check(&format!("{NAME} of {manifest}"), || {
+            let mut deny = setup::deny()?;
+            deny.args(["--manifest-path", manifest, "--all-features", "--locked"]);
+            run(deny.args(["--config", "deny.toml", "check", "advisories"]))
+        });
+    }
 }
 
 /// Ensures that the active toolchain has a component, `cargo <subcommand>`.

@@ -27,6 +27,13 @@ pub(crate) struct Dist {
     targets: Vec<Target>,
 }
 
+impl Dist {
+    /// The arguments that ask for these targets.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        self.targets.iter().map(|target| format!("--target={}", target.triple())).collect()
+    }
+}
+
 /// A target whose programs need no C library on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {

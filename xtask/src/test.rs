@@ -110,7 +110,10 @@ pub(crate) fn test() -> Result<()> {
         }
     };
     if let Some(Err(error)) = packages.as_deref().map(|packages| setup::engines(packages, false)) {
-        tally.skip("tests of `fleet` on engines and of `export` with a collector", &format!("{error:#}"));
+        tally.skip(
+            "tests of `fleet` on engines, of `export` with a collector, of traces and of the Helm chart",
+            &format!("{error:#}"),
+        );
     }
     let toolchain = match setup::ebpf_toolchain() {
         Ok(toolchain) => Some(toolchain),

@@ -203,7 +203,7 @@ fn step_on(frame: &mut [u8], step: BenchStep, packets: u32) {
 ///
 /// # Errors
 /// Fails if the kernel refuses the programs or to run them.
-pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool) -> Result<Measured> {
+pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn(u32) -> bool) -> Result<Measured> {
     let cases = all();
     let mut measured = Measured::default();
     let wanted =
@@ -224,7 +224,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
         for hook in Hook::ALL {
             let mut filled = [const { None }; 3];
             for case in cases.iter().filter(|case| wanted(hook, case)) {
-                if stopped() {
+                if stopped(round) {
                     return Ok(measured);
                 }
                 let many = matches!(case.kind, CaseKind::Fill | CaseKind::Full);
@@ -243,7 +243,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn() -> bool
                 match set.measure(hook, case) {
                     Ok(figure) => metrics.push(Some(figure)),
                     // A signal breaks off the test run as well.
-                    Err(_) if stopped() => return Ok(measured),
+                    Err(_) if stopped(round) => return Ok(measured),
                     Err(error) => return Err(error),
                 }
             }

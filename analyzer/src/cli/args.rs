@@ -76,16 +76,11 @@ pub struct Args {
     pub verb: Verb,
     /// Colour of text output: auto (in a terminal, unless NO_COLOR is set), always or never
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
-    #[arg(
-        hide_possible_values = true,
-        hide_default_value = true,
-        display_order = 900,
-        hide_short_help = true
-    )]
+    #[arg(hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
     /// Keep all privileges after set-up: where a kernel or a container refuses what the sandbox needs
     /// (docs/security.md)
-    #[arg(long, global = true, display_order = 901, hide_short_help = true)]
+    #[arg(long, global = true, display_order = 901)]
     pub no_sandbox: bool,
 }
 

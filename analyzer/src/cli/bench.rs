@@ -5,6 +5,7 @@ use std::io::Write as _;
 use anyhow::{Context as _, Result};
 
 use super::output::{self, Interrupt};
+use super::progress::Rounds;
 use crate::bench::measure::{Effort, measure};
 use crate::bench::{receive, show};
 use crate::host::kernel::{KernelFacts, Needs, preflight, raise_memlock};
@@ -20,12 +21,19 @@ pub(super) fn run(json: bool) -> Result<()> {
     // Needed only on kernels that charge BPF maps to RLIMIT_MEMLOCK; if it fails there, loading reports the error.
     let _ = raise_memlock();
     let effort = Effort::default();
-    // The measurement takes half a minute without output.
     output::say(&format!(
         "measuring {} rounds without an interface; Ctrl-C stops and prints the results so far",
         effort.rounds
     ));
-    let measured = measure(effort, None, &|| interrupt.is_set())?;
+    let progress = Rounds::of(effort.rounds);
+    let measured = measure(effort, None, &|done| {
+        if let Some(progress) = &progress {
+            progress.show(done);
+        }
+        interrupt.is_set()
+    });
+    drop(progress);
+    let measured = measured?;
     if measured.rounds < effort.rounds {
         output::say(&format!("interrupted after {} of {} rounds", measured.rounds, effort.rounds));
     }

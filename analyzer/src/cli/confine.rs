@@ -2,14 +2,39 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
+
 use super::{ReplayArgs, output};
 #[cfg(target_os = "linux")]
 use crate::host::kernel::Capability;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
+use crate::source::capture::{CaptureError, Reader};
 
 /// Rights that could not be given up, as notes for the view.
 pub(super) type Notes = Vec<String>;
+
+/// Fails if one of the inputs does not exist. Call it before the others: a sandbox hides the folder, and with it the name
+/// that is meant.
+pub(super) fn present<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let mut named = files.into_iter().filter(|file| file.as_os_str() != "-");
+    named.find_map(|file| CaptureError::absent(file)).map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Fails if one of the captures cannot be read or is none. Reads its header in a thread with the rights of a parser.
+pub(super) fn captures(files: &[PathBuf]) -> Result<()> {
+    // What is no file could not be read twice.
+    let again: Vec<&PathBuf> = files.iter().filter(|file| file.is_file() || file.is_dir()).collect();
+    let open = || {
+        #[cfg(target_os = "linux")]
+        let _ = sandbox::enter(&Plan::of_files(again.iter().copied().cloned(), Vec::new()));
+        again.iter().try_for_each(|file| Reader::open(file).map(drop))
+    };
+    std::thread::scope(|scope| {
+        let opened = std::thread::Builder::new().name("header".into()).spawn_scoped(scope, open)?;
+        opened.join().unwrap_or(Ok(())).map_err(Into::into)
+    })
+}
 
 /// Call it before the first byte of a capture is read.
 pub(super) fn replay(args: &ReplayArgs, tui: bool) -> Notes {

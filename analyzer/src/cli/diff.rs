@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{DiffArgs, PageOutput};
 use crate::cli::config::Config;
+use crate::cli::progress::Progress;
 use crate::cli::{confine, output};
 use crate::report::Options;
 use crate::report::Report;
@@ -19,8 +20,12 @@ use crate::util::style::Paint;
 
 pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
-    confine::files(&[args.a.clone(), args.b.clone()]);
+    let both = [args.a.clone(), args.b.clone()];
+    confine::present(&both)?;
+    confine::files(&both);
+    let progress = Progress::of(&both);
     let (a, b) = (report(&args.a, &options)?, report(&args.b, &options)?);
+    drop(progress);
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
     match args.output {

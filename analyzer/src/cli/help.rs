@@ -18,13 +18,28 @@ const COMMON: &[(&str, &[&str])] = &[
 /// The command line, with the options of `-h` selected.
 #[must_use]
 pub fn command() -> Command {
-    COMMON.iter().fold(Args::command(), |all, (name, common)| {
-        all.mut_subcommand(name, |command| {
-            command.mut_args(|arg| {
-                let is_rare = !arg.is_positional() && !common.contains(&arg.get_id().as_str());
-                if is_rare { arg.hide_short_help(true) } else { arg }
-            })
-        })
+    // Options of every command.
+    let all = select(Args::command(), &[]);
+    let all = COMMON
+        .iter()
+        .fold(all, |all, (name, common)| all.mut_subcommand(name, |command| select(command, common)));
+    let named = all.mut_subcommands(|command| {
+        let name = format!("rocescope {}", command.get_name());
+        command.before_long_help(head(&name))
+    });
+    named.before_long_help(head("rocescope"))
+}
+
+/// The first line of `--help`, which is longer than a screen.
+fn head(command: &str) -> String {
+    format!("All of it. On one screen: {command} -h. Page by page: {command} --help | less")
+}
+
+/// Limits `-h` of a command to positional arguments and these options.
+fn select(command: Command, common: &[&str]) -> Command {
+    command.mut_args(|arg| {
+        let is_rare = !arg.is_positional() && !common.contains(&arg.get_id().as_str());
+        if is_rare { arg.hide_short_help(true) } else { arg }
     })
 }
 
@@ -67,6 +82,18 @@ mod tests {
             if options(&long) > options(&short) || long.contains("Examples:") {
                 assert!(short.contains("see more with '--help'"), "{name}: {short}");
             }
+        });
+    }
+
+    #[test]
+    fn the_long_form_begins_with_the_way_to_the_short_one() {
+        each(|name, command| {
+            let text = command.render_long_help().to_string();
+            let first = text.lines().next().unwrap();
+            let short =
+                if name.is_empty() { "rocescope -h".to_owned() } else { format!("rocescope {name} -h") };
+            assert!(first.contains(&short) && first.chars().count() <= SCREEN.0, "{name}: {first}");
+            assert!(!command.render_help().to_string().contains("All of it"), "{name}");
         });
     }
 

@@ -4,18 +4,30 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{help, output};
+use super::{Args, output};
 
 /// Prints the completions for a shell.
 ///
 /// # Errors
 /// If standard output cannot be written.
 pub(super) fn completions(shell: Shell) -> Result<()> {
+    output::page(&completed(shell))
+}
+
+fn completed(shell: Shell) -> String {
+    let all = Args::command();
+    // clap can neither remove a command nor keep those that help hides out of completions.
+    let mut shown = Command::new("rocescope")
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true);
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
-    output::page(&String::from_utf8_lossy(&text))
+    clap_complete::generate(shell, &mut shown, "rocescope", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Writes a manual page for the program and for each command into a folder.
@@ -24,8 +36,8 @@ pub(super) fn completions(shell: Shell) -> Result<()> {
 /// If a page cannot be written.
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let command = help::command();
-    clap_mangen::generate_to(command, folder)
+    // Not the command of `help`: a page gives no text to an option that `-h` hides.
+    clap_mangen::generate_to(Args::command(), folder)
         .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }
 
@@ -37,8 +49,7 @@ mod tests {
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
         pages(folder.path()).unwrap();
-        let shown = help::command();
-        for command in shown.get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in Args::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let page = folder.path().join(format!("rocescope-{}.1", command.get_name()));
             let text = fs::read_to_string(page).unwrap();
             assert!(text.contains(".SH SYNOPSIS") && text.contains("rocescope"), "{}", command.get_name());
@@ -48,11 +59,29 @@ mod tests {
     }
 
     #[test]
+    fn every_option_of_a_page_has_a_text() {
+        let folder = tempfile::tempdir().unwrap();
+        pages(folder.path()).unwrap();
+        let mut options = 0;
+        for entry in fs::read_dir(folder.path()).unwrap().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            // A paragraph with a tag has the tag in its first line and the text in the next ones.
+            for tagged in text.split("\n.TP\n").skip(1) {
+                let mut lines = tagged.lines();
+                let tag = lines.next().unwrap();
+                let body = lines.next().unwrap_or_default();
+                assert!(!body.is_empty() && !body.starts_with('.'), "{}: {tag}", entry.path().display());
+                options += 1;
+            }
+        }
+        assert!(options > 150, "{options} options");
+    }
+
+    #[test]
     fn completions_know_commands_and_options() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut help::command(), "rocescope", &mut text);
-            let text = String::from_utf8(text).unwrap();
+            let text = completed(shell);
+            assert!(!text.contains("manual"), "{shell} offers a command that help hides");
             for word in ["replay", "doctor", "reorder-window"] {
                 assert!(text.contains(word), "{shell}: {word}");
             }

@@ -258,6 +258,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         _ => Emit::AtEnd,
     };
     let Views { report, tui, sink, .. } = views(&args.view, (!stream).then_some(speed))?;
+    confine::present(args.files.iter().chain(args.tap.iter().flat_map(|tap| &tap.files)))?;
     // The terminal view handles signals itself, since it has to restore the terminal.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let notes = confine::replay(&args, tui.is_some());

@@ -1,5 +1,7 @@
-//! Progress of a long replay on a terminal: share read, rate and time left.
+//! Progress of long work on a terminal: share done, rate and time left.
 
+#[cfg(feature = "live")]
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -38,7 +40,7 @@ impl Progress {
         let work = move || {
             let start = Instant::now();
             let mut read = BTreeMap::new();
-            let mut wait = PATIENCE;
+            let mut wait = patience();
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = OFTEN;
                 positions(&paths, &mut read);
@@ -57,7 +59,69 @@ impl Drop for Progress {
             // The thread returns no result.
             let _ = thread.join();
         }
+        notice::clear_progress();
     }
+}
+
+/// Progress of work in rounds of the same length, shown until it is dropped.
+#[cfg(feature = "live")]
+#[derive(Debug)]
+pub(super) struct Rounds {
+    all: u32,
+    start: Instant,
+    next: Cell<Duration>,
+    /// Rounds that are done, and when the last of them was.
+    last: Cell<(u32, Duration)>,
+}
+
+#[cfg(feature = "live")]
+impl Rounds {
+    /// Progress of this number of rounds, on standard error. `None` if that is no terminal.
+    pub(super) fn of(all: u32) -> Option<Self> {
+        io::stderr().is_terminal().then(|| Self {
+            all,
+            start: Instant::now(),
+            next: Cell::new(patience()),
+            last: Cell::default(),
+        })
+    }
+
+    /// Call it often.
+    pub(super) fn show(&self, done: u32) {
+        let passed = self.start.elapsed();
+        if self.last.get().0 != done {
+            self.last.set((done, passed));
+        }
+        if passed >= self.next.get() {
+            self.next.set(passed + OFTEN);
+            notice::progress(&rounds(self.last.get(), self.all, passed));
+        }
+    }
+}
+
+#[cfg(feature = "live")]
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        notice::clear_progress();
+    }
+}
+
+/// `3 of 21 rounds, 12 s left`.
+#[cfg(feature = "live")]
+fn rounds((done, took): (u32, Duration), all: u32, passed: Duration) -> String {
+    let left = took.checked_div(done).map_or("measuring the first".to_owned(), |each| {
+        let rest = each.saturating_mul(all.saturating_sub(done));
+        format!("{} s left", rest.saturating_sub(passed.saturating_sub(took)).as_secs())
+    });
+    format!("{done} of {all} rounds, {left}")
+}
+
+/// [`PATIENCE`]; none in a build for tests that is asked for it, since no test input takes that long on every machine.
+fn patience() -> Duration {
+    if cfg!(feature = "test-clock") && std::env::var_os("ROCESCOPE_TEST_IMPATIENT").is_some() {
+        return Duration::ZERO;
+    }
+    PATIENCE
 }
 
 /// Reads this process's position in each file. A closed file keeps its last position.
@@ -98,6 +162,16 @@ mod tests {
         let text = line(2_000_000_000, 8_000_000_000, Duration::from_secs(4));
         assert!(text.starts_with("25 % of ") && text.ends_with(", 12 s left"), "{text}");
         assert!(line(0, 0, Duration::ZERO).contains("100 %"));
+    }
+
+    #[cfg(feature = "live")]
+    #[test]
+    fn rounds_have_the_time_left() {
+        let seconds = Duration::from_secs;
+        assert_eq!(rounds((3, seconds(6)), 21, seconds(6)), "3 of 21 rounds, 36 s left");
+        assert_eq!(rounds((3, seconds(6)), 21, seconds(7)), "3 of 21 rounds, 35 s left", "in the next round");
+        assert_eq!(rounds((0, seconds(0)), 21, seconds(6)), "0 of 21 rounds, measuring the first");
+        assert_eq!(rounds((21, seconds(6)), 21, seconds(60)), "21 of 21 rounds, 0 s left");
     }
 
     #[test]

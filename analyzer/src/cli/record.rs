@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::confine;
 use super::output::{Interrupt, say};
+use super::progress::Progress;
 use super::{RecordArgs, Views, views};
 use crate::record::collect::{Clock, Origin};
 use crate::record::recorder::{Recorder, Settings};
@@ -26,11 +27,15 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
 }
 
 fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
+    confine::present(&args.read)?;
+    // Before folders are made for a recording that cannot be.
+    confine::captures(&args.read)?;
     let settings = settings(&args)?;
     let Views { report, .. } = views(&args.view(), None)?;
     let dir = settings.dir.clone();
     let recorder = start(settings)?;
     confine::record(&args.read, dir);
+    let progress = Progress::of(&args.read);
     let feed = replay::start(replay::Options {
         files: args.read,
         duration: args.common.duration,
@@ -41,7 +46,9 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         events: true,
         ..replay::Options::default()
     })?;
-    run(&feed, recorder, &report, interrupt)
+    let ended = run(&feed, recorder, &report, interrupt);
+    drop(progress);
+    ended
 }
 
 #[cfg(feature = "live")]

@@ -60,7 +60,7 @@ basic_auth_users:
   prometheus: $2y$10$...           # htpasswd -nBC 10 prometheus
 ```
 
-- Other keys are errors, not ignored. `/healthz` needs no password.
+- Other keys are errors, not ignored. `/healthz` and `/readyz` need no password.
 - The file, certificates and keys are checked for changes once a second while there are connections, and reloaded if one was replaced. If the new
   files are invalid, or not readable by the user that rocescope has changed to, this is reported, and the previous configuration remains in use.
 - A password is verified with bcrypt once and then cached by its digest. After a wrong password, none is verified for a second.

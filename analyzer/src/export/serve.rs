@@ -201,7 +201,8 @@ impl Client {
     /// True if the client may have the response. Health checks need no password, since Kubernetes probes send none.
     async fn may(&self, request: &Request) -> bool {
         let Self::Remote(Some(guard)) = self else { return true };
-        let Some(users) = guard.users.as_ref().filter(|_| request.path != "/healthz") else { return true };
+        let is_probe = matches!(request.path.as_str(), "/healthz" | "/readyz");
+        let Some(users) = guard.users.as_ref().filter(|_| !is_probe) else { return true };
         users.admit(request.authorization.as_deref()).await
     }
 }

