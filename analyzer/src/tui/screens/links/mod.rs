@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 pub(super) use self::below::balance_of;
-use super::{Effect, Hints, Lines, Page, click_list, empty, line, overview, scrolled, sheet};
+use super::{Effect, Hints, Lines, Page, click_list, empty, line, overview, scrolled, sheet, time_range};
 use crate::model::{LinkRow, Model};
 use crate::sample::Direction;
 use crate::tui::cursor::{Cursor, Move};
@@ -230,7 +230,9 @@ impl Page for LinksScreen {
         let areas = self.areas(view);
         let scale = table::scale(data);
         let open = format!("{} queue pairs", view.options.keys.first(Input::Open));
-        let title = Title { name: "LINKS", about: &scale, hint: &open };
+        let range = time_range(data.model.basis);
+        let about = if scale.is_empty() { range } else { format!("{scale}, {range}") };
+        let title = Title { name: "LINKS", about: &about, hint: &open };
         let list = panel(buffer, areas.list, at.boxed(), title);
         table::render(buffer, list, view, data, self.cursor, at.links_page());
         trend(buffer, areas, at.boxed(), view, data);
