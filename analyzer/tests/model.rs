@@ -237,6 +237,9 @@ fn snapshots_leave_after_ten_minutes() {
     assert_eq!(history.at_time(fake::START_NS), None);
     assert_eq!(history.at_time(fake::START_NS + 400_500_000_000), Some(0));
     assert_eq!(history.at_time(u64::MAX), Some(600));
+    // A jump of ten seconds is ten seconds, though samples are some milliseconds off.
+    let nearest = |ms: u64| history.nearest(fake::START_NS + ms * 1_000_000);
+    assert_eq!([0, 401_400, 401_600, 9_000_000].map(nearest), [Some(0), Some(1), Some(2), Some(600)]);
 }
 
 #[test]

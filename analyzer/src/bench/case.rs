@@ -114,6 +114,8 @@ pub(super) struct Case {
     pub(super) step: Option<BenchStep>,
     pub(super) kind: CaseKind,
     pub(super) work: Work,
+    /// True for packets that are full ones on the line, and so stand for a rate in Gb/s.
+    pub(super) full: bool,
     /// True when it is measured with every kind of program, otherwise with XDP and TC.
     pub(super) every_hook: bool,
     /// True when the exact clock is enabled.
@@ -144,7 +146,7 @@ const fn answered(bth: u16) -> BenchStep {
 
 fn case(id: &'static str, name: &'static str, frame: Vec<u8>, step: Option<BenchStep>) -> Case {
     let (kind, work) = (CaseKind::Known, Work::Counting);
-    Case { id, name, frame, step, kind, work, every_hook: false, precise: false, timed: None }
+    Case { id, name, frame, step, kind, work, full: true, every_hook: false, precise: false, timed: None }
 }
 
 /// All cases in the order of the table. Those that fill the flow table come last.
@@ -202,6 +204,9 @@ fn others() -> Vec<Case> {
         case("udp", "other UDP", f::udp(), None),
         case("arp", "ARP", f::arp(), None),
     ]
+    .into_iter()
+    .map(|case| Case { full: false, ..case })
+    .collect()
 }
 
 /// Packets that fill the flow table, or find it filled.
@@ -229,6 +234,7 @@ fn exact() -> Vec<Case> {
     vec![
         Case {
             work: Work::Clock,
+            full: false,
             ..case("clock", "the exact clock alone, nothing counted", f::write(0x10), None)
         },
         Case {

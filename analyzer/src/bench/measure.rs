@@ -55,6 +55,8 @@ pub struct Row {
     pub id: &'static str,
     /// Name of the case in the table.
     pub name: &'static str,
+    /// True for packets that are full ones on the line.
+    pub full: bool,
     /// Nanoseconds per packet, by round.
     pub ns: Vec<f64>,
     /// Those of the empty program, by round.
@@ -210,7 +212,8 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn(u32) -> b
         |hook, case: &Case| measured_with(hook, case, object.is_some()) && (effort.wanted)(hook, case.id);
     for hook in Hook::ALL {
         for case in cases.iter().filter(|case| wanted(hook, case)) {
-            let row = Row { hook, id: case.id, name: case.name, ns: Vec::new(), empty_ns: Vec::new() };
+            let Case { id, name, full, .. } = *case;
+            let row = Row { hook, id, name, full, ns: Vec::new(), empty_ns: Vec::new() };
             measured.rows.push(row);
         }
     }

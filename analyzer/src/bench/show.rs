@@ -61,7 +61,7 @@ pub struct Result {
     pub empty_ns: Option<f64>,
     /// Million packets a second that one core counts if it does nothing else.
     pub mpps: Option<f64>,
-    /// Gb/s on the line that these packets are at full size, by path MTU.
+    /// Gb/s on the line that these packets are at full size, by path MTU; null for answers and for what is not RoCE.
     pub gbps: Rates,
 }
 
@@ -111,7 +111,8 @@ impl Document {
         let results = measured.rows.iter().filter(|row| !row.ns.is_empty()).map(|row| {
             let ns = quantile(&row.ns, 0.5);
             let mpps = ns.filter(|ns| *ns >= LEAST_NS).map(|ns| 1e3 / ns);
-            let [mtu_1024, mtu_2048, mtu_4096] = MTUS.map(|mtu| mpps.map(|mpps| rate(mpps, mtu)));
+            let [mtu_1024, mtu_2048, mtu_4096] =
+                MTUS.map(|mtu| mpps.filter(|_| row.full).map(|mpps| rate(mpps, mtu)));
             Result {
                 program: row.hook.name(),
                 case: row.id,
@@ -188,7 +189,7 @@ impl Document {
                 "{:9}  {:38} {:>7} {:>13} {:>7} {:>6} {:>6} {:>6}",
                 row.program,
                 row.name,
-                figure(row.ns, 1),
+                cost(row.ns),
                 spread,
                 figure(row.mpps, 1),
                 figure(row.gbps.mtu_1024, 0),
@@ -224,6 +225,11 @@ fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
+/// A cost in ns; what is noise is no figure.
+fn cost(ns: Option<f64>) -> String {
+    if ns.is_some_and(|ns| ns < LEAST_NS) { format!("<{LEAST_NS}") } else { figure(ns, 1) }
+}
+
 fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -237,17 +243,21 @@ mod tests {
     use crate::bench::measure::Row;
 
     fn document(ns: &[f64]) -> Document {
-        let row = Row { hook: Hook::Xdp, id: "tcp", name: "TCP", ns: ns.to_vec(), empty_ns: vec![20.0] };
-        let measured = Measured { rounds: 3, rows: vec![row], map_bytes: 1 << 20, ..Measured::default() };
+        let row =
+            |id, full| Row { hook: Hook::Xdp, id, name: id, full, ns: ns.to_vec(), empty_ns: vec![20.0] };
+        let rows = vec![row("write", true), row("tcp", false)];
+        let measured = Measured { rounds: 3, rows, map_bytes: 1 << 20, ..Measured::default() };
         let facts = KernelFacts::read(std::path::Path::new("/nowhere"));
         Document::new(&measured, &facts, vec![])
     }
 
     #[test]
     fn at_83_ns_one_core_counts_400_gigabits() {
-        let result = &document(&[83.0, 84.0, 83.56]).results[0];
+        let document = document(&[83.0, 84.0, 83.56]);
+        let [result, tcp] = &document.results[..] else { panic!() };
         assert_eq!(result.ns, Some(83.56));
         assert!((result.gbps.mtu_4096.unwrap() - 400.0).abs() < 0.1);
+        assert_eq!((tcp.mpps, tcp.gbps.mtu_4096), (result.mpps, None), "no rate of what is not RoCE");
     }
 
     #[test]
@@ -257,7 +267,8 @@ mod tests {
         assert_eq!(document.table_read.ms, None);
         let mut text = Vec::new();
         document.text(&mut text).unwrap();
-        assert!(String::from_utf8(text).unwrap().contains("takes - ms"));
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("takes - ms") && text.contains("<0.5"), "{text}");
         let mut json = Vec::new();
         document.json(&mut json).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&json).unwrap();

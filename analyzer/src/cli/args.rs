@@ -43,7 +43,7 @@ Start here:
   rocescope replay trace.pcap      a capture
   sudo rocescope doctor            what this host can show, and whether RoCE is configured correctly
 
-Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage.";
+Exit status: 0 success (also when interrupted), 1 failure, 2 invalid usage; doctor also 3, a check is critical.";
 
 /// Version, commit, kernel programs and features of this build. The commit is that of `cargo xtask build`, `dist` and
 /// `package`; a bare `cargo build` does not know it.

@@ -187,9 +187,7 @@ fn painted(table: &Table, room: usize, paint: Paint) -> Vec<String> {
 }
 
 fn row(name: String, change: &Change, paint: Paint) -> Vec<String> {
-    // A minus sign: a hyphen stands for an unknown value.
-    let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0).replace('-', "−");
-    let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), percent);
+    let ratio = change.change_ratio.map_or_else(|| units::UNKNOWN.into(), changed);
     vec![
         name,
         value(change.kind, change.a),
@@ -197,6 +195,19 @@ fn row(name: String, change: &Change, paint: Paint) -> Vec<String> {
         ratio,
         change.verdict.map_or_else(String::new, |verdict| paint.paint(role(verdict), word(verdict))),
     ]
+}
+
+/// A change relative to the first value: `+4.2 %`, from ten times on `×98.8`, and `=` where no digit of it would show.
+fn changed(ratio: f64) -> String {
+    /// Change from which on a factor is easier to read.
+    const TIMES: f64 = 9.0;
+    if ratio >= TIMES {
+        return format!("×{}", units::si(ratio + 1.0));
+    }
+    let percent = format!("{:.1}", (ratio * 100.0).abs());
+    // A minus sign: a hyphen stands for an unknown value.
+    let sign = if ratio < 0.0 { '−' } else { '+' };
+    if percent == "0.0" { "=".to_owned() } else { format!("{sign}{percent} %") }
 }
 
 const fn role(verdict: Verdict) -> Role {

@@ -30,13 +30,11 @@ pub(super) fn steps(
     };
     // What holds for the whole path is asked of the sender, on whichever side the loss is.
     let (near, there) = (Commands::near(input, flow, flow.src), Commands::at(input, flow, far));
-    if ours {
-        let ports = match links {
-            [_] => "this port".to_owned(),
-            _ => format!("each of these ports ({})", links.join(", ")),
-        };
-        let text = format!("Check {ports} for discards, buffer drops and link errors.");
-        raise = raise.step(text, Commands::on(input, &flow.link).nic_counters());
+    // Each port has counters, and a command, of its own.
+    for link in links.iter().filter(|_| ours) {
+        let which = if links.len() > 1 { format!("port {link}") } else { "this port".to_owned() };
+        let text = format!("Check {which} for discards, buffer drops and link errors.");
+        raise = raise.step(text, Commands::on(input, link).nic_counters());
     }
     raise
         .step(format!("Check the drop, discard and FEC counters of each switch port between this tap and {all}{port}."), ByHand::Switch)

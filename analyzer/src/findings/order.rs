@@ -69,8 +69,8 @@ impl Finding {
     }
 }
 
-/// Sort key of a finding: group, severity, ended, quiet, cost, rank, id.
-type Key = (u8, Reverse<Severity>, bool, bool, Reverse<u32>, u16, &'static str);
+/// Sort key of a finding: group, quiet, severity, cost, rank, id.
+type Key = (u8, bool, Reverse<Severity>, Reverse<u32>, u16, &'static str);
 
 fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     let over = finding.over_since(end_ns).is_some();
@@ -80,7 +80,7 @@ fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
         (_, false) => 0,
     };
     let quiet = finding.quiet_ns(end_ns).is_some();
-    (group, Reverse(finding.severity), over, quiet, Reverse(cost(finding)), rank(finding.id), finding.id)
+    (group, quiet, Reverse(finding.severity), Reverse(cost(finding)), rank(finding.id), finding.id)
 }
 
 /// Cost of a finding in its latest episode, as a power of two of parts per million: a difference of less than a
@@ -92,8 +92,9 @@ fn cost(finding: &Finding) -> u32 {
     crate::metrics::traffic::times(1_000_000, share).checked_ilog2().unwrap_or(0)
 }
 
-/// Sorts findings by priority: most severe first; ended ones after active ones, but before info. Within a severity,
-/// currently visible ones come before quiet ones; then the share of traffic or time decides
+/// Sorts findings by priority: active ones, then ended ones, then info. Of the active ones, those that show now come
+/// before quiet ones, whatever their severity: the first is the headline. Then the most severe first; then the share of
+/// traffic or time decides
 /// ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes first. An effect
 /// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
@@ -110,10 +111,14 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     causes_first(findings, end_ns);
 }
 
-/// Moves an effect after the causes that it names, if they are in its group: equally severe and equally current.
+/// Moves an effect after the causes that it names, if they are in its group: equally severe and equally current. One that
+/// shows now stays before a quiet cause.
 /// Findings with an owner move with it.
 fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
-    let group = |one: &Finding| (key(one, end_ns).0, one.severity, one.owner.is_some());
+    let group = |one: &Finding| {
+        let (group, quiet, severity, ..) = key(one, end_ns);
+        (group, quiet, severity, one.owner.is_some())
+    };
     // Each move puts one effect after its last cause; two that name one another stay.
     let mut at = 0;
     let mut moves = findings.len();
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_now_is_before_what_is_quiet() {
+    fn what_shows_now_is_before_what_is_quiet_whatever_its_severity() {
         const END: u64 = 100 * OVER_NS;
         let with = |id, severity, quiet_ns| Finding {
             active: true,
@@ -191,7 +196,16 @@ mod tests {
         ];
         sort(&mut all, Some(END));
         let ids = all.each_ref().map(|finding| finding.id);
-        assert_eq!(ids, ["loss.before_tap", "links.imbalance", "rnr.slow_receiver"]);
+        assert_eq!(ids, ["links.imbalance", "loss.before_tap", "rnr.slow_receiver"]);
+        let headline = crate::findings::Verdict::of(&all, false);
+        assert_eq!(headline.worst.map(|worst| worst.id), Some("links.imbalance"));
+        assert_eq!(headline.health, crate::findings::Health::Critical, "it has not ended yet");
+        // An effect that shows now is not behind a cause that is quiet.
+        let mut both =
+            [with("loss.before_tap", Severity::Warning, QUIET_NS), with("retry.storm", Severity::Warning, 0)];
+        both[1].causes = vec!["loss.before_tap"];
+        sort(&mut both, Some(END));
+        assert_eq!(both[0].id, "retry.storm");
     }
 
     #[test]

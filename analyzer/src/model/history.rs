@@ -249,6 +249,15 @@ impl History {
         self.snapshots.partition_point(|kept| kept.snapshot.time_ns <= time_ns).checked_sub(1)
     }
 
+    /// The number of the snapshot nearest to `time_ns`, as samples are not exactly a second apart.
+    #[must_use]
+    pub fn nearest(&self, time_ns: u64) -> Option<usize> {
+        let off = |at: usize| self.get(at).map(|snapshot| snapshot.time_ns.abs_diff(time_ns));
+        let Some(before) = self.at_time(time_ns) else { return off(0).map(|_| 0) };
+        let after = before + 1;
+        Some(if off(after).is_some_and(|after| Some(after) < off(before)) { after } else { before })
+    }
+
     /// Stores the entropy of the bytes at the snapshot of `time_ns`.
     pub fn set_entropy(&mut self, time_ns: u64, entropy: Entropy) {
         if let Some(kept) = self.kept_of(time_ns) {

@@ -6,6 +6,7 @@
 //! | [`counts`] | the counters, and their change over time |
 //! | [`health`] | findings by flow |
 //! | [`history`] | the last minutes, snapshot by snapshot |
+//! | [`naks`] | NAKs on the rows of the data that they answer |
 //! | [`snapshot`] | the part of a sample that is kept |
 //! | [`over_time`] | traffic and signals over time, in columns |
 //! | [`dedup`] | each packet counted once, regardless of the number of taps |
@@ -18,6 +19,7 @@ pub mod detail;
 pub mod events;
 pub mod health;
 pub mod history;
+pub mod naks;
 pub mod over_time;
 pub mod signals;
 pub mod snapshot;
@@ -187,7 +189,7 @@ pub struct Model {
     pub window_ns: Option<u64>,
     /// Time range of the figures.
     pub basis: Basis,
-    /// A row for each flow known at this snapshot.
+    /// A row for each flow known at this snapshot. NAKs and RNR NAKs count on the flow that they answer.
     pub rows: Vec<Row>,
     /// Number of flows at this snapshot, known or not.
     pub flows: usize,
@@ -241,7 +243,10 @@ impl Model {
             places: Places::new(newest),
             seconds,
         };
-        let rows: Vec<Row> = (0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)).collect();
+        let mut rows: Vec<Row> = (0..).zip(&end.flows).map(|(number, flow)| rows.row(number, flow)).collect();
+        if let Some(pairs) = newest.and_then(|sample| sample.metrics.pairs.as_ref()) {
+            naks::to_data(&mut rows, pairs);
+        }
         let links = links(end, names, reset, base.map(Arc::as_ref), seconds);
         let whole = range == TimeRange::All;
         let basis = match seconds {

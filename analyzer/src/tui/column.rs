@@ -27,7 +27,7 @@ use crate::util::units;
 pub struct Column {
     /// Identifier of the column.
     pub id: Id,
-    /// Its name in filters, exports, on the command line and in the configuration file.
+    /// Its name in filters, on the command line and in the configuration file.
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
@@ -47,6 +47,25 @@ pub struct Column {
     pub help: &'static str,
     /// The value of a row.
     pub get: for<'a> fn(&'a Row, Context<'a>) -> Value<'a>,
+}
+
+impl Column {
+    /// Its name in exported files, with the unit of its values.
+    #[must_use]
+    pub fn field(&self) -> String {
+        let unit = match self.kind {
+            ValueKind::BitRate => "bits_per_s",
+            ValueKind::Rate => "per_s",
+            ValueKind::Share | ValueKind::Ratio => "ratio",
+            ValueKind::Duration => "ns",
+            _ => return self.name.to_owned(),
+        };
+        match self.name {
+            "rate" => unit.to_owned(),
+            "pps" => format!("packets_{unit}"),
+            name => format!("{name}_{unit}"),
+        }
+    }
 }
 
 /// Prerequisite of the values of a column: without it the column appears only when it is asked for.

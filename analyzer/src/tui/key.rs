@@ -73,8 +73,6 @@ pub enum Input {
     PreviousScreen,
     /// Sort by the next column.
     SortNext,
-    /// Sort by the previous column.
-    SortPrevious,
     /// Reverse the sort order.
     Reverse,
     /// Choose columns.
@@ -151,17 +149,6 @@ pub enum Input {
     Quit,
 }
 
-/// Condition under which a key binding is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyScope {
-    /// At any time.
-    Always,
-    /// While values stand still: paused, or at the end.
-    Still,
-    /// While they do not.
-    Moving,
-}
-
 /// Keys that do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
@@ -173,22 +160,16 @@ pub struct Binding {
     pub input: Input,
     /// Screens on which they are bound.
     pub on: Screens,
-    /// Condition under which they are bound.
-    pub when: KeyScope,
     /// Their effect, for the help.
     pub help: &'static str,
 }
 
 const fn bind(name: &'static str, keys: &'static [Key], input: Input, help: &'static str) -> Binding {
-    Binding { name, keys, input, on: Screens::ALL, when: KeyScope::Always, help }
+    Binding { name, keys, input, on: Screens::ALL, help }
 }
 
 const fn on(on: Screens, binding: Binding) -> Binding {
     Binding { on, ..binding }
-}
-
-const fn when(when: KeyScope, binding: Binding) -> Binding {
-    Binding { when, ..binding }
 }
 
 const OVERVIEW: Screens = Screen::Overview.only();
@@ -223,27 +204,17 @@ pub const KEYMAP: &[Binding] = &[
     bind("first", &[Key::Home], Input::First, "first row"),
     bind("last", &[Key::End, Key::Char('G')], Input::Last, "last row"),
     bind("open", &[Key::Enter], Input::Open, "open what is selected"),
-    when(
-        KeyScope::Still,
-        bind("earlier", &[Key::Left], Input::Earlier, "step back in time, while paused or at the end"),
+    bind(
+        "earlier",
+        &[Key::Left],
+        Input::Earlier,
+        "step back in time and pause; on a running overview: timeline cursor",
     ),
-    when(
-        KeyScope::Still,
-        bind("later", &[Key::Right], Input::Later, "step forward in time, while paused or at the end"),
-    ),
-    on(
-        OVERVIEW,
-        when(
-            KeyScope::Moving,
-            bind("cursor-left", &[Key::Left], Input::Left, "timeline: cursor to earlier values"),
-        ),
-    ),
-    on(
-        OVERVIEW,
-        when(
-            KeyScope::Moving,
-            bind("cursor-right", &[Key::Right], Input::Right, "timeline: cursor to later values"),
-        ),
+    bind(
+        "later",
+        &[Key::Right],
+        Input::Later,
+        "step forward in time; on a running overview: timeline cursor",
     ),
     on(
         OVERVIEW,
@@ -264,11 +235,6 @@ pub const KEYMAP: &[Binding] = &[
     ),
     on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
-    on(MATRIX, when(KeyScope::Moving, bind("left-moving", &[Key::Left], Input::Left, "column to the left"))),
-    on(
-        MATRIX,
-        when(KeyScope::Moving, bind("right-moving", &[Key::Right], Input::Right, "column to the right")),
-    ),
     on(
         MATRIX,
         bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
@@ -281,17 +247,6 @@ pub const KEYMAP: &[Binding] = &[
     ),
     on(SORTED, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
     on(SORTED, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),
-    on(
-        SORTED,
-        when(KeyScope::Moving, bind("sort-right", &[Key::Right], Input::SortNext, "sort by the next column")),
-    ),
-    on(
-        SORTED,
-        when(
-            KeyScope::Moving,
-            bind("sort-left", &[Key::Left], Input::SortPrevious, "sort by the previous column"),
-        ),
-    ),
     on(QPS, bind("columns", &[Key::Char('c')], Input::Columns, "choose and order the columns")),
     on(
         QPS,
@@ -339,7 +294,7 @@ pub const KEYMAP: &[Binding] = &[
         "filter",
         &[Key::Char('/')],
         Input::Filter,
-        "filter: words, field:value, field:>1k, !not; see below",
+        "filter: words, field:value, field:>1k, !not; the help lists the fields",
     ),
     bind("time-range", &[Key::Char('t')], Input::TimeRange, "time range: last sample, 10 s, 60 s, whole run"),
     bind("pause", &[Key::Char(' ')], Input::Pause, "pause or resume; a replay stops reading"),
@@ -417,7 +372,7 @@ impl Keys {
         }
         let keys = Self { changed: own };
         for (i, a) in KEYMAP.iter().enumerate() {
-            for b in KEYMAP.iter().skip(i + 1).filter(|b| a.clashes(b)) {
+            for b in KEYMAP.iter().skip(i + 1).filter(|b| a.on.meets(b.on)) {
                 if let Some(key) = keys.of(a).iter().find(|key| keys.of(b).contains(key)) {
                     return Err(format!("{key} is bound to both {} and {}", a.name, b.name));
                 }
@@ -447,30 +402,11 @@ impl Keys {
         binding.and_then(|binding| self.of(binding).first()).map_or_else(String::new, Key::to_string)
     }
 
-    /// The command of `key` on `screen`, while values stand `still` or not.
+    /// The command of `key` on `screen`.
     #[must_use]
-    pub fn decode(&self, key: Key, screen: Screen, still: bool) -> Option<Input> {
-        let meant = |binding: &&Binding| {
-            binding.on.has(screen)
-                && match binding.when {
-                    KeyScope::Always => true,
-                    KeyScope::Still => still,
-                    KeyScope::Moving => !still,
-                }
-                && self.of(binding).contains(&key)
-        };
+    pub fn decode(&self, key: Key, screen: Screen) -> Option<Input> {
+        let meant = |binding: &&Binding| binding.on.has(screen) && self.of(binding).contains(&key);
         KEYMAP.iter().find(meant).map(|binding| binding.input)
-    }
-}
-
-impl Binding {
-    /// True if two bindings are ever in force together.
-    const fn clashes(&self, other: &Self) -> bool {
-        let times = !matches!(
-            (self.when, other.when),
-            (KeyScope::Still, KeyScope::Moving) | (KeyScope::Moving, KeyScope::Still)
-        );
-        times && self.on.meets(other.on)
     }
 }
 
@@ -553,15 +489,16 @@ mod tests {
             assert!(!binding.keys.is_empty() && !binding.help.is_empty());
             for screen in Screen::ALL.into_iter().filter(|screen| binding.on.has(*screen)) {
                 for key in binding.keys {
-                    let still = binding.when == KeyScope::Still;
-                    assert_eq!(keys.decode(*key, screen, still), Some(binding.input), "{key} on {screen:?}");
+                    assert_eq!(keys.decode(*key, screen), Some(binding.input), "{key} on {screen:?}");
                 }
             }
         }
-        assert_eq!(keys.decode(Key::Char('x'), Screen::Qps, false), None);
-        assert_eq!(keys.decode(Key::Char('c'), Screen::Links, false), None);
-        assert_eq!(keys.decode(Key::Left, Screen::Qps, true), Some(Input::Earlier));
-        assert_eq!(keys.decode(Key::Left, Screen::Qps, false), Some(Input::SortPrevious));
+        assert_eq!(keys.decode(Key::Char('x'), Screen::Qps), None);
+        assert_eq!(keys.decode(Key::Char('c'), Screen::Links), None);
+        for screen in Screen::ALL {
+            let both = [Key::Left, Key::Right].map(|key| keys.decode(key, screen));
+            assert_eq!(both, [Some(Input::Earlier), Some(Input::Later)], "one meaning everywhere");
+        }
     }
 
     #[test]
@@ -582,8 +519,8 @@ mod tests {
             Keys::new(&BTreeMap::from([(name.to_owned(), keys)]))
         };
         let keys = with("pause", &["p", "Ctrl-P"]).unwrap();
-        assert_eq!(keys.decode(Key::Char('p'), Screen::Links, false), Some(Input::Pause));
-        assert_eq!(keys.decode(Key::Char(' '), Screen::Links, false), None);
+        assert_eq!(keys.decode(Key::Char('p'), Screen::Links), Some(Input::Pause));
+        assert_eq!(keys.decode(Key::Char(' '), Screen::Links), None);
         let pause = KEYMAP.iter().find(|b| b.input == Input::Pause).unwrap();
         assert_eq!(keys.shown(pause), "p Ctrl-P");
         let clash = with("pause", &["q"]).unwrap_err();

@@ -31,6 +31,18 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> Vec<String> {
     textwrap::wrap(&held, options).into_iter().map(|line| line.replace(HELD, " ")).collect()
 }
 
+/// [`hanging`] of a text of parts with dots between: no line breaks within a short part.
+#[must_use]
+pub fn hanging_parts(text: &str, width: usize, indent: usize) -> Vec<String> {
+    /// Letters of a part that is short.
+    const SHORT: usize = 24;
+    const DOT: &str = " · ";
+    let hold = |part: &str| {
+        if part.chars().count() > SHORT { part.to_owned() } else { part.replace(' ', &HELD.to_string()) }
+    };
+    hanging(&text.split(DOT).map(hold).collect::<Vec<_>>().join(DOT), width, indent)
+}
+
 /// The text with numbers held to their units.
 fn hold(text: &str) -> String {
     let mut held = String::with_capacity(text.len());
@@ -64,6 +76,15 @@ mod tests {
         assert_eq!(wrap("1.67 × the mean", 8), ["1.67 ×", "the mean"]);
         assert_eq!(wrap("QP 21 s is no unit", 5), ["QP", "21 s", "is no", "unit"]);
         assert_eq!(hanging("  a 5 ms", 5, 2), ["  a", "  5 ms"]);
+    }
+
+    #[test]
+    fn a_short_part_between_dots_stays_whole() {
+        let text = "112 steps, period 1.00 s · busy 9 % · communicating 35 %";
+        assert_eq!(
+            hanging_parts(text, 33, 2),
+            ["112 steps, period 1.00 s ·", "  busy 9 % · communicating 35 %"]
+        );
     }
 
     #[test]

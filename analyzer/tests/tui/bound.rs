@@ -6,7 +6,7 @@ use rocescope::model::TimeRange;
 use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::column::sets::SETS;
-use rocescope::tui::key::{Binding, Input, KeyScope};
+use rocescope::tui::key::{Binding, Input};
 use rocescope::tui::matrix::Metric;
 use rocescope::tui::peers::By;
 use rocescope::tui::prompt::Purpose;
@@ -23,7 +23,7 @@ fn selected(app: &App) -> Option<usize> {
     app.screens.flows.cursor.selected
 }
 
-/// The state in which the keys of a binding are tried: on a screen where they are bound, still or moving.
+/// The state in which the keys of a binding are tried: on a screen where they are bound, while values move.
 fn ready(world: &World, binding: &Binding) -> App {
     let screen =
         [Screen::Qps, Screen::Matrix, Screen::Links, Screen::Findings, Screen::Events, Screen::Overview]
@@ -31,10 +31,6 @@ fn ready(world: &World, binding: &Binding) -> App {
             .find(|screen| binding.on.has(*screen));
     let mut app = after(world, USUAL, SECONDS);
     press(&mut app, &[Key::Char(char::from(b'1' + screen.unwrap() as u8))]);
-    if binding.when == KeyScope::Still {
-        press(&mut app, &[Key::Char(' ')]);
-    }
-    assert_eq!(app.view.timeline.still(), binding.when == KeyScope::Still);
     app
 }
 
@@ -64,7 +60,6 @@ fn check(input: Input, app: &mut App, key: Key) {
         | Input::PreviousScreen
         | Input::NicQps => goes(input, app, key),
         Input::SortNext
-        | Input::SortPrevious
         | Input::Reverse
         | Input::Columns
         | Input::ColumnSet
@@ -140,14 +135,6 @@ fn scrolls(input: Input, app: &mut App, key: Key) {
 /// Keys that lead to another cell or screen.
 fn goes(input: Input, app: &mut App, key: Key) {
     match input {
-        Input::Left | Input::Right if app.view.screen == Screen::Overview => {
-            press(app, &[Key::Left, Key::Left, Key::Left]);
-            let before = app.screens.overview.chart.cursor_ns.unwrap();
-            press(app, &[key]);
-            let after = app.screens.overview.chart.cursor_ns.unwrap();
-            assert!(if input == Input::Left { after < before } else { after > before });
-            assert!(text(app).contains("at the cursor"));
-        }
         Input::Left | Input::Right => {
             let columns = app.view.data.as_ref().unwrap().matrix.size().1;
             assert!(columns > 1);
@@ -191,11 +178,10 @@ fn arranges(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert!(app.view.by == By::QueuePairs && text(app).contains("QUEUE PAIRS"));
         }
-        Input::SortNext | Input::SortPrevious => {
+        Input::SortNext => {
             let columns = app.screens.flows.columns(&app.view);
             press(app, &[key]);
-            let at = if input == Input::SortNext { 1 } else { columns.len() - 1 };
-            assert_eq!(app.screens.flows.sort.by, columns[at].column.id);
+            assert_eq!(app.screens.flows.sort.by, columns[1].column.id);
         }
         Input::Reverse => {
             let (up, order) = (app.screens.flows.sort.descending, app.screens.flows.order.clone());
@@ -311,6 +297,16 @@ fn moves_in_time(input: Input, app: &mut App, key: Key) {
             let now = time_ns(app);
             press(app, &[key]);
             assert_eq!(time_ns(app), now - 1_000_000_000);
+            assert!(app.view.timeline.paused, "what was chosen stays");
+            // On the overview it moves the cursor of the timeline, and nothing stops.
+            let mut live = after(&World::sick(), USUAL, SECONDS);
+            press(&mut live, &[key, key]);
+            let before = live.screens.overview.chart.cursor_ns.unwrap();
+            press(&mut live, &[key]);
+            assert!(live.screens.overview.chart.cursor_ns.unwrap() < before && !live.view.timeline.paused);
+            assert!(text(&live).contains("at the cursor") && text(&live).contains("Left Right cursor"));
+            press(&mut live, &[Key::Char(' ')]);
+            assert!(text(&live).contains("Left Right step"), "{}", text(&live));
         }
         Input::Later => {
             let now = time_ns(app);

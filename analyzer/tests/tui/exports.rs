@@ -34,7 +34,7 @@ fn exports_hold_what_is_shown() {
     assert_eq!(lines.len(), 2);
     let value = |name: &str| lines[1][lines[0].iter().position(|n| *n == name).unwrap()];
     assert_eq!(
-        (value("src"), value("qp"), value("ce"), value("peer_qp")),
+        (value("src"), value("qp"), value("ce_ratio"), value("peer_qp")),
         ("10.1.0.12", "4608", "0.082", "2304")
     );
     let json: Value = serde_json::from_str(&written(&mut app, 'E').1).unwrap();

@@ -86,7 +86,7 @@ fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
 }
 
 #[test]
-fn notices_take_two_lines_of_the_events_and_the_latest_come_first() {
+fn notices_take_the_lines_that_events_leave_and_the_latest_come_first() {
     let mut app = app(&World::sick(), LARGE);
     for notice in ["the first", "the second", "the third"] {
         app.on_notice(notice.into());
@@ -95,8 +95,16 @@ fn notices_take_two_lines_of_the_events_and_the_latest_come_first() {
     let shown = text(&app);
     let body: Vec<&str> = shown.lines().collect();
     let at = body.iter().position(|line| line.contains("NOTICES 3")).unwrap();
-    assert!(body[at + 1].contains(" the third ") && body[at + 2].contains(" the second "), "{shown}");
-    assert_eq!(at + 5, body.len(), "two lines in a frame, and the last one of the screen: {shown}");
+    assert!(body[at + 1].contains(" the third ") && body[at + 3].contains(" the first "), "{shown}");
+    assert_eq!(at + 6, body.len(), "three lines in a frame, and the last one of the screen: {shown}");
+    // Two of them where there are more events than lines.
+    let mut app = self::app(&World::sick(), SMALL);
+    for notice in ["the first", "the second", "the third"] {
+        app.on_notice(notice.into());
+    }
+    press(&mut app, &[Key::Char('7')]);
+    let shown = text(&app);
+    assert!(shown.contains(" the second") && !shown.contains(" the first"), "{shown}");
 }
 
 /// One flow whose data is marked by a tenth from the fifth second to the tenth.
@@ -203,12 +211,10 @@ fn a_demonstration_says_which_episode_runs_and_how_long() {
 fn a_verdict_of_some_time_ago_says_so() {
     for (world, word) in [(World::healthy(), "HEALTHY"), (World::sick(), "NAK")] {
         let mut app = after(&world, USUAL, 3);
-        for second in 4..=7 {
-            app.on_sample(Arc::new(world.at(second)));
-        }
+        app.on_sample(Arc::new(world.at(4)));
         let verdict = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
         assert!(verdict(&app).contains(word) && !verdict(&app).contains("as of"), "{}", verdict(&app));
-        app.on_sample(Arc::new(world.at(8)));
+        app.on_sample(Arc::new(world.at(5)));
         assert!(verdict(&app).ends_with("as of 12:00:03"), "{}", verdict(&app));
         app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
         assert!(!verdict(&app).contains("as of"), "{}", verdict(&app));
@@ -407,4 +413,19 @@ fn each_active_problem_has_a_line() {
         }
     }
     assert!(together > 0, "several are active at once");
+}
+
+/// The row of the flow that a finding names has the NAKs that answer it, not the row of the flow that carries them.
+#[test]
+fn the_row_in_trouble_has_the_naks() {
+    let app = overview::replayed("g_rnr.h0.pcap", USUAL);
+    let rows = &app.view.data.as_ref().unwrap().model.rows;
+    let told: Vec<_> = rows.iter().filter(|row| row.total.rnr > 0).collect();
+    assert!(!told.is_empty());
+    for row in told {
+        let state = rocescope::model::State::of(row);
+        assert_eq!(state.worst, Some(rocescope::findings::Problem::NotReady), "{row:?}");
+        assert_eq!(row.delta.map(|delta| delta.counts.rnr), Some(row.total.rnr));
+        assert!(row.total.acks == 0, "it is the data");
+    }
 }

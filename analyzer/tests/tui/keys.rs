@@ -103,18 +103,27 @@ fn keys_that_sort() {
     assert_eq!(app.screens.flows.sort.by, Id::State);
     press(&mut app, &[Key::Char('s')]);
     assert_eq!((app.screens.flows.sort.by, app.screens.flows.sort.descending), (Id::Source, false));
-    press(&mut app, &[Key::Right, Key::Right]);
+    press(&mut app, &[Key::Char('s'), Key::Char('s')]);
     assert_eq!(app.screens.flows.sort.by, Id::Qp);
     assert!(qps(&app).is_sorted());
     press(&mut app, &[Key::Char('S')]);
     assert!(qps(&app).is_sorted_by(|a, b| a >= b));
     press(&mut app, &[Key::Char('S')]);
     assert!(qps(&app).is_sorted());
-    press(&mut app, &[Key::Left, Key::Left, Key::Left]);
-    assert_eq!(app.screens.flows.sort.by, Id::State);
-    press(&mut app, &[Key::Left]);
-    let last = app.screens.flows.columns(&app.view).last().unwrap().column.id;
-    assert_eq!(app.screens.flows.sort.by, last, "before the first comes the last visible column");
+    let columns = app.screens.flows.columns(&app.view).len();
+    press(&mut app, &vec![Key::Char('s'); columns - 3]);
+    assert_eq!(app.screens.flows.sort.by, Id::State, "after the last visible column comes the first");
+}
+
+#[test]
+fn a_key_without_a_meaning_says_so() {
+    let mut app = table(&World::sick(), USUAL);
+    press(&mut app, &[Key::Char('Z')]);
+    assert!(text(&app).contains(" Z does nothing here; ? lists keys"), "{}", text(&app));
+    press(&mut app, &[Key::Char('h')]);
+    assert!(text(&app).contains(" h does nothing here"), "{}", text(&app));
+    press(&mut app, &[Key::Char('4'), Key::Char('h')]);
+    assert!(!text(&app).contains("does nothing here"));
 }
 
 #[test]
@@ -142,9 +151,13 @@ fn rows_keep_their_places_while_one_is_selected_and_are_followed_on_demand() {
     assert_eq!((app.view.selected, app.screens.flows.cursor), (selected, at));
     let now = qps(&app);
     assert_eq!((&now[..1_000], now[1_000]), (&before[..], 100 + 1_000));
+    let held = text(&app);
+    assert!(held.contains("order held (f)") && !held.contains("sort b/s"), "{held}");
     // Followed, it goes down the table and takes the view with it.
     press(&mut app, &[Key::Char('f')]);
     assert_eq!((app.view.selected, app.screens.flows.cursor.selected), (selected, Some(1_000)));
+    let sorted = text(&app);
+    assert!(sorted.contains("b/s ↓") && !sorted.contains("held"), "{sorted}");
     // When the flow is idle, so is the selection.
     many.flows.retain(|spec| spec.dest_qp != slow);
     app.on_sample(Arc::new(many.at(5)));
@@ -362,7 +375,7 @@ fn enter_leads_to_what_is_selected() {
     assert!(app.view.data.as_ref().unwrap().matrix.hottest(Metric::Rate) == Some((row, column)) && row > 0);
     press(&mut app, &[Key::Char('h'), Key::Up]);
     assert_eq!(app.screens.matrix.cell, (row - 1, column - 1));
-    press(&mut app, &[Key::Right, Key::Down]);
+    press(&mut app, &[Key::Char('l'), Key::Down]);
     assert_eq!(app.screens.matrix.cell, (row, column));
     press(&mut app, &[Key::Char('5'), Key::Down, Key::Down, Key::Enter]);
     assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, 8), "both directions");

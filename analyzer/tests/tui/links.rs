@@ -39,7 +39,7 @@ fn links_are_compared_on_one_printed_scale() {
         "{screen}"
     );
     assert!(screen.contains("one scale: 0 to 6.68 Gb/s"), "{screen}");
-    assert!(screen.contains("full bar: 6.68 Gb/s, link speed unknown"), "{screen}");
+    assert!(screen.contains("full bar: 6.68 Gb/s, speed unknown"), "{screen}");
     let bar = |screen: &str, name: &str| {
         let own = |line: &&str| line.trim_start_matches([' ', '▲']).starts_with(name);
         let line = screen.lines().find(own).unwrap();

@@ -7,14 +7,13 @@ use crate::findings::{Finding, Health, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
-use crate::tui::app::App;
+use crate::tui::app::{App, tabs};
 use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
-use crate::tui::screens::{findings, overview, own_losses, time_range};
-use crate::tui::table::Group;
+use crate::tui::screens::{findings, near_second, overview, own_losses, time_range};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::{Spans, cut, join, line, spark};
@@ -42,7 +41,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
     } else {
         line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
     }
-    tab_line(buffer, at, app);
+    tabs::render(buffer, at, app);
 }
 
 fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
@@ -115,8 +114,6 @@ fn schedule(buffer: &mut Buffer, at: &Layout, app: &App) {
     line(buffer, at.schedule, 0, &spans.into_line());
 }
 
-/// A verdict older than this says how old it is.
-const LATE_NS: u64 = 5_000_000_000;
 /// Below this width only what matters most is in the title.
 const NARROW: u16 = 72;
 
@@ -129,7 +126,7 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
     let back =
         app.view.data.as_ref().map_or(0, |data| data.sample.time_ns.saturating_sub(data.model.time_ns));
     let past = if back > 0 && app.view.timeline.shown_ns.is_some() {
-        format!(" −{}", units::duration(back))
+        format!(" −{}", units::duration(near_second(back)))
     } else {
         String::new()
     };
@@ -311,7 +308,9 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
     }
     let total = &data.model.dedup.total;
     let verdict = Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets);
-    let stale = stale(app, &concluded);
+    // A verdict of another time than the values shown says so.
+    let stale =
+        app.view.late_ns().map_or_else(String::new, |ns| format!("  as of {}", units::second_utc(ns)));
     let width = width.saturating_sub(stale.chars().count());
     let (mut spans, rest) = match (verdict.health, verdict.worst) {
         (Health::Degraded | Health::Critical, Some(worst)) => badges(&concluded, worst, width, continues),
@@ -335,21 +334,6 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
     };
     spans.push(stale, theme::text(Level::Warning));
     (spans, rest)
-}
-
-/// A verdict of another time than the snapshot shown says so: on a busy host the analysis comes late, and of a past snapshot
-/// that was not analysed the one before it counts.
-fn stale(app: &App, concluded: &Concluded<'_>) -> String {
-    if let (AsOf::Earlier(time_ns), Some(data)) = (concluded.as_of, &app.view.data) {
-        let same = time_ns == data.model.time_ns;
-        return if same { String::new() } else { format!("  as of {}", units::clock_utc(time_ns)) };
-    }
-    let (Some(analysis), Some(newest)) = (&app.view.analysis, &app.view.newest) else { return String::new() };
-    let late = newest.time_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
-    if !late || concluded.as_of != AsOf::Now || app.view.timeline.still() {
-        return String::new();
-    }
-    format!("  as of {}", units::second_utc(analysis.time_ns))
 }
 
 /// Text in place of the verdict where there are no packets.
@@ -475,127 +459,3 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
 
 /// From this width on there is room for reasons beside the counters.
 const WIDE: u16 = 110;
-/// From this width on tabs have a space at both sides.
-const SPACED: u16 = 90;
-/// From this width on tabs have their names in full.
-const NAMED: u16 = 72;
-
-/// The screens' names, and where they stand: columns of the screen.
-#[must_use]
-pub(in crate::tui) fn tabs(app: &App) -> Vec<(std::ops::Range<u16>, Screen)> {
-    let mut x = 0;
-    let tabs = Screen::ALL.into_iter().map(|screen| {
-        let width = tab(app, screen).chars().count();
-        let start = x;
-        x += u16::try_from(width).unwrap_or(0);
-        (start..x, screen)
-    });
-    tabs.collect()
-}
-
-/// Number and name of a screen; on narrow terminals the number alone for all screens but the one shown.
-fn tab(app: &App, screen: Screen) -> String {
-    let number = screen as usize + 1;
-    if app.view.size.0 >= SPACED {
-        format!(" {number} {} ", screen.title())
-    } else if app.view.size.0 >= NAMED || screen == app.tab() {
-        format!(" {number} {}", screen.title())
-    } else {
-        format!(" {number}")
-    }
-}
-
-/// Reason why rows or events are hidden; `None` when all are shown.
-fn chosen(app: &App) -> Option<String> {
-    let table = matches!(app.view.screen, Screen::Qps | Screen::Detail);
-    let mut why = Vec::new();
-    if let (true, Some(focus)) = (table, &app.screens.flows.focus) {
-        why.push(focus.about.clone());
-    }
-    if table && app.screens.flows.only_marked {
-        why.push("marked".to_owned());
-    }
-    // While it is typed it may make no sense yet.
-    if !app.view.filter.text.is_empty()
-        && app.view.filter.query.error.is_none()
-        && (table || app.view.screen == Screen::Events)
-    {
-        why.push(format!("\"{}\"", app.view.filter.text));
-    }
-    (!why.is_empty()).then(|| why.join(", "))
-}
-
-/// The filter, focus or marks in force with the number of rows they leave, in `room` columns; empty without any.
-fn selection(app: &App, room: usize) -> Spans {
-    /// Letters of a filter where there is room for more than that.
-    const LONGEST: usize = 30;
-    let mut spans = Spans::default();
-    let Some(why) = chosen(app) else { return spans };
-    let (shown, of) = match app.view.screen {
-        Screen::Events => (app.view.event_count(), app.view.log.len()),
-        _ => app.screens.flows.queue_pairs(&app.view),
-    };
-    let count = format!(" {} of {}", compact(shown as f64), compact(of as f64));
-    let letters = room.saturating_sub(count.chars().count()).min(LONGEST);
-    spans.push(cut(&why, letters, false), theme::text(Level::Warning)).push(count, theme::PLAIN);
-    spans
-}
-
-/// The same, and the sort order, for the last line of terminals whose tabs leave no room for it.
-pub(super) fn selection_below(app: &App) -> Option<Spans> {
-    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
-    let room = usize::from(app.view.size.0.saturating_sub(end + 1));
-    if room > BESIDE_TABS {
-        return None;
-    }
-    let mut spans = selection(app, usize::from(app.view.size.0 / 3));
-    let sort = format!("{} {}", app.screens.flows.sorted_by(), arrow(app));
-    if app.view.screen == Screen::Qps && sort.chars().count() > room {
-        let gap = if spans.width > 0 { "  " } else { "" };
-        spans.push(format!("{gap}sort {sort}"), theme::DIM);
-    }
-    (spans.width > 0).then_some(spans)
-}
-
-fn arrow(app: &App) -> &'static str {
-    if app.screens.flows.sort.descending { "↓" } else { "↑" }
-}
-
-/// With fewer columns than this beside the tabs, the filter in force is shown in the last line.
-const BESIDE_TABS: usize = 16;
-
-/// Text right of the screens' names, as far as there is room: number of rows shown and why, grouping, sorting.
-fn right_of_tabs(app: &App, room: usize) -> Spans {
-    let mut all = if room > BESIDE_TABS { selection(app, room.saturating_sub(1)) } else { Spans::default() };
-    if app.view.screen != Screen::Qps {
-        return all;
-    }
-    let arrow = arrow(app);
-    let sort = app.screens.flows.sorted_by();
-    let mut forms =
-        vec![format!("sort {sort} {arrow} "), format!("{sort} {arrow} "), format!("{sort} {arrow}")];
-    if app.screens.flows.group != Group::None {
-        // The title of the first column says it as well.
-        forms.insert(0, format!("by {}  sort {sort} {arrow} ", app.screens.flows.group.title()));
-    }
-    let gap = if all.width > 0 { "  " } else { "" };
-    let left = room.saturating_sub(all.width + gap.len());
-    if let Some(form) = forms.into_iter().find(|form| form.chars().count() <= left) {
-        all.push(gap, theme::PLAIN).push(form, theme::DIM);
-    }
-    all
-}
-
-fn tab_line(buffer: &mut Buffer, at: &Layout, app: &App) {
-    for (area, screen) in tabs(app) {
-        let style = if screen == app.tab() { theme::SELECTED.patch(theme::BOLD) } else { theme::PLAIN };
-        let place = ratatui::layout::Rect { x: area.start, width: area.end - area.start, ..at.tabs };
-        line(buffer, place, 0, &Line::styled(tab(app, screen), style));
-    }
-    let end = tabs(app).last().map_or(0, |(area, _)| area.end);
-    let free = at.tabs.width.saturating_sub(end + 1);
-    let right = right_of_tabs(app, usize::from(free));
-    let width = free.min(u16::try_from(right.width).unwrap_or(free));
-    let area = ratatui::layout::Rect { x: at.tabs.width - width, width, ..at.tabs };
-    line(buffer, area, 0, &right.into_line());
-}

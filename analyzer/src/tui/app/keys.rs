@@ -13,6 +13,7 @@ use crate::tui::screen::Screen;
 use crate::tui::screens::flows::choice::Chosen;
 use crate::tui::screens::{Effect, nic, packet};
 use crate::tui::table::Group;
+use crate::util::layout::plain;
 
 /// The move of a key, where it is one.
 const fn movement(input: Input) -> Option<Move> {
@@ -48,11 +49,16 @@ impl App {
     }
 
     fn decoded(&mut self, key: Key) -> Action {
-        let still = self.view.timeline.still();
-        match self.view.options.keys.decode(key, self.view.screen, still) {
+        match self.view.options.keys.decode(key, self.view.screen) {
             Some(input) if self.overlay != Overlay::None => self.in_overlay(input),
             Some(input) => self.on_input(input),
-            None => Action::Draw,
+            None => {
+                let help = self.view.options.keys.first(Input::Help);
+                self.view
+                    .messages
+                    .say(format!("{} does nothing here; {help} lists keys", plain(&key.to_string())));
+                Action::Draw
+            }
         }
     }
 
@@ -79,8 +85,8 @@ impl App {
             Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.view.filter.text)),
             Input::GoTo => self.prompt = Some(Prompt::new(Purpose::GoTo, "")),
             Input::Pause => return self.pause(),
-            Input::Earlier => self.step_in_time(false),
-            Input::Later => self.step_in_time(true),
+            Input::Earlier => return self.step_in_time(false),
+            Input::Later => return self.step_in_time(true),
             Input::JumpBack => return self.jump(false),
             Input::JumpForward => return self.jump(true),
             Input::Faster => return self.change_speed(true),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `keys`, [`mouse`], `time`, `export`, `copy` | changes by keys and the mouse; what keys write and copy |
 //! | `refresh` | the values shown, made again after a change |
-//! | `draw`, `header`, `status`, `help` | the picture: the frame around the screens, and boxes over them |
+//! | `draw`, `header`, `tabs`, `status`, `help` | the picture: the frame around the screens, and boxes over them |
 
 mod copy;
 mod draw;
@@ -16,6 +16,7 @@ mod keys;
 pub mod mouse;
 mod refresh;
 mod status;
+mod tabs;
 mod time;
 
 use std::sync::Arc;

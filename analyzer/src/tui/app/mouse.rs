@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use super::{Action, App, draw, header};
+use super::{Action, App, draw, tabs};
 use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
@@ -51,7 +51,7 @@ impl App {
 
     fn click(&mut self, at: Position) -> Action {
         if self.view.layout().tabs.contains(at) {
-            let hit = header::tabs(self).into_iter().find(|(area, _)| area.contains(&at.x));
+            let hit = tabs::all(self).into_iter().find(|(area, _)| area.contains(&at.x));
             if let Some((_, screen)) = hit {
                 self.show_screen(screen);
             }

@@ -49,7 +49,7 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
         spans.push(" ✖ ", theme::badge(Level::Critical));
         spans.push(format!(" {}", cut(error, room.saturating_sub(5), false)), theme::PLAIN);
     } else {
-        let chosen = super::header::selection_below(app);
+        let chosen = super::tabs::selection_below(app);
         if let Some(chosen) = chosen {
             spans.push(" ", theme::PLAIN).append(chosen);
         }
@@ -123,7 +123,7 @@ fn hints(app: &App, width: usize) -> Spans {
         (None, true) => hints.push((&[Input::Pause], "resume")),
         (None, false) => hints.push((&[Input::Pause], "pause")),
     }
-    // On the overview these keys move the cursor of the timeline.
+    // The overview says which of its steps they are.
     if timeline.still() && app.view.screen != Screen::Overview {
         hints.push((&[Input::Earlier, Input::Later], "step"));
     }

@@ -73,27 +73,28 @@ impl App {
         Action::Send(Command::Speed(new))
     }
 
-    /// To the snapshot before or after the one shown.
-    pub(in crate::tui) fn step_in_time(&mut self, later: bool) {
-        // Between two snapshots of a short capture the timeline has a hundred columns.
-        if self.view.screen == Screen::Overview && OverviewScreen::is_finer(&self.view) {
+    /// To the snapshot before or after the one shown; one before the newest pauses.
+    pub(in crate::tui) fn step_in_time(&mut self, later: bool) -> Action {
+        if self.view.screen == Screen::Overview && OverviewScreen::has_cursor(&self.view) {
             self.screens.overview.step_cursor(&self.view, later);
-            return;
+            return Action::Draw;
         }
         let timeline = &self.view.timeline;
-        let Some(at) = timeline.snapshot().filter(|_| timeline.seek_ns.is_none()) else { return };
+        let Some(at) = timeline.snapshot().filter(|_| timeline.seek_ns.is_none()) else {
+            return Action::Draw;
+        };
         let to = self.a_step_from(at, later);
         // The snapshot of the start has no values.
-        let empty =
-            timeline.history.get(to).is_some_and(|snapshot| snapshot.start_ns == Some(snapshot.time_ns));
-        if to < timeline.history.len() && to != at && !empty {
+        let history = &timeline.history;
+        let empty = history.get(to).is_some_and(|snapshot| snapshot.start_ns == Some(snapshot.time_ns));
+        if to < history.len() && to != at && !empty {
+            let action = if timeline.still() { Action::Draw } else { self.pause() };
             self.show_snapshot(to);
-        } else if later {
-            self.view.messages.say("this is the newest snapshot");
-        } else {
-            let text = self.nothing_older();
-            self.view.messages.say(text);
+            return action;
         }
+        let text = if later { "this is the newest snapshot".to_owned() } else { self.nothing_older() };
+        self.view.messages.say(text);
+        Action::Draw
     }
 
     /// The snapshot a step from this one. Those of a replay are not evenly spaced: there it is the one nearest to a second
@@ -202,7 +203,7 @@ impl App {
         let history = &self.view.timeline.history;
         // Snapshots before the first packet have no values.
         let first = history.iter().position(|m| m.start_ns != Some(m.time_ns)).unwrap_or(0);
-        let at = history.at_time(to_ns).filter(|at| *at >= first).unwrap_or(first);
+        let at = history.nearest(to_ns).filter(|at| *at >= first).unwrap_or(first);
         let nearest_ns = history.get(at).map_or(to_ns, |snapshot| snapshot.time_ns);
         let length = newest.saturating_sub(start);
         // The very beginning has nothing to show either.

@@ -138,11 +138,11 @@ pub const COLUMNS: &[Column] = &[
     Column {
         id: Id::CeAll,
         name: "ce_all",
-        title: "TOT %",
+        title: "CE% TOT",
         kind: ValueKind::Ratio,
-        width: 5,
+        width: 7,
         rank: 16,
-        help: "CE-marked share since the start",
+        help: "CE-marked share of the ECN-capable data packets since the start",
         get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
         ..COLUMN
     },
@@ -217,7 +217,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 4,
         level: Level::Critical,
-        help: "NAKs, RNR NAKs excluded, in the time range",
+        help: "NAKs for packets of the flow, RNR NAKs excluded, in the time range",
         get: |row, _| counted(row, Counts::naks),
         ..COLUMN
     },
@@ -229,7 +229,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 7,
         level: Level::Warning,
-        help: "RNR NAKs (receiver not ready), in the time range",
+        help: "RNR NAKs (receiver not ready) for packets of the flow, in the time range",
         get: |row, _| counted(row, |counts| counts.rnr),
         ..COLUMN
     },

@@ -117,7 +117,7 @@ pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
     let columns: Vec<&Column> = columns(false).collect();
     let rows = rows.iter().filter_map(|index| data.model.rows.get(*index));
     Sheet {
-        names: columns.iter().map(|column| column.name.to_owned()).collect(),
+        names: columns.iter().map(|column| column.field()).collect(),
         rows: rows.map(|row| columns.iter().map(|column| column.value(row, cx).json()).collect()).collect(),
     }
 }

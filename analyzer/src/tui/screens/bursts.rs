@@ -23,7 +23,7 @@ use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
-use crate::util::wrap::{hanging, wrap};
+use crate::util::wrap::{hanging_parts, wrap};
 
 /// Lines of a strip chart at least and at most, and columns of its scale.
 const TALL: usize = 3;
@@ -232,7 +232,10 @@ fn link(
         String::new()
     };
     let count = counted(bursts.bursts, "burst");
-    let text = format!(" {count} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}");
+    let text = format!("{count} ≥ 50 % of peak · duration p50 {p50}, p99 {p99}, max {max}{late}");
+    // The title names the time as well.
+    let long = format!("whole run: {text}");
+    let text = format!(" {}", if long.chars().count() < width { long } else { text });
     lines.push(Line::styled(text, theme::PLAIN));
     lines.push(Line::default());
     lines
@@ -245,11 +248,16 @@ fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     let peak = format!("peak {} ({} bins)", rate(bursts.peak.bytes as f64), units::duration(bursts.bin_ns));
     let times = if mean > 0.0 { bursts.peak.bytes as f64 / mean } else { 0.0 };
     let busy = units::ratio(Some(share(bursts.active_bins, bursts.bins)));
-    let metrics = format!("{peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
-    let forms =
-        [metrics, format!("{peak} · {times:.1}× mean · duty {busy}"), format!("{peak} · {times:.1}× mean")];
+    let metrics =
+        format!("whole run: {peak} · mean {} · peak/mean {times:.1} · duty cycle {busy}", rate(mean));
+    let forms = [
+        metrics,
+        format!("whole run: {peak} · {times:.1}× mean · duty {busy}"),
+        format!("whole run: peak {} · {times:.1}× mean · duty {busy}", rate(bursts.peak.bytes as f64)),
+        format!("{peak} · {times:.1}× mean"),
+    ];
     let fits = |form: &&String| name.chars().count() + form.chars().count() + 6 <= width;
-    section(name, forms.iter().find(fits).unwrap_or(&forms[2]), width)
+    section(name, forms.iter().find(fits).unwrap_or(&forms[3]), width)
 }
 
 /// Bins that have a column each.
@@ -275,11 +283,15 @@ fn recent(bursts: &Bursts, cells: usize) -> Strip {
     let rate = |bytes: &u32| f64::from(*bytes) * 8e9 / column_ns;
     let from_bin = bursts.bins.saturating_sub(shown as u64);
     let [length, bin] = [shown as u64 * bursts.bin_ns, bursts.bin_ns].map(units::duration);
+    // Few bins are as wide as there is room for.
+    let wide = cells.checked_div(shown).unwrap_or(1).max(1);
+    let each = if wide > 1 { format!("bins of {bin}") } else { format!("{bin} per column") };
+    let values = bursts.recent.iter().skip(first).map(rate);
     Strip {
-        text: format!("last {length}, {bin} per column"),
-        values: bursts.recent.iter().skip(first).map(rate).collect(),
+        text: format!("last {length}, {each}"),
+        values: values.flat_map(|value| std::iter::repeat_n(value, wide)).collect(),
         start_ns: bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns)),
-        column_ns,
+        column_ns: column_ns / wide as f64,
     }
 }
 
@@ -415,7 +427,7 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     let at = if wrong { 1 } else { sentences.len() };
     sentences.splice(at..at, last);
     for (text, level) in sentences {
-        for part in hanging(&text, width.saturating_sub(2), 2) {
+        for part in hanging_parts(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {}", part.trim_end_matches(" ·")), theme::text(level)));
         }
     }

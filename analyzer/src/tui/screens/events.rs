@@ -19,6 +19,7 @@ use crate::tui::overlay::Opened;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
+use crate::tui::widgets::whole;
 use crate::tui::{names, theme};
 use crate::util::units;
 
@@ -27,7 +28,7 @@ const TAPS: usize = 24;
 /// Lines below the list from which on other things stand there, and columns from which on two of them do.
 const BELOW: u16 = 12;
 const BESIDE: u16 = 160;
-/// Notices shown, at most.
+/// Notices shown, at most, where events fill the screen.
 const NOTICES: u16 = 2;
 
 /// State of the screen Events.
@@ -153,13 +154,15 @@ struct Areas {
 
 fn areas(layout: &Layout, view: &View) -> Areas {
     let body = layout.body;
-    let notices = u16::try_from(view.messages.notices.len()).unwrap_or(NOTICES).min(NOTICES);
-    let framed = if notices > 0 { notices + frame_height(layout.boxed()) } else { 0 };
-    let height = if framed > body.height / 3 { 0 } else { framed };
-    let left = body.height - height;
     let frame = frame_height(layout.boxed());
     let rows = view.shown_events().take(usize::from(body.height)).count();
     let used = frame + 1 + u16::try_from(rows).unwrap_or(u16::MAX - frame - 1).max(2);
+    // More of them where the list leaves room.
+    let all = u16::try_from(view.messages.notices.len()).unwrap_or(u16::MAX);
+    let notices = all.min(body.height.saturating_sub(used.saturating_add(frame)).max(NOTICES));
+    let framed = if notices > 0 { notices + frame } else { 0 };
+    let height = if notices <= NOTICES && framed > body.height / 3 { 0 } else { framed };
+    let left = body.height - height;
     let spare = left.saturating_sub(used);
     let below = if layout.boxed() && rows > 0 && spare >= BELOW { spare } else { 0 };
     let list = Rect { height: left - below, ..body };
@@ -212,7 +215,7 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
     line(buffer, list, 0, &Line::styled(head, theme::DIM));
     let mut y = 1;
     for (place, listed) in visible {
-        line(buffer, list, y, &aligned(listed, view, flow));
+        line(buffer, list, y, &aligned(listed, view, (flow, usize::from(list.width))));
         if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -229,13 +232,13 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
     notice_lines(buffer, areas.notices, at.boxed(), view);
 }
 
-/// An event in a line.
-pub(super) fn row(listed: EntryAt<'_>, view: &View) -> Line<'static> {
-    aligned(listed, view, 0)
+/// An event in a line of `width` columns.
+pub(super) fn row(listed: EntryAt<'_>, view: &View, width: usize) -> Line<'static> {
+    aligned(listed, view, (0, width))
 }
 
 /// The same with the flow in this number of columns, and 0 for as many as it takes.
-fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
+fn aligned(listed: EntryAt<'_>, view: &View, (flow, width): (usize, usize)) -> Line<'static> {
     let EntryAt { entry, state } = listed;
     let level = entry.class.level.min(view.level_between(&entry.key));
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
@@ -265,7 +268,11 @@ fn aligned(listed: EntryAt<'_>, view: &View, flow: usize) -> Line<'static> {
             links.iter().filter_map(|link| names.get(usize::from(*link))).map(String::as_str).collect();
         spans.push(format!("  at {}", cut(&at.join(" "), TAPS, false)), theme::DIM);
     }
-    spans.push(format!("  {}", listed.text(view.timeline.shown_ns)), theme::PLAIN);
+    // Whole parts, rather than half of one more, where they say most of what has room.
+    let text = listed.text(view.timeline.shown_ns);
+    let room = width.saturating_sub(spans.width + 2);
+    let parts = whole(&text, room).filter(|parts| parts.chars().count() * 3 >= room * 2);
+    spans.push(format!("  {}", parts.unwrap_or(&text)), theme::PLAIN);
     spans.into_line()
 }
 

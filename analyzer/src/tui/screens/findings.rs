@@ -234,6 +234,8 @@ pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let level = Level::from(finding.severity);
     let mut spans = Spans::default();
+    // An effect stands below what owns it.
+    spans.push(if finding.owner.is_some() { " └ " } else { " " }, theme::FRAME);
     // A finding for information has no level: it has neither colour nor alarm.
     let (symbol, style) = match finding.severity {
         Severity::Info => ("·", theme::DIM),
@@ -241,14 +243,15 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     };
     // If there is little room the sentence needs it; the symbols differ.
     if width < BOXED.into() {
-        spans.push(format!(" {symbol} "), style);
+        spans.push(format!("{symbol} "), style);
     } else {
-        spans.push(format!(" {symbol} {:<8} ", finding.severity.word()), style);
+        spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
     let ended = finding.last_seen_ns.filter(|_| !finding.active);
     let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
     let room = width.saturating_sub(spans.width + until.chars().count());
-    spans.push(cut(&finding.title, room, false), theme::PLAIN);
+    // What has ended is grey, as on the overview.
+    spans.push(cut(&finding.title, room, false), if finding.active { theme::PLAIN } else { theme::DIM });
     spans.push(until, theme::DIM);
     spans.into_line()
 }

@@ -111,7 +111,14 @@ impl Page for MatrixScreen {
     }
 
     fn hints(&self, _: &View) -> Hints {
-        (&[(&[Input::Open], "queue pairs"), (&[Input::Metric], "metric")], &[])
+        (
+            &[
+                (&[Input::Open], "queue pairs"),
+                (&[Input::Metric], "metric"),
+                (&[Input::Left, Input::Right], "column"),
+            ],
+            &[],
+        )
     }
 
     fn sheet(&self, view: &View) -> Sheet {

@@ -226,10 +226,18 @@ fn click_list(cursor: &mut Cursor, area: Rect, rows: usize, at: Position) -> boo
     cursor.selected.replace(row) == Some(row)
 }
 
+/// A length of time without what samples that arrive about every second add to whole seconds or take from them.
+pub(in crate::tui) const fn near_second(ns: u64) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    const JITTER: u64 = 50_000_000;
+    let whole = (ns + SECOND / 2) / SECOND * SECOND;
+    if whole > 0 && ns.abs_diff(whole) <= JITTER { whole } else { ns }
+}
+
 /// A time range in words.
 pub(super) fn time_range(basis: Basis) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let ns = |seconds: f64| units::duration((seconds * NS_PER_S as f64).round() as u64);
+    let ns = |seconds: f64| units::duration(near_second((seconds * NS_PER_S as f64).round() as u64));
     match basis {
         Basis::Unknown => "no time range yet".into(),
         // Whole seconds are the usual ones.
@@ -240,7 +248,8 @@ pub(super) fn time_range(basis: Basis) -> String {
 
 /// The words behind a title, and the time that the figures below it are of.
 fn ranged(about: &str, data: &crate::tui::data::Data) -> String {
-    format!("{about} · {}", time_range(data.model.basis))
+    let range = time_range(data.model.basis);
+    if about.is_empty() { range } else { format!("{about} · {range}") }
 }
 
 /// Capture loss in words.
@@ -259,4 +268,18 @@ pub(super) fn own_losses(lost: &Lost) -> String {
         Some(format!("{} {what}", counted(count, unit)))
     });
     parts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_of_samples_does_not_show_in_time_ranges() {
+        assert_eq!(time_range(Basis::Last(9.996)), "last 10 s");
+        assert_eq!(time_range(Basis::Last(11.004)), "last 11 s");
+        assert_eq!(time_range(Basis::Last(9.5)), "last 9.50 s");
+        assert_eq!(time_range(Basis::Whole(0.02)), "all 20.0 ms");
+        assert_eq!((near_second(999_000_000), near_second(949_000_000)), (1_000_000_000, 949_000_000));
+    }
 }

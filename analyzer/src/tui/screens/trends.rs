@@ -6,7 +6,7 @@ use super::Spans;
 use super::overview::chart::{area, axis};
 use super::overview::grid::{Chart, Grid};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Identity, Level, Row, Snapshot};
+use crate::model::{Counts, Identity, Level, Row, Snapshot, naks};
 use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::theme;
@@ -168,8 +168,23 @@ pub(in crate::tui) fn link_points(view: &View, link: usize, n: usize) -> Vec<Poi
     pairs(view, n).into_iter().map(point).collect()
 }
 
-/// Points of one flow; unknown where it was not among the busiest.
+/// Points of one flow, with the NAKs that answer it, as its row has them; unknown where it was not among the busiest.
 pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<Point> {
+    let mut points = carried(view, id, n);
+    let answers = view.data.as_ref().and_then(|data| naks::answers_of(&data.sample, id));
+    let answers = answers.map(|answers| carried(view, &answers, n)).unwrap_or_default();
+    for (point, answer) in points.iter_mut().zip(&answers) {
+        for (counts, answer) in [(&mut point.counts, answer.counts), (&mut point.total, answer.total)] {
+            if let Some(counts) = counts {
+                naks::give(counts, answer);
+            }
+        }
+    }
+    points
+}
+
+/// Points of the packets of one flow.
+fn carried(view: &View, id: &Identity, n: usize) -> Vec<Point> {
     // From snapshot to snapshot flows mostly keep their places.
     let mut place = 0;
     let mut of = |snapshot: &Snapshot| {

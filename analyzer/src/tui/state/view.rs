@@ -168,6 +168,21 @@ impl View {
         Some(Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets))
     }
 
+    /// Time of the findings shown, where they are of an earlier time than the values: on a busy host the analysis comes late.
+    #[must_use]
+    pub fn late_ns(&self) -> Option<u64> {
+        /// Findings that are older than the values by this say how old they are.
+        const LATE_NS: u64 = 2_000_000_000;
+        let concluded = self.concluded()?;
+        if let AsOf::Earlier(time_ns) = concluded.as_of {
+            return Some(time_ns)
+                .filter(|time_ns| *time_ns != self.data.as_ref().map_or(0, |data| data.model.time_ns));
+        }
+        let (analysis, newest) = (self.analysis.as_ref()?, self.newest.as_ref()?);
+        let late = newest.time_ns.saturating_sub(analysis.time_ns) >= LATE_NS;
+        (late && concluded.as_of == AsOf::Now && !self.timeline.still()).then_some(analysis.time_ns)
+    }
+
     /// The end of the data of which findings say when they showed.
     #[must_use]
     pub fn data_end(&self, ns: Option<u64>) -> DataEnd {

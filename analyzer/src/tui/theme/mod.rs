@@ -118,7 +118,8 @@ const SUBSTITUTES: &[(&str, &str)] = &[
     ("…≈≥", "~"),
     ("✓", "x"),
     ("−", "-"),
-    ("·▂░", "."),
+    ("·", "."),
+    ("▂░", ","),
     ("×", "x"),
     ("µ", "u"),
     ("│", "|"),
@@ -155,7 +156,17 @@ pub fn is_unicode(lookup: impl Fn(&str) -> Option<String>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_unicode;
+    use super::{is_unicode, substitute};
+
+    /// In ASCII too, nothing, little and much look different.
+    #[test]
+    fn heights_and_shades_differ_from_one_another_and_from_zero() {
+        for symbols in ["·▁▂▃▄▅▆▇█", "·░▒▓█"] {
+            let ascii: std::collections::BTreeSet<&str> =
+                symbols.chars().map(|symbol| substitute(&symbol.to_string())).collect();
+            assert_eq!(ascii.len(), symbols.chars().count(), "{ascii:?}");
+        }
+    }
 
     #[test]
     fn the_locale_is_the_first_variable_set() {

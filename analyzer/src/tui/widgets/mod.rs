@@ -184,7 +184,22 @@ pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (S
     (all, 0)
 }
 
-/// The text cut to `width` columns, but not within a number; the end is kept where `keep_end` says so, as the ends of
+/// Where a text of `keep` letters ends that is not cut behind an opening parenthesis whose content would not be read.
+fn before_parenthesis(text: &[char], keep: usize) -> usize {
+    let kept = text.get(..keep).unwrap_or(text);
+    let open = kept.iter().rposition(|c| *c == '(').filter(|open| !kept[*open..].contains(&')'));
+    // The place before it is worth more than what stands in it, unless that is most of the text.
+    open.filter(|open| *open > keep / 2).map_or(keep, |open| open.saturating_sub(1))
+}
+
+/// As many whole parts of a text, between commas or dots, as there is room for; `None` where the first has none.
+pub(in crate::tui) fn whole(text: &str, room: usize) -> Option<&str> {
+    let ends = [", ", " · "].into_iter().flat_map(|between| text.match_indices(between)).map(|(at, _)| at);
+    let parts = ends.chain([text.len()]).filter_map(|end| text.get(..end));
+    parts.filter(|part| part.chars().count() <= room).max_by_key(|part| part.len())
+}
+
+/// The text cut to `width` columns, but not within a number or a parenthesis; the end is kept where `keep_end` says so, as the ends of
 /// addresses differ more than their beginnings.
 pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let length = text.chars().count();
@@ -194,7 +209,8 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let mut keep = width.saturating_sub(1);
     let end = if keep_end { keep / 2 } else { 0 };
     if !keep_end {
-        keep = before_number(&text.chars().collect::<Vec<_>>(), keep);
+        let letters: Vec<char> = text.chars().collect();
+        keep = before_parenthesis(&letters, before_number(&letters, keep));
     }
     let start: String = text.chars().take(keep - end).collect();
     let rest: String = text.chars().skip(length - end).collect();
@@ -237,6 +253,8 @@ mod tests {
         assert_eq!(cut("at 0.53 % of", 6, false), "at …");
         assert_eq!(cut("at 12:00:05", 9, false), "at …");
         assert_eq!(cut("on h100200", 7, false), "on h10…", "a name");
+        assert_eq!(cut("47 packets lost (0.70 % of 6,671)", 24, false), "47 packets lost…");
+        assert_eq!(cut("lost (0.70 %) on rail0", 18, false), "lost (0.70 %) on …");
         let area = Rect::new(0, 0, 8, 1);
         let mut buffer = Buffer::empty(area);
         line(&mut buffer, area, 0, &Line::raw("lost 1234 packets"));

@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Widget as _};
 
-use super::{Spans, cut, line};
+use super::{Spans, cut, line, whole};
 use crate::tui::theme;
 
 /// From this width on parts are boxes.
@@ -51,13 +51,6 @@ pub(in crate::tui) fn section(name: &str, about: &str, width: usize) -> Line<'st
 /// Text in the frame has not the colour of the frame.
 const fn own(style: Style) -> Style {
     style.fg(Color::Reset)
-}
-
-/// As many whole parts of a text as there is room for; `None` where the first has none.
-fn whole(text: &str, room: usize) -> Option<&str> {
-    let ends = [", ", " · "].into_iter().flat_map(|between| text.match_indices(between)).map(|(at, _)| at);
-    let parts = ends.chain([text.len()]).filter_map(|end| text.get(..end));
-    parts.filter(|part| part.chars().count() <= room).max_by_key(|part| part.len())
 }
 
 /// Draws the frame of a part; returns the area within.

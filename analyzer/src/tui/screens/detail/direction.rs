@@ -102,13 +102,11 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
         lines.extend(found("PSN", counts, None, Some(row)));
     }
     lines.extend(lost(row));
-    lines.push(acks(counts.acks, counts.rnr, counts.naks(), Some(row)));
+    // The row has the NAKs that answer its packets.
+    lines.push(entry("acks out", format!("{} ACK", compact(counts.acks as f64))));
+    lines.extend(answered(counts, Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
-    if counts.sequence_naks > 0 {
-        let text = plural(counts.sequence_naks, "sequence-error NAK");
-        lines.push(styled("", text, level(Level::Critical, Some(row))));
-    }
     lines.push(entry("latency", latency_now(Some(row), view)));
     lines
 }
@@ -263,15 +261,25 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
     lines
 }
 
-/// For a flow of data: sequence-error NAKs of its receiver, in the reverse direction.
+/// For a flow of data: NAKs of its receiver, in the reverse direction.
 fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
-    let naks = other.map_or(0, |other| Counts::counted(&other.stats).sequence_naks);
-    if naks == 0 {
-        return Vec::new();
-    }
-    let s = if naks == 1 { "" } else { "s" };
-    let text = format!("{} sequence-error NAK{s}", compact(naks as f64));
-    vec![styled("acks in", text, level(Level::Critical, row))]
+    other.map_or_else(Vec::new, |other| answered(&Counts::counted(&other.stats), row))
+}
+
+/// NAKs that answer packets of this direction.
+fn answered(naks: &Counts, row: Option<&Row>) -> Vec<Line<'static>> {
+    let kinds = [
+        (naks.sequence_naks, "sequence-error NAK", Level::Critical),
+        (naks.other_naks, "other NAK", Level::Critical),
+        (naks.rnr, "RNR NAK", Level::Warning),
+    ];
+    let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
+    let line = |(at, (count, what, worst)): (usize, (u64, &str, Level))| {
+        let s = if count == 1 { "" } else { "s" };
+        let text = format!("{} {what}{s}", compact(count as f64));
+        styled(if at == 0 { "naks in" } else { "" }, text, level(worst, row))
+    };
+    kinds.enumerate().map(line).collect()
 }
 
 /// Owner, path and packet properties.

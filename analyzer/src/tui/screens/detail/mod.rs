@@ -396,10 +396,13 @@ fn charts(
     let own = of(detail);
     let worst = data.row(&detail.id).map_or(Level::Fine, |row| State::of(row).level());
     let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
-        trends
-            .iter()
-            .flat_map(|trend| trends::row(trend, now.as_ref(), columns, (high, worst)))
-            .collect::<Vec<_>>()
+        // What shows nothing does not part what does.
+        let shows = |trend: &&trends::Trend| {
+            columns.iter().flatten().any(|point| (trend.value)(point).is_some_and(|value| value > 0.0))
+        };
+        let (some, none): (Vec<_>, Vec<_>) = trends.iter().partition(shows);
+        let row = |trend| trends::row(trend, now.as_ref(), columns, (high, worst));
+        some.into_iter().chain(none).flat_map(row).collect::<Vec<_>>()
     };
     lines.extend(rows(TRENDS, &own));
     // Requests are timed; of a flow of answers, those that it answers.
@@ -424,7 +427,7 @@ fn event_lines(screen: &DetailScreen, view: &View, width: usize) -> Vec<Line<'st
     } else {
         format!(" {} {}: select, {}: headers", key(Input::Up), key(Input::Down), key(Input::Open))
     };
-    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, view)));
+    lines.extend(listed.into_iter().map(|listed| super::events::row(listed, view, width)));
     lines.push(Line::styled(below, theme::DIM));
     lines
 }

@@ -48,18 +48,14 @@ impl Table {
     }
 
     /// Sorts by the next visible column, or the one before.
-    fn sort_by_neighbour(&mut self, view: &View, next: bool) -> Effect {
+    fn sort_by_next(&mut self, view: &View) -> Effect {
         let visible: Vec<Id> = self.visible_columns(view).iter().map(|fitted| fitted.column.id).collect();
         let count = visible.len();
         if count == 0 {
             return Effect::None;
         }
         let at = visible.iter().position(|id| *id == self.sort.by);
-        let to = match (at, next) {
-            (Some(at), true) => (at + 1) % count,
-            (Some(at), false) => (at + count - 1) % count,
-            (None, _) => 0,
-        };
+        let to = at.map_or(0, |at| (at + 1) % count);
         visible.get(to).map_or(Effect::None, |id| self.sort_by(*id))
     }
 
@@ -178,8 +174,7 @@ impl Page for Table {
 
     fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
         match input {
-            Input::SortNext => self.sort_by_neighbour(view, true),
-            Input::SortPrevious => self.sort_by_neighbour(view, false),
+            Input::SortNext => self.sort_by_next(view),
             Input::Reverse => self.reverse(),
             Input::Columns => Effect::Overlay(Overlay::Columns(0)),
             Input::ColumnSet => {
@@ -231,7 +226,7 @@ impl Page for Table {
         }
         let columns: Vec<&Column> = export::columns(true).collect();
         let mut table = Sheet::new(&["group", "flows"]);
-        table.names.extend(columns.iter().map(|column| column.name.to_owned()));
+        table.names.extend(columns.iter().map(|column| column.field()));
         let sums = self.order.iter().filter_map(|at| self.group_sum(view, *at));
         table.rows = sums
             .map(|sum| {
@@ -284,8 +279,8 @@ impl Table {
         let focused = self.focus.as_ref().map(|focus| format!("of {}", focus.about));
         let about = match self.group {
             _ if focused.is_some() => focused.as_deref().unwrap_or_default(),
-            Group::None if data.model.dedup.taps > 1 => "a row for each tap",
-            Group::None => "a row for each direction",
+            Group::None if data.model.dedup.taps > 1 => "each tap",
+            Group::None => "each direction",
             Group::Taps => "deduplicated across taps",
             Group::Hosts | Group::Link | Group::Process => "sums",
         };

@@ -77,7 +77,7 @@ pub(super) fn scale(data: &Data) -> String {
     match Full::of(&pairs(&data.model, &data.sample)) {
         Full::Speed => "full bar: link speed".to_owned(),
         Full::Busiest(most) if data.model.links.iter().any(|link| link.delta.is_some()) => {
-            format!("full bar: {}, link speed unknown", units::bit_rate(most))
+            format!("full bar: {}, speed unknown", units::bit_rate(most))
         }
         Full::Busiest(_) => String::new(),
     }
@@ -184,6 +184,7 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
+    let directed = pairs.iter().any(|pair| pair.both.is_none());
     let (severity, congestion) = (view.active_level(Problem::Loss), view.active_level(Problem::Congestion));
     let mut all = vec![
         Figure::new("LOST", move |pair| {
@@ -196,8 +197,9 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
             let ce = deltas(pair).iter().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);
             (units::percent(ce), quiet(ce.is_some_and(|ce| ce > 0.0), congestion))
         }),
-        Figure::new("QPs", |pair| {
-            let flows: usize = pair.directions().map(|link| link.flows).sum();
+        // A queue pair has a flow in each direction.
+        Figure::new(if directed { "QPs" } else { "FLOWS" }, |pair| {
+            let flows = pair.directions().map(|link| link.flows).max().unwrap_or(0);
             (compact(flows as f64), theme::PLAIN)
         }),
     ];
@@ -209,7 +211,6 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
         }));
     }
     let packets = |link: &LinkRow| link.delta.as_ref().map(Delta::packets_per_s);
-    let directed = pairs.iter().any(|pair| pair.both.is_none());
     let ways: Vec<(&str, Way)> = if directed {
         vec![("RX ", |pair| pair.rx), ("TX ", |pair| pair.tx)]
     } else {
@@ -224,7 +225,7 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
         }));
     }
     for (way, of) in ways {
-        all.push(Figure::new(format!("{way}{}B", bytes.prefix()), move |pair| {
+        all.push(Figure::new(format!("TOTAL {way}{}B", bytes.prefix()), move |pair| {
             ordinary(bytes.show(of(pair).map(|link| link.total.bytes as f64)))
         }));
     }
@@ -232,12 +233,12 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     // Both directions, or neither.
     for at in 1..all.len() {
         if let [.., rx, tx] = all.get_mut(..=at).unwrap_or_default()
-            && rx.title.starts_with("RX")
+            && (rx.title.starts_with("RX") || rx.title.starts_with("TOTAL RX"))
         {
             rx.with_next = tx.width + 1;
         }
     }
     let at = if pairs.iter().any(|pair| others(pair) > 0) { 3 } else { all.len() };
-    all.insert(at, Figure::new("NON-ROCE", move |pair| ordinary(compact(others(pair) as f64))));
+    all.insert(at, Figure::new("TOTAL NON-ROCE", move |pair| ordinary(compact(others(pair) as f64))));
     all
 }

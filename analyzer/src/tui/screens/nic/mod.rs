@@ -75,12 +75,12 @@ impl NicScreen {
         all.get(self.place(all).unwrap_or(0))
     }
 
-    fn sort_by_neighbour(&mut self, view: &View, next: bool) {
+    fn sort_by_next(&mut self, view: &View) {
         let visible = fit(view.layout().inner().width.saturating_sub(GUTTER));
         // The worst first, then by each column.
         let all: Vec<Option<usize>> = std::iter::once(None).chain(visible.into_iter().map(Some)).collect();
         let at = all.iter().position(|by| *by == self.order.by).unwrap_or(0);
-        let to = if next { at + 1 } else { at + all.len() - 1 } % all.len();
+        let to = (at + 1) % all.len();
         self.order = Order { by: all.get(to).copied().flatten(), reverse: false };
     }
 
@@ -137,8 +137,7 @@ impl Page for NicScreen {
 
     fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
         match input {
-            Input::SortNext => self.sort_by_neighbour(view, true),
-            Input::SortPrevious => self.sort_by_neighbour(view, false),
+            Input::SortNext => self.sort_by_next(view),
             Input::Reverse => self.order.reverse = !self.order.reverse,
             _ => {}
         }

@@ -377,6 +377,10 @@ impl<'a> Picture<'a> {
         let text = match now {
             None if row.series == Series::CeRatio && self.chart.cursor_ns.is_none() => "off".to_owned(),
             None => units::UNKNOWN.to_owned(),
+            // In the time range it is a count, in a column a rate or a part of one.
+            Some(value) if self.chart.cursor_ns.is_some() => Some(self.peak(row.series, value))
+                .filter(|text| text.chars().count() <= VALUE)
+                .unwrap_or_else(|| figure(row.series, value)),
             Some(value) => figure(row.series, value),
         };
         let level = self.level(row.about, |finding| finding.active);
@@ -421,7 +425,7 @@ impl<'a> Picture<'a> {
         self.data.over_time.value(series, time_ns.saturating_sub(length_ns), time_ns)
     }
 
-    /// The peak with the time in which it was counted.
+    /// A value of a column with the time in which it was counted.
     fn peak(&self, series: Series, peak: f64) -> String {
         let bucket_ns = self.data.over_time.bucket_ns(self.grid.column_ns);
         match () {

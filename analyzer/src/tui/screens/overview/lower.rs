@@ -194,6 +194,6 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
 }
 
 /// Lines of the latest events.
-pub(super) fn event_lines(view: &View, room: usize) -> Vec<Line<'static>> {
-    view.shown_events().take(room).map(|listed| events::row(listed, view)).collect()
+pub(super) fn event_lines(view: &View, (width, room): (usize, usize)) -> Vec<Line<'static>> {
+    view.shown_events().take(room).map(|listed| events::row(listed, view, width)).collect()
 }

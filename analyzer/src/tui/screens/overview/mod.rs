@@ -81,9 +81,10 @@ impl OverviewScreen {
         Cursor { selected, offset: self.offset }
     }
 
-    /// True if the timeline knows more than the snapshots.
-    pub(in crate::tui) fn is_finer(view: &View) -> bool {
-        view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
+    /// True if steps in time move the cursor of the timeline: while values move, and where the timeline knows more than the
+    /// snapshots, as between two of a short capture.
+    pub(in crate::tui) fn has_cursor(view: &View) -> bool {
+        !view.timeline.still() || view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
     }
 
     /// Moves the cursor of the timeline.
@@ -226,7 +227,6 @@ impl Page for OverviewScreen {
 
     fn on_input(&mut self, view: &mut View, input: Input) -> Effect {
         match input {
-            Input::Left | Input::Right => self.step_cursor(view, input == Input::Right),
             Input::ZoomIn | Input::ZoomOut => {
                 let closer = input == Input::ZoomIn;
                 let zoomed = view.data.as_ref().is_some_and(|data| self.chart.zoom(data, closer));
@@ -262,22 +262,26 @@ impl Page for OverviewScreen {
     }
 
     fn hints(&self, view: &View) -> Hints {
-        const REST: &[super::Hint] = &[
-            (&[Input::Left, Input::Right], "cursor"),
-            (&[Input::ZoomIn], "zoom in"),
-            (&[Input::ZoomOut], "zoom out"),
-            (&[Input::Group], "group"),
-            (&[Input::Theme], "theme"),
-        ];
+        const CURSOR: super::Hint = (&[Input::Earlier, Input::Later], "cursor");
+        const STEP: super::Hint = (CURSOR.0, "step");
+        const CLOSER: super::Hint = (&[Input::ZoomIn], "zoom in");
+        const WIDER: super::Hint = (&[Input::ZoomOut], "zoom out");
+        const GROUP: super::Hint = (&[Input::Group], "group");
+        const THEME: super::Hint = (&[Input::Theme], "theme");
+        let rest: &[super::Hint] = if Self::has_cursor(view) {
+            &[CURSOR, CLOSER, WIDER, GROUP, THEME]
+        } else {
+            &[STEP, CLOSER, WIDER, GROUP, THEME]
+        };
         let problem = match self.item(view) {
             Some(Item::Problem(_)) => true,
             Some(Item::Peer(_)) => false,
             None => view.verdict().is_some_and(|verdict| verdict.worst.is_some()),
         };
         if problem {
-            (&[(&[Input::Open], "why + fix")], REST)
+            (&[(&[Input::Open], "why + fix")], rest)
         } else {
-            (&[(&[Input::Open], "queue pairs")], REST)
+            (&[(&[Input::Open], "queue pairs")], rest)
         }
     }
 
@@ -325,7 +329,7 @@ impl Page for OverviewScreen {
         if !areas.events.is_empty() {
             let title = Title { name: "EVENTS", about: "newest first", hint: "7 opens" };
             let area = panel(buffer, areas.events, areas.boxed, title);
-            put(buffer, area, lower::event_lines(view, usize::from(area.height)));
+            put(buffer, area, lower::event_lines(view, (usize::from(area.width), usize::from(area.height))));
         }
     }
 }

@@ -7,9 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, line, links, select};
+use super::super::{Spans, cut, line, links, select, time_range};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Level, detail};
+use crate::model::{Basis, Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
@@ -42,10 +42,12 @@ const FIGURES: [Figure; 6] = [
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
-/// Columns of the bar of a row's share with its number, and of a pod. A bar grows where there is room.
+/// Columns of the bar of a row's share with its number, and of a process and a pod. A bar grows where there is room, and what
+/// is left shows long names.
 const SHARE: usize = 14;
 const PERCENT: usize = 5;
-const LONGEST: usize = 100;
+const LONGEST: usize = 36;
+const PROCESS: usize = 16;
 const POD: usize = 24;
 /// Title of the queue pairs at both ends.
 const PAIR: &str = "WORST QP";
@@ -131,7 +133,7 @@ impl Columns {
         let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
         // Of a remote host or a link there may be several.
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
-        let process = if owned && take(17) { 16 } else { 0 };
+        let process = if owned && take(PROCESS + 1) { PROCESS } else { 0 };
         // The owner of the trouble matters more than the latency of healthy requests.
         let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
         let troubled = data.peers.iter().any(troubled);
@@ -149,7 +151,16 @@ impl Columns {
         let pair = if pair_shown { pair } else { 0 };
         let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && take(POD + 1) { POD } else { 0 };
-        let share = if share { SHARE + left.min(LONGEST - SHARE) } else { 0 };
+        let mut grow = |columns: usize, most: usize| {
+            let more = if columns > 0 { left.min(most.saturating_sub(columns)) } else { 0 };
+            left -= more;
+            columns + more
+        };
+        let owners = || data.sample.owners.all().iter();
+        let longest = owners().filter_map(column::process).map(|name| letters(&name)).max().unwrap_or(0);
+        let longest_pod = owners().filter_map(|owner| owner.pod.as_deref()).map(letters).max().unwrap_or(0);
+        let (process, pod) = (grow(process, longest), grow(pod, longest_pod));
+        let share = grow(if share { SHARE } else { 0 }, LONGEST);
         Self { address, name: named(address), figures, latency, share, packets, link, pair, process, pod }
     }
 
@@ -327,6 +338,10 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Curso
 
 /// Order of the rows and number of flows, in words.
 pub(super) fn about(view: &View) -> String {
-    let flows = view.data.as_ref().map_or(0, |data| data.model.dedup.flows);
-    format!("by impact · {}", units::plural(flows as u64, "flow"))
+    let Some(data) = &view.data else { return String::new() };
+    let flows = units::plural(data.model.dedup.flows as u64, "flow");
+    match data.model.basis {
+        Basis::Unknown => format!("by impact · {flows}"),
+        basis => format!("by impact, {} · {flows}", time_range(basis)),
+    }
 }

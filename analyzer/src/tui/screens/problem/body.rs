@@ -4,9 +4,10 @@ use ratatui::text::Line;
 
 use super::super::findings::{self, labelled};
 use super::super::overview::chart::Picture;
+use super::super::time_range;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding};
-use crate::model::{Counts, Level, LinkRow, Row, detail};
+use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
 use crate::tui::column::{compact, process};
 use crate::tui::data::Data;
 use crate::tui::key::Input;
@@ -54,6 +55,8 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) name: &'static str,
+    /// Time that its figures cover; empty where it has none.
+    pub(super) about: String,
     pub(super) hint: String,
     pub(super) entries: Vec<Entry>,
 }
@@ -61,7 +64,12 @@ pub(super) struct Section {
 impl Section {
     /// `None` where it is empty.
     fn new(name: &'static str, hint: impl Into<String>, entries: Vec<Entry>) -> Option<Self> {
-        (!entries.is_empty()).then(|| Self { name, hint: hint.into(), entries })
+        (!entries.is_empty()).then(|| Self { name, about: String::new(), hint: hint.into(), entries })
+    }
+
+    /// The same with the time that its figures cover.
+    fn of_time(self, about: String) -> Self {
+        Self { about, ..self }
     }
 }
 
@@ -149,6 +157,9 @@ impl<'a> Subject<'a> {
         for name in ["Where", "When", "Impact"] {
             let fields = finding.fields(self.end);
             let text = fields.into_iter().find(|(label, _)| *label == name).map(|(_, text)| text);
+            let late = self.view.late_ns().filter(|_| name == "When");
+            let late = late.map_or_else(String::new, |ns| format!(", as of {}", units::second_utc(ns)));
+            let text = text.map(|text| text + &late);
             lines.extend(text.into_iter().flat_map(|text| labelled(name, &text, width)));
         }
         lines
@@ -231,7 +242,8 @@ impl<'a> Subject<'a> {
         entries.extend(lines.map(|text| Entry::text(Line::raw(format!(" {text}")))));
         if finding.flows.is_empty() {
             entries.extend(self.on_its_link(width));
-            return Section::new("FLOWS", if entries.is_empty() { "" } else { &opens }, entries);
+            let section = Section::new("FLOWS", if entries.is_empty() { "" } else { &opens }, entries);
+            return section.map(|section| section.of_time(self.range()));
         }
         let known = finding.flows.len();
         let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
@@ -242,7 +254,25 @@ impl<'a> Subject<'a> {
         for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
             entries.extend(self.flow(at, flow, row, width));
         }
-        Section::new("FLOWS", &*opens, entries)
+        Section::new("FLOWS", &*opens, entries).map(|section| section.of_time(self.range()))
+    }
+
+    /// Time that the counters of flows cover: not that of the evidence.
+    fn range(&self) -> String {
+        let basis = self.data.model.basis;
+        if matches!(basis, Basis::Unknown) { "since the start".to_owned() } else { time_range(basis) }
+    }
+
+    /// Time that the evidence covers: the latest episode where there are any, as of the analysis.
+    fn covers(&self) -> String {
+        let finding = self.finding;
+        let begin = match (finding.episodes.is_empty(), finding.active) {
+            (true, _) => "since the start",
+            (false, true) => "this episode",
+            (false, false) => return "latest episode".to_owned(),
+        };
+        let as_of = self.end.ns.filter(|_| !self.end.recorded);
+        as_of.map_or_else(|| begin.to_owned(), |ns| format!("{begin}, as of {}", self.end.clock(ns)))
     }
 
     /// The flows on the link that the finding is about, those with most traffic.
@@ -339,7 +369,7 @@ impl<'a> Subject<'a> {
             let lines = labelled("Caveat", caveat, width);
             entries.extend(lines.into_iter().map(Entry::text));
         }
-        Section::new("EVIDENCE", "", entries)
+        Section::new("EVIDENCE", "", entries).map(|section| section.of_time(self.covers()))
     }
 
     /// Meaning and computation of the finding.

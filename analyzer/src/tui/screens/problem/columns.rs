@@ -179,10 +179,13 @@ fn sides(line: Line<'static>, width: usize) -> Line<'static> {
 
 /// A section with its title: in a box, or below a rule.
 fn framed(section: Section, width: usize, boxed: bool) -> Vec<Entry> {
-    let Section { name, hint, entries } = section;
+    let Section { name, about, hint, entries } = section;
     let (first, last) = if boxed { ("╭", "╮") } else { ("─", "─") };
     let mut spans = Spans::default();
     spans.push(first, theme::FRAME).push(format!(" {name} "), theme::BOLD);
+    if !about.is_empty() && spans.width + about.chars().count() + 4 <= width {
+        spans.push(format!("{about} "), theme::DIM);
+    }
     let hint = if hint.is_empty() { String::new() } else { format!(" {hint} ") };
     let hint = cut(&hint, width.saturating_sub(spans.width + 3), false);
     let rule = width.saturating_sub(spans.width + hint.chars().count() + 2);
