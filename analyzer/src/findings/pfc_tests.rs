@@ -197,14 +197,14 @@ fn frames_on_a_wrong_priority_have_their_times() {
 
 #[test]
 fn a_victim_of_the_first_minute_of_an_hour_has_ended() {
-    let mut sample = paused(pause(3), Some(40 * MS));
+    let mut sample = paused(pause(3), Some(40 * NS_PER_MS));
     sample.window = Some((fixtures::START, fixtures::START + 3_600 * fixtures::SECOND));
     let devices = Arc::make_mut(&mut sample.devices);
     let qps = Arc::make_mut(&mut devices.ports[0].qps);
     let (first_ns, last_ns) = (fixtures::START, fixtures::START + fixtures::SECOND);
-    qps[0].stall = Stall { first_ns, last_ns, stalled_ns: 30 * MS };
+    qps[0].stall = Stall { first_ns, last_ns, stalled_ns: 30 * NS_PER_MS };
     let all = crate::findings::tests::found(&sample, &crate::analysis::Options::default());
     let victim = all.iter().find(|finding| finding.id == "pfc.victim").unwrap();
     assert_eq!((victim.active, victim.last_seen_ns), (false, Some(last_ns)));
-    assert_eq!(victim.evidence["longest_ns"], 30 * MS, "of its latest stall");
+    assert_eq!(victim.evidence["longest_ns"], 30 * NS_PER_MS, "of its latest stall");
 }
