@@ -237,7 +237,7 @@ impl Loss {
         Self::after_silence(self.after_tap.episodes, self.after_tap.total_ns.unwrap_or(0))
     }
 
-    /// The same of so many episodes, which took that long together.
+    /// The same of this number of episodes, which took that long together.
     pub(crate) const fn after_silence(episodes: u64, total_ns: u64) -> u64 {
         if total_ns >= episodes.saturating_mul(TIMEOUT_PAUSE_NS) { episodes } else { 0 }
     }

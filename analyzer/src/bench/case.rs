@@ -215,17 +215,17 @@ fn table() -> Vec<Case> {
         let first = if id == "table_full" { 0x30_0000 } else { 0x20_0000 };
         Case { kind, work, precise, ..case(id, name, f::write(first), Some(next_flow(f::IPV4_BTH))) }
     };
-    let (fill, full) = (CaseKind::Fill, CaseKind::Full);
+    let (filling, filled) = (CaseKind::Fill, CaseKind::Full);
     let (all, lines) = (Work::Counting, Work::Lines);
     vec![
-        of(fill, all, false, "new_flow", "a new flow each packet, with its event"),
-        of(fill, Work::Insert, false, "floor_new_flow", "  floor: map insertion, event alone"),
-        of(full, all, false, "known_of_65536", "65,536 known flows, round robin"),
-        of(full, lines, false, "floor_of_65536", "  floor: hint and slot alone"),
-        of(full, all, false, "table_full", "new flows, flow table full"),
-        of(fill, all, true, "precise_new_flow", "a new flow each time, exact clock, bins"),
-        of(full, all, true, "precise_of_65536", "65,536 known flows, exact clock, bins"),
-        of(full, lines, true, "precise_floor_of_65536", "  floor: clock, hint, slot, bin alone"),
+        of(filling, all, false, "new_flow", "a new flow each packet, with its event"),
+        of(filling, Work::Insert, false, "floor_new_flow", "  floor: map insertion, event alone"),
+        of(filled, all, false, "known_of_65536", "65,536 known flows, round robin"),
+        of(filled, lines, false, "floor_of_65536", "  floor: hint and slot alone"),
+        of(filled, all, false, "table_full", "new flows, flow table full"),
+        of(filling, all, true, "precise_new_flow", "a new flow each time, exact clock, bins"),
+        of(filled, all, true, "precise_of_65536", "65,536 known flows, exact clock, bins"),
+        of(filled, lines, true, "precise_floor_of_65536", "  floor: clock, hint, slot, bin alone"),
     ]
 }
 

@@ -187,7 +187,7 @@ fn latest_storm(pause: &Pause, is_storm: impl Fn(&Pause) -> bool) -> Option<(Pau
     Some((latest, times.iter().map(episode).collect()))
 }
 
-/// The same of at least so many frames: of an episode, or of all together.
+/// The same of at least this number of frames: of an episode, or of all together.
 fn latest_frames(pause: &Pause, least: u64) -> Option<(u64, Vec<Episode>)> {
     let frames = |first_ns: u64, last_ns: u64| {
         let within = |one: &&PauseSpell| one.first_ns >= first_ns && one.last_ns <= last_ns;

@@ -173,7 +173,7 @@ fe80000000000000024211fffe090002 02 40 20 80     net1
     }
 
     #[test]
-    fn an_address_of_two_pods_tells_nothing() {
+    fn an_address_of_two_pods_names_neither() {
         let files = |pid: u32| {
             let at = |name: &str| format!("proc/{pid}/{name}");
             [

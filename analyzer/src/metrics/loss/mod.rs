@@ -533,10 +533,8 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != TRANSPORT_UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
-        if is_partial && !response && sequence.parallel == UNKNOWN && name.0 != UNKNOWN {
-            sequence.parallel = parallel.join(name, packet.slot, latest.psn);
-        }
-        let elsewhere = parallel.pass(sequence.parallel, packet.psn);
+        let member = (is_partial && !response).then_some((name, packet.slot, latest.psn));
+        let elsewhere = parallel.note(&mut sequence.parallel, member, packet.psn);
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,

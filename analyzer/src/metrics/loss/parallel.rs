@@ -15,8 +15,24 @@ pub(super) struct Parallel {
 }
 
 impl Parallel {
+    /// Notes a packet of a sequence whose flow has this number, or is new here if its tap sees a part of it: a member by its name,
+    /// slot and PSN before; true as for [`Self::pass`].
+    pub(super) fn note(
+        &mut self,
+        number: &mut u32,
+        member: Option<((u32, u32), u32, u32)>,
+        psn: u32,
+    ) -> bool {
+        if *number == UNKNOWN
+            && let Some((name, slot, before)) = member.filter(|(name, ..)| name.0 != UNKNOWN)
+        {
+            *number = self.join(name, slot, before);
+        }
+        self.pass(*number, psn)
+    }
+
     /// The flow's number, which this slot sees a part of; [`UNKNOWN`] if there is no room.
-    pub(super) fn join(&mut self, name: (u32, u32), slot: u32, psn: u32) -> u32 {
+    fn join(&mut self, name: (u32, u32), slot: u32, psn: u32) -> u32 {
         let next = u32::try_from(self.flows.len()).unwrap_or(UNKNOWN);
         let number = match self.numbers.get(&name) {
             Some(number) => *number,
@@ -103,7 +119,7 @@ mod tests {
         let mut all = Parallel::default();
         let name = (1, 17);
         let number = all.join(name, 0, 100);
-        assert!(!all.pass(number, 101) && !all.pass(number, 101), "one link alone tells nothing");
+        assert!(!all.pass(number, 101) && !all.pass(number, 101), "one link alone shows no other");
         assert_eq!(all.join(name, 1, 102), number);
         let first = 103;
         for psn in first..first + 3 * WINDOW {

@@ -73,7 +73,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// A bin with data from so many senders has ended; `all` are the bins of the run, with this one.
+    /// A bin with data from this number of senders has ended; `all` are the bins of the run, with this one.
     pub(super) fn bin(
         &mut self,
         all: &[Degree],
@@ -145,7 +145,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A bin every 100 ms, of so many senders in each second.
+    /// A bin every 100 ms, of this number of senders in each second.
     fn windows(senders: impl Fn(u64) -> u32, seconds: u64) -> (Windows, Vec<Degree>) {
         let (mut windows, mut all) = (Windows::default(), Vec::new());
         for n in 0..seconds * 10 {

@@ -25,6 +25,7 @@ use crate::source::devices::listed::QueuePairs;
 /// Maximum number of queue pairs followed per port.
 const MOST_QPS: usize = 16_384;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the port")]
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
     pub(super) device: String,

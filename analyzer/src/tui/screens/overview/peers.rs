@@ -7,9 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, line, links, select, time_range};
+use super::super::{Spans, cut, line, links, select};
 use crate::metrics::latency::Bucket;
-use crate::model::{Basis, Counts, Level, detail};
+use crate::model::{Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
@@ -340,8 +340,5 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Curso
 pub(super) fn about(view: &View) -> String {
     let Some(data) = &view.data else { return String::new() };
     let flows = units::plural(data.model.dedup.flows as u64, "flow");
-    match data.model.basis {
-        Basis::Unknown => format!("by impact · {flows}"),
-        basis => format!("by impact, {} · {flows}", time_range(basis)),
-    }
+    format!("by impact · {flows}")
 }
