@@ -71,7 +71,8 @@ fn rows(screen: &str) -> usize {
 
 /// `None` unless the table is sorted by source address; else true for ascending order.
 fn sorted_up(screen: &str) -> Option<bool> {
-    let (_, order) = screen.split_once("sort SOURCE ")?;
+    // "sort SOURCE ↑", or while a row is selected "sorted by SOURCE ↑, order held (f)".
+    let (_, order) = screen.split_once("sort SOURCE ").or_else(|| screen.split_once("sorted by SOURCE "))?;
     Some(order.starts_with('↑'))
 }
 
