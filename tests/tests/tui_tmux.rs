@@ -71,7 +71,8 @@ fn rows(screen: &str) -> usize {
 
 /// `None` unless the table is sorted by source address; else true for ascending order.
 fn sorted_up(screen: &str) -> Option<bool> {
-    let (_, order) = screen.split_once("sort SOURCE ")?;
+    // "sort SOURCE ↑", or while a row is selected "sorted by SOURCE ↑, order held (f)".
+    let (_, order) = screen.split_once("sort SOURCE ").or_else(|| screen.split_once("sorted by SOURCE "))?;
     Some(order.starts_with('↑'))
 }
 
@@ -117,7 +118,8 @@ fn every_screen_key_and_size() {
     let screen = terminal.screen().unwrap();
     let (line, titles) = screen.lines().enumerate().find(|(_, line)| line.contains("STATE SOURCE")).unwrap();
     terminal.click(titles.find("DESTINATION").unwrap(), line).unwrap();
-    terminal.until("rows sorted by a click", |screen| screen.contains("sort DESTINATION")).unwrap();
+    let sorted = |screen: &str| screen.contains("sort DESTINATION") || screen.contains("by DESTINATION");
+    terminal.until("rows sorted by a click", sorted).unwrap();
 
     // Help.
     terminal.press_until("?", "help", |screen| screen.contains("choose and order the columns")).unwrap();

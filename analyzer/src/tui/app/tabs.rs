@@ -106,6 +106,7 @@ fn order(app: &App) -> Vec<String> {
         let key = app.view.options.keys.first(Input::Follow);
         return vec![
             format!("sorted by {sort}, order held ({key})"),
+            format!("by {sort}, held ({key})"),
             format!("order held ({key})"),
             format!("held ({key})"),
         ];
