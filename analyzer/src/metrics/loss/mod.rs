@@ -507,7 +507,6 @@ impl Collector {
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
         let Self { slots, answers, window_ns, spells, parallel, .. } = self;
-        let id = packet.id;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
@@ -515,8 +514,7 @@ impl Collector {
         let response = op.has(Op::RESPONSE);
         let events = packet.outcome.events;
         let smooth = is_smooth(packet);
-        let sent = packet.expected.wrapping_sub(packet.first) & MASK24;
-        let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(sent));
+        let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(psns(packet)));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             // Responses are not acknowledged: the requester retransmits the READ.
             Some(answers) if (!smooth || repeated_read) && !response => {
@@ -525,7 +523,6 @@ impl Collector {
             }
             _ => (Vec::new(), false),
         };
-        let name = (slot.pair, slot.dest_qp);
         let (latest, loss) = if response {
             (&mut *slot.responses, &mut slot.response_loss)
         } else {
@@ -533,12 +530,13 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != TRANSPORT_UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
-        let member = (is_partial && !response).then_some((name, packet.slot, latest.psn));
+        let member =
+            (is_partial && !response).then_some(((slot.pair, slot.dest_qp), packet.slot, latest.psn));
         let elsewhere = parallel.note(&mut sequence.parallel, member, packet.psn);
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,
-            id,
+            id: packet.id,
             numbered: latest.numbered(),
             differs: latest.differs(),
             last_psn: latest.psn,
@@ -568,8 +566,13 @@ impl Collector {
         }
         sequence.acknowledged_before(acked);
         sequence.record(spells, packet.slot, packet.time_ns, Some(slot.counts));
-        latest.passed(arrival.psn, id, arrival.time_ns, smooth && !repeated_read);
+        latest.passed(arrival.psn, packet.id, arrival.time_ns, smooth && !repeated_read);
     }
+}
+
+/// PSNs of its sequence before a packet.
+const fn psns(packet: &Packet) -> u32 {
+    packet.expected.wrapping_sub(packet.first) & MASK24
 }
 
 /// PSNs that a packet takes: of a READ request one for each response, where that is known.
