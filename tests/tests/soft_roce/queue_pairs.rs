@@ -399,24 +399,12 @@ fn a_device_whose_interface_a_pod_has_names_the_pod() {
         .unwrap();
     let pod = InPod::enter(POD);
     let process = Tool::start("ip", &["netns", "exec", "pod0", "ip", "monitor"]).unwrap();
-    let program =
-        Program::watching(Start::default(), &["live", "-i", "rxe_pod", "--output", "jsonl"]).unwrap();
+    let program = Program::start(Start::default(), &["live", "-i", "rxe_pod", "--output", "jsonl"]).unwrap();
     let of_pod = |report: &Value| {
         let devices = report["devices"].as_array().into_iter().flatten();
         devices.filter(|device| device["name"] == "rxe_pod").any(|device| device["pod"].is_string())
     };
-    let id = process.id();
-    let report = program.reported(of_pod);
-    if report.is_err() {
-        for command in [
-            "head -3 /sys/class/infiniband/rxe_pod/ports/1/gids/0 /sys/class/infiniband/rxe_pod/ports/1/gids/1".to_owned(),
-            format!("ls -l /proc/{id}/ns/net /proc/self/ns/net; cat /proc/{id}/cgroup /proc/{id}/net/fib_trie /proc/{id}/net/if_inet6 /proc/{id}/net/route; ps"),
-        ] {
-            let out = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
-            println!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-        }
-    }
-    let report = report.unwrap();
+    let report = program.reported(of_pod).unwrap();
     ended(program);
     drop((process, pod));
     let device =
