@@ -37,7 +37,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
     computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
                  of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
-                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
+                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), of data with the 10 s before and behind it.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
@@ -200,7 +200,8 @@ fn suspects<'a>(input: &Input<'a>, span: &Span) -> Vec<Suspect<'a>> {
         let elsewhere = |flow: &Flow| {
             name(flow) == name(data) && span.count(flow, Signal::CeMarked, flow.ecn_data.ce) > 0
         };
-        let capable = span.capable(input.facts, data);
+        // CNPs follow the data that they are for, and live, both are dated by readings.
+        let capable = span.with_surroundings().capable(input.facts, data);
         let unmarked = capable >= limits.without_ce_packets && !flows.iter().any(elsewhere);
         if unmarked && data.direction != Some(Direction::Egress) {
             suspects.push(Suspect { cnps, count, data, capable });
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!((first.active, first.last_seen_ns), (false, Some(START + 60 * SECOND)));
         assert_eq!(
             (&first.evidence["cnp_packets"], &first.evidence["ecn_capable_packets"]),
-            (&1_000.into(), &50_000.into())
+            (&1_000.into(), &70_000.into())
         );
         let latest = judged(vec![spell(10..60, 900), spell(3_590..3_600, 100)]);
         assert_eq!((latest.active, latest.episodes.len()), (true, 2));

@@ -111,6 +111,14 @@ impl Span {
         flow.last_ns.min(self.last_ns.saturating_add(SPELL_NS)).saturating_sub(first_ns)
     }
 
+    /// The same with the 10 s before and behind it, in which signals belong to it, too; the whole run as it is.
+    pub(super) fn with_surroundings(self) -> Self {
+        if self.whole {
+            return self;
+        }
+        Self::between(self.first_ns.saturating_sub(SPELL_NS), self.last_ns.saturating_add(SPELL_NS))
+    }
+
     /// The time covered by its packet counts: a begin, and an inclusive end.
     fn window(&self, facts: &Facts) -> (Edge, Edge) {
         let (mut first_ns, mut last_ns) = (self.first_ns, self.last_ns);

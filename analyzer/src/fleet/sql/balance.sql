@@ -1,10 +1,14 @@
 -- Load of parallel links, rails and planes: the busiest over the mean.
 with
-loads as (
-  select host, link, coalesce(direction, 'both') as direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+ways as (
+  select host, link, coalesce(direction, 'both') as way, rail, neighbour_system, bytes
   from link_seconds
   where {rows}
-  group by host, link, coalesce(direction, 'both')
+),
+loads as (
+  select host, link, way as direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+  from ways
+  group by host, link, way
 ),
 places as (
   select *, dense_rank() over (partition by host, rail, direction order by link) as plane,
