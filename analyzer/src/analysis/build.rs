@@ -9,8 +9,8 @@ use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
     Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Skipped, Source,
-    Totals, Window, device, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context, qp_paths, taps,
-    traffic, upstream, ways,
+    Totals, Window, device, device_qp, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context,
+    qp_paths, taps, traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -84,7 +84,7 @@ impl Facts {
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
-        device::mark_packets(&mut facts.devices, &sample.flows);
+        device_qp::mark_packets(&mut facts.devices, &sample.flows);
         facts.qp_paths = qp_paths::paths(&facts.devices, &sample.devices, options);
         facts.nccl = nccl::nccl(sample, &facts.devices);
         facts.coverage = device::coverage(sample, &facts.links);

@@ -1,11 +1,10 @@
 //! Counters of devices, and the share of their traffic that rocescope saw.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{DeviceQp, InputKind, Link, QpSource};
+use super::{DeviceQp, InputKind, Link};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{self, Devices, PauseSample, PortSample};
 use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
@@ -13,9 +12,8 @@ use crate::entity::pauses::PauseSpells;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
 use crate::metrics::control::LinkControl;
-use crate::sample::{Address, Direction, FlowSample, Sample, SourceKind, address};
+use crate::sample::{Direction, FlowSample, Sample, SourceKind};
 use crate::util::definition::definitions;
-use crate::util::map::Set;
 
 /// Queue pairs of a port that the report lists: those that stand still, and those that sent and received most.
 const MAX_QPS: usize = 4096;
@@ -303,23 +301,6 @@ fn all_hidden(sample: &Sample) -> bool {
         ports.peek().is_some() && ports.all(|port| port.hidden)
     };
     sample.inputs.iter().all(is_hidden)
-}
-
-/// Marks the queue pairs that a flow goes to or comes from.
-pub(super) fn mark_packets(devices: &mut [Device], flows: &[FlowSample]) {
-    if flows.is_empty() || devices.iter().all(|device| device.qps.is_empty()) {
-        return;
-    }
-    let of = |flow: &FlowSample| (address(flow.key.family, flow.key.dst), flow.key.dest_qp);
-    let ends: Set<(Address, u32)> = flows.iter().map(of).collect();
-    for qp in devices.iter_mut().flat_map(|device| &mut device.qps) {
-        let seen = |of: Option<IpAddr>, qpn: Option<u32>| {
-            of.zip(qpn).is_some_and(|(of, qpn)| ends.contains(&(of.into(), qpn)))
-        };
-        if seen(qp.control.src, Some(qp.lqpn)) || seen(qp.control.dst, qp.rqpn) {
-            qp.sources.push(QpSource::Packets);
-        }
-    }
 }
 
 impl Device {

@@ -1,11 +1,15 @@
 //! A queue pair as the kernel, its control path and the NIC's own context show it.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
-use super::QpPosts;
+use super::{Device, QpPosts};
 use crate::entity::devices::QpSample;
 use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
 use crate::entity::pauses::Stall;
+use crate::sample::{Address, FlowSample, address};
+use crate::util::map::Set;
 
 /// A source of what is known of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -162,5 +166,22 @@ impl DeviceQp {
         self.comm = self.comm.take().or_else(|| life.comm.clone());
         self.pod = life.made_in().cloned().unwrap_or_else(|| self.pod.take().or_else(|| life.pod.clone()));
         self.control = life.control.clone();
+    }
+}
+
+/// Marks the queue pairs that a flow goes to or comes from.
+pub(super) fn mark_packets(devices: &mut [Device], flows: &[FlowSample]) {
+    if flows.is_empty() || devices.iter().all(|device| device.qps.is_empty()) {
+        return;
+    }
+    let of = |flow: &FlowSample| (address(flow.key.family, flow.key.dst), flow.key.dest_qp);
+    let ends: Set<(Address, u32)> = flows.iter().map(of).collect();
+    for qp in devices.iter_mut().flat_map(|device| &mut device.qps) {
+        let seen = |of: Option<IpAddr>, qpn: Option<u32>| {
+            of.zip(qpn).is_some_and(|(of, qpn)| ends.contains(&(of.into(), qpn)))
+        };
+        if seen(qp.control.src, Some(qp.lqpn)) || seen(qp.control.dst, qp.rqpn) {
+            qp.sources.push(QpSource::Packets);
+        }
     }
 }

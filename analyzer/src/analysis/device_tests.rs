@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::analysis::QpSource;
 use crate::analysis::fixtures;
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
