@@ -105,12 +105,20 @@ fn exact(slot: u32, place: *mut FlowSlot, now: u64) {
 /// A slot off the free list, the kernel's own insertion into the hash, and a record of the length of a new flow's
 /// event, all zero.
 #[inline(always)]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "by value each call would put another copy of the key on the stack"
+)]
 pub(crate) fn insert(start: usize, end: usize, link: u32) {
     let Some([src, dst, dest_qp]) = ends(start, end) else { return };
-    let key =
-        FlowKey { src: [0, 0, 0, src], dst: [0, 0, 0, dst], dest_qp, link: link as u16, family: 4, pad: 0 };
+    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let frame = unsafe { &mut (*work).frame };
+    // As counting has it: a key that is built of constants has words that the verifier refuses on the stack.
+    (frame.src, frame.dst, frame.dest_qp, frame.family) = ([0, 0, 0, src], [0, 0, 0, dst], dest_qp, 4);
+    let key = FlowKey::of(frame, link as u16);
     let Ok(Some(slot)) = FREE.pop() else { return };
-    if FLOWS.insert(key, slot, NOEXIST).is_err() {
+    if FLOWS.insert(&key, slot, NOEXIST).is_err() {
         return;
     }
     let Some(mut entry) = EVENTS.reserve_untyped::<[u64; EventRecord::BARE / 8]>(0) else { return };
