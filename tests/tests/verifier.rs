@@ -46,13 +46,16 @@ fn is_for(name: &str, kernel: KernelVersion) -> bool {
 /// option changed alone and with all options that add code. The programs of the other hooks differ only in a
 /// constant.
 fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
-    const EVERY: [&str; 6] = [
+    const EVERY: [&str; 9] = [
         names::XDP,
         names::XDP_FRAGS,
         names::TC_INGRESS,
         names::TC_EGRESS,
         names::TC_RAW_INGRESS,
         names::TC_RAW_EGRESS,
+        names::BENCH_XDP_LINES,
+        names::BENCH_XDP_INSERT,
+        names::BENCH_TC_LINES,
     ];
     const BOTH: [&str; 2] = [names::XDP_FRAGS, names::TC_EGRESS];
     let usual = || LoadOptions { max_flows: 1024, ..as_here(&[1]) };
