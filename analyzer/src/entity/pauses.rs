@@ -1,11 +1,12 @@
 //! Times in which a priority was paused, and in which queue pairs stood still meanwhile.
 
+use super::spell::SPELL_NS;
+use crate::util::time::{NS_PER_S, keep_most};
+
 /// Times kept; of more, the two that together last least become one.
 const MOST: usize = 64;
 /// Rest that ends a time of pauses of one intensity, in nanoseconds.
-const REST_NS: u64 = 1_000_000_000;
-/// Silence after which a stall is another one, in nanoseconds.
-const SPELL_NS: u64 = 10_000_000_000;
+const REST_NS: u64 = NS_PER_S;
 
 /// A time in which each window was paused about as much: the shares are within a factor of two of one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,17 +72,7 @@ impl PauseSpells {
             }
             _ => self.0.push(*window),
         }
-        if self.0.len() > MOST {
-            let length = |pair: &[PauseSpell]| match pair {
-                [one, next] => next.last_ns.saturating_sub(one.first_ns),
-                _ => u64::MAX,
-            };
-            let least = self.0.windows(2).enumerate().min_by_key(|(_, pair)| length(pair));
-            if let Some((at, _)) = least {
-                let next = self.0.remove(at + 1);
-                self.0[at].add(&next);
-            }
-        }
+        keep_most(&mut self.0, MOST, |one| (one.first_ns, one.last_ns), PauseSpell::add);
     }
 
     /// Adds those of another port.

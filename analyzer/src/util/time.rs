@@ -18,3 +18,25 @@ pub fn seconds(ns: u64) -> f64 {
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Keeps at most this number of successive times, the oldest first: of more by one, the two neighbours that together last least
+/// become one. `ends` are begin and end of a time, in nanoseconds.
+pub fn keep_most<T>(
+    times: &mut Vec<T>,
+    most: usize,
+    ends: impl Fn(&T) -> (u64, u64),
+    join: impl FnOnce(&mut T, &T),
+) {
+    if times.len() <= most {
+        return;
+    }
+    let length = |pair: &[T]| match pair {
+        [one, next] => ends(next).1.saturating_sub(ends(one).0),
+        _ => u64::MAX,
+    };
+    let least = times.windows(2).enumerate().min_by_key(|(_, pair)| length(pair));
+    if let Some((at, _)) = least {
+        let next = times.remove(at + 1);
+        join(&mut times[at], &next);
+    }
+}

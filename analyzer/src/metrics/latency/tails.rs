@@ -5,10 +5,12 @@ use std::sync::Arc;
 use rocescope_common::account::latency::{BUCKETS, bounds};
 
 use super::{BySlot, Collector, Figure, Histogram, Summary};
+use crate::entity::spell::SPELL_NS;
 use crate::util::map::Map;
+use crate::util::time::keep_most;
 
 /// Shortest window, in nanoseconds: the silence that ends an episode of a finding.
-const LENGTH_NS: u64 = 10_000_000_000;
+const LENGTH_NS: u64 = SPELL_NS;
 /// Samples of a window, at least: its 99th percentile rests on five of them. A flow with fewer has longer windows.
 const SAMPLES: u64 = 500;
 /// Ratio of 99th percentile to median from which a window is kept: healthy flows stay below 5.
@@ -120,17 +122,7 @@ impl Watch {
             }
             _ => spells.push(window),
         }
-        if spells.len() > MOST {
-            let length = |pair: &[TailSpell]| match pair {
-                [one, next] => next.last_ns.saturating_sub(one.first_ns),
-                _ => u64::MAX,
-            };
-            let least = spells.windows(2).enumerate().min_by_key(|(_, pair)| length(pair));
-            if let Some((at, _)) = least {
-                let next = spells.remove(at + 1);
-                spells[at].add(&next);
-            }
-        }
+        keep_most(spells, MOST, |one| (one.first_ns, one.last_ns), TailSpell::add);
     }
 }
 

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use super::hosts::{DEGREES, Degree};
+use crate::entity::spell::SPELL_NS;
+use crate::util::time::keep_most;
 
 /// Length of a window, in nanoseconds: the silence that ends an episode of a finding.
-const LENGTH_NS: u64 = 10_000_000_000;
+const LENGTH_NS: u64 = SPELL_NS;
 /// Windows kept; of more, the two that together last least become one.
 const MOST: usize = 8;
 /// Senders at once from which windows are kept of a receiver.
@@ -115,17 +117,8 @@ impl Windows {
             }
             _ => self.ended.push(Arc::new(open)),
         }
-        if self.ended.len() > MOST {
-            let length = |pair: &[Arc<Window>]| match pair {
-                [one, next] => next.last_ns.saturating_sub(one.first_ns),
-                _ => u64::MAX,
-            };
-            let least = self.ended.windows(2).enumerate().min_by_key(|(_, pair)| length(pair));
-            if let Some((at, _)) = least {
-                let next = self.ended.remove(at + 1);
-                Arc::make_mut(&mut self.ended[at]).add(&next);
-            }
-        }
+        let join = |one: &mut Arc<Window>, next: &Arc<Window>| Arc::make_mut(one).add(next);
+        keep_most(&mut self.ended, MOST, |one| (one.first_ns, one.last_ns), join);
     }
 
     /// Sum of the windows that overlap a time.
