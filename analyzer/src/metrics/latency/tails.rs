@@ -103,10 +103,10 @@ struct Watch {
 }
 
 impl Watch {
-    /// The open window until now; `None` with too few samples.
-    fn window(&self, now_ns: u64, samples: &Histogram, max_ns: u64) -> Option<TailSpell> {
-        let samples = samples.less(&self.before).filter(|samples| samples.count() >= SAMPLES)?;
-        Some(TailSpell { first_ns: self.from_ns, last_ns: now_ns, samples, max_ns })
+    /// The open window until now, with the samples since it began; `None` with too few.
+    fn window(&self, now_ns: u64, samples: Histogram, max_ns: u64) -> Option<TailSpell> {
+        let enough = samples.count() >= SAMPLES;
+        enough.then_some(TailSpell { first_ns: self.from_ns, last_ns: now_ns, samples, max_ns })
     }
 
     fn add(spells: &mut Vec<TailSpell>, window: TailSpell) {
@@ -160,11 +160,12 @@ impl Tails {
                 .flows
                 .entry(slot)
                 .or_insert_with(|| Watch { from_ns: self.ended_ns, ..Watch::default() });
-            if samples.less(&watch.before).is_none() {
+            let since = samples.less(&watch.before).unwrap_or_else(|| {
                 // Another flow in the same place.
                 *watch = Watch { from_ns: self.ended_ns, ..Watch::default() };
-            }
-            if let Some(window) = watch.window(now_ns, samples, all.max) {
+                samples.clone()
+            });
+            if let Some(window) = watch.window(now_ns, since, all.max) {
                 (watch.from_ns, watch.before) = (now_ns, samples.clone());
                 Watch::add(Arc::make_mut(watch.spells.get_or_insert_default()), window);
             }
@@ -179,7 +180,8 @@ impl Tails {
             let new = Watch { from_ns: self.ended_ns, ..Watch::default() };
             let watch = self.flows.get(&slot).unwrap_or(&new);
             figure.tails.clone_from(&watch.spells);
-            if let Some(window) = watch.window(now_ns, &figure.histogram, all.max) {
+            let since = figure.histogram.less(&watch.before);
+            if let Some(window) = since.and_then(|since| watch.window(now_ns, since, all.max)) {
                 let spells = Arc::make_mut(figure.tails.get_or_insert_default());
                 Watch::add(spells, window);
             }
