@@ -25,6 +25,8 @@ const CE: u8 = 3;
 struct Wire {
     frames: Vec<(u64, u8, u8, Vec<u8>)>,
     psn: u32,
+    /// The network is twice as fast.
+    fast: bool,
 }
 
 impl Wire {
@@ -33,17 +35,18 @@ impl Wire {
         self.frames.push((ns, src, dst, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
     }
 
-    /// `packets` messages of 1000 bytes, one every 100 µs; the last is acknowledged unless `silent`. Returns the end.
+    /// `packets` messages of 1000 bytes, one every 100 µs, or 50; the last is acknowledged unless `silent`. Returns the end.
     fn send(&mut self, ns: u64, src: u8, dst: u8, packets: u64, silent: bool) -> u64 {
+        let every_ns = if self.fast { 50_000 } else { 100_000 };
         for number in 0..packets {
             let ext = [craft::reth(0, 1, 1000), vec![0; 4]].concat();
             let mut message =
                 Transport::new(WRITE_ONLY_IMM, u32::from(src), self.psn).ext(ext).payload(vec![0; 1000]);
             message.ack_req = number + 1 == packets;
-            self.frame(ns + number * 100_000, src, dst, ECT0, &message);
+            self.frame(ns + number * every_ns, src, dst, ECT0, &message);
             self.psn += 1;
         }
-        let end = ns + packets * 100_000;
+        let end = ns + packets * every_ns;
         if !silent {
             let ack = Transport::ack(0x100 + u32::from(dst), self.psn - 1, 0x1F, 0);
             self.frame(end, dst, src, ECT0, &ack);
@@ -92,14 +95,23 @@ struct Ring {
     unanswered: bool,
     /// Time for which other frames continue after the end, in ms.
     idle_ms: u64,
+    /// The network is twice as fast.
+    fast: bool,
 }
 
-const HEALTHY: Ring =
-    Ring { steps: 16, late: (0, 0, 0), slower_ms: 0, stops: false, unanswered: false, idle_ms: 0 };
+const HEALTHY: Ring = Ring {
+    steps: 16,
+    late: (0, 0, 0),
+    slower_ms: 0,
+    stops: false,
+    unanswered: false,
+    idle_ms: 0,
+    fast: false,
+};
 
 impl Ring {
     fn run(&self) -> Wire {
-        let mut wire = Wire::default();
+        let mut wire = Wire { fast: self.fast, ..Wire::default() };
         let mut done = [START_NS; 4];
         for step in 0..self.steps {
             let mut ready = done;
@@ -158,6 +170,21 @@ fn a_healthy_ring() {
         let whole = hosts.len() == 4 || hosts == [0];
         assert_eq!(report["pattern"]["shape"], if whole { "ring".into() } else { Value::Null });
     }
+}
+
+/// The same job on a network twice as fast is faster by what the report of the slower one promises at most.
+#[test]
+fn a_faster_network_wins_what_the_report_says() {
+    let figure = |fast, name: &str| {
+        let report = Ring { fast, ..HEALTHY }.run().report(&[1]);
+        report["steps"][name].as_u64().unwrap_or_else(|| panic!("{name}: {}", report["steps"]))
+    };
+    let gain = figure(false, "period_ns") - figure(true, "period_ns");
+    let promised = figure(false, "faster_network_ns");
+    assert!(
+        gain >= 2 * MS && (gain..=gain + gain / 4).contains(&promised),
+        "{gain} won, {promised} promised"
+    );
 }
 
 #[test]

@@ -27,19 +27,31 @@ pub struct Spell<C = u64> {
     pub at_last: C,
 }
 
-impl<C: Copy> Spell<C> {
-    /// Adds it to older ones: to the latest, if it shows (`shows_ns`) less than 10 s after that one's end.
-    pub fn add_to(self, spells: &mut Few<Self>, shows_ns: u64) {
-        match spells.last_mut() {
-            Some(last) if shows_ns.saturating_sub(last.last_ns) < SPELL_NS => last.extend(self),
-            _ => spells.push(self),
-        }
-        if spells.len() > MOST
-            && let Some(mut oldest) = spells.pop_front()
-        {
-            oldest.extend(spells[0]);
-            spells[0] = oldest;
-        }
+/// A time that a later one can extend.
+pub trait Lasting: Copy {
+    /// Its end so far, Unix nanoseconds.
+    fn last_ns(&self) -> u64;
+    /// Adds a later one.
+    fn extend(&mut self, later: Self);
+}
+
+/// Adds one to older ones: to the latest, if it shows (`shows_ns`) less than 10 s after that one's end.
+pub fn add<S: Lasting>(one: S, spells: &mut Few<S>, shows_ns: u64) {
+    match spells.last_mut() {
+        Some(last) if shows_ns.saturating_sub(last.last_ns()) < SPELL_NS => last.extend(one),
+        _ => spells.push(one),
+    }
+    if spells.len() > MOST
+        && let Some(mut oldest) = spells.pop_front()
+    {
+        oldest.extend(spells[0]);
+        spells[0] = oldest;
+    }
+}
+
+impl<C: Copy> Lasting for Spell<C> {
+    fn last_ns(&self) -> u64 {
+        self.last_ns
     }
 
     fn extend(&mut self, later: Self) {

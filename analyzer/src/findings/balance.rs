@@ -526,20 +526,23 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
     };
     let episodes = parts.iter().map(episode).collect();
     let part = parts.pop()?;
+    // Windows of bins begin before the data and end after it.
+    let run_ns = input.facts.window.length_ns().unwrap_or(part.length_ns);
+    let length_ns = part.length_ns.min(run_ns);
     let diagnosis = format!(
         "Uneven load: {} carried {:.2} × the mean of {} links for {}",
         short(&part.link),
         part.max_over_mean,
         group.links.len(),
-        units::duration(part.length_ns),
+        units::duration(length_ns),
     );
     let of = if part.of_minute { "the minute's active time" } else { "active time" };
     let mut uneven = Uneven::new(group.links.clone(), &part.link, part.max_over_mean, diagnosis)
         .evidence("busiest", part.link.as_str())
         .evidence("max_over_mean", part.max_over_mean)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("since_ns", part.since_ns)
-        .evidence("length_ns", part.length_ns)
+        .evidence("since_ns", part.since_ns.max(input.facts.window.first_ns.unwrap_or(0)))
+        .evidence("length_ns", length_ns)
         .evidence("windows", part.windows)
         .evidence("of_windows", part.of_windows)
         .evidence("bytes_ratio", part.bytes_ratio);

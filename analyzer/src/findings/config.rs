@@ -1,7 +1,7 @@
 //! Misconfigured host settings, from the checks of `rocescope doctor`, during a live run.
 
 use super::title::title;
-use super::{ByHand, Entry, Family, Input, Place, Problem, Raise};
+use super::{ByHand, Entry, Family, Input, Lasting, Place, Problem, Raise};
 use crate::entity::devices::Setting;
 use crate::findings::{Finding, Severity};
 
@@ -29,6 +29,7 @@ macro_rules! entry {
             ),
             advice: "Change the setting as the evidence states; `rocescope doctor` lists all settings.",
             caveat: "Settings that cannot be read on this host are not checked.",
+            lasting: Some(Lasting::Setting),
             ..Entry::of(Problem::Settings)
         };
     };

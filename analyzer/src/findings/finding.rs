@@ -11,7 +11,7 @@ use super::Input;
 use super::catalog::{entry, family};
 use super::index::FlowSet;
 use super::labels::COMMON;
-use crate::analysis::FlowId;
+use crate::analysis::{FlowId, Window};
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
@@ -66,6 +66,12 @@ pub struct Finding {
     /// Id of the finding that owns this one: of the causes the one that accounts for all of it. It counts with its
     /// owner and is listed below it. Null: it stands for itself.
     pub owner: Option<&'static str>,
+    /// Place among all findings in the order of the checks. `None`: from a recording.
+    #[serde(skip)]
+    pub at: Option<usize>,
+    /// Place of its owner. `None`: it has none, or its kind alone is known.
+    #[serde(skip)]
+    pub owner_at: Option<usize>,
     /// Ids of the kinds that it owns where they name no other hosts and show at the same time.
     #[serde(skip)]
     pub owns: &'static [&'static str],
@@ -98,6 +104,24 @@ impl Finding {
     #[must_use]
     pub fn stands(&self) -> bool {
         self.active && self.owner.is_none()
+    }
+
+    /// True if the finding of this kind and place owns it.
+    #[must_use]
+    pub fn is_owned_by(&self, id: &str, at: Option<usize>) -> bool {
+        self.owner == Some(id) && (self.owner_at.is_none() || self.owner_at == at)
+    }
+
+    /// Keeps its times within the data: bins that they follow from begin before it and end after it.
+    pub(super) fn clamp(&mut self, window: &Window) {
+        let Some((first_ns, last_ns)) = window.first_ns.zip(window.last_ns).filter(|(a, b)| a <= b) else {
+            return;
+        };
+        let within = |ns: &mut u64| *ns = (*ns).clamp(first_ns, last_ns);
+        self.episodes
+            .iter_mut()
+            .for_each(|one| [&mut one.first_ns, &mut one.last_ns].into_iter().for_each(within));
+        [&mut self.first_seen_ns, &mut self.last_seen_ns].into_iter().flatten().for_each(within);
     }
 
     /// Sets the time of the data on a finding without flows: device counters are read at both ends of it.
@@ -133,6 +157,8 @@ impl Finding {
             causes: Vec::new(),
             effects: Vec::new(),
             owner: None,
+            at: None,
+            owner_at: None,
             owns: &[],
             no_cause_of: &[],
             steps: Vec::new(),
@@ -209,7 +235,7 @@ pub struct Impact {
     /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
     /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
-    /// summed over queue pairs; of a stalled job its silence; of pauses the stall. Unit: ns. Null: not known.
+    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use super::loss_links::{self, Lossy};
 use super::loss_steps;
 use super::loss_sum::Sum;
-use super::loss_taps::{self, Ends, capture_caveat, nobody_asked, own_loss};
+use super::loss_taps::{self, Ends, nobody_asked, own_loss, with_own_loss};
 use super::not_evaluated::flows_not_evaluated;
 use super::once::name;
 use super::span::{Cost, Span, Wait, all_of, impact, latest, run, scaled, spans};
 use super::title;
-use super::tool::own;
+use super::tool::own_between;
 use super::{ByHand, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::Facts;
@@ -476,6 +476,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
     let downstream = worst.downstream();
     let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
     let all = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum));
+    let dropped = own_between(input, (!span.is_whole()).then_some((span.first_ns, span.last_ns)));
     let severity = if !worst.reliable || reordering {
         Severity::Info
     } else if place.graded.max(graded(input, bad)) >= limits.critical_ratio
@@ -507,7 +508,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
     if links.len() > 1 && !title::fits(&title, [&hosts]) {
         title = named_by(&plural(links.len() as u64, "link"));
     }
-    let mut raise = Raise::new(entry, severity, title::title(title, [hosts, own_loss(input)]))
+    let mut raise = Raise::new(entry, severity, title::title(title, [hosts, own_loss(dropped)]))
         .evidence("loss_ratio", all.ratio())
         .evidence("worst_ratio", worst.sum.ratio())
         .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
@@ -519,7 +520,6 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .evidence("host_pairs", bad.len())
         .evidence("pairs", named)
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
-        .evidence("tool_lost", own(&input.facts.totals.lost))
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
@@ -558,7 +558,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
     }
     let far: BTreeSet<Address> = bad.iter().map(|((src, dst), _)| side.far(src, dst)).collect();
-    loss_steps::steps(capture_caveat(input, raise), input, side, links, (first, far.len())).into(found);
+    loss_steps::steps(with_own_loss(dropped, raise), input, side, links, (first, far.len())).into(found);
 }
 
 /// The diagnosis with its figure.

@@ -4,7 +4,7 @@ use super::loss::{BETWEEN, Side};
 use super::once::{Name, name};
 use super::span::{Cost, Span, Wait, impact, run, scaled};
 use super::title::{self, pair, short};
-use super::tool::own;
+use super::tool::own_between;
 use super::{ByHand, Episode, Input, Place, Raise, ends};
 use crate::analysis::{Between, Facts, Flow};
 use crate::findings::{Finding, Impact, Severity};
@@ -103,17 +103,17 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         );
         let critical = one.ratio() >= limits.critical_ratio;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
+        let dropped = own_between(input, one.seen_ns);
         let sent = at_first(input, &one);
         let (requester, responder) = ends::of_lost(input, sent.iter().copied());
         let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
         let episodes = one.seen_ns.map(episode).into_iter().collect();
         let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
         let raise =
-            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(input)]))
+            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(dropped)]))
                 .evidence("loss_ratio", one.ratio())
                 .evidence("vanished", *vanished)
                 .evidence("packets", one.packets())
-                .evidence("tool_lost", own(&input.facts.totals.lost))
                 .flows(one.flows.iter().copied())
                 .place(place.hop(format!("{from} → {to}")))
                 .ends(requester, responder)
@@ -132,7 +132,7 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                     "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
                     ByHand::Switch,
                 );
-        capture_caveat(input, raise).into(found);
+        with_own_loss(dropped, raise).into(found);
     }
 }
 
@@ -147,18 +147,19 @@ pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) ->
         && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
 }
 
-/// ` (may be capture loss)` if packets were dropped before rocescope saw them.
-pub(super) fn own_loss(input: &Input<'_>) -> String {
-    if own(&input.facts.totals.lost) > 0 { " (may be capture loss)".to_owned() } else { String::new() }
+/// ` (may be capture loss)` if packets were dropped meanwhile before rocescope saw them.
+pub(super) fn own_loss(dropped: u64) -> String {
+    if dropped > 0 { " (may be capture loss)".to_owned() } else { String::new() }
 }
 
-/// Adds the corresponding caveat.
-pub(super) fn capture_caveat(input: &Input<'_>, raise: Raise) -> Raise {
-    match own(&input.facts.totals.lost) {
-        0 => raise,
-        n => raise.caveat(format!(
-            "May be capture loss: {} dropped before rocescope saw them.",
-            plural(n, "packet")
-        )),
+/// Adds the number of them, and the caveat.
+pub(super) fn with_own_loss(dropped: u64, raise: Raise) -> Raise {
+    let raise = raise.evidence("tool_lost", dropped);
+    if dropped == 0 {
+        return raise;
     }
+    raise.caveat(format!(
+        "May be capture loss: {} dropped before rocescope saw them.",
+        plural(dropped, "packet")
+    ))
 }

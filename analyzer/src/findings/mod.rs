@@ -88,7 +88,6 @@ pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
-pub use growth::Growth;
 pub use index::{FlowIndex, FlowSet};
 pub use problem::Problem;
 
@@ -164,6 +163,8 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     let end_ns = input.facts.window.last_ns;
     for finding in &mut found {
         finding.time(input);
+        growth::date(finding, input.sample);
+        finding.clamp(&input.facts.window);
         finding.active = finding.over_since(end_ns).is_none();
     }
     if input.facts.is_infiniband() {

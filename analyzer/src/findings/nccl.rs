@@ -301,14 +301,15 @@ impl Case<'_> {
         let Some((effect, others)) = found.split_last_mut() else { return };
         let flows: Vec<FlowId> =
             self.input.facts.flows.iter().filter(|flow| flow.pid == Some(pid)).map(FlowId::of).collect();
-        let of_process = |other: &&Finding| {
+        let of_process = |other: &Finding| {
             let ends = [&other.requester, &other.responder];
             ends.iter().any(|end| end.as_ref().is_some_and(|end| end.pid == Some(pid)))
                 || other.flows.iter().any(|flow| flows.contains(flow))
         };
-        for other in others.iter().filter(|other| other.severity > Severity::Info).filter(of_process) {
+        let others = others.iter().enumerate().filter(|(_, other)| other.severity > Severity::Info);
+        for (at, other) in others.filter(|(_, other)| of_process(other)) {
             if other.id == OWNER {
-                effect.owner = Some(OWNER);
+                (effect.owner, effect.owner_at) = (Some(OWNER), Some(at));
             } else if CAUSES.contains(&other.id) && !effect.causes.contains(&other.id) {
                 effect.causes.push(other.id);
             }

@@ -98,15 +98,17 @@ fn cost(finding: &Finding) -> u32 {
 /// ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes first. An effect
 /// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
-    let keys: Vec<(Key, &'static str)> = findings.iter().map(|one| (key(one, end_ns), one.id)).collect();
-    let of_owner = |id: &str| keys.iter().filter(|(_, own)| *own == id).map(|(key, _)| *key).min();
-    // Stable: within a family, the check lists the worst first.
+    let keys: Vec<(Key, Option<usize>, &'static str)> =
+        findings.iter().map(|one| (key(one, end_ns), one.at, one.id)).collect();
+    let of_owner = |owned: &Finding| {
+        let owners = keys.iter().filter(|(_, at, id)| owned.is_owned_by(id, *at));
+        owners.map(|(key, at, _)| (*key, *at)).min()
+    };
+    // Within a family, the check lists the worst first.
     findings.sort_by_cached_key(|finding| {
         let own = key(finding, end_ns);
-        match finding.owner.and_then(of_owner) {
-            Some(owner) => (owner, true, own),
-            None => (own, false, own),
-        }
+        let owner = of_owner(finding);
+        (owner.unwrap_or((own, finding.at)), owner.is_some(), own)
     });
     causes_first(findings, end_ns);
 }

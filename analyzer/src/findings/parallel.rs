@@ -453,7 +453,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
-        .owner(owner)
+        .owner(owner.map(|at| (CONGESTION.id, at)))
         .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
         .step(
             format!("Compare discards, errors and pauses of {name} with those of its peers."),
@@ -479,14 +479,15 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     dated(raise, input, worst, share).into(found);
 }
 
-/// The congestion finding of the same link: its marks are the same, and it names the receivers.
-fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<&'static str> {
-    // Owners are referred to by kind, which stands for the first finding of the kind.
-    let congestion = found.iter().find(|one| one.id == CONGESTION.id)?;
-    let is_here = congestion.place.link.as_deref() == Some(worst.link)
-        && congestion.place.direction == group.direction
-        && congestion.severity > Severity::Info;
-    (matches!(worst.worse, Worse::Marks(..)) && is_here).then_some(congestion.id)
+/// Place of the congestion finding of the same link: its marks are the same, and it names the receivers.
+fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<usize> {
+    let is_here = |one: &Finding| {
+        one.id == CONGESTION.id
+            && one.place.link.as_deref() == Some(worst.link)
+            && one.place.direction == group.direction
+            && one.severity > Severity::Info
+    };
+    matches!(worst.worse, Worse::Marks(..)).then(|| found.iter().position(is_here))?
 }
 
 /// Adds time, and the ratio since then.

@@ -108,9 +108,9 @@ impl Raise {
         self
     }
 
-    /// Sets the kind that explains it, if its family knows.
-    pub(super) fn owner(mut self, id: Option<&'static str>) -> Self {
-        self.finding.owner = id;
+    /// Sets kind and place of the finding that explains it, if its family knows.
+    pub(super) fn owner(mut self, of: Option<(&'static str, usize)>) -> Self {
+        (self.finding.owner, self.finding.owner_at) = of.unzip();
         self
     }
 

@@ -12,10 +12,13 @@ use crate::util::map::Map;
 /// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
 pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    let claimed = claimed(found);
+    for (at, finding) in found.iter_mut().enumerate() {
+        finding.at = Some(at);
+    }
     let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
     let queue_pairs: Vec<BTreeSet<(Address, u32)>> =
         found.iter().map(|one| queue_pairs(one, &peer)).collect();
+    let claimed = claimed(found, &hosts);
     for (effect, finding) in found.iter().enumerate() {
         let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
         for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
@@ -53,12 +56,9 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
             let Some(above) = owner_of.get(&owner) else { break };
             owner = *above;
         }
-        let id = found[owner].id;
-        found[effect].owner = Some(id);
-        let severity = found[effect].severity;
-        for one in found.iter_mut().filter(|one| one.id == id) {
-            one.severity = one.severity.max(severity);
-        }
+        found[effect].owner = Some(found[owner].id);
+        found[effect].owner_at = Some(owner);
+        found[owner].severity = found[owner].severity.max(found[effect].severity);
     }
 }
 
@@ -68,12 +68,19 @@ struct Claimed {
     owned: Vec<(usize, usize)>,
 }
 
-fn claimed(found: &[Finding]) -> Claimed {
-    let of = |effect: usize, id: &'static str| Some((found.iter().position(|one| one.id == id)?, effect));
+fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed {
+    // Of several of a kind, one between the same hosts.
+    let of = |effect: usize, id: &'static str| {
+        let alike = || (0..found.len()).filter(|at| found[*at].id == id);
+        let meets = |at: &usize| !hosts[*at].is_disjoint(&hosts[effect]);
+        Some((alike().find(meets).or_else(|| alike().next())?, effect))
+    };
+    let owner =
+        |at: usize, one: &Finding| one.owner_at.map(|owner| (owner, at)).or_else(|| of(at, one.owner?));
     let all = || found.iter().enumerate();
     Claimed {
         caused: all().flat_map(|(at, one)| one.causes.iter().filter_map(move |id| of(at, id))).collect(),
-        owned: all().filter_map(|(at, one)| of(at, one.owner?)).collect(),
+        owned: all().filter_map(|(at, one)| owner(at, one)).collect(),
     }
 }
 
@@ -252,6 +259,36 @@ mod tests {
         relate(&mut found, |_| None);
         let owners: Vec<_> = found.iter().map(|one| one.owner).collect();
         assert_eq!(owners, [Some("path.mtu_black_hole"), None, Some("path.mtu_black_hole")]);
+    }
+
+    #[test]
+    fn of_two_receivers_each_accounts_for_its_own() {
+        let finding = |id, severity, to: u8, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, to]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, severity, String::new())
+        };
+        let mut found = vec![
+            finding("loss.before_tap", Severity::Critical, 3, &[]),
+            finding("burst.incast", Severity::Warning, 2, &["loss.before_tap"]),
+            finding("burst.incast", Severity::Warning, 3, &["loss.before_tap"]),
+        ];
+        relate(&mut found, |_| None);
+        assert_eq!(
+            found.iter().map(|one| one.severity).collect::<Vec<_>>(),
+            [Severity::Critical, Severity::Warning, Severity::Critical]
+        );
+        assert!(
+            found[0].is_owned_by("burst.incast", found[2].at)
+                && !found[0].is_owned_by("burst.incast", found[1].at)
+        );
+        // The owned one follows its own owner, and the other receiver follows both.
+        crate::findings::order::sort(&mut found, None);
+        let order: Vec<_> = found.iter().map(|one| (one.id, one.at)).collect();
+        assert_eq!(
+            order,
+            [("burst.incast", Some(2)), ("loss.before_tap", Some(0)), ("burst.incast", Some(1))]
+        );
     }
 
     #[test]

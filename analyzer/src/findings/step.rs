@@ -9,7 +9,7 @@ use super::{
 };
 use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Impact, Severity};
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::units;
@@ -212,6 +212,7 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .evidence("behind_ratio", cost)
         .flows(flows)
         .place(Place::link(input, name, None))
+        .impact(time_lost(behind_ns.saturating_mul(straggler.steps)))
         .episodes(vec![Episode {
             first_ns: straggler.since_ns,
             last_ns: straggler.until_ns,
@@ -296,6 +297,11 @@ impl SlowPath<'_> {
     }
 }
 
+/// The time by which steps are longer.
+fn time_lost(ns: u64) -> Impact {
+    Impact { time_lost_ns: Some(ns), ..Impact::default() }
+}
+
 /// Number of hosts that send data.
 fn sender_count(input: &Input<'_>) -> usize {
     let own = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0);
@@ -354,7 +360,8 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         ),
     };
     let growth_ns = now.period_ns.saturating_sub(before.period_ns);
-    let owner = found.iter().any(|one| accounts_for(limits, one, growth_ns, (now.first_ns, now.last_ns)));
+    let owner =
+        found.iter().position(|one| accounts_for(limits, one, growth_ns, (now.first_ns, now.last_ns)));
     let diagnosis = format!(
         "Step time grew {:.0} %: {} → {}",
         100.0 * slower.growth_ratio,
@@ -379,6 +386,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         .evidence("trend_ns_per_step", steps.trend_ns_per_step)
         .evidence("busy_ratio", steps.busy_ratio)
         .place(Place::link(input, &steps.link, None))
+        .impact(time_lost(slower.lost_ns))
         .step(first, ByHand::Varies)
         .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", ByHand::Reading)
         .episodes(vec![Episode {
@@ -386,7 +394,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
             last_ns: now.last_ns,
             peak: Some(slower.growth_ratio),
         }])
-        .owner(owner.then_some(STRAGGLER.id))
+        .owner(owner.map(|at| (STRAGGLER.id, at)))
         .into(found);
 }
 

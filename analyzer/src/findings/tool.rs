@@ -45,6 +45,16 @@ pub(super) fn own(lost: &Lost) -> u64 {
     outside.saturating_add(lost.flow_table_full + lost.contended)
 }
 
+/// The same as far as it may lie in these times, Unix nanoseconds: what has no time of its own may.
+pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
+    let all = own(&input.facts.totals.lost);
+    let Some((first_ns, last_ns)) = times else { return all };
+    let span = Span::between(first_ns, last_ns).with_surroundings();
+    let elsewhere = |spell: &&MissedSpell| spell.last_ns < span.first_ns || spell.first_ns > span.last_ns;
+    let spells = input.sample.missed.spells.iter().filter(elsewhere);
+    all.saturating_sub(spells.map(|spell| spell.missed.packets()).sum())
+}
+
 /// What was missed, in its latest episode or in the run.
 struct Latest {
     lost: Lost,

@@ -45,18 +45,21 @@ pub struct FlowVerdict {
     pub active: bool,
     /// Kinds of all findings that name the flow, active and past, as bits.
     kinds: u32,
+    /// Number of findings before the worst in the report.
+    place: u16,
 }
 
 impl FlowVerdict {
     /// Findings were evaluated and none names the flow.
-    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0 };
+    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0, place: 0 };
 
-    /// Adds a finding, in the order of the report.
-    fn add(&mut self, kind: Problem, level: Level, active: bool) {
+    /// Adds the finding at this place of the report, after those before it.
+    fn add(&mut self, kind: Problem, level: Level, active: bool, place: usize) {
         self.kinds |= bit(kind);
         // The order has active findings first.
         if self.worst.is_none() {
             (self.worst, self.active) = (Some((kind, level)), active);
+            self.place = u16::try_from(place).unwrap_or(u16::MAX);
         }
     }
 
@@ -66,12 +69,10 @@ impl FlowVerdict {
         self.worst.map_or(Level::Fine, |(_, level)| level)
     }
 
-    /// Sorts by severity: larger is worse; active findings before past ones.
+    /// Sorts by the place of the worst finding in the report: larger is worse; 0 without a finding.
     #[must_use]
-    pub fn rank(&self) -> u8 {
-        let Some((kind, level)) = self.worst else { return 0 };
-        let order = 31 - (kind as u8).min(30);
-        order + if level == Level::Critical { 32 } else { 0 } + if self.active { 64 } else { 0 }
+    pub fn rank(&self) -> u32 {
+        self.worst.map_or(0, |_| 1 + u32::from(u16::MAX - self.place))
     }
 
     /// The state of two rows together: the worse of both, with the kinds of both.
@@ -128,9 +129,9 @@ impl State {
         self.judged.kinds & bit(kind) != 0
     }
 
-    /// Sorts by severity: larger is worse.
+    /// Sorts as [`FlowVerdict::rank`].
     #[must_use]
-    pub fn rank(&self) -> u8 {
+    pub fn rank(&self) -> u32 {
         self.judged.rank()
     }
 }
@@ -147,13 +148,14 @@ impl FlowVerdicts {
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let mut all = Self::default();
-        for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
+        let problems = findings.iter().enumerate();
+        for (place, finding) in problems.filter(|(_, finding)| finding.severity > Severity::Info) {
             let Some(kind) = Problem::of(finding) else { continue };
             for (src, dst, dest_qp) in named(finding) {
                 let (family, src) = src.words();
                 let name = (family, src, dst.words().1, dest_qp);
                 let judged = all.0.entry(name).or_insert(FlowVerdict::FINE);
-                judged.add(kind, finding.severity.into(), finding.active);
+                judged.add(kind, finding.severity.into(), finding.active, place);
             }
         }
         all

@@ -1,10 +1,8 @@
 //! Times in which the source missed packets, or parts of what it keeps of them.
 
 use super::Sample;
-use crate::metrics::loss::spells::SPELL_NS;
-
-/// Times kept; of more, the oldest become one.
-const MOST: usize = 8;
+use crate::entity::spell::{self, Lasting};
+use crate::util::few::Few;
 
 /// What a source missed, by kind; as in `totals.lost` of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +39,12 @@ impl Missed {
         missed
     }
 
+    /// Of these, packets that no flow counts.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.flow_table_full.saturating_add(self.contended).saturating_add(self.interface_drops)
+    }
+
     fn zip(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             flow_table_full: of(self.flow_table_full, other.flow_table_full),
@@ -64,31 +68,30 @@ pub struct MissedSpell {
     pub missed: Missed,
 }
 
+impl Lasting for MissedSpell {
+    fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    fn extend(&mut self, later: Self) {
+        self.last_ns = self.last_ns.max(later.last_ns);
+        self.missed = self.missed.zip(&later.missed, u64::saturating_add);
+    }
+}
+
 /// All such times, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissedTimes {
     /// Time and counts of the latest reading.
     pub(super) read: Option<(u64, Missed)>,
     /// The times.
-    pub spells: Vec<MissedSpell>,
+    pub spells: Few<MissedSpell>,
 }
 
 impl MissedTimes {
     /// Something was missed between two times.
     pub fn add(&mut self, (first_ns, last_ns): (u64, u64), missed: &Missed) {
-        match self.spells.last_mut() {
-            Some(last) if first_ns.saturating_sub(last.last_ns) < SPELL_NS => {
-                last.last_ns = last.last_ns.max(last_ns);
-                last.missed = last.missed.zip(missed, u64::saturating_add);
-            }
-            _ => self.spells.push(MissedSpell { first_ns, last_ns, missed: *missed }),
-        }
-        if self.spells.len() > MOST {
-            let oldest = self.spells.remove(0);
-            let next = &mut self.spells[0];
-            next.first_ns = oldest.first_ns;
-            next.missed = next.missed.zip(&oldest.missed, u64::saturating_add);
-        }
+        spell::add(MissedSpell { first_ns, last_ns, missed: *missed }, &mut self.spells, first_ns);
     }
 
     /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run began.
@@ -138,7 +141,7 @@ mod tests {
             let missed = Missed { flow_table_full: 2, ..Missed::default() };
             times.add((n * 20 * S, n * 20 * S), &missed);
         }
-        assert_eq!(times.spells.len(), MOST);
+        assert_eq!(times.spells.len(), spell::MOST);
         assert_eq!(times.spells.iter().map(|spell| spell.missed.flow_table_full).sum::<u64>(), 200);
         assert_eq!(times.spells[0].first_ns, 0);
     }

@@ -5,6 +5,7 @@
 //! make the same samples, so that nothing behind this point knows where the packets came from.
 
 mod flows;
+mod grown;
 pub mod marking;
 mod missed;
 mod packed;
@@ -29,6 +30,7 @@ use crate::metrics::duplicates::Copies;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use flows::{Flows, Spare};
+pub use grown::{Counted, Grown, GrownTimes};
 pub use missed::{Missed, MissedSpell, MissedTimes};
 
 /// Kind of the source of the figures.
@@ -74,6 +76,8 @@ pub struct Sample {
     pub interface_drops: Option<u64>,
     /// When the source missed something. Of what a capture says it dropped, no time is known.
     pub missed: MissedTimes,
+    /// When counters without times of their own last grew; empty in replay.
+    pub grown: GrownTimes,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,
     /// Counters of devices; empty in replay, and without RDMA devices.

@@ -7,17 +7,19 @@ use rocescope_common::account::psn::PsnTrack;
 use rocescope_common::account::{FlowKey, Rare};
 
 use super::{
-    Address, Direction, EventSample, Extra, FlowSample, Flows, LinkSample, Missed, MissedSpell, MissedTimes,
-    Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Stats, Tuple,
+    Address, Direction, EventSample, Extra, FlowSample, Flows, Grown, GrownTimes, LinkSample, Missed,
+    MissedSpell, MissedTimes, Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
 pack! {
     struct Sample {
         time_ns, steady_ns, kind, inputs, window, links, flows, extra, retired_tuples, retired_unattributed, peers, events_dropped,
-        capture_drops, interface_drops, missed, owners, devices, nccl, recorded, metrics,
+        capture_drops, interface_drops, missed, grown, owners, devices, nccl, recorded, metrics,
     }
     struct MissedTimes { read, spells }
+    struct GrownTimes { counters }
+    struct Grown { count, last_ns }
     struct MissedSpell { first_ns, last_ns, missed }
     struct Missed { flow_table_full, contended, extra_table_full, events, bins, interface_drops }
     struct LinkSample {

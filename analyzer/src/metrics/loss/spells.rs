@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use crate::entity::Stats;
+use crate::entity::spell;
 pub use crate::entity::spell::{SPELL_NS, Spell};
 
 use crate::metrics::packet::Packet;
@@ -371,7 +372,7 @@ impl Recorder {
             self.timeline.note(*link, kind, last_ns, count);
         }
         let spells = self.flows.entry(slot).or_default().of_mut(signal);
-        Spell { first_ns, last_ns, count, at_first, at_last }.add_to(spells, first_ns);
+        spell::add(Spell { first_ns, last_ns, count, at_first, at_last }, spells, first_ns);
     }
 
     /// Nothing of a flow passed between two times in the midst of a message.

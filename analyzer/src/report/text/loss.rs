@@ -104,9 +104,18 @@ pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String>
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 
+/// How many of the lost packets may have been reordered.
+fn doubt(doubtful: u64, lost: u64) -> String {
+    match doubtful {
+        0 => String::new(),
+        all if all >= lost => " or reordered".to_owned(),
+        some => format!(" ({} of them may have been reordered)", units::count(some)),
+    }
+}
+
 fn losses(at: &AtLink<'_>) -> Vec<String> {
     let mut parts = counted(&[(at.lost, &|n| {
-        let doubt = if at.doubtful * 2 >= n { " or reordered" } else { "" };
+        let doubt = doubt(at.doubtful, n);
         let at_least = if at.at_least { "at least " } else { "" };
         let mut known = Vec::new();
         if at.alone {
@@ -238,7 +247,7 @@ fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<S
     };
     let parts = counted(&[
         (upstream.lost, &|n| {
-            let doubt = if upstream.doubtful * 2 >= n { " or reordered" } else { "" };
+            let doubt = doubt(upstream.doubtful, n);
             let least = if upstream.at_least { "at least " } else { "" };
             let episodes = match loss.before_tap.episodes {
                 // Known from another tap alone.

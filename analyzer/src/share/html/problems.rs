@@ -179,15 +179,17 @@ fn evidence(page: &mut Markup, finding: &Finding) {
 
 /// Writes causes and effects, each with a link to its card.
 fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
-    let me = finding.id;
-    let owner: Vec<&str> = finding.owner.into_iter().collect();
-    let causes: Vec<&str> = finding.causes.iter().copied().filter(|id| Some(*id) != finding.owner).collect();
-    let effects: Vec<&str> = finding.effects.clone();
+    let owns = |owned: &Finding, owner: &Finding| owned.is_owned_by(owner.id, owner.at);
+    let is_cause = |cause: &Finding, effect: &Finding| {
+        effect.causes.contains(&cause.id) && cause.effects.contains(&effect.id)
+    };
+    let part = |other: &Finding| owns(finding, other);
+    let cause = |other: &Finding| is_cause(other, finding) && !owns(finding, other);
+    let effect = |other: &Finding| is_cause(finding, other) || owns(other, finding);
     let mut any = false;
-    for (label, ids) in [("Part of", owner), ("Caused by", causes), ("Leads to", effects)] {
-        let known = |other: &Finding| {
-            ids.contains(&other.id) && (other.causes.contains(&me) || other.effects.contains(&me))
-        };
+    let related: [(&str, &dyn Fn(&Finding) -> bool); 3] =
+        [("Part of", &part), ("Caused by", &cause), ("Leads to", &effect)];
+    for (label, known) in related {
         for (at, other) in all.iter().enumerate().filter(|(_, other)| known(other)) {
             if !any {
                 page.raw("<h3>Causes and effects</h3><ul>");

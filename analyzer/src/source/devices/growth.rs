@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::entity::devices::{Growth, SourceSample, counted};
+use crate::entity::spell;
 use crate::util::few::Few;
 
 /// The times in which each counter of a port grew.
@@ -26,7 +27,7 @@ impl GrowthWatch {
             let Some((count, first_ns)) = count.zip(self.read_ns) else { continue };
             let grown =
                 Growth { first_ns, last_ns: time_ns, count, at_first: self.packets, at_last: packets };
-            grown.add_to(self.growth.entry(name.clone()).or_default(), time_ns);
+            spell::add(grown, self.growth.entry(name.clone()).or_default(), time_ns);
         }
         (self.packets, self.read_ns) = (packets, Some(time_ns));
     }

@@ -37,7 +37,7 @@ use crate::host::queries::Kernel;
 use crate::host::select::Target;
 use crate::host::watch::LinkWatch;
 use crate::metrics::latency::tails::Tails;
-use crate::sample::{Direction, EventSample, MissedTimes};
+use crate::sample::{Direction, EventSample, GrownTimes, MissedTimes};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
 use crate::util::time::nanos;
@@ -62,6 +62,7 @@ pub(super) struct Source {
     ecn: Ecn,
     losses: Losses,
     missed: MissedTimes,
+    grown: GrownTimes,
     tails: Tails,
     /// `None` without bins.
     bins: Option<Bins>,
@@ -167,6 +168,7 @@ impl Source {
             pairs,
             losses: Losses::default(),
             missed: MissedTimes::default(),
+            grown: GrownTimes::default(),
             tails: Tails::default(),
             ecn: Ecn::new(clock.unix_ns(start_ns), nanos(config.interval)),
             clock,

@@ -390,7 +390,7 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
     let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
     // A problem that another one accounts for has no badge beside that one.
-    let counts = |finding: &&Finding| finding.owner.is_none_or(|id| !active().any(|one| one.id == id));
+    let counts = |finding: &&Finding| !active().any(|one| finding.is_owned_by(one.id, one.at));
     for finding in active().filter(counts) {
         let Some(kind) = Problem::of(finding) else { continue };
         let quiet = finding.quiet_ns(concluded.end_ns).is_some();

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::analysis;
 use crate::analysis::{Entropy, FlowId, NakCauses, Spray, Spread};
-use crate::findings::Growth;
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -53,14 +52,13 @@ pub struct Analysis {
 pub struct Analyst {
     options: report::Options,
     spreads: VecDeque<(u64, Spread)>,
-    growth: Growth,
 }
 
 impl Analyst {
     /// With these options of the report.
     #[must_use]
     pub fn new(options: report::Options) -> Self {
-        Self { options, spreads: VecDeque::new(), growth: Growth::default() }
+        Self { options, spreads: VecDeque::new() }
     }
 
     /// Draws conclusions from `sample`.
@@ -69,7 +67,6 @@ impl Analyst {
         let now = sample.time_ns;
         if self.spreads.back().is_some_and(|(time, _)| *time > now) {
             self.spreads.clear();
-            self.growth = Growth::default();
         }
         let spread = Spread::of(sample);
         let entropy = match scope.range.ns() {
@@ -84,8 +81,6 @@ impl Analyst {
             self.spreads.push_back((now, spread));
         }
         let mut report = Report::build(sample, &self.options);
-        let end_ns = report.facts.window.last_ns;
-        self.growth.date(&mut report.findings, &report.facts.flows, end_ns, now);
         if let Some(uplinks) = scope.uplinks {
             // The user's what-if is no ground for a finding.
             report.facts.ecmp = analysis::what_if(sample, uplinks);

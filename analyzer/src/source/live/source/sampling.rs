@@ -162,6 +162,8 @@ impl Source {
         }
         self.missed.take(&sample);
         sample.missed = self.missed.clone();
+        self.grown.take(&sample);
+        sample.grown = self.grown.clone();
         sample
     }
 

@@ -1,0 +1,80 @@
+//! When counters that have no times of their own last grew, as between two readings of the kernel's.
+
+use super::{FlowSample, Sample};
+
+/// A counter of flows without times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// NAKs for an invalid request.
+    InvalidRequest,
+    /// NAKs for a remote access error.
+    AccessError,
+    /// NAKs for a remote operational error.
+    OperationalError,
+    /// Packets with a PSN below the expected one.
+    Repeats,
+    /// RNR NAKs.
+    RnrNaks,
+}
+
+/// All of them, in the order of [`Counted`].
+const COUNTERS: [fn(&FlowSample) -> u64; 5] = [
+    |flow| flow.stats.rare.naks[1],
+    |flow| flow.stats.rare.naks[2],
+    |flow| flow.stats.rare.naks[3],
+    |flow| flow.stats.psn.repeats.saturating_add(flow.stats.rare.psn_responses.repeats),
+    |flow| flow.stats.rare.rnr_naks,
+];
+
+/// A counter, summed over all flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grown {
+    pub(super) count: u64,
+    /// Time of the latest reading in which it had grown, Unix nanoseconds; `None` before that.
+    pub(super) last_ns: Option<u64>,
+}
+
+/// When each counter last grew. Empty where signals have times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrownTimes {
+    pub(super) counters: Vec<Grown>,
+}
+
+impl GrownTimes {
+    /// Takes the counts of a sample.
+    pub fn take(&mut self, sample: &Sample) {
+        self.counters.resize(COUNTERS.len(), Grown::default());
+        for (grown, of) in self.counters.iter_mut().zip(COUNTERS) {
+            let count = sample.flows.iter().map(of).fold(0, u64::saturating_add);
+            // A smaller sum means that a flow was retired.
+            if count > grown.count {
+                grown.last_ns = Some(sample.time_ns);
+            }
+            grown.count = count;
+        }
+    }
+
+    /// Time of the latest reading in which a counter had grown, Unix nanoseconds.
+    #[must_use]
+    pub fn last_ns(&self, counter: Counted) -> Option<u64> {
+        self.counters.get(counter as usize)?.last_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{key, stats};
+
+    #[test]
+    fn the_latest_reading_with_more_is_kept() {
+        let mut grown = GrownTimes::default();
+        for (time_ns, naks) in [(1, 0), (2, 3), (3, 3), (4, 1), (5, 1)] {
+            let mut own = stats(50_000, 1, 100);
+            own.rare.rnr_naks = naks;
+            let flows = vec![FlowSample { slot: 0, key: key(0, "10.0.0.1", "10.0.0.2", 17), stats: own }].into();
+            grown.take(&Sample { time_ns, flows, ..Sample::default() });
+        }
+        assert_eq!((grown.last_ns(Counted::RnrNaks), grown.last_ns(Counted::AccessError)), (Some(2), None));
+    }
+}
