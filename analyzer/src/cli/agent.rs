@@ -70,7 +70,7 @@ fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
             0 => String::new(),
             _ => format!("; restart the agent to apply {}", waiting.join(", ")),
         };
-        say(&format!("{} is read again{rest}", path.display()));
+        say(&format!("{} reloaded{rest}", path.display()));
         // Keep the new table, so that each option that needs a restart is reported only once.
         table = config.agent;
         Some(Reloaded { limits: config.findings, flight: args.export.flight.settings() })

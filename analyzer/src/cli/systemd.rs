@@ -69,7 +69,7 @@ impl Systemd {
     pub(super) fn lost(&mut self, rows: u64) {
         if rows > self.lost {
             self.lost = rows;
-            self.send(&format!("STATUS={} of the recording lost", plural(rows, "row")));
+            self.send(&format!("STATUS={} lost", plural(rows, "recording row")));
         }
     }
 

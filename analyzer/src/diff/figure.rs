@@ -191,7 +191,7 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (USUAL, 1e-4),
-        "retransmissions, repeated READ requests included (`flows[].loss.retransmitted`, `rereads`), per packet; where they are not known, all packets behind the expected PSN (`flows[].psn.repeats`)",
+        "retransmissions, repeated READ requests included (`flows[].loss.retransmitted`, `rereads`), per packet; where they are not known, all packets with a PSN below the expected one (`flows[].psn.repeats`)",
         |r| share(&once(r), retransmitted)
     ),
     figure!(

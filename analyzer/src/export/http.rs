@@ -184,7 +184,7 @@ impl Answer {
     /// The response to a request. `latest` is the latest exposition, `None` before the first.
     #[must_use]
     pub fn to(request: &Result<Request, Refusal>, latest: Option<Arc<Exposition>>) -> Self {
-        const NOT_READY: &str = "not ready: the first reading is not done\n";
+        const NOT_READY: &str = "not ready: no sample yet\n";
         let request = match request {
             Ok(request) => request,
             Err(refusal) => return Self::refusing(*refusal),

@@ -17,9 +17,9 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("copies", "duplicate packets", Unit::Count),
         label("copies_ratio", "share of the packets meanwhile", Unit::Ratio),
-        label("delay_mean_ns", "mean time to the copy", Unit::Nanoseconds),
-        label("delay_max_ns", "longest time to the copy", Unit::Nanoseconds),
-        label("marked_between", "packets CE-marked between the copies", Unit::Count),
+        label("delay_mean_ns", "mean delay of the duplicate", Unit::Nanoseconds),
+        label("delay_max_ns", "longest delay of the duplicate", Unit::Nanoseconds),
+        label("marked_between", "packets CE-marked between original and duplicate", Unit::Count),
     ],
     check,
 };
@@ -30,14 +30,14 @@ const DUPLICATES: Entry = Entry {
     needs: &[Need::Taps],
     measure: Some(Measure::ratio("copies_ratio")),
     title: "Packets are captured twice",
-    meaning: "The capture shows packets twice: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
-              packets, bytes and opcodes of the report are those of the capture. Or the network itself delivers packets twice: receivers drop and acknowledge the second one.",
-    computed: "Per pair of hosts on a link. Copies of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
-               (TTL and ECN may differ), with new packets between the copies and no NAK in between. Duplicates by the network: single packets pass twice without a NAK or a timeout, and the sender does not \
-               go back with them (flows[].loss.mirrored), while their answers are not doubled. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean time of `capture.taps_ns` to the copy on, two taps are more likely than a mirror, which copies a packet almost at once.",
+    meaning: "The capture has duplicate packets: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
+              packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
+    computed: "Per pair of hosts on a link. Duplicates of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
+               (TTL and ECN may differ), with new packets and no NAK between the two. Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a \
+               go-back-N (flows[].loss.mirrored), while their responses pass once. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
-    caveat: "Live, packets are counted as they arrive. Copies further apart than that count as retransmissions. Copies that come after a whole burst are recognised once 32 bursts have passed, without identifications.",
+    caveat: "Live, packets are counted as they arrive. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
     ..Entry::of(Problem::Copies)
 };
 
@@ -51,8 +51,8 @@ limits! {
         "minimum share of the packets of a link meanwhile",
         "Fewer change no figure that is shown";
     taps_ns: u64 = 1_000_000,
-        "minimum mean time to the copy, in nanoseconds, that suggests two taps",
-        "A mirror copies within microseconds; between two taps there is the delay of the path";
+        "minimum mean delay of duplicates, in nanoseconds, that suggests two taps",
+        "A mirror duplicates within microseconds; between two taps there is the delay of the path";
     own_ratio: f64 = 0.1,
         "minimum share of packets that no other tap on the path shows, for a tap to raise a finding of its own",
         "Taps on one path differ by what either of them missed, which is less than a tenth";
@@ -94,8 +94,8 @@ fn by_capture(
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
     let ratio = share(copies, packets);
     let diagnosis =
-        format!("Capture shows packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
-    let parts = [format!(" are copies, on {}", short(&link.name))];
+        format!("Duplicate packets in the capture: {} of {}", units::count(copies), plural(packets, "packet"));
+    let parts = [format!(", on {}", short(&link.name))];
     let delay_ns = found_on.delay_sum_ns / copies.max(1);
     let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
         .evidence("copies", copies)
@@ -117,7 +117,7 @@ fn by_capture(
     let late = |window_ns: u64| (window_ns / 5 * 4..=window_ns).contains(&found_on.delay_max_ns);
     if late(WINDOW_NS) || late(LATE_NS) {
         raise = raise.caveat(format!(
-            "Copies here are up to {} late: those that are later are not recognised, and count as packets and retransmissions.",
+            "Duplicates here follow up to {} later: those that follow after more are not recognised, and count as packets and retransmissions.",
             units::duration(found_on.delay_max_ns)
         ));
     }
@@ -137,7 +137,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
     let ratio = share(copies, packets);
     let diagnosis =
-        format!("Network delivers packets twice: {} of {}", units::count(copies), plural(packets, "packet"));
+        format!("Duplicate packets from the network: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
     let here = Commands::on(input, &link.name);
     Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
@@ -147,7 +147,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         .flows(flows)
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .step(
-            "Capture closer to the sender to find the device behind which packets pass twice.",
+            "Capture closer to the sender to find the device that duplicates packets.",
             ByHand::Elsewhere,
         )
         .step(
@@ -216,7 +216,7 @@ mod tests {
     fn a_capture_that_doubles_is_named_and_each_packet_counts_once() {
         let sample = seen(1_000, 490, 0);
         let found = duplicates(&sample).unwrap();
-        assert_eq!(found.title, "Capture shows packets twice: 490 of 2,000 packets are copies, on mirror");
+        assert_eq!(found.title, "Duplicate packets in the capture: 490 of 2,000 packets, on mirror");
         assert_eq!(found.evidence.get("delay_mean_ns").unwrap().value, 3_500);
         let facts = Facts::of(&sample, &Options::default());
         assert_eq!((facts.flows[0].packets, facts.flows[0].ecn.ect0), (1_000, 1_000), "as captured");
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_network_that_doubles_is_named_so() {
         let found = duplicates(&seen(1_000, 0, 60)).unwrap();
-        assert!(found.title.starts_with("Network delivers packets twice: 60 of 2,000"), "{}", found.title);
+        assert!(found.title.starts_with("Duplicate packets from the network: 60 of 2,000"), "{}", found.title);
     }
 
     #[test]

@@ -165,7 +165,7 @@ Numbers that are part of what a figure means. No setting changes them.
 ";
 
 const ORDER: &str = "\
-The order is the same everywhere (text, JSON, screen): active findings, critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
+The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for 3 s, both critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
 effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it. Cause and effect: ";
 

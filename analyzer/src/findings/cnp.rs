@@ -37,7 +37,7 @@ pub(super) const WITHOUT_CE: Entry = Entry {
     computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
                  CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
                  of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
-                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), of data with the 10 s before and behind it.",
+                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
@@ -49,14 +49,14 @@ pub(super) const STORM: Entry = Entry {
     rank: 325,
     causes: &[super::burst::INCAST.id, super::ecn::CONGESTION.id],
     measure: Some(Measure::ratio("cnp_ratio")),
-    title: "CNP storm: senders throttled without visible marks",
+    title: "CNP storm: senders throttled without visible CE marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several marks with one CNP, never one with several). Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
-    advice: "Capture at the receiver: are its packets marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
+               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
+    advice: "Capture at the receiver: are its packets CE-marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
-    caveat: "At a tap on the sender's side of the congested queue no mark is visible, and this is what heavy congestion looks like there.",
+    caveat: "At a tap on the sender's side of the congested queue no CE mark is visible, and heavy congestion looks like this there.",
     ..Entry::of(Problem::Notification)
 };
 
@@ -76,7 +76,7 @@ limits! {
         "minimum ECN-capable data packets to conclude that none is CE-marked",
         "DCQCN marks a packet in a hundred and more where it asks for CNPs";
     nak_share: f64 = 0.5,
-        "NAKs per CNP from which CNPs need no mark",
+        "NAKs per CNP from which CNPs need no CE mark",
         "Some NICs send a CNP with a NAK";
 }
 

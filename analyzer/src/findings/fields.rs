@@ -222,7 +222,7 @@ fn impact(finding: &Finding) -> Option<String> {
         impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio)))),
         impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
-        impact.time_lost_ns.map(|ns| format!("{} of waiting, summed over QPs", units::duration(ns))),
+        impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
         felt(finding),
     ];
     listed(parts, NEXT)

@@ -78,8 +78,8 @@ macro_rules! downstream {
 const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
 
 /// Addition if there is loss on both sides of a tap.
-const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests something common to all hops (PFC off for this priority, a DSCP \
-     that no hop maps to it) rather than for one bad cable.";
+const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
+     that no hop maps to it) rather than one bad cable.";
 
 pub(super) const BEFORE: Entry = Entry {
     id: "loss.before_tap",
@@ -101,7 +101,7 @@ pub(super) const BEFORE: Entry = Entry {
                never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the packets). Raised when all that passes the tap (live: all \
                interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that \
                share; critical from `loss.critical_ratio`. Info where loss and reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
-               - The share `loss.doubtful` of these PSNs may have been late (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
+               - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
                a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
@@ -131,7 +131,7 @@ pub(super) const AFTER: Entry = Entry {
                Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
-    caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before it goes back: until it learns of the loss, time passes unseen here.",
+    caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",
     ..Entry::of(Problem::Loss)
 };
 pub(super) const BETWEEN: Entry = Entry {
@@ -174,8 +174,8 @@ limits! {
         "minimum share of a flow's PSNs that a link misses for good, for it to carry a part of the flow only",
         "As other_way; a link that begins to carry a flow later misses less of it";
     doubtful: f64 = 0.5,
-        "minimum share of the lost PSNs that may have been late, for info",
-        "Where it is more likely than not that nothing was lost, nobody is to be woken";
+        "minimum share of the lost PSNs that may have been reordered, for info",
+        "Where it is more likely than not that nothing was lost, it is not worth an alert";
     same_pairs: f64 = 0.5,
         "minimum share of the lossy host pairs that two links have in common, for them to be one place",
         "Chance leaves a pair below the threshold on one of the links";
@@ -546,11 +546,11 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         );
     }
     if unasked {
-        raise = raise.caveat("No NAK and no timeout asked for these packets: they may be reordered originals, which their constant IPv4 identification does not tell from retransmissions.");
+        raise = raise.caveat("No NAK or timeout triggered these packets: they may be reordered originals; a constant IPv4 identification does not distinguish those from retransmissions.");
     }
     if doubtful {
         raise = raise.caveat(format!(
-            "{} of these PSNs may have been late rather than lost: they passed twice after their gap, or behind later ones without a NAK or a timeout that explains it, or among gaps that more often filled unasked than after a NAK or a timeout. Constant IPv4 identifications do not tell originals from retransmissions.",
+            "{} of these PSNs may have been reordered rather than lost: they passed twice after their gap, or after later ones without a NAK or timeout that explains it, or in gaps that are more often filled without a NAK or timeout than after one. Constant IPv4 identifications do not distinguish originals from retransmissions.",
             units::count(worst.doubtful.0)
         ));
     }

@@ -27,8 +27,8 @@ pub(super) const ACCESS: Entry = Entry {
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `nak.errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
-    advice: "It is the application's matter, not the network's: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
-             (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former self. Look at the logs of the process that owns the responder's queue pair.",
+    advice: "The application causes this, not the network: a region that was deregistered too early, a wrong remote key, an access beyond the end, a missing permission \
+             (IBV_ACCESS_REMOTE_WRITE/READ), or a peer that restarted and still gets requests for its former registrations. Look at the logs of the process that owns the responder's queue pair.",
     caveat: "",
     ..Entry::of(Problem::Refused)
 };
@@ -39,7 +39,7 @@ pub(super) const OPERATIONAL: Entry = Entry {
     title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
     computed: "Raised from `nak.errors` NAKs with code 3 (remote operational error) on; critical.",
-    advice: "First compare the length of the message with the posted receive buffers: a completion with a local length error on the responder says so. Else look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
+    advice: "First compare the length of the message with the posted receive buffers: the responder then reports a completion with a local length error. Else look at the responder's kernel log and firmware events (`dmesg`, `devlink health`), PCIe errors (AER) and memory errors; with GPU memory also at the GPU's (Xid events) and at \
              the peer-memory driver.",
     caveat: "",
     ..Entry::of(Problem::Refused)
@@ -63,9 +63,9 @@ const SEQUENCE: Entry = Entry {
     rank: 250,
     causes: &[super::rnr::SLOW.id],
     title: "Sequence-error NAKs for requests not visible at this tap",
-    meaning: "Sequence-error NAKs pass, but the requests they are for take another path: their receivers miss packets or got them out of order. Where and whether packets were lost is not visible here.",
+    meaning: "Sequence-error NAKs are visible here, but the requests that they answer take another path: receivers missed packets or got them out of order. Where and whether packets were lost is not visible here.",
     computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
-    advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then tell on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
+    advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then show on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::of(Problem::Loss)
 };

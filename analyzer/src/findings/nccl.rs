@@ -61,7 +61,7 @@ const FAILED: Entry = Entry {
 const LAGGING: Entry = Entry {
     id: "nccl.rank_lagging",
     rank: 372,
-    title: "NCCL rank lags, others wait for it",
+    title: "NCCL rank lags, the collective is blocked",
     meaning: "A rank has not launched the collective that the others of its communicator launched, and launches nothing else: they wait for it. It computes, reads data, writes a checkpoint, or an earlier \
               collective of it does not end.",
     computed: "From nccl.communicators[].ranks (`--nccl-ras`): a running rank is behind with the same operations launched in answers over at least nccl.lagging_ns, and no more than nccl.lagging_part of the \

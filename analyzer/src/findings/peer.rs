@@ -117,7 +117,7 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let hears = |host: Address| input.facts.flows.iter().any(|flow| flow.dst == host);
     let seen = silent.iter().any(|(flow, _)| hears(flow.src));
     let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
-    let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
+    let diagnosis = format!("No response from {} to {}", worst.dst, worst.src);
     let severity = if seen { Severity::Critical } else { Severity::Warning };
     let mut raise = Raise::new(&SILENT, severity, title(diagnosis, [times, more(others, "QP")]))
         .evidence("retries", *stuck)
@@ -274,7 +274,7 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     silent.sort_by_key(|(flow, again)| std::cmp::Reverse((*again, flow.packets)));
     let Some((worst, _)) = silent.first() else { return };
     let others = once::count(silent.iter().map(|(flow, _)| *flow)).saturating_sub(1);
-    let diagnosis = format!("No answer from {} to {}", worst.dst, worst.src);
+    let diagnosis = format!("No response from {} to {}", worst.dst, worst.src);
     let sent = format!(": {} to QP {}", plural(worst.packets, "packet"), worst.dest_qp);
     let again = if repeated { ", with retransmissions" } else { "" };
     let severity = if repeated { Severity::Warning } else { Severity::Info };

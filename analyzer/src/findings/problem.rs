@@ -52,7 +52,7 @@ problems! {
     Refused: "NAK", "NAK",
         "request refused: remote access, operational or invalid request error";
     Loss: "LOSS", "LOSS",
-        "packets lost, or requested again by sequence-error NAKs";
+        "packets lost, or NAKed for a PSN sequence error";
     LossOrReordering: "LOS?", "LOSS OR REORDERING",
         "sequence-error NAKs for packets seen at this tap: lost or reordered downstream";
     NotReady: "RNR", "RNR",

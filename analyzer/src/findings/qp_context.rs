@@ -66,7 +66,7 @@ pub(super) const RETRYING: Entry = Entry {
     id: "qp.retrying",
     rank: 163,
     title: "Queue pair retries",
-    meaning: "A queue pair sends the same packets again and again: its retry counter is in use each time its context is read. Each retry after a timeout costs at least the transport timeout, in which the queue pair sends \
+    meaning: "A queue pair retransmits the same packets: its retry counter is in use each time its context is read. Each retry after a timeout costs at least the transport timeout, in which the queue pair sends \
               nothing new.",
     computed: "Live, from the NIC's own context (devices[].qps[]): retrying_readings is at least `qp_context.retrying_readings`. Timeouts and sequence-error NAKs that the port counts are attributed to the queue pairs whose \
                contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely. A queue pair that is stuck is reported as qp.stuck alone.",

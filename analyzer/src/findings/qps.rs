@@ -24,7 +24,7 @@ const SETUP_FAILED: Entry = Entry {
     id: "qp.setup_failed",
     rank: 85,
     title: "Queue pair set-up failed",
-    meaning: "The kernel refused to connect a queue pair: the job does not start, or goes on without this connection. The application often reports no more than that it failed.",
+    meaning: "The kernel refused to connect a queue pair: the job does not start, or continues without this connection. The application often reports no more than that it failed.",
     computed: "From devices[].qp_events: a modify to INIT, RTR or RTS that returned an error, or a creation for which there was no memory or no room. A warning from the first on.",
     advice: "ETIMEDOUT (110) on the way to RTR: the peer's address was not resolved to a MAC address; check the route, the neighbour entry and the VLAN of the interface. EINVAL (22): the two sides \
              disagree about GID index, MTU or attributes; compare NCCL_IB_GID_INDEX with the GID table. ENOMEM (12) and ENOSPC (28): limits of locked memory (ulimit -l) or of the device's queue pairs.",

@@ -230,9 +230,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 fn in_words(timeouts: u64, stalls: u64) -> String {
     let timed_out = plural(timeouts, "transport timeout");
     match (timeouts, stalls) {
-        (0, _) => plural(stalls, "silence") + " in mid-message",
+        (0, _) => plural(stalls, "stall") + " within a message",
         (_, 0) => timed_out,
-        _ => format!("{timed_out} and {}", plural(stalls, "silence")),
+        _ => format!("{timed_out} and {}", plural(stalls, "stall")),
     }
 }
 

@@ -132,7 +132,7 @@ fn refused(socket: &Path, error: &io::Error) -> String {
              with --attach=PATH"
         ),
         ErrorKind::ConnectionRefused => {
-            format!("no agent listens at {at}: the one that made the socket has ended. Start it again")
+            format!("no agent listens at {at}: the one that made the socket has ended. Restart it")
         }
         ErrorKind::PermissionDenied => {
             let of = data.map_or_else(String::new, |data| {
@@ -288,7 +288,7 @@ impl Reading {
             let pid = self.pid;
             let bytes = read.map_err(|error| match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
-                    "the agent (process {pid}) has sent nothing for {} s: it is stopped, or hangs",
+                    "the agent (process {pid}) has sent nothing for {} s: it is stopped, or does not respond",
                     SILENCE.as_secs()
                 ),
                 ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => gone(pid),
@@ -355,7 +355,7 @@ impl Reading {
 
 fn gone(pid: u32) -> anyhow::Error {
     anyhow!(
-        "the agent (process {pid}) is gone without an end: it was killed. Start it again; what is shown is its last reading"
+        "the agent (process {pid}) is gone without an end: it was killed. Restart it; what is shown is its last reading"
     )
 }
 

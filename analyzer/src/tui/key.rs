@@ -243,7 +243,7 @@ pub const KEYMAP: &[Binding] = &[
         "nic-qps",
         &[Key::Char('d')],
         Input::NicQps,
-        "queue pairs of NICs, with or without packets; again: of packets",
+        "queue pairs of NICs, with or without packets; press again: those of packets",
     ),
     on(SORTED, bind("sort", &[Key::Char('s')], Input::SortNext, "sort by the next column, or click a title")),
     on(SORTED, bind("reverse", &[Key::Char('S')], Input::Reverse, "reverse the sort order")),

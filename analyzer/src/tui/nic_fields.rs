@@ -16,17 +16,17 @@ const fn field(name: &'static str, column: &'static str, unit: Unit, help: &'sta
 /// All fields, in order.
 pub(super) const FIELDS: [NicField; 12] = [
     field("qp_state", "state", Unit::Text, "on the screen of NICs' queue pairs: RTS, ERR, ended …"),
-    field("device", "device", Unit::Text, "there: RDMA device and port"),
-    field("tx_pps", "tx_packets_per_s", Unit::Rate, "there: packets sent per second"),
-    field("rx_pps", "rx_packets_per_s", Unit::Rate, "there: packets received per second"),
-    field("in_flight", "in_flight", Unit::Count, "there: packets in flight"),
-    field("stuck", "stuck_ns", Unit::Duration, "there: time without an acknowledgement"),
-    field("retries", "retries_used", Unit::Count, "there: retries used up"),
-    field("retry_cnt", "retry_cnt", Unit::Number, "there: retry count, as set"),
-    field("timeouts", "timeouts", Unit::Count, "there: timeouts attributed to the queue pair"),
-    field("ack_timeout", "timeout_ns", Unit::Duration, "there: transport timeout, as set"),
-    field("posts", "requests_per_s", Unit::Rate, "there: work requests posted per second"),
-    field("age", "age_ns", Unit::Duration, "there: time since creation"),
+    field("device", "device", Unit::Text, "NIC QP screen: RDMA device and port"),
+    field("tx_pps", "tx_packets_per_s", Unit::Rate, "NIC QP screen: packets sent per second"),
+    field("rx_pps", "rx_packets_per_s", Unit::Rate, "NIC QP screen: packets received per second"),
+    field("in_flight", "in_flight", Unit::Count, "NIC QP screen: packets in flight"),
+    field("stuck", "stuck_ns", Unit::Duration, "NIC QP screen: time without an acknowledgement"),
+    field("retries", "retries_used", Unit::Count, "NIC QP screen: retries used up"),
+    field("retry_cnt", "retry_cnt", Unit::Number, "NIC QP screen: retry count, as set"),
+    field("timeouts", "timeouts", Unit::Count, "NIC QP screen: timeouts attributed to the queue pair"),
+    field("ack_timeout", "timeout_ns", Unit::Duration, "NIC QP screen: transport timeout, as set"),
+    field("posts", "requests_per_s", Unit::Rate, "NIC QP screen: work requests posted per second"),
+    field("age", "age_ns", Unit::Duration, "NIC QP screen: time since creation"),
 ];
 
 /// Fields of flows that queue pairs of NICs have as well, and their columns.

@@ -29,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
         label("cause", "reason", Unit::Text),
         label("last_acked_psn", "last PSN acknowledged", Unit::Id),
         label("last_sent_psn", "last PSN sent", Unit::Id),
-        label("message", "message in hand", Unit::Text),
+        label("message", "message in progress", Unit::Text),
         label("retries", "retries of the same request", Unit::Count),
         label(
             "silent_ns",

@@ -102,7 +102,7 @@ pub(crate) struct Section {
 /// The sections that have something to report, in the order of the page.
 pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Section> {
     let once =
-        if report.facts.totals.copies.is_some() { "; each packet once, without its copies" } else { "" };
+        if report.facts.totals.copies.is_some() { "; each packet once, without duplicates" } else { "" };
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let bins =
         format!("BURSTS, {0} bins; SENDERS: most senders to one host in a bin of {0}", units::duration(bin));

@@ -77,7 +77,7 @@ fn parts_of(steps: &Steps) -> Option<String> {
         ns => format!("{} ({})", units::duration(ns), in_percent(ns, period_ns)),
     };
     Some(format!(
-        "mean of the middle half {}: transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast wins at \
+        "mean of the middle half {}: transfer {}, waiting within the step {}, no traffic until the next {} (mostly computing). A network twice as fast gains at \
          most {}, less where transfers overlap with computing",
         units::duration(period_ns),
         part(transfer_ns),

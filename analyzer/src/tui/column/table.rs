@@ -204,7 +204,7 @@ pub const COLUMNS: &[Column] = &[
         width: 5,
         rank: 8,
         level: Level::Warning,
-        help: "retransmissions, repeated READ requests included, in the time range; all packets behind the expected PSN where those out of order are not known",
+        help: "retransmissions, repeated READ requests included, in the time range; all packets with a PSN below the expected one where those out of order are not known",
         get: |row, cx| sequence(row, cx, |counts| counts.retransmitted),
         ..COLUMN
     },

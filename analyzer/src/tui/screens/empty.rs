@@ -113,7 +113,7 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
         return vec![
             title("No active queue pairs."),
             text(format!(
-                "{} retired after a time without packets.",
+                "{} retired by the idle timeout.",
                 units::plural(model.retired_flows, "flow")
             )),
         ];

@@ -245,7 +245,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
     let causes = [
         (loss, format!("loss of data sent to {qp}"), Level::Critical),
         (reordering, "reordering".to_owned(), Level::Warning),
-        (rnr, "packets behind RNR NAKs".to_owned(), Level::Warning),
+        (rnr, "packets after RNR NAKs".to_owned(), Level::Warning),
         (unknown, "cause unknown".to_owned(), Level::Critical),
     ];
     let mut lines: Vec<_> = causes

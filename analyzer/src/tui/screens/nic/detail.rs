@@ -109,7 +109,7 @@ fn life(row: &Row<'_>) -> Vec<Pair> {
 fn settings(row: &Row<'_>) -> Vec<Pair> {
     let (qp, control) = (row.qp, &row.qp.control);
     let retries = |count: Option<u8>| match count {
-        Some(7) => "7 (for ever)".to_owned(),
+        Some(7) => "7 (unlimited)".to_owned(),
         other => text(other),
     };
     vec![
@@ -287,7 +287,7 @@ fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     if reasons.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![section("NOT KNOWN", "the reason for each dash", width)];
+    let mut lines = vec![section("NOT KNOWN", "why values are unavailable", width)];
     for reason in reasons {
         let parts = hanging(&format!(" {reason}"), width, 3);
         lines.extend(parts.into_iter().map(|part| Line::styled(part, theme::DIM)));

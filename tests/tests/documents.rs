@@ -1,0 +1,80 @@
+//! What the pages show of the program's output for the captures of the tests is what it prints.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rocescope_tests::oracle::binary;
+
+/// A command of a page, and the lines of its output that the page shows.
+struct Shown {
+    command: String,
+    lines: Vec<String>,
+}
+
+/// One space in place of any: pages leave lines out and wrap at another width.
+fn spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The commands in the console blocks of a page.
+fn shown(page: &str) -> Vec<Shown> {
+    let mut all: Vec<Shown> = Vec::new();
+    let (mut inside, mut continued) = (false, false);
+    for line in page.lines() {
+        if let Some(kind) = line.strip_prefix("```") {
+            inside = kind == "console";
+        } else if inside && (continued || line.starts_with("$ ")) {
+            let part = line.trim_start_matches("$ ").trim();
+            let whole = part.trim_end_matches('\\');
+            match all.last_mut().filter(|_| continued) {
+                Some(last) => last.command.push_str(whole),
+                None => all.push(Shown { command: whole.to_owned(), lines: Vec::new() }),
+            }
+            continued = whole != part;
+        } else if let Some(last) = all.last_mut().filter(|_| inside && !line.trim().is_empty()) {
+            last.lines.push(spaced(line));
+        }
+    }
+    all
+}
+
+/// The words of a command without quotes around them.
+fn words(command: &str) -> Vec<String> {
+    let quoted = command.split('\'').enumerate();
+    let words = quoted.flat_map(|(at, part)| {
+        if at % 2 == 1 { vec![part.to_owned()] } else { part.split_whitespace().map(str::to_owned).collect() }
+    });
+    words.collect()
+}
+
+#[test]
+fn pages_show_what_the_program_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let folder = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "md");
+    let pages = folder.filter(is_page).chain([root.join("README.md")]);
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for page in pages {
+        for Shown { command, lines } in shown(&std::fs::read_to_string(&page).unwrap()) {
+            // Others need rights, traffic, or a capture that the repository does not have.
+            let of_tests = command.starts_with("rocescope ") && command.contains("tests/data/");
+            if !of_tests || lines.is_empty() || command.contains(['|', '>']) {
+                continue;
+            }
+            let output = Command::new(binary::path().unwrap())
+                .args(&words(&command)[1..])
+                .current_dir(root)
+                .output()
+                .unwrap();
+            let printed = spaced(&String::from_utf8_lossy(&output.stdout));
+            tried += 1;
+            for line in lines.iter().filter(|line| !printed.contains(*line)) {
+                wrong.push(format!("{}: {command}\n    shown and not printed: {line}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried >= 10, "{tried} commands tried");
+}
