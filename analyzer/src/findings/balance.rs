@@ -519,15 +519,17 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
     };
     let parts = std::iter::successors(part(0), |before| is_over(before).then(|| part(before.until_ns))?);
     let mut parts: Vec<_> = parts.take(MOST_PARTS).collect();
+    // Windows of bins begin before the data and end after it.
+    let window = &input.facts.window;
+    let within = |ns: u64| ns.max(window.first_ns.unwrap_or(0)).min(window.last_ns.unwrap_or(u64::MAX));
     let episode = |part: &uneven::Uneven| Episode {
-        first_ns: part.since_ns,
-        last_ns: part.until_ns,
+        first_ns: within(part.since_ns),
+        last_ns: within(part.until_ns),
         peak: Some(part.max_over_mean),
     };
     let episodes = parts.iter().map(episode).collect();
     let part = parts.pop()?;
-    // Windows of bins begin before the data and end after it.
-    let run_ns = input.facts.window.length_ns().unwrap_or(part.length_ns);
+    let run_ns = window.length_ns().unwrap_or(part.length_ns);
     let length_ns = part.length_ns.min(run_ns);
     let diagnosis = format!(
         "Uneven load: {} carried {:.2} × the mean of {} links for {}",
@@ -541,7 +543,7 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
         .evidence("busiest", part.link.as_str())
         .evidence("max_over_mean", part.max_over_mean)
         .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("since_ns", part.since_ns.max(input.facts.window.first_ns.unwrap_or(0)))
+        .evidence("since_ns", within(part.since_ns))
         .evidence("length_ns", length_ns)
         .evidence("windows", part.windows)
         .evidence("of_windows", part.of_windows)

@@ -116,9 +116,10 @@ fn links_and_rails() {
 /// Two links whose load in each of 234 windows of 128 ms is given by `carried`, in bytes per millisecond.
 fn in_windows(packets: u64, carried: impl Fn(u64) -> [u64; 2]) -> Sample {
     let mut sample = links(&[1000 * packets, 1000 * packets]);
+    let start = 1_763_000_000_000 / 128 * 128;
+    sample.window = Some((start * 1_000_000, (start + 234 * 128) * 1_000_000));
     let link = |at: usize| {
         let mut folded = BinTotals::default();
-        let start = 1_763_000_000_000 / 128 * 128;
         for bin in 0..234 * 128 {
             folded.fold(&Bin {
                 index: start + bin,

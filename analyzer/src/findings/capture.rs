@@ -93,8 +93,11 @@ fn by_capture(
     flows.retain(|flow| flow.copies().packets > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.copies().packets));
     let ratio = share(copies, packets);
-    let diagnosis =
-        format!("Duplicate packets in the capture: {} of {}", units::count(copies), plural(packets, "packet"));
+    let diagnosis = format!(
+        "Duplicate packets in the capture: {} of {}",
+        units::count(copies),
+        plural(packets, "packet")
+    );
     let parts = [format!(", on {}", short(&link.name))];
     let delay_ns = found_on.delay_sum_ns / copies.max(1);
     let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
@@ -136,8 +139,11 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
     let ratio = share(copies, packets);
-    let diagnosis =
-        format!("Duplicate packets from the network: {} of {}", units::count(copies), plural(packets, "packet"));
+    let diagnosis = format!(
+        "Duplicate packets from the network: {} of {}",
+        units::count(copies),
+        plural(packets, "packet")
+    );
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
     let here = Commands::on(input, &link.name);
     Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
@@ -146,10 +152,7 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
         .episodes(episodes(&times))
         .flows(flows)
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
-        .step(
-            "Capture closer to the sender to find the device that duplicates packets.",
-            ByHand::Elsewhere,
-        )
+        .step("Capture closer to the sender to find the device that duplicates packets.", ByHand::Elsewhere)
         .step(
             "Look for a loop, flooding of unknown unicast and replication rules on the switches.",
             ByHand::Switch,
@@ -229,7 +232,11 @@ mod tests {
     #[test]
     fn a_network_that_doubles_is_named_so() {
         let found = duplicates(&seen(1_000, 0, 60)).unwrap();
-        assert!(found.title.starts_with("Duplicate packets from the network: 60 of 2,000"), "{}", found.title);
+        assert!(
+            found.title.starts_with("Duplicate packets from the network: 60 of 2,000"),
+            "{}",
+            found.title
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::Input;
 use super::catalog::{entry, family};
 use super::index::FlowSet;
 use super::labels::COMMON;
-use crate::analysis::{FlowId, Window};
+use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
@@ -110,18 +110,6 @@ impl Finding {
     #[must_use]
     pub fn is_owned_by(&self, id: &str, at: Option<usize>) -> bool {
         self.owner == Some(id) && (self.owner_at.is_none() || self.owner_at == at)
-    }
-
-    /// Keeps its times within the data: bins that they follow from begin before it and end after it.
-    pub(super) fn clamp(&mut self, window: &Window) {
-        let Some((first_ns, last_ns)) = window.first_ns.zip(window.last_ns).filter(|(a, b)| a <= b) else {
-            return;
-        };
-        let within = |ns: &mut u64| *ns = (*ns).clamp(first_ns, last_ns);
-        self.episodes
-            .iter_mut()
-            .for_each(|one| [&mut one.first_ns, &mut one.last_ns].into_iter().for_each(within));
-        [&mut self.first_seen_ns, &mut self.last_seen_ns].into_iter().flatten().for_each(within);
     }
 
     /// Sets the time of the data on a finding without flows: device counters are read at both ends of it.

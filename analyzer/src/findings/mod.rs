@@ -164,7 +164,6 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     for finding in &mut found {
         finding.time(input);
         growth::date(finding, input.sample);
-        finding.clamp(&input.facts.window);
         finding.active = finding.over_since(end_ns).is_none();
     }
     if input.facts.is_infiniband() {

@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn queue_pairs_that_fall_silent_together_in_mid_message() {
         let found = by_id(&stalls(1_000, 1_100), "retry.timeouts").unwrap();
-        assert!(found.title.starts_with("2 silences in mid-message cost 600 ms"), "{}", found.title);
+        assert!(found.title.starts_with("2 stalls within a message cost 600 ms"), "{}", found.title);
         assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
         assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
     }

@@ -72,7 +72,8 @@ mod tests {
         for (time_ns, naks) in [(1, 0), (2, 3), (3, 3), (4, 1), (5, 1)] {
             let mut own = stats(50_000, 1, 100);
             own.rare.rnr_naks = naks;
-            let flows = vec![FlowSample { slot: 0, key: key(0, "10.0.0.1", "10.0.0.2", 17), stats: own }].into();
+            let flows =
+                vec![FlowSample { slot: 0, key: key(0, "10.0.0.1", "10.0.0.2", 17), stats: own }].into();
             grown.take(&Sample { time_ns, flows, ..Sample::default() });
         }
         assert_eq!((grown.last_ns(Counted::RnrNaks), grown.last_ns(Counted::AccessError)), (Some(2), None));

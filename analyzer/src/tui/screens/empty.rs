@@ -112,10 +112,7 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
     if model.total.packets > 0 {
         return vec![
             title("No active queue pairs."),
-            text(format!(
-                "{} retired by the idle timeout.",
-                units::plural(model.retired_flows, "flow")
-            )),
+            text(format!("{} retired by the idle timeout.", units::plural(model.retired_flows, "flow"))),
         ];
     }
     let so_far = if view.timeline.end.is_some() { "" } else { " yet" };
