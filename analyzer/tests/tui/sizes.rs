@@ -154,6 +154,7 @@ fn every_size(name: &str, filled: bool, app: &mut App) {
                 "{name}, {screen:?} at {size:?}: {share:.2}\n{text}"
             );
             let _ = writeln!(all, "{}x{}\n{text}", size.0, size.1);
+            pictures::keep(name, app);
         }
         compare(&format!("sizes_{name}_{}", screen.name()), &all);
     }
@@ -168,6 +169,14 @@ fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
         assert_eq!(Scenario::new(1, CYCLE).episode_at(seconds * SECOND), episode);
         every_size(name, true, &mut until(&updates, seconds));
     }
+}
+
+/// Two uplinks and four hosts of a ring, each a tap.
+#[test]
+fn every_screen_at_every_size_of_a_busy_capture() {
+    let files = ["h0", "h1", "h2", "h3", "uA0", "uA1"].map(|tap| format!("k1_ecmp_ring.{tap}.pcap.gz"));
+    let files = files.each_ref().map(String::as_str);
+    every_size("capture", true, &mut overview::replayed_together(&files, USUAL));
 }
 
 #[test]
