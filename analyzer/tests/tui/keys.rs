@@ -558,7 +558,7 @@ fn keys_that_are_named_can_be_clicked() {
     press(&mut app, &[Key::Esc]);
     assert_eq!(click(&mut app, "q quit"), Action::Quit);
     press(&mut app, &[Key::Char('4')]);
-    click(&mut app, "m metric");
+    click(&mut app, "v metric");
     assert_eq!(app.screens.matrix.metric, Metric::Ce);
     press(&mut app, &[Key::Char('1')]);
     app.on_resize(LARGE.0, LARGE.1);

@@ -171,11 +171,10 @@ fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
     }
 }
 
-/// Two uplinks and four hosts of a ring, each a tap.
+/// A ring over two uplinks.
 #[test]
 fn every_screen_at_every_size_of_a_busy_capture() {
-    let files = ["h0", "h1", "h2", "h3", "uA0", "uA1"].map(|tap| format!("k1_ecmp_ring.{tap}.pcap.gz"));
-    let files = files.each_ref().map(String::as_str);
+    let files = ["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"];
     every_size("capture", true, &mut overview::replayed_together(&files, USUAL));
 }
 

@@ -194,7 +194,8 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
     let mut spans = Spans::default();
     if pair.both.is_some() {
         spans.push(format!(" {:>RATE$} ", rate(pair.both)), theme::BOLD);
-        spans.push(format!("{:<1$}", bar(pair.both, 2 * cells), 2 * cells + 2 + RATE), theme::BAR);
+        let room = 2 * cells + 2 + RATE;
+        spans.push(format!("{:<room$}", bar(pair.both, room - 1)), theme::BAR);
         return spans;
     }
     spans.push(format!(" {:>RATE$} ", rate(pair.rx)), theme::BOLD);

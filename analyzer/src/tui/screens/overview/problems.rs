@@ -177,8 +177,8 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
         let mut own = brief(finding, end, width);
         let counter = usize::from(count + 1 < problems.len());
         if lines.len() + own.len() + counter > room {
-            // Of one that is active a cut sentence says more than a count.
-            if !finding.active && count > 0 || lines.len() + 1 + counter > room {
+            // A cut sentence says more than a count, and no line stays blank.
+            if lines.len() + 1 + counter > room {
                 break;
             }
             own = vec![cut_off(finding, end, width)];
@@ -261,7 +261,7 @@ fn when(finding: &Finding, end: DataEnd) -> String {
             format!("ended {}{length}", finding.last_seen_ns.map_or_else(String::new, at))
         }
         // It has a begin, which is not known.
-        _ if !finding.episodes.is_empty() => units::UNKNOWN.to_owned(),
+        _ if !finding.episodes.is_empty() => "begin not known".to_owned(),
         _ => String::new(),
     }
 }
