@@ -171,13 +171,6 @@ fn every_screen_at_every_size_in_each_episode_of_the_demonstration() {
     }
 }
 
-/// A ring over two uplinks.
-#[test]
-fn every_screen_at_every_size_of_a_busy_capture() {
-    let files = ["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"];
-    every_size("capture", true, &mut overview::replayed_together(&files, USUAL));
-}
-
 #[test]
 fn every_screen_at_every_size_with_many_flows() {
     // They have no bins, and all send to one host.
