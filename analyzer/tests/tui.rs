@@ -46,6 +46,8 @@ mod links;
 mod nic;
 #[path = "tui/overview.rs"]
 mod overview;
+#[path = "tui/pictures.rs"]
+mod pictures;
 #[path = "tui/problem.rs"]
 mod problem;
 #[path = "tui/sizes.rs"]
@@ -254,12 +256,12 @@ fn boxes_over_the_screens() {
     snapshot("by_hosts", &app);
     press(&mut app, &[Key::Char('o')]);
     snapshot("by_link", &app);
-    press(&mut app, &[Key::Char('5'), Key::Char('n')]);
+    press(&mut app, &[Key::Char('5'), Key::Char('u')]);
     let mut analyst = Analyst::new(app.view.options.report.clone());
     app.analyse_with(&mut analyst);
     snapshot("links_what_if", &app);
     for _ in 0..4 {
-        press(&mut app, &[Key::Char('4'), Key::Char('m')]);
+        press(&mut app, &[Key::Char('4'), Key::Char('v')]);
         let name = format!("matrix_{:?}", app.screens.matrix.metric).to_lowercase();
         snapshot(&name, &app);
     }

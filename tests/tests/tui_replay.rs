@@ -131,7 +131,7 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     terminal.press_until("g", "the prompt for a time", |screen| screen.contains("go to:")).unwrap();
     terminal.type_text("12:01:00").unwrap();
-    let there = |screen: &str| title(screen).contains("12:01:00.000") && title(screen).contains("PAUSED");
+    let there = |screen: &str| title(screen).contains("12:01:00 ") && title(screen).contains("PAUSED");
     terminal.press_until("Enter", "the second minute, read again", there).unwrap();
     // From there on as before, at maximum speed.
     terminal.press_until("Space", "the end again", |screen| title(screen).contains("ENDED")).unwrap();
@@ -216,6 +216,9 @@ fn pictures_of_the_demonstration() {
         .press_until("2", "queue pairs", |screen| screen.contains("LOSS") && screen.contains("c columns"))
         .unwrap();
     pictures.push(("qps", terminal.colored_screen().unwrap()));
+    terminal.press_until("1", "the overview", |screen| screen.contains("WORST PEERS")).unwrap();
+    terminal.press_until("Enter", "the worst problem", |screen| screen.contains("DO NEXT")).unwrap();
+    pictures.push(("problem", terminal.colored_screen().unwrap()));
     quit(&terminal);
     for (name, screen) in pictures {
         let svg = picture::svg(&screen, &format!("rocescope demo, {name}"));

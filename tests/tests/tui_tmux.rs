@@ -97,7 +97,7 @@ fn every_screen_key_and_size() {
     // Screens.
     for (key, what, word) in [
         ("3", "one queue pair", "peer QP"),
-        ("4", "the matrix", "MATRIX: bits per second"),
+        ("4", "the matrix", "MATRIX: rate in"),
         ("5", "links", "LOAD BALANCE across parallel links"),
         ("6", "bursts", "of peak · duration"),
         ("7", "events", "TIME (UTC)"),
@@ -288,10 +288,10 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
 
 /// Random keys, clicks, wheel events and sizes, but none that ends or suspends the program.
 fn monkey(name: &str, length: Duration) {
-    const KEYS: [&str; 44] = [
+    const KEYS: [&str; 46] = [
         "Up", "Down", "Left", "Right", "PPage", "NPage", "Home", "End", "Enter", "Escape", "Tab", "BTab",
         "Space", "1", "2", "3", "4", "5", "6", "7", "8", "s", "S", "o", "m", "M", "f", "n", "N", "t", "T",
-        "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z",
+        "u", "U", "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z",
     ];
     if !tmux_or_skip(name) {
         return;
@@ -317,7 +317,7 @@ fn monkey(name: &str, length: Duration) {
             4 => terminal
                 .type_text(&format!("\u{1b}[<{};{};{}M", 64 + random(2), 1 + random(80), 1 + random(24)))
                 .unwrap(),
-            _ => terminal.press(&[KEYS[usize::from(random(44))]]).unwrap(),
+            _ => terminal.press(&[KEYS[usize::from(random(46))]]).unwrap(),
         }
         done += 1;
         // A click on a label may have ended it.

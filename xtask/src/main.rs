@@ -12,6 +12,7 @@ mod fuzz;
 mod gen_capture;
 mod mutate;
 mod package;
+mod pictures;
 mod programs;
 mod recipe;
 mod run;
@@ -94,6 +95,8 @@ enum Task {
     },
     /// Run rocescope on mutated captures, packets, reports and keys, in a build with checked arithmetic
     Mutate(mutate::Wanted),
+    /// Make the pictures in docs/ anew, and images of every screen in each state of the snapshots at six sizes
+    Pictures(pictures::Wanted),
     /// Run the fuzz targets one after the other, from seeds of the test data: the nightly run. Fails on a finding
     Fuzz(fuzz::Wanted),
     /// Run Miri on the common crate and ThreadSanitizer on replay; part of the nightly run
@@ -136,6 +139,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Fresh(wanted) => fresh::fresh(wanted),
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),
+        Task::Pictures(wanted) => pictures::pictures(wanted),
         Task::Fuzz(wanted) => fuzz::fuzz(wanted),
         Task::Sanitize => sanitize::sanitize(),
         Task::GenCapture(wanted) => gen_capture::generate(wanted),

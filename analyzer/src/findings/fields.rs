@@ -32,6 +32,8 @@ pub struct DataEnd {
     pub recorded: bool,
     /// The data is so short that times need milliseconds.
     pub short: bool,
+    /// The time beside which a view shows the findings, if it is later than theirs: what lasts does so until then.
+    pub shown_ns: Option<u64>,
 }
 
 impl DataEnd {
@@ -39,6 +41,12 @@ impl DataEnd {
     #[must_use]
     pub fn clock(self, ns: u64) -> String {
         if self.short { units::clock_utc(ns) } else { units::recent_utc(ns, self.ns) }
+    }
+
+    /// The time until which what has not ended lasts.
+    #[must_use]
+    pub fn until(self) -> Option<u64> {
+        self.ns.map(|ns| ns.max(self.shown_ns.unwrap_or(0)))
     }
 }
 
@@ -72,7 +80,7 @@ impl Finding {
                 format!("{} to {} UTC, ended after {}", at(first), at(last), until(first, last))
             }
             (Some(first), None) => {
-                let end_ns = end.ns.filter(|end| *end > first);
+                let end_ns = end.until().filter(|end| *end > first);
                 let length = end_ns.map_or_else(String::new, |end| format!(", {}", until(first, end)));
                 if end.recorded {
                     format!("{} UTC to the end of the capture{length}", at(first))
@@ -282,7 +290,6 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     let repeats = match evidence.name.as_str() {
         // Said in their own line, and beside what they are of.
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
-        "flows_unjudged" | "stalls" | "network_wait_ns" => evidence.value == 0,
         // The title has `kind`, a caveat has `certain`.
         "kind" | "certain" => finding.id == super::step::STRAGGLER.id,
         // Named together with their bytes.
@@ -291,7 +298,11 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
         _ => false,
     };
-    is_short && !repeats
+    // A count of none is no evidence, unless it is what the finding is measured by.
+    let is_measure =
+        entry(finding.id).and_then(|entry| entry.measure).is_some_and(|one| one.name == evidence.name);
+    let is_none = evidence.value.as_u64() == Some(0) && !is_measure;
+    is_short && !repeats && !is_none
 }
 
 /// The known parts, joined; `None` if there is none.
@@ -316,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_finding_says_when_it_began_and_ended() {
-        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false, short: false };
+        let live = DataEnd { ns: Some(START + 100 * SECOND), recorded: false, ..DataEnd::default() };
         let mut one = finding();
         assert_eq!(one.when(live), None, "a setting has no time");
         one.first_seen_ns = Some(START);
@@ -330,7 +341,7 @@ mod tests {
         one.active = false;
         let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2 episodes since 13:05:09";
         assert_eq!(one.when(live).as_deref(), Some(ended));
-        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, short: false };
+        let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, ..DataEnd::default() };
         assert_eq!(
             one.when(tomorrow).as_deref(),
             Some(

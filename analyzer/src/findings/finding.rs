@@ -50,6 +50,9 @@ pub struct Finding {
     /// the time in which it can have been: from the first packet of its flows to their last, or the time of the data.
     /// Empty: it lasts by its nature (a setting).
     pub episodes: Vec<Episode>,
+    /// Longest time without it after which it showed again, while it was active; 0 in a single analysis. Unit: ns.
+    #[serde(skip)]
+    pub longest_silence_ns: u64,
     /// Cost of the finding.
     pub impact: Impact,
     /// Place of the finding.
@@ -138,6 +141,7 @@ impl Finding {
             active: true,
             first_seen_ns: None,
             episodes: Vec::new(),
+            longest_silence_ns: 0,
             impact: Impact::default(),
             place: Place::default(),
             requester: None,

@@ -69,6 +69,7 @@ mod rnr;
 mod settings;
 #[cfg(test)]
 mod settings_tests;
+mod silence;
 mod span;
 mod step;
 #[cfg(test)]
@@ -90,6 +91,8 @@ pub use finding::{
 };
 pub use index::{FlowIndex, FlowSet};
 pub use problem::Problem;
+
+pub use silence::Silences;
 
 use command::{ByHand, Command, Commands};
 use family::label;

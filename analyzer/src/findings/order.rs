@@ -16,6 +16,9 @@ definitions! {
     pub QUIET_NS: u64 = 3_000_000_000,
         "An active finding that has not been seen for this long, in nanoseconds, is quiet and comes after those that are seen",
         "A step of a training job or two pass in it without the signal: it may have ended";
+    pub QUIET_TIMES: u64 = 2,
+        "A finding that showed again after a silence is quiet only after one longer by this factor",
+        "A loss every four seconds goes on: the headline would change with each of them. What stops for good gives way after a few of its own silences, and at the latest when it has ended";
 }
 
 /// Position of a kind among those of the same severity.
@@ -32,11 +35,12 @@ impl Finding {
     }
 
     /// Time for which an active finding has not been seen, in nanoseconds, in data that ends at `end_ns`; `None`
-    /// below [`QUIET_NS`].
+    /// below [`QUIET_NS`], and while it is no longer than its own silences were ([`QUIET_TIMES`]).
     #[must_use]
     pub fn quiet_ns(&self, end_ns: Option<u64>) -> Option<u64> {
         let quiet = end_ns?.saturating_sub(self.last_seen_ns?);
-        (self.active && quiet >= QUIET_NS && self.over_since(end_ns).is_none()).then_some(quiet)
+        let least = QUIET_NS.max(self.longest_silence_ns.saturating_mul(QUIET_TIMES));
+        (self.active && quiet >= least && self.over_since(end_ns).is_none()).then_some(quiet)
     }
 
     /// End and duration of its latest episode as text, `ended 13:05:09 UTC after 8.00 s`, with the date if it is

@@ -184,6 +184,24 @@ pub(super) fn state_bits(row: &Row) -> u64 {
     bits.fold(0, |all, bits| all | bits)
 }
 
+/// The state's name in exports and filters, whether it lasts or not.
+fn state_name(state: State) -> String {
+    match (state.worst, state.active) {
+        (Some(kind), _) => kind.word().to_lowercase(),
+        (None, Some(false)) => "idle".into(),
+        (None, _) => "ok".into(),
+    }
+}
+
+/// True if the finding about a row lasts, and the names of all kinds that are about it; for exports. `None` while unknown or
+/// where there is none.
+pub(super) fn state_details(row: &Row) -> (Option<bool>, Option<String>) {
+    let state = State::of(row);
+    let kinds = Problem::ALL.iter().filter(|kind| state.has(**kind));
+    let names = kinds.map(|kind| kind.word().to_lowercase()).collect::<Vec<_>>().join(" ");
+    (state.worst.map(|_| state.present), Some(names).filter(|names| !names.is_empty()))
+}
+
 /// The state as a word: upper case while it lasts.
 fn state_cell(state: State) -> (String, Style) {
     match (state.worst, state.active) {
@@ -216,15 +234,16 @@ pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
-/// A bar of `width` cells, filled by `share` to the eighth of a cell; any share above 0 shows.
+/// A bar of `width` cells, filled by `share` to the half of a cell; any share above 0 shows. Lines, so that bars below one
+/// another stay apart.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
-    const PARTS: [char; 9] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
-    let eighths = (share.min(1.0) * f64::from(width) * 8.0).round();
-    let eighths = if share > 0.0 { eighths.max(1.0) } else { 0.0 };
-    let part = |i: u16| {
-        let here = (eighths - f64::from(i) * 8.0).clamp(0.0, 8.0);
-        PARTS.into_iter().zip(0u8..).find(|(_, n)| f64::from(*n) >= here).map_or('█', |(part, _)| part)
+    let halves = (share.min(1.0) * f64::from(width) * 2.0).round();
+    let halves = if share > 0.0 { halves.max(1.0) } else { 0.0 };
+    let part = |i: u16| match halves - f64::from(i) * 2.0 {
+        2.0.. => '━',
+        1.0..2.0 => '╸',
+        _ => '·',
     };
     (0..width).map(part).collect()
 }
@@ -276,9 +295,9 @@ mod tests {
     use super::bar;
 
     #[test]
-    fn a_bar_is_filled_to_the_eighth_of_a_cell() {
-        let bars = [(0.0, "····"), (1e-9, "▏···"), (1.0 / 32.0, "▏···"), (0.25, "█···"), (0.3, "█▎··")];
-        for (share, text) in bars.into_iter().chain([(0.5, "██··"), (0.99, "████"), (7.0, "████")])
+    fn a_bar_is_filled_to_the_half_of_a_cell() {
+        let bars = [(0.0, "····"), (1e-9, "╸···"), (0.2, "━···"), (0.25, "━···"), (0.4, "━╸··")];
+        for (share, text) in bars.into_iter().chain([(0.5, "━━··"), (0.99, "━━━━"), (7.0, "━━━━")])
         {
             assert_eq!(bar(share, 4), text, "{share}");
         }

@@ -237,7 +237,7 @@ pub const KEYMAP: &[Binding] = &[
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(
         MATRIX,
-        bind("metric", &[Key::Char('m')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
+        bind("metric", &[Key::Char('v')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
     ),
     bind(
         "nic-qps",
@@ -273,14 +273,14 @@ pub const KEYMAP: &[Binding] = &[
         LINKS,
         bind(
             "more-uplinks",
-            &[Key::Char('n')],
+            &[Key::Char('u')],
             Input::MoreUplinks,
             "ECMP what-if: simulate hashing over twice the uplinks",
         ),
     ),
     on(
         LINKS,
-        bind("fewer-uplinks", &[Key::Char('N')], Input::FewerUplinks, "ECMP what-if: half the uplinks"),
+        bind("fewer-uplinks", &[Key::Char('U')], Input::FewerUplinks, "ECMP what-if: half the uplinks"),
     ),
     on(
         EVENTS,
@@ -495,9 +495,14 @@ mod tests {
         }
         assert_eq!(keys.decode(Key::Char('x'), Screen::Qps), None);
         assert_eq!(keys.decode(Key::Char('c'), Screen::Links), None);
-        for screen in Screen::ALL {
-            let both = [Key::Left, Key::Right].map(|key| keys.decode(key, screen));
-            assert_eq!(both, [Some(Input::Earlier), Some(Input::Later)], "one meaning everywhere");
+    }
+
+    #[test]
+    fn a_key_has_one_meaning_on_all_screens() {
+        let all =
+            || KEYMAP.iter().flat_map(|binding| binding.keys.iter().map(move |key| (*key, binding.input)));
+        for (key, input) in all() {
+            assert!(all().all(|(other, meant)| other != key || meant == input), "{key}");
         }
     }
 

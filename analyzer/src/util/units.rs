@@ -229,17 +229,32 @@ impl Scale {
     /// The unit for these values; infinite and negative ones do not count.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+        Self::up_to(&["", "k", "M", "G", "T", "P", "E"], values)
+    }
+
+    /// The unit for these times in nanoseconds; [`Scale::time_unit`] names it.
+    #[must_use]
+    pub fn of_ns(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::up_to(&["", "k", "M", "G"], values)
+    }
+
+    /// The unit for these fractions of 1 in percent; [`Scale::show_percent`] shows them.
+    #[must_use]
+    pub fn of_ratios(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::up_to(&[""], values.into_iter().map(|ratio| ratio * 100.0))
+    }
+
+    fn up_to(prefixes: &[&'static str], values: impl IntoIterator<Item = f64>) -> Self {
         let (mut most, mut least) = (0.0, f64::INFINITY);
         for value in values.into_iter().filter(|value| value.is_finite() && *value > 0.0) {
             (most, least) = (f64::max(most, value), f64::min(least, value));
         }
         let mut divisor = 1.0;
         let mut prefix = "";
-        for next in PREFIXES {
+        for (at, next) in prefixes.iter().enumerate() {
             prefix = next;
             // 999.5 of one prefix rounds to 1.00 of the next.
-            if most / divisor < 999.5 || next == "E" {
+            if most / divisor < 999.5 || at + 1 == prefixes.len() {
                 break;
             }
             divisor *= 1000.0;
@@ -257,6 +272,23 @@ impl Scale {
     #[must_use]
     pub const fn prefix(&self) -> &'static str {
         self.prefix
+    }
+
+    /// The unit of times in nanoseconds: `ns`, `µs`, `ms` or `s`.
+    #[must_use]
+    pub fn time_unit(&self) -> &'static str {
+        match self.prefix {
+            "" => "ns",
+            "k" => "µs",
+            "M" => "ms",
+            _ => "s",
+        }
+    }
+
+    /// A fraction of 1 in percent; a dash where it is unknown.
+    #[must_use]
+    pub fn show_percent(&self, ratio: Option<f64>) -> String {
+        self.show(ratio.map(|ratio| ratio * 100.0))
     }
 
     /// A value in the unit; a dash where it is unknown, and never 0 for one above it.
@@ -298,6 +330,13 @@ mod tests {
         assert_eq!(of(&[999.6, 4.0]), "k: 1.00 <0.01");
         assert_eq!(of(&[267e6, 400e3, 1.2e6]), "M: 267 <1 1");
         assert_eq!(of(&[0.0]), ": 0");
+        let times = Scale::of_ns([7_940.0, 172_000.0]);
+        assert_eq!((times.time_unit(), times.show(Some(7_940.0))), ("µs", "8".into()));
+        assert_eq!(Scale::of_ns([5e12]).time_unit(), "s");
+        let ratios = Scale::of_ratios([0.0387, 0.1, 0.0]);
+        let shown = [0.0387, 0.1, 0.0].map(|ratio| ratios.show_percent(Some(ratio)));
+        assert_eq!(shown, ["3.9", "10.0", "0"]);
+        assert_eq!(Scale::of_ratios([1.0]).show_percent(None), UNKNOWN);
         assert_eq!(of(&[3.5e18]), "E: 3.50");
         assert_eq!(Scale::of([]).show(None), "-");
         assert_eq!(Scale::of([f64::INFINITY, 5.0]).show(Some(f64::NAN)), "-");

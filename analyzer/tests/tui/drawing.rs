@@ -49,6 +49,18 @@ fn check(drawn: &ratatui::buffer::Buffer, app: &App, what: &str) {
             panic!("{number} is cut in {line:?}: {}", picture());
         }
     }
+    // What counts the rest of a list stands right below it.
+    for pair in lines.windows(2) {
+        let Some((before, _)) = pair[1].split_once(" more").filter(|_| pair[1].contains('+')) else {
+            continue;
+        };
+        let Some((start, number)) = before.rsplit_once('+') else { continue };
+        if number.parse::<u32>().is_ok() {
+            let at = start.chars().count().saturating_sub(2);
+            let above: String = pair[0].chars().skip(at).take(16).collect();
+            assert!(above.contains(|letter: char| letter != ' ' && letter != '│'), "a gap: {}", picture());
+        }
+    }
     // The frame of a part is whole: nothing in it leaves its area.
     let layout = app.view.layout();
     let framed = layout.boxed() && height >= 15 && app.overlay == rocescope::tui::app::Overlay::None;

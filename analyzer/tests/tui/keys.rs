@@ -391,11 +391,11 @@ fn the_figure_of_the_matrix_and_the_uplinks_change() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('4')]);
     for metric in [Metric::Ce, Metric::Loss, Metric::Naks, Metric::Latency, Metric::Rate] {
-        press(&mut app, &[Key::Char('m')]);
+        press(&mut app, &[Key::Char('v')]);
         assert_eq!(app.screens.matrix.metric, metric);
     }
     press(&mut app, &[Key::Char('5')]);
-    for (key, uplinks) in [('n', 2), ('n', 4), ('n', 8), ('N', 4), ('N', 2), ('N', 2)] {
+    for (key, uplinks) in [('u', 2), ('u', 4), ('u', 8), ('U', 4), ('U', 2), ('U', 2)] {
         assert_eq!(press(&mut app, &[Key::Char(key)]), Action::Analyse);
         assert_eq!(app.scope().uplinks, Some(uplinks));
     }
@@ -558,7 +558,7 @@ fn keys_that_are_named_can_be_clicked() {
     press(&mut app, &[Key::Esc]);
     assert_eq!(click(&mut app, "q quit"), Action::Quit);
     press(&mut app, &[Key::Char('4')]);
-    click(&mut app, "m metric");
+    click(&mut app, "v metric");
     assert_eq!(app.screens.matrix.metric, Metric::Ce);
     press(&mut app, &[Key::Char('1')]);
     app.on_resize(LARGE.0, LARGE.1);

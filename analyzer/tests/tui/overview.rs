@@ -82,7 +82,10 @@ fn every_problem_at_80x24_is_whole_or_counted() {
 fn bars_of_links_fill_their_column_and_the_links_say_since_when_they_are_uneven() {
     let app = replayed_together(&["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"], (160, 48));
     let screen = text(&app);
-    let head = screen.lines().find(|line| line.contains("RATE ") && line.contains("LOST")).unwrap();
+    let head = screen
+        .lines()
+        .find(|line| line.contains("b/s ") && line.contains("LOST") && line.contains("LINK"))
+        .unwrap();
     let column = |text: &str, what: &str| text[..text.find(what).unwrap()].chars().count();
     let busiest =
         screen.lines().find(|line| line.contains("k1_ecmp_ring.uA0 ") && line.contains('━')).unwrap();

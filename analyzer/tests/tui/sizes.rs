@@ -154,6 +154,7 @@ fn every_size(name: &str, filled: bool, app: &mut App) {
                 "{name}, {screen:?} at {size:?}: {share:.2}\n{text}"
             );
             let _ = writeln!(all, "{}x{}\n{text}", size.0, size.1);
+            pictures::keep(name, app);
         }
         compare(&format!("sizes_{name}_{}", screen.name()), &all);
     }

@@ -179,7 +179,7 @@ fn the_matrix_names_its_metric() {
     let mut app = after(&World::sick(), USUAL, 3);
     press(&mut app, &[Key::Char('4')]);
     for (name, size) in [
-        ("bits per second", USUAL),
+        ("rate in Gb/s", USUAL),
         ("CE ratio", SMALL),
         ("packets lost", USUAL),
         ("NAKs (excluding RNR)", SMALL),
@@ -188,7 +188,7 @@ fn the_matrix_names_its_metric() {
         let screen = text(&app);
         let title = screen.lines().nth(5).unwrap();
         assert!(title.contains(name) && !title.contains('…'), "{title}");
-        press(&mut app, &[Key::Char('m')]);
+        press(&mut app, &[Key::Char('v')]);
     }
     let data = app.view.data.as_ref().unwrap();
     let counts = data.model.dedup.delta.unwrap().counts;
@@ -201,7 +201,7 @@ fn the_matrix_names_its_metric() {
         flow.capable = false;
     }
     let mut app = after(&off, USUAL, 3);
-    press(&mut app, &[Key::Char('4'), Key::Char('m')]);
+    press(&mut app, &[Key::Char('4'), Key::Char('v')]);
     let screen = text(&app);
     assert!(
         screen.contains("ECN is off: no data packet is ECN-capable") && !screen.contains("≤"),

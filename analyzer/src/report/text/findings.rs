@@ -140,7 +140,7 @@ pub(crate) fn end_of(report: &Report) -> DataEnd {
     DataEnd {
         ns: report.facts.window.last_ns,
         recorded: report.facts.source.kind == InputKind::Replay,
-        short: false,
+        ..DataEnd::default()
     }
 }
 

@@ -54,7 +54,7 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
         if let Some(time_ns) = app.view.clock_ns() {
             // All times are; where there is little room the names of what is looked at matter more.
             let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
-            right.push(units::clock_utc(time_ns), theme::PLAIN).push(zone, theme::DIM);
+            right.push(app.view.data_end(None).clock(time_ns), theme::PLAIN).push(zone, theme::DIM);
         }
     }
     let (text, style) = phase(app);
@@ -131,7 +131,7 @@ fn phase(app: &App) -> (String, ratatui::style::Style) {
         String::new()
     };
     if let Some(to) = app.view.timeline.seek_ns {
-        return (format!("▶ to {}", units::clock_utc(to)), theme::badge(Level::Warning));
+        return (format!("▶ to {}", app.view.data_end(None).clock(to)), theme::badge(Level::Warning));
     }
     match (&app.view.timeline.end, app.view.timeline.paused) {
         (Some(End::Failed(_)), _) => (format!("FAILED{past}"), theme::badge(Level::Critical)),
@@ -453,7 +453,9 @@ fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
     let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
     let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
     spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
-    spans.push("; loss may be a capture artefact", theme::PLAIN);
+    let room = usize::from(at.warning.width).saturating_sub(spans.width);
+    let means = ["; loss may be a capture artefact", "; loss uncertain"];
+    spans.push(means.into_iter().find(|text| text.len() <= room).unwrap_or_default(), theme::PLAIN);
     line(buffer, at.warning, 0, &spans.into_line());
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use ratatui::style::Style;
 use serde_json::json;
 
-use super::{Column, Context, bar, compact, link_name, shown_link, state_cell};
+use super::{Column, Context, bar, compact, link_name, shown_link, state_cell, state_name};
 use crate::filter::Unit;
 use crate::findings::Problem;
 use crate::model::{Delta, Level, LinkRow, Row, State};
@@ -165,7 +165,7 @@ impl<'a> Value<'a> {
     pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Unknown => serde_json::Value::Null,
-            Self::State(state) => json!(state_cell(*state).0),
+            Self::State(state) => json!(state_name(*state)),
             Self::Rate(n) | Self::Share(n) | Self::Ratio(n) => json!(n),
             Self::Count(n) | Self::Bytes(n) | Self::Duration(n) => json!(n),
             Self::Number(n) | Self::Special(n, _) | Self::First(n) => json!(n),

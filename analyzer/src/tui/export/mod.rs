@@ -4,7 +4,7 @@ pub mod clipboard;
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::column::{self, Column, ValueKind};
 use super::data::Data;
@@ -116,9 +116,16 @@ pub(super) fn of_rows(data: &Data, rows: &[usize]) -> Sheet {
     let cx = data.context();
     let columns: Vec<&Column> = columns(false).collect();
     let rows = rows.iter().filter_map(|index| data.model.rows.get(*index));
+    // The cell of the state has three facts in one word.
+    let details = ["state_active", "states"].map(str::to_owned);
+    let values = |row| {
+        let (active, kinds) = column::state_details(row);
+        let values = columns.iter().map(|column| column.value(row, cx).json());
+        values.chain([json!(active), json!(kinds)]).collect()
+    };
     Sheet {
-        names: columns.iter().map(|column| column.field()).collect(),
-        rows: rows.map(|row| columns.iter().map(|column| column.value(row, cx).json()).collect()).collect(),
+        names: columns.iter().map(|column| column.field()).chain(details).collect(),
+        rows: rows.map(values).collect(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::tui::export::Sheet;
 use crate::tui::layout::Layout;
 use crate::tui::theme;
 use crate::tui::view::View;
+use crate::tui::widgets::beside;
 use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
@@ -29,6 +30,8 @@ use crate::util::wrap::{hanging_parts, wrap};
 const TALL: usize = 3;
 const TALLEST: usize = 80;
 const AXIS: usize = 10;
+/// Columns from which on two links stand beside one another.
+const BESIDE: usize = 150;
 /// Receivers listed.
 const RECEIVERS: usize = 5;
 
@@ -131,8 +134,15 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
 fn charts(view: &View, width: usize) -> usize {
     let traffic = view.data.as_ref().and_then(|data| data.sample.metrics.traffic.as_ref());
     let links = traffic.iter().flat_map(|traffic| &traffic.links).filter_map(|link| link.bursts.as_ref());
-    let cells = width.saturating_sub(AXIS + 3);
-    links.map(|bursts| 1 + usize::from(run(bursts, cells).is_some())).sum()
+    let cells = part(width, links.clone().count()).saturating_sub(AXIS + 3);
+    let charts: Vec<usize> = links.map(|bursts| 1 + usize::from(run(bursts, cells).is_some())).collect();
+    let each = if width < BESIDE { 1 } else { 2 };
+    charts.chunks(each).filter_map(|row| row.iter().max()).sum()
+}
+
+/// Columns of a link, of which two stand beside one another where there is room.
+fn part(width: usize, links: usize) -> usize {
+    if width < BESIDE || links < 2 { width } else { width / 2 - 1 }
 }
 
 /// Everything, with charts of `tall` lines each.
@@ -145,17 +155,24 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     let mut links: Vec<(usize, &Bursts)> =
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
-    let mut all = Vec::new();
-    let cells = width.saturating_sub(AXIS + 3);
+    let part = part(width, links.len());
+    let cells = part.saturating_sub(AXIS + 3);
     // Links are compared: all charts of a kind have one scale.
     let charts = links.iter().map(|(_, bursts)| [Some(recent(bursts, cells)), run(bursts, cells)]);
     let most = charts.fold([0.0; 2], |most, strips| {
         let [one, all] = strips.map(|strip| strip.map_or(0.0, |strip| strip.most()));
         [f64::max(most[0], one), f64::max(most[1], all)]
     });
-    for (at, bursts) in links {
+    let mut blocks = links.into_iter().map(|(at, bursts)| {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        all.extend(link(&data.sample, (at, lost), bursts, (starts, most), (width, tall)));
+        link(&data.sample, (at, lost), bursts, (starts, most), (part, tall))
+    });
+    let mut all = Vec::new();
+    while let Some(block) = blocks.next() {
+        match if part < width { blocks.next() } else { None } {
+            Some(other) => all.extend(beside(block, other, part + 1)),
+            None => all.extend(block),
+        }
     }
     if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);

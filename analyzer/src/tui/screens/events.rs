@@ -23,8 +23,9 @@ use crate::tui::widgets::whole;
 use crate::tui::{names, theme};
 use crate::util::units;
 
-/// Room for the names of taps.
+/// Room for the names of taps, and the least for half a text.
 const TAPS: usize = 24;
+const LEAST_TEXT: usize = 16;
 /// Lines below the list from which on other things stand there, and columns from which on two of them do.
 const BELOW: u16 = 12;
 const BESIDE: u16 = 160;
@@ -211,11 +212,13 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
         panel(buffer, areas.list, at.boxed(), Title { name: "EVENTS", about: "newest first", hint: &hint });
     let visible: Vec<_> = view.shown_events().enumerate().skip(cursor.offset).take(page(view)).collect();
     let flow = visible.iter().map(|(_, listed)| route(&listed.entry.key).chars().count()).max().unwrap_or(4);
-    let head = format!(" {:<12}   {:<7} {:<flow$}  DETAIL", "TIME (UTC)", "EVENT", "FLOW");
+    let words = visible.iter().map(|(_, listed)| listed.entry.class.word.chars().count());
+    let word = words.max().unwrap_or(0).max("EVENT".len());
+    let head = format!(" {:<12}   {:<word$} {:<flow$}  DETAIL", "TIME (UTC)", "EVENT", "FLOW");
     line(buffer, list, 0, &Line::styled(head, theme::DIM));
     let mut y = 1;
     for (place, listed) in visible {
-        line(buffer, list, y, &aligned(listed, view, (flow, usize::from(list.width))));
+        line(buffer, list, y, &aligned(listed, view, (word, flow), usize::from(list.width)));
         if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
@@ -234,20 +237,17 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
 
 /// An event in a line of `width` columns.
 pub(super) fn row(listed: EntryAt<'_>, view: &View, width: usize) -> Line<'static> {
-    aligned(listed, view, (0, width))
+    aligned(listed, view, (4, 0), width)
 }
 
-/// The same with the flow in this number of columns, and 0 for as many as it takes.
-fn aligned(listed: EntryAt<'_>, view: &View, (flow, width): (usize, usize)) -> Line<'static> {
+/// The same with word and flow in this number of columns, and 0 for as many as it takes.
+fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width: usize) -> Line<'static> {
     let EntryAt { entry, state } = listed;
     let level = entry.class.level.min(view.level_between(&entry.key));
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", units::clock_utc(state.time_ns)), theme::DIM);
-    spans.push(
-        format!("{symbol} {:<width$} ", entry.class.word, width = if flow > 0 { 7 } else { 4 }),
-        theme::text(level),
-    );
+    spans.push(format!("{symbol} {:<word$} ", entry.class.word), theme::text(level));
     spans.push(format!("{:<flow$}", route(&entry.key)), theme::PLAIN);
     if state.count > 1 {
         spans.push(format!(" ×{}", compact(state.count as f64)), theme::BOLD);
@@ -268,11 +268,11 @@ fn aligned(listed: EntryAt<'_>, view: &View, (flow, width): (usize, usize)) -> L
             links.iter().filter_map(|link| names.get(usize::from(*link))).map(String::as_str).collect();
         spans.push(format!("  at {}", cut(&at.join(" "), TAPS, false)), theme::DIM);
     }
-    // Whole parts, rather than half of one more, where they say most of what has room.
+    // Whole parts: half of one says less than the name of the event.
     let text = listed.text(view.timeline.shown_ns);
     let room = width.saturating_sub(spans.width + 2);
-    let parts = whole(&text, room).filter(|parts| parts.chars().count() * 3 >= room * 2);
-    spans.push(format!("  {}", parts.unwrap_or(&text)), theme::PLAIN);
+    let parts = whole(&text, room).or(Some(&*text).filter(|_| room >= LEAST_TEXT));
+    spans.push(format!("  {}", parts.unwrap_or_default()), theme::PLAIN);
     spans.into_line()
 }
 

@@ -248,7 +248,10 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
         spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
     let ended = finding.last_seen_ns.filter(|_| !finding.active);
-    let until = ended.map_or_else(String::new, |ns| format!("  ended {} UTC", units::second_utc(ns)));
+    let until = ended.map_or_else(String::new, |ns| match units::second_utc(ns) {
+        clock if width < BOXED.into() => format!("  ended {clock}"),
+        clock => format!("  ended {clock} UTC"),
+    });
     let room = width.saturating_sub(spans.width + until.chars().count());
     // What has ended is grey, as on the overview.
     spans.push(cut(&finding.title, room, false), if finding.active { theme::PLAIN } else { theme::DIM });
@@ -422,7 +425,7 @@ mod tests {
         (finding.advice, finding.last_seen_ns) = ("Look.".into(), Some(START));
         finding.evidence.insert(Evidence::declared(finding.id, "better_case", "qps_2".into()));
         finding.evidence.insert(Evidence::declared(finding.id, "link", "eth_0".into()));
-        let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false, short: false };
+        let over = DataEnd { ns: Some(START + 2 * OVER_NS), recorded: false, ..DataEnd::default() };
         assert!(!title(&finding, 60).to_string().contains("ended"));
         let page = |finding: &Finding| {
             let lines: Vec<String> = text(finding, over, 80).iter().map(ToString::to_string).collect();
@@ -452,7 +455,7 @@ mod tests {
         ];
         finding.caveats = vec!["Reordering counts.".into()];
         (finding.causes, finding.effects) = (vec!["icrc.errors"], vec!["retry.storm"]);
-        let end = DataEnd { ns: Some(START + 8 * NS_PER_S), recorded: false, short: false };
+        let end = DataEnd { ns: Some(START + 8 * NS_PER_S), recorded: false, ..DataEnd::default() };
         let lines: Vec<String> = text(&finding, end, 100).iter().map(ToString::to_string).collect();
         let page = lines.join("\n");
         for part in [

@@ -1,5 +1,7 @@
 //! Host matrix: a heat map, with values where there is room, and the top pairs beside it.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
@@ -20,7 +22,7 @@ use crate::tui::table::Table;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{Title, frame_height, panel};
-use crate::util::units;
+use crate::util::units::{self, Scale};
 
 /// Width of a cell with a value, and of one without, the space before it included.
 const FIGURES: u16 = 8;
@@ -236,7 +238,8 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let (rows, columns) = matrix.size();
     let key = |input| view.options.keys.first(input);
     let hint = format!("{} metric · {} queue pairs", key(Input::Metric), key(Input::Open));
-    let name = format!("MATRIX: {}", metric.title());
+    let unit = Unit::of(metric, [matrix.most(metric)]);
+    let name = format!("MATRIX: {}{}", metric.title(), unit.behind_title());
     let room = usize::from(at.body.width).saturating_sub(name.chars().count() + hint.chars().count() + 10);
     let about = if rows > 0 { size(rows, columns, room) } else { String::new() };
     let title = Title { name: &name, about: &about, hint: &hint };
@@ -269,9 +272,9 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
         empty::because(buffer, area, why, help);
         return;
     }
-    legend(buffer, area, data, metric, most);
+    legend(buffer, area, data, &unit, most);
     heads(buffer, &grid, screen.cell.1, data);
-    cells(buffer, &grid, data, screen, most);
+    cells(buffer, &grid, data, screen, (most, &unit));
     pairs(buffer, grid.list, data, metric);
     let y = area.bottom().saturating_sub(below + 1);
     selected(buffer, Rect { y, height: 1, ..area }, data, screen);
@@ -285,11 +288,11 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
 }
 
 /// The shades, each with the largest value that it stands for, and what is left out; `most` is the largest value.
-fn legend(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric, most: f64) {
+fn legend(buffer: &mut Buffer, area: Rect, data: &Data, unit: &Unit, most: f64) {
     let mut spans = Spans::default();
     spans.push(" ", theme::PLAIN);
     for (step, block) in (1u8..).zip(SHADE) {
-        let value = figure(metric, Some(most * f64::from(step) / 4.0));
+        let value = unit.show(Some(most * f64::from(step) / 4.0));
         spans.push(format!(" {block} ≤ {value} "), theme::heat(step)).push(" ", theme::PLAIN);
         // Counts of few have no quarters.
         if most <= 0.0 {
@@ -309,9 +312,9 @@ const fn unknown(metric: Metric) -> (&'static str, &'static str) {
     match metric {
         Metric::Latency => (
             "Latency is unknown for these queue pairs.",
-            "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. m: another metric.",
+            "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. v: another metric.",
         ),
-        Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "m: another metric."),
+        Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "v: another metric."),
         Metric::Rate | Metric::Loss | Metric::Naks => {
             ("No data for this time range yet.", "Wait for the next sample.")
         }
@@ -319,7 +322,7 @@ const fn unknown(metric: Metric) -> (&'static str, &'static str) {
 }
 
 /// Rows of cells, each with its sender.
-fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, most: f64) {
+fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, (most, unit): (f64, &Unit)) {
     let matrix = &data.matrix;
     let rows = matrix.sources.iter().enumerate().skip(grid.from.0).take(grid.shown.0);
     for (y, (row, src)) in (grid.area.y + 1..).zip(rows) {
@@ -331,7 +334,7 @@ fn cells(buffer: &mut Buffer, grid: &Grid, data: &Data, screen: &MatrixScreen, m
         let mut x = grid.area.x + grid.names;
         for (column, dst) in matrix.destinations.iter().enumerate().skip(grid.from.1).take(grid.shown.1) {
             let area = Rect { x, y, width: grid.cell, height: 1 };
-            draw(buffer, area, matrix.cell(src, dst), screen.metric, most);
+            draw(buffer, area, matrix.cell(src, dst), unit, most);
             if (row, column) == screen.cell {
                 super::select(buffer, area);
             }
@@ -413,7 +416,8 @@ fn level(metric: Metric, cell: &Cell) -> Level {
 const SHADE: [char; 4] = ['░', '▒', '▓', '█'];
 
 /// Shade and value, or the shade twice, on a background: all by the ratio to the largest value.
-fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, most: f64) {
+fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most: f64) {
+    let metric = unit.metric;
     let width = usize::from(area.width);
     let Some(cell) = cell else {
         let text = if area.width == SHADES { " · ".to_owned() } else { format!("{:>7} ", "·") };
@@ -441,15 +445,61 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, metric: Metric, mo
         let nothing = if value.is_none() { '-' } else { '0' };
         block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"))
     } else {
-        let text = cut(&figure(metric, value), 6, false);
+        let text = cut(&unit.show(value), 6, false);
         format!("{}{text:>1$}", block.unwrap_or(' '), room - 1)
     };
     buffer.set_stringn(area.x + 1, area.y, text, room, style);
 }
 
+/// One unit for all values of a metric, which the title names.
+struct Unit {
+    metric: Metric,
+    scale: Scale,
+}
+
+impl Unit {
+    fn of(metric: Metric, values: impl IntoIterator<Item = f64>) -> Self {
+        let scale = match metric {
+            Metric::Ce => Scale::of_ratios(values),
+            Metric::Latency => Scale::of_ns(values),
+            Metric::Rate | Metric::Loss | Metric::Naks => Scale::of(values),
+        };
+        Self { metric, scale }
+    }
+
+    /// The title of a column.
+    fn title(&self) -> String {
+        match self.metric {
+            Metric::Rate => format!("{}b/s", self.scale.prefix()),
+            Metric::Ce => "CE %".to_owned(),
+            Metric::Loss => "LOST".to_owned(),
+            Metric::Naks => "NAK".to_owned(),
+            Metric::Latency => format!("p99 {}", self.scale.time_unit()),
+        }
+    }
+
+    /// The unit behind the metric's name, if it has one.
+    fn behind_title(&self) -> String {
+        match self.metric {
+            Metric::Rate => format!(" in {}b/s", self.scale.prefix()),
+            Metric::Ce => " in %".to_owned(),
+            Metric::Latency => format!(" in {}", self.scale.time_unit()),
+            Metric::Loss | Metric::Naks => String::new(),
+        }
+    }
+
+    fn show(&self, value: Option<f64>) -> String {
+        match (self.metric, value) {
+            (Metric::Ce, value) => self.scale.show_percent(value),
+            (Metric::Loss | Metric::Naks, value) => figure(self.metric, value),
+            (Metric::Rate | Metric::Latency, value) => self.scale.show(value),
+        }
+    }
+}
+
 /// The metrics of a pair, and their widths.
 const SHOWN: [(Metric, usize); 5] =
-    [(Metric::Rate, 6), (Metric::Ce, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Latency, 6)];
+    [(Metric::Rate, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Ce, 6), (Metric::Latency, 6)];
 
 /// The top pairs by the metric shown, with all metrics.
 fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
@@ -457,24 +507,30 @@ fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
         return;
     }
     let route = usize::from(area.width.saturating_sub(40)).min(if data.model.has_ipv6 { 60 } else { 34 });
-    let head = format!(
-        " {:<route$} {:>4} {:>6} {:>6} {:>5} {:>5} {:>6}",
-        "TOP PAIRS", "QPs", "b/s", "CE", "LOST", "NAK", "p99"
-    );
-    line(buffer, area, 0, &Line::styled(head, theme::DIM));
     let room = usize::from(area.height.saturating_sub(1));
-    for (y, (src, dst, cell)) in (1..).zip(data.matrix.top(metric, room)) {
+    let shown = data.matrix.top(metric, room);
+    let values = |of: Metric| shown.iter().filter_map(move |(.., cell)| cell.value(of));
+    let mut columns = SHOWN.map(|(of, width)| (Unit::of(of, values(of)), width));
+    // Metrics that a row has come before those that are zero or unknown in all of them.
+    columns.sort_by_key(|(unit, _)| !values(unit.metric).any(|value| value > 0.0));
+    let mut head = format!(" {:<route$} {:>4}", "TOP PAIRS", "QPs");
+    for (unit, width) in &columns {
+        let _ = write!(head, " {:>width$}", unit.title());
+    }
+    line(buffer, area, 0, &Line::styled(head, theme::DIM));
+    for (y, (src, dst, cell)) in (1..).zip(shown) {
         let mut spans = Spans::default();
         let text = cut(&format!("{src} → {dst}"), route, true);
         spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
-        for (of, width) in SHOWN {
+        for (unit, width) in &columns {
+            let of = unit.metric;
             let value = cell.value(of);
             let style = match (of == metric, level(of, cell)) {
                 (true, Level::Fine) => theme::BOLD,
                 (false, Level::Fine) => theme::PLAIN,
                 (_, level) => theme::text(level),
             };
-            spans.push(format!(" {:>width$}", figure(of, value)), style);
+            spans.push(format!(" {:>width$}", unit.show(value)), style);
         }
         line(buffer, area, y, &spans.into_line());
     }

@@ -246,12 +246,6 @@ pub(super) fn time_range(basis: Basis) -> String {
     }
 }
 
-/// The words behind a title, and the time that the figures below it are of.
-fn ranged(about: &str, data: &crate::tui::data::Data) -> String {
-    let range = time_range(data.model.basis);
-    if about.is_empty() { range } else { format!("{about} · {range}") }
-}
-
 /// Capture loss in words.
 pub(super) fn own_losses(lost: &Lost) -> String {
     let known = [

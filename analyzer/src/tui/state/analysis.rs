@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::analysis;
 use crate::analysis::{Entropy, FlowId, NakCauses, Spray, Spread};
+use crate::findings::Silences;
 use crate::model::{Conclusions, FlowVerdicts, TimeRange};
 use crate::report::{self, Report};
 use crate::sample::Sample;
@@ -52,13 +53,14 @@ pub struct Analysis {
 pub struct Analyst {
     options: report::Options,
     spreads: VecDeque<(u64, Spread)>,
+    silences: Silences,
 }
 
 impl Analyst {
     /// With these options of the report.
     #[must_use]
     pub fn new(options: report::Options) -> Self {
-        Self { options, spreads: VecDeque::new() }
+        Self { options, spreads: VecDeque::new(), silences: Silences::default() }
     }
 
     /// Draws conclusions from `sample`.
@@ -67,6 +69,7 @@ impl Analyst {
         let now = sample.time_ns;
         if self.spreads.back().is_some_and(|(time, _)| *time > now) {
             self.spreads.clear();
+            self.silences = Silences::default();
         }
         let spread = Spread::of(sample);
         let entropy = match scope.range.ns() {
@@ -81,6 +84,7 @@ impl Analyst {
             self.spreads.push_back((now, spread));
         }
         let mut report = Report::build(sample, &self.options);
+        self.silences.note(&mut report.findings, report.facts.window.last_ns);
         if let Some(uplinks) = scope.uplinks {
             // The user's what-if is no ground for a finding.
             report.facts.ecmp = analysis::what_if(sample, uplinks);

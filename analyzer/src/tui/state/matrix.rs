@@ -42,7 +42,7 @@ impl Metric {
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Self::Rate => "bits per second",
+            Self::Rate => "rate",
             Self::Ce => "CE ratio",
             Self::Loss => "packets lost",
             Self::Naks => "NAKs (excluding RNR)",

@@ -189,7 +189,9 @@ impl View {
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
         let recorded = self.kind() == Some(SourceKind::Replay);
         let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < units::SHORT_NS);
-        DataEnd { ns, recorded, short: recorded && short }
+        // A capture ends with its last frame, and of findings that are late nothing is known after their time, which is named.
+        let shown_ns = self.clock_ns().filter(|_| !recorded && self.late_ns().is_none());
+        DataEnd { ns, recorded, short: recorded && short, shown_ns }
     }
 
     /// The level of the worst active finding of this kind, at the snapshot shown.

@@ -217,19 +217,51 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     format!("{start}…{rest}")
 }
 
-/// A line of blocks for values between 0 and `max`; unknown values are blank.
+/// A line of blocks for values between 0 and `max`; unknown values are blank. None is a full one, so that lines below one
+/// another stay apart.
 pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
-    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const BLOCKS: [char; 7] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇'];
     let block = |value: &Option<f64>| match value {
         None => ' ',
         Some(value) if *value <= 0.0 || max <= 0.0 => '▁',
         Some(value) => {
-            let step = (value / max * 8.0).ceil().clamp(1.0, 8.0);
-            // Between 1 and 8 after the clamp.
-            BLOCKS.into_iter().zip(1u8..).find(|(_, n)| f64::from(*n) >= step).map_or('█', |(c, _)| c)
+            let step = (value / max * 7.0).ceil().clamp(1.0, 7.0);
+            // Between 1 and 7 after the clamp.
+            BLOCKS.into_iter().zip(1u8..).find(|(_, n)| f64::from(*n) >= step).map_or('▇', |(c, _)| c)
         }
     };
     values.iter().map(block).collect()
+}
+
+/// Lines beside one another, those to the right from column `at` on.
+pub(in crate::tui) fn beside(
+    left: Vec<Line<'static>>,
+    right: Vec<Line<'static>>,
+    at: usize,
+) -> Vec<Line<'static>> {
+    let count = left.len().max(right.len());
+    let (mut left, mut right) = (left.into_iter(), right.into_iter());
+    let line = |_| {
+        let (left, right) = (left.next().unwrap_or_default(), right.next().unwrap_or_default());
+        let mut spans = Vec::new();
+        let mut used = 0;
+        for span in left.spans {
+            let room = at.saturating_sub(used + 1);
+            let text = cut(&span.content, room, false);
+            used += text.chars().count();
+            if room > 0 {
+                spans.push(Span::styled(text, left.style.patch(span.style)));
+            }
+        }
+        spans.push(Span::raw(" ".repeat(at - used.min(at))));
+        // A line of its own style has none beside another.
+        spans.extend(right.spans.into_iter().map(|span| {
+            let style = right.style.patch(span.style);
+            Span::styled(span.content, style)
+        }));
+        Line::from(spans)
+    };
+    (0..count).map(line).collect()
 }
 
 #[cfg(test)]
@@ -263,8 +295,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_beside_one_another_keep_their_styles() {
+        let both = beside(
+            vec![Line::styled("left", theme::BOLD)],
+            vec![Line::styled("right", theme::DIM), Line::raw("below")],
+            8,
+        );
+        let styles = |line: &Line<'_>| line.spans.iter().map(|span| span.style).collect::<Vec<_>>();
+        assert_eq!(styles(&both[0]), [theme::BOLD, theme::PLAIN, theme::DIM]);
+        assert_eq!(both.iter().map(Line::to_string).collect::<Vec<_>>(), ["left    right", "        below"]);
+    }
+
+    #[test]
     fn nonzero_is_higher_than_zero_and_unknown_is_blank() {
-        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄█");
+        assert_eq!(spark(&[None, Some(0.0), Some(1.0), Some(50.0), Some(100.0)], 100.0), " ▁▁▄▇");
         assert_eq!(spark(&[Some(3.0)], 0.0), "▁");
     }
 }

@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use rocescope_common::account::FlowKey;
 use serde_json::json;
 
 use super::trends::{self, LATENCY, Point, TRENDS};
-use super::{Effect, Hints, Lines, Page, Spans, cut, empty, reverse, sheet};
+use super::{Effect, Hints, Lines, Page, Spans, empty, reverse, sheet};
 use crate::model::{Detail, Identity, Level, Row, State};
 use crate::sample::address;
 use crate::tui::column::{self, Id};
@@ -24,6 +24,7 @@ use crate::tui::layout::Layout;
 use crate::tui::log::{self, EntryAt};
 use crate::tui::overlay::Opened;
 use crate::tui::view::View;
+use crate::tui::widgets::beside;
 use crate::tui::widgets::panel::{Title, panel, section};
 use crate::tui::{names, theme};
 use crate::util::layout::tap_name;
@@ -308,30 +309,6 @@ fn parts(screen: &DetailScreen, view: &View, width: usize, high: usize) -> [Vec<
     tail.push(Line::default());
     tail.extend(event_lines(screen, view, width));
     [head, charts(view, (this, other.as_ref()), width, high), tail]
-}
-
-/// Two lists of lines, the second from column `at` on.
-fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, at: usize) -> Vec<Line<'static>> {
-    let count = left.len().max(right.len());
-    let mut left = left.into_iter();
-    let mut right = right.into_iter();
-    (0..count)
-        .map(|_| {
-            let mut spans = Vec::new();
-            let mut used = 0;
-            for span in left.next().unwrap_or_default().spans {
-                let room = at.saturating_sub(used + 1);
-                let text = cut(&span.content, room, false);
-                used += text.chars().count();
-                if room > 0 {
-                    spans.push(Span::styled(text, span.style));
-                }
-            }
-            spans.push(Span::raw(" ".repeat(at - used.min(at))));
-            spans.extend(right.next().unwrap_or_default().spans);
-            Line::from(spans)
-        })
-        .collect()
 }
 
 /// The same direction of the queue pair at each tap that sees it, where several do.

@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 use self::table::{Group, Table};
-use super::{Effect, Hints, Page, cut, detail, empty, line, ranged};
+use super::{Effect, Hints, Page, cut, detail, empty, line};
 use crate::model::Row;
 use crate::sample::address;
 use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
@@ -284,8 +284,7 @@ impl Table {
             Group::Taps => "deduplicated across taps",
             Group::Hosts | Group::Link | Group::Process => "sums",
         };
-        let about = ranged(about, data);
-        let table = panel(buffer, above, boxed, Title { name: &name, about: &about, hint });
+        let table = panel(buffer, above, boxed, Title { name: &name, about, hint });
         if let Some(id) = id.filter(|_| below.height > 0) {
             let about = log::route(&id.key);
             let hint = format!("{} opens", view.options.keys.first(Input::Open));
@@ -415,24 +414,26 @@ struct Units(Vec<Option<(Scale, String)>>);
 
 impl Units {
     fn new(columns: &[Fitted], rows: &[&Row], cx: Context<'_>) -> Self {
-        // Nanoseconds, thousands of which are microseconds.
-        const TIMES: [(&str, &str); 4] = [("", "ns"), ("k", "µs"), ("M", "ms"), ("G", "s")];
         let unit = |fitted: &Fitted| {
             let column = fitted.column;
             let known: Vec<f64> = rows.iter().filter_map(|row| column.value(row, cx).number()).collect();
             if known.is_empty() {
                 return None;
             }
-            let scale = Scale::of(known);
+            let scale = match column.kind {
+                ValueKind::Duration => Scale::of_ns(known),
+                ValueKind::Ratio => Scale::of_ratios(known),
+                _ => Scale::of(known),
+            };
             let prefix = scale.prefix();
             let title = match column.kind {
                 ValueKind::BitRate => format!("{prefix}b/s"),
                 ValueKind::Bytes => format!("{prefix}B"),
                 ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pps"),
-                ValueKind::Duration => {
-                    let unit = TIMES.iter().find(|(known, _)| *known == prefix)?.1;
-                    format!("{} {unit}", column.title)
-                }
+                ValueKind::Duration => format!("{} {}", column.title, scale.time_unit()),
+                // Their titles have the unit: as many decimals in each row.
+                ValueKind::Ratio => column.title.to_owned(),
+                ValueKind::Rate if prefix.is_empty() => column.title.to_owned(),
                 _ => return None,
             };
             Some((scale, title)).filter(|(_, title)| title.chars().count() <= usize::from(fitted.width))
@@ -470,7 +471,9 @@ impl Units {
         for (fitted, unit) in columns.iter().zip(&self.0) {
             let (mut text, style) = fitted.column.cell(row, cx);
             if let Some((scale, _)) = unit {
-                text = scale.show(fitted.column.value(row, cx).number());
+                let value = fitted.column.value(row, cx).number();
+                let percent = fitted.column.kind == ValueKind::Ratio;
+                text = if percent { scale.show_percent(value) } else { scale.show(value) };
             } else if fitted.column.id == Id::Link {
                 text = names::apart(&text, links.iter().map(String::as_str), usize::from(fitted.width));
             }

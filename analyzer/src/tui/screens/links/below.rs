@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, devices, overview, ranged, spark};
+use super::super::{Spans, cut, devices, overview, spark};
 use super::direction;
 use crate::analysis;
 use crate::analysis::Imbalance;
@@ -26,15 +26,14 @@ const OVER_TIME: &str = "   busiest / mean over time, ";
 pub(super) fn lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
     let mut lines = devices::lines(view, width);
     lines.extend(balance(view, data, width));
-    lines.extend(entropy(view, data, width));
+    lines.extend(entropy(view, width));
     lines.extend(rails(view, width));
     lines.extend(what_if(view, width));
     lines
 }
 
 fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let about = ranged("across parallel links", data);
-    let mut lines = vec![section("LOAD BALANCE", &about, width)];
+    let mut lines = vec![section("LOAD BALANCE", "across parallel links", width)];
     let mut shown = data.imbalance.clone();
     if shown.is_empty() {
         // It is unknown whether they share a load; their balance is shown all the same.
@@ -111,9 +110,9 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     spans.into_line()
 }
 
-fn entropy(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
+fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
-    let mut lines = vec![section("ECMP ENTROPY", &ranged("of the 5-tuples", data), width)];
+    let mut lines = vec![section("ECMP ENTROPY", "of the 5-tuples", width)];
     let entropy = match overview::entropy_shown(view) {
         Ok(entropy) => entropy,
         Err(why) => {

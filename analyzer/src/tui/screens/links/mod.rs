@@ -2,7 +2,7 @@
 
 mod below;
 pub(super) mod pair;
-mod table;
+pub(super) mod table;
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use serde_json::json;
 
 pub(super) use self::below::balance_of;
-use super::{Effect, Hints, Lines, Page, click_list, empty, line, overview, ranged, scrolled, sheet};
+use super::{Effect, Hints, Lines, Page, click_list, empty, line, overview, scrolled, sheet};
 use crate::model::{LinkRow, Model};
 use crate::sample::Direction;
 use crate::tui::cursor::{Cursor, Move};
@@ -228,7 +228,7 @@ impl Page for LinksScreen {
             return;
         };
         let areas = self.areas(view);
-        let scale = ranged(&table::scale(data), data);
+        let scale = table::scale(data);
         let open = format!("{} queue pairs", view.options.keys.first(Input::Open));
         let title = Title { name: "LINKS", about: &scale, hint: &open };
         let list = panel(buffer, areas.list, at.boxed(), title);

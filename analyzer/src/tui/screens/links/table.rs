@@ -73,7 +73,7 @@ impl Full {
 }
 
 /// Meaning of a full bar, in words.
-pub(super) fn scale(data: &Data) -> String {
+pub(in crate::tui::screens) fn scale(data: &Data) -> String {
     match Full::of(&pairs(&data.model, &data.sample)) {
         Full::Speed => "full bar: link speed".to_owned(),
         Full::Busiest(most) if data.model.links.iter().any(|link| link.delta.is_some()) => {
@@ -83,47 +83,96 @@ pub(super) fn scale(data: &Data) -> String {
     }
 }
 
-/// Draws the list of links.
-pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor, page: usize) {
-    let pairs = listed(view, data);
-    let width = usize::from(area.width);
-    let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
-    let name = longest.clamp(4, (width / 4).max(10));
-    let directed = pairs.iter().any(|pair| pair.both.is_none());
-    let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
-    let speeds = pairs.iter().any(|pair| pair.speed.is_some());
-    let fixed = 3 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
-    let mut figures = Vec::new();
-    let least = (width / 9).clamp(6, 24);
-    let mut used = fixed + 2 * least;
-    for figure in all_figures(view, &pairs) {
-        if used + figure.width + 1 + figure.with_next > width {
-            break;
+/// The columns of a table of links.
+pub(in crate::tui::screens) struct Columns {
+    /// Columns of a name, and cells of a bar.
+    name: usize,
+    cells: usize,
+    speeds: bool,
+    directed: bool,
+    rates: Scale,
+    full: Full,
+    figures: Vec<Figure>,
+}
+
+impl Columns {
+    /// Those that fit into `width` for these links; of the figures those that are `wanted`.
+    pub(in crate::tui::screens) fn new(
+        view: &View,
+        data: &Data,
+        pairs: &[Pair<'_>],
+        width: usize,
+        (wanted, most): (fn(&str) -> bool, usize),
+    ) -> Self {
+        let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
+        let name = longest.clamp(4, (width / 4).max(10));
+        let directed = pairs.iter().any(|pair| pair.both.is_none());
+        let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
+        let speeds = pairs.iter().any(|pair| pair.speed.is_some());
+        let fixed = 3 + name + if speeds { 7 } else { 0 } + 2 * (RATE + 1) + 3;
+        let mut figures = Vec::new();
+        let least = (width / 9).clamp(6, 24);
+        let mut used = fixed + 2 * least;
+        for figure in all_figures(view, pairs).into_iter().filter(|figure| wanted(&figure.title)) {
+            if used + figure.width + 1 + figure.with_next > width {
+                break;
+            }
+            used += figure.width + 1;
+            figures.push(figure);
         }
-        used += figure.width + 1;
-        figures.push(figure);
+        let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
+        let cells = (width.saturating_sub(fixed + taken) / 2).min(most);
+        Self { name, cells, speeds, directed, rates, full: Full::of(pairs), figures }
     }
-    let taken: usize = figures.iter().map(|figure| figure.width + 1).sum();
-    let cells = (width.saturating_sub(fixed + taken) / 2).min(CELLS);
-    let head = titles((name, cells), (speeds, directed), rates.prefix(), &figures);
-    line(buffer, area, 0, &Line::styled(head, theme::DIM));
-    let full = Full::of(&pairs);
-    let visible = pairs.iter().enumerate().skip(cursor.offset).take(page);
-    for (y, (place, pair)) in (1..).zip(visible) {
+
+    /// The titles, with the unit of the rates.
+    pub(in crate::tui::screens) fn titles(&self) -> Line<'static> {
+        let (name, cells, prefix) = (self.name, self.cells, self.rates.prefix());
+        let mut head = format!("   {:<name$}", "LINK");
+        if self.speeds {
+            head.push_str("  SPEED");
+        }
+        let rates = if self.directed {
+            let [rx, tx] = ["RX", "TX"].map(|way| format!("{way} {prefix}b/s"));
+            format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
+        } else {
+            format!(" {:>RATE$} {:<bars$}", format!("{prefix}b/s"), "", bars = 2 * cells + 2 + RATE)
+        };
+        head.push_str(&rates);
+        for figure in &self.figures {
+            let _ = write!(head, " {:>1$}", figure.title, figure.width);
+        }
+        Line::styled(head, theme::DIM)
+    }
+
+    /// The row of a link.
+    pub(in crate::tui::screens) fn row(&self, view: &View, data: &Data, pair: &Pair<'_>) -> Line<'static> {
+        let name = self.name;
         let mut spans = view.sign_of_link(pair.name);
         let shown = pair.directions().next().map_or_else(String::new, |link| short(&data.model, link, name));
         spans.push(format!("{shown:<name$}"), theme::BOLD);
-        if speeds {
+        if self.speeds {
             let speed =
                 pair.speed.map_or_else(|| units::UNKNOWN.to_owned(), |speed| format!("{}G", speed / 1e9));
             spans.push(format!(" {speed:>6}"), theme::PLAIN);
         }
-        spans.append(bars(pair, &rates, full, cells));
-        for figure in &figures {
+        spans.append(bars(pair, &self.rates, self.full, self.cells));
+        for figure in &self.figures {
             let (text, style) = (figure.cell)(pair);
             spans.push(format!(" {text:>0$}", figure.width), style);
         }
-        line(buffer, area, y, &spans.into_line());
+        spans.into_line()
+    }
+}
+
+/// Draws the list of links.
+pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor, page: usize) {
+    let pairs = listed(view, data);
+    let columns = Columns::new(view, data, &pairs, usize::from(area.width), (|_| true, CELLS));
+    line(buffer, area, 0, &columns.titles());
+    let visible = pairs.iter().enumerate().skip(cursor.offset).take(page);
+    for (y, (place, pair)) in (1..).zip(visible) {
+        line(buffer, area, y, &columns.row(view, data, pair));
         if cursor.selected == Some(place) {
             select(buffer, Rect { y: area.y + y, height: 1, ..area });
         }
@@ -132,30 +181,6 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, 
     if let (true, Ok(y)) = (left_out > 0, u16::try_from(page + 1)) {
         line(buffer, area, y, &Line::styled(format!(" +{left_out} more"), theme::DIM));
     }
-}
-
-/// The titles, with the unit of the rates.
-fn titles(
-    (name, cells): (usize, usize),
-    (speeds, directed): (bool, bool),
-    prefix: &str,
-    figures: &[Figure],
-) -> String {
-    let mut head = format!("   {:<name$}", "LINK");
-    if speeds {
-        head.push_str("  SPEED");
-    }
-    let rates = if directed {
-        let [rx, tx] = ["RX", "TX"].map(|way| format!("{way} {prefix}b/s"));
-        format!(" {rx:>RATE$} {:<cells$}│{:>cells$} {tx:<RATE$}", "◀", "▶")
-    } else {
-        format!(" {:>RATE$} {:<bars$}", format!("{prefix}b/s"), "", bars = 2 * cells + 2 + RATE)
-    };
-    head.push_str(&rates);
-    for figure in figures {
-        let _ = write!(head, " {:>1$}", figure.title, figure.width);
-    }
-    head
 }
 
 fn bits(link: &LinkRow) -> Option<f64> {
@@ -169,7 +194,8 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
     let mut spans = Spans::default();
     if pair.both.is_some() {
         spans.push(format!(" {:>RATE$} ", rate(pair.both)), theme::BOLD);
-        spans.push(format!("{:<1$}", bar(pair.both, 2 * cells), 2 * cells + 2 + RATE), theme::BAR);
+        let room = 2 * cells + 2 + RATE;
+        spans.push(format!("{:<room$}", bar(pair.both, room - 1)), theme::BAR);
         return spans;
     }
     spans.push(format!(" {:>RATE$} ", rate(pair.rx)), theme::BOLD);
@@ -180,7 +206,7 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
     spans
 }
 
-/// All figures, those that matter most first. Columns that are zero or unknown everywhere come last.
+/// All figures, those that matter most first, and those that are zero or unknown everywhere last.
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
@@ -240,5 +266,22 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     }
     let at = if pairs.iter().any(|pair| others(pair) > 0) { 3 } else { all.len() };
     all.insert(at, Figure::new("TOTAL NON-ROCE", move |pair| ordinary(compact(others(pair) as f64))));
-    all
+    with_values_first(all, pairs)
+}
+
+/// Figures that some link has come before those that are zero or unknown everywhere; both directions of one stay together.
+fn with_values_first(all: Vec<Figure>, pairs: &[Pair<'_>]) -> Vec<Figure> {
+    let has = |figure: &Figure| {
+        pairs.iter().any(|pair| (figure.cell)(pair).0.contains(|letter| ('1'..='9').contains(&letter)))
+    };
+    let mut some: Vec<bool> = all.iter().map(has).collect();
+    for at in 1..all.len() {
+        if all[at - 1].with_next > 0 {
+            let either = some[at - 1] || some[at];
+            (some[at - 1], some[at]) = (either, either);
+        }
+    }
+    let mut all: Vec<(bool, Figure)> = some.into_iter().zip(all).collect();
+    all.sort_by_key(|(some, _)| !some);
+    all.into_iter().map(|(_, figure)| figure).collect()
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::rows::{Row, letter};
 use crate::analysis::QpSource;
 use crate::tui::column::compact;
-use crate::util::units::{self, UNKNOWN};
+use crate::util::units::{self, Scale, UNKNOWN};
 
 /// Column of the table.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(super) const COLUMNS: [Column; 23] = [
     ),
     figure(
         ("timeout_ns", "TIMEOUT"),
-        (7, 14),
+        (10, 14),
         |row| row.qp.control.timeout_ns.map(timeout),
         |row| json!(row.qp.control.timeout_ns),
     ),
@@ -95,10 +95,10 @@ pub(super) const COLUMNS: [Column; 23] = [
         |row| row.qp.control.retry_cnt.map(|count| count.to_string()),
         |row| json!(row.qp.control.retry_cnt),
     ),
-    figure(("tx_packets_per_s", "TX PKT/s"), (8, 5), |row| row.sent.map(compact), |row| json!(row.sent)),
+    figure(("tx_packets_per_s", "TX pkt/s"), (9, 5), |row| row.sent.map(compact), |row| json!(row.sent)),
     figure(
-        ("rx_packets_per_s", "RX PKT/s"),
-        (8, 9),
+        ("rx_packets_per_s", "RX pkt/s"),
+        (9, 9),
         |row| row.received.map(compact),
         |row| json!(row.received),
     ),
@@ -108,7 +108,7 @@ pub(super) const COLUMNS: [Column; 23] = [
         |row| row.qp.in_flight.map(|n| compact(f64::from(n))),
         |row| json!(row.qp.in_flight),
     ),
-    figure(("stuck_ns", "STUCK"), (7, 7), |row| row.qp.stuck_ns.map(stuck), |row| json!(row.qp.stuck_ns)),
+    figure(("stuck_ns", "STUCK"), (8, 7), |row| row.qp.stuck_ns.map(stuck), |row| json!(row.qp.stuck_ns)),
     figure(
         ("retries_used", "USED"),
         (4, 10),
@@ -123,7 +123,7 @@ pub(super) const COLUMNS: [Column; 23] = [
     ),
     figure(
         ("requests_per_s", "POSTS/s"),
-        (7, 19),
+        (8, 19),
         |row| row.qp.posts.as_ref()?.requests_per_s.map(|n| compact(n as f64)),
         |row| json!(row.qp.posts.as_ref().and_then(|posts| posts.requests_per_s)),
     ),
@@ -155,6 +155,35 @@ impl Column {
     pub(super) fn cell(&self, row: &Row<'_>) -> String {
         (self.text)(row).unwrap_or_else(|| UNKNOWN.to_owned())
     }
+
+    /// One unit for the rates or times of these rows, and the title that names it; `None` for other columns.
+    pub(super) fn unit<'a>(&self, rows: impl Iterator<Item = &'a Row<'a>>) -> Option<(Scale, String)> {
+        let known = rows.filter_map(|row| (self.value)(row).as_f64());
+        if self.name.ends_with("_per_s") {
+            let scale = Scale::of(known);
+            let prefix = scale.prefix();
+            let title = match self.title.rsplit_once(' ') {
+                Some((way, unit)) => format!("{way} {prefix}{unit}"),
+                None => format!("{prefix}{}", self.title),
+            };
+            return Some((scale, title));
+        }
+        // An age takes two units.
+        let is_time = self.name.ends_with("_ns") && self.name != "age_ns";
+        is_time.then(|| {
+            let scale = Scale::of_ns(known);
+            (scale, format!("{} {}", self.title, scale.time_unit()))
+        })
+    }
+
+    /// The cell in the unit of the column, if it has one; 0 may have a word of its own.
+    pub(super) fn cell_in(&self, row: &Row<'_>, unit: Option<&Scale>) -> String {
+        let value = (self.value)(row).as_f64().filter(|value| *value > 0.0);
+        match unit.zip(value) {
+            Some((scale, value)) => scale.show(Some(value)),
+            None => self.cell(row),
+        }
+    }
 }
 
 /// Places in [`COLUMNS`] of those that fit into `width`, a space between each.
@@ -182,7 +211,7 @@ mod tests {
     #[test]
     fn what_matters_most_fits_into_a_small_terminal() {
         let titles = |width| fit(width).into_iter().map(|at| COLUMNS[at].title).collect::<Vec<_>>();
-        assert_eq!(titles(78), ["QP", "PEER QP", "STATE", "SOURCE", "TO", "TX PKT/s", "FLIGHT", "STUCK"]);
+        assert_eq!(titles(78), ["QP", "PEER QP", "STATE", "SOURCE", "TO", "TX pkt/s", "FLIGHT", "STUCK"]);
         assert_eq!(titles(300).len(), COLUMNS.len());
         assert_eq!(titles(0), [] as [&str; 0]);
         let mut ranks: Vec<u8> = COLUMNS.iter().map(|column| column.rank).collect();

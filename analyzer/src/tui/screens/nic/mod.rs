@@ -213,23 +213,26 @@ impl NicScreen {
             .into_iter()
             .filter_map(|at| Some((at, COLUMNS.get(at)?)))
             .collect();
+        let page = usize::from(table.height.saturating_sub(1));
+        let visible: Vec<_> = all.iter().enumerate().skip(self.cursor.offset).take(page).collect();
+        let units: Vec<_> =
+            shown.iter().map(|(_, column)| column.unit(visible.iter().map(|(_, row)| *row))).collect();
         let mut x = table.x + GUTTER;
-        for (at, column) in &shown {
+        for ((at, column), unit) in shown.iter().zip(&units) {
+            let title = unit.as_ref().map_or(column.title, |(_, title)| title);
             let is_sorted = self.order.by == Some(*at);
             let style = if is_sorted { theme::HEAD.patch(theme::SELECTED) } else { theme::HEAD };
-            put(buffer, Rect { x, y: table.y, width: column.width, height: 1 }, column, column.title, style);
+            put(buffer, Rect { x, y: table.y, width: column.width, height: 1 }, column, title, style);
             x += column.width + 1;
         }
-        let page = usize::from(table.height.saturating_sub(1));
-        let visible = all.iter().enumerate().skip(self.cursor.offset).take(page);
         for (y, (place, row)) in (table.y + 1..).zip(visible) {
             if row.level > Level::Fine {
                 let (symbol, style) = theme::mark(row.level, true);
                 buffer.set_stringn(table.x, y, symbol, 1, style);
             }
             let mut x = table.x + GUTTER;
-            for (_, column) in &shown {
-                let text = column.cell(row);
+            for ((_, column), unit) in shown.iter().zip(&units) {
+                let text = column.cell_in(row, unit.as_ref().map(|(scale, _)| scale));
                 let dim = text == UNKNOWN || text == "0" || row.has_ended();
                 let style = if dim { theme::DIM } else { theme::PLAIN };
                 put(buffer, Rect { x, y, width: column.width, height: 1 }, column, &text, style);

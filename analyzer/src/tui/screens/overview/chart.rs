@@ -93,8 +93,12 @@ impl<'a> Picture<'a> {
         Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
     }
 
-    /// The rows that are about the finding, its episodes and the axis: at most `height` lines.
-    pub(in crate::tui::screens) fn lines_of(&self, finding: &Finding, height: usize) -> Vec<Line<'static>> {
+    /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its links.
+    pub(in crate::tui::screens) fn lines_of(
+        &self,
+        finding: &Finding,
+        height: usize,
+    ) -> (Vec<Line<'static>>, String) {
         let about = |row: &Row| Problem::of(finding).is_some_and(|kind| row.about.contains(&kind));
         let marked = !finding.episodes.is_empty();
         let below = 1 + usize::from(marked);
@@ -111,8 +115,11 @@ impl<'a> Picture<'a> {
         let high = height.saturating_sub(own + links.len()).clamp(1, USUAL_AREA);
         let mut all = self.throughput(high);
         // With one link its load is that of all.
+        let mut scale = String::new();
         if self.data.over_time.links.len() > 1 {
-            all.extend(self.links(&links, 1).0);
+            let (lines, peak) = self.links(&links, 1);
+            all.extend(lines);
+            scale = shared_scale(links.len(), peak);
         }
         all.truncate(height.saturating_sub(own).max(1));
         // Remaining lines make the signals higher.
@@ -121,7 +128,7 @@ impl<'a> Picture<'a> {
         all.extend(rows.into_iter().flat_map(|row| self.row(row, tall)));
         all.extend(marked.then(|| self.episodes(finding)));
         all.push(self.axis());
-        all
+        (all, scale)
     }
 
     /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the others.
@@ -149,15 +156,17 @@ impl<'a> Picture<'a> {
     fn episodes(&self, finding: &Finding) -> Line<'static> {
         let Grid { columns, .. } = self.grid;
         let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
-        let end_ns =
-            self.view.concluded().and_then(|known| known.end_ns).map_or(last_ns, |end| end.min(last_ns));
+        let known = self.view.concluded().and_then(|known| known.end_ns);
+        // The same length as in words, though there may be no value of its last second yet.
+        let end_ns = self.view.data_end(known).until().unwrap_or(last_ns);
         let mut cells = vec![('·', theme::FRAME); columns];
         let level = Level::from(finding.severity);
         let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
         let dated = finding.since_ns().map_or(&[][..], |_| &finding.episodes[..]);
         for (at, episode) in dated.iter().enumerate() {
             let lasts = lasting == Some(at);
-            let last_ns = if lasts { end_ns.max(episode.last_ns) } else { episode.last_ns };
+            let end_ns = end_ns.max(episode.last_ns).min(last_ns.max(episode.last_ns));
+            let last_ns = if lasts { end_ns } else { episode.last_ns };
             if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
                 continue;
             }
@@ -201,8 +210,8 @@ impl<'a> Picture<'a> {
         spans.into_line()
     }
 
-    /// The lines: as many as `height` allows, those with values before those without.
-    pub(in crate::tui::screens) fn lines(&self, height: usize) -> Vec<Line<'static>> {
+    /// The lines: as many as `height` allows, those with values before those without; and the scale of the links.
+    pub(in crate::tui::screens) fn lines(&self, height: usize) -> (Vec<Line<'static>>, String) {
         let axis = usize::from(height >= 3);
         let room = height.saturating_sub(axis);
         let known: Vec<&Row> = rows(self.data).collect();
@@ -239,13 +248,14 @@ impl<'a> Picture<'a> {
         let tall = self.tall(&shown, left.saturating_sub(high));
         let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, tall)).collect();
         let mut all = self.throughput((left + shown.len()).saturating_sub(rows.len()).max(1));
-        all.extend(self.links(&self.busiest(own), each).0);
+        let (links, peak) = self.links(&self.busiest(own), each);
+        all.extend(links);
         all.extend(rows);
         all.truncate(room);
         if axis > 0 {
             all.push(self.axis());
         }
-        all
+        (all, shared_scale(own, peak))
     }
 
     fn values(&self, series: Series) -> Vec<Option<f64>> {
@@ -481,6 +491,11 @@ impl<'a> Picture<'a> {
             "→"
         )
     }
+}
+
+/// The scale that several links share, in words; empty for one, whose peak is its scale.
+fn shared_scale(links: usize, peak: f64) -> String {
+    if links > 1 { format!("links: 0 to {}", units::bit_rate(peak)) } else { String::new() }
 }
 
 /// The load of the first links over all of the time that is known, in some lines each and on one scale, with the clock

@@ -2,11 +2,11 @@
 
 use ratatui::text::Line;
 
-use super::super::links::pair::{Pair, length, listed, load, pairs};
+use super::super::links::pair::{Pair, listed, pairs};
+use super::super::links::table::Columns;
 use super::super::{bursts, events, links};
 use crate::analysis::NcclRank;
 use crate::findings::Problem;
-use crate::model::LinkRow;
 use crate::report::text::nccl_summary;
 use crate::tui::data::Data;
 use crate::tui::theme;
@@ -31,98 +31,30 @@ fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<Pair<'a>> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// The one scale of all bars, in words.
-pub(super) fn scale(data: &Data) -> String {
-    let most = data
-        .model
-        .links
-        .iter()
-        .filter_map(|link| link.delta)
-        .map(|delta| delta.bits_per_s())
-        .reduce(f64::max);
-    most.map_or_else(String::new, |most| format!("scale 0 to {}", units::bit_rate(most)))
-}
-
 /// Lines that the links fill.
 pub(super) fn link_height(data: &Data) -> usize {
     1 + pairs(&data.model, &data.sample).len() + data.imbalance.len() + 1
 }
 
-/// The links: received to the left, sent to the right, all on the scale of the busiest.
+/// The links: received to the left, sent to the right, as on their own screen.
 pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) -> Vec<Line<'static>> {
-    let name = (width / 5).clamp(8, 24);
     let left = room.saturating_sub(1);
-    let count = pairs(&data.model, &data.sample).len();
+    let all = pairs(&data.model, &data.sample);
+    let count = all.len();
     // One link says more than how many there are.
     let fit = if count <= left { count } else { left.saturating_sub(1).max(left.min(1)) };
-    let pairs = chosen(view, data, fit);
-    // Of all links, so that what is left out does not change the scale.
-    let most = data.model.links.iter().map(load).fold(0.0, f64::max);
-    // Two rates, two bars, loss and CE.
-    let cells = width.saturating_sub(3 + name + 2 * 11 + 3 + 2 * 8) / 2;
-    let directed = pairs.iter().any(|pair| pair.both.is_none());
-    let mut lines = Vec::new();
-    let head = if directed {
-        format!("   {:<name$} {:>10} {:<cells$}│{:>cells$} {:<10}", "LINK", "RECEIVED", "◀", "▶", "SENT")
-    } else {
-        format!("   {:<name$} {:>10} {:<w$}", "LINK", "RATE", "", w = 2 * cells + 12)
-    };
-    let head = format!("{head} {:>7} {:>7}", "LOST", "CE");
-    lines.push(Line::styled(head, theme::DIM));
-    let foot: Vec<Line<'static>> = data
-        .imbalance
-        .iter()
-        .map(|imbalance| links::balance_of(imbalance, view))
-        .chain([super::gauge(view, width)])
-        .collect();
-    lines.extend(pairs.iter().map(|pair| link_line(data, pair, (name, cells), most, view)));
+    // Units and scale are those of all, so that what is left out does not change them.
+    let troubles: fn(&str) -> bool = |title| ["LOST", "CE %"].contains(&title);
+    let columns = Columns::new(view, data, &all, width, (troubles, usize::MAX));
+    let mut lines = vec![columns.titles()];
+    lines.extend(chosen(view, data, fit).iter().map(|pair| columns.row(view, data, pair)));
     if fit < count && lines.len() < room {
         lines.push(Line::styled(format!(" +{} more: screen 5", count - fit), theme::DIM));
     }
+    let balance = data.imbalance.iter().map(|imbalance| links::balance_of(imbalance, view));
     let left = room.saturating_sub(lines.len());
-    lines.extend(foot.into_iter().take(left));
+    lines.extend(balance.chain([super::gauge(view, width)]).take(left));
     lines
-}
-
-fn link_line(
-    data: &Data,
-    pair: &Pair<'_>,
-    (name, cells): (usize, usize),
-    most: f64,
-    view: &View,
-) -> Line<'static> {
-    let share =
-        |link: Option<&LinkRow>| link.map_or(0.0, |link| if most > 0.0 { load(link) / most } else { 0.0 });
-    let rate = |link: Option<&LinkRow>| {
-        let delta = link.and_then(|link| link.delta);
-        delta.map_or_else(|| units::UNKNOWN.to_owned(), |delta| units::bit_rate(delta.bits_per_s()))
-    };
-    let mut spans = view.sign_of_link(pair.name);
-    let shown =
-        pair.directions().next().map_or_else(String::new, |link| links::short(&data.model, link, name));
-    spans.push(format!("{shown:<name$} "), theme::PLAIN);
-    if pair.both.is_some() {
-        let width = 2 * cells + 12;
-        spans.push(format!("{:>10} ", rate(pair.both)), theme::BOLD);
-        spans.push(format!("{:<width$}", "━".repeat(length(share(pair.both), width - 1))), theme::BAR);
-    } else {
-        let bar = |link| "━".repeat(length(share(link), cells));
-        spans.push(format!("{:>10} ", rate(pair.rx)), theme::BOLD);
-        spans.push(format!("{:>cells$}", bar(pair.rx)), theme::BAR);
-        spans.push("│", theme::FRAME);
-        spans.push(format!("{:<cells$} ", bar(pair.tx)), theme::BAR);
-        spans.push(format!("{:<10}", rate(pair.tx)), theme::BOLD);
-    }
-    let all = || [pair.rx, pair.tx, pair.both].into_iter().flatten().filter_map(|link| link.delta);
-    let lost: u64 = all().map(|delta| delta.counts.lost).sum();
-    let ce = all().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);
-    let level = |kind, some: bool| {
-        if some { theme::text(view.active_level(kind)) } else { theme::DIM }
-    };
-    spans.push(format!(" {:>7}", crate::tui::column::compact(lost as f64)), level(Problem::Loss, lost > 0));
-    spans
-        .push(format!(" {:>7}", units::ratio(ce)), level(Problem::Congestion, ce.is_some_and(|ce| ce > 0.0)));
-    spans.into_line()
 }
 
 /// Rhythm and straggler of the job, and the highest load of a bin; below them the load in bins, where there is room.

@@ -24,7 +24,7 @@ use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, flows, line, ranged, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::findings::Problem;
 use crate::tui::column::{self, bar, compact};
@@ -307,7 +307,7 @@ impl Page for OverviewScreen {
         self.timeline(buffer, areas, view, data);
         self.problems(buffer, areas, view);
         self.peers(buffer, areas, view, data);
-        let scale = ranged(&lower::scale(data), data);
+        let scale = super::links::table::scale(data);
         let title = Title { name: "LINKS", about: &scale, hint: "5 opens" };
         if !areas.links.is_empty() {
             let area = panel(buffer, areas.links, areas.boxed, title);
@@ -339,10 +339,13 @@ impl OverviewScreen {
         let width = usize::from(inner(areas.timeline, areas.boxed).width);
         let picture = Picture::new(view, data, self.chart, width);
         let hint = picture.as_ref().map_or_else(String::new, Picture::hint);
-        let title = Title { name: "TIMELINE", hint: &hint, ..Title::default() };
+        let height = usize::from(inner(areas.timeline, areas.boxed).height);
+        let drawn = picture.map(|picture| picture.lines(height));
+        let scale = drawn.as_ref().map_or("", |(_, scale)| scale);
+        let title = Title { name: "TIMELINE", about: scale, hint: &hint };
         let area = panel(buffer, areas.timeline, areas.boxed, title);
-        match picture {
-            Some(picture) => put(buffer, area, picture.lines(usize::from(area.height))),
+        match drawn {
+            Some((lines, _)) => put(buffer, area, lines),
             None => line(
                 buffer,
                 area,
@@ -387,8 +390,7 @@ impl OverviewScreen {
             By::Link => "WORST LINKS",
         };
         let queue_pairs = data.by == By::QueuePairs;
-        let about = ranged(if queue_pairs { "by rate" } else { &about }, data);
-        let title = Title { name, about: &about, hint: &hint };
+        let title = Title { name, about: if queue_pairs { "by rate" } else { &about }, hint: &hint };
         let area = panel(buffer, areas.peers, areas.boxed, title);
         if queue_pairs {
             busiest(buffer, area, view, data, &cursor);
@@ -407,8 +409,10 @@ pub(super) fn timeline_in(buffer: &mut Buffer, area: Rect, boxed: bool, view: &V
     let Some(picture) = Picture::new(view, data, Chart::default(), width).filter(|_| !area.is_empty()) else {
         return;
     };
-    let area = panel(buffer, area, boxed, Title { name: "TIMELINE", about: &picture.length(), hint: "" });
-    put(buffer, area, picture.lines(usize::from(area.height)));
+    let (lines, scale) = picture.lines(usize::from(inner(area, boxed).height));
+    let title = Title { name: "TIMELINE", about: &scale, hint: &picture.length() };
+    let area = panel(buffer, area, boxed, title);
+    put(buffer, area, lines);
 }
 
 fn put(buffer: &mut Buffer, area: Rect, lines: Vec<Line<'_>>) {

@@ -16,7 +16,7 @@ use crate::tui::data::Data;
 use crate::tui::peers::{By, Peer, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::util::units;
+use crate::util::units::{self, Scale};
 
 /// A figure: title, width, and its value.
 struct Figure {
@@ -86,6 +86,36 @@ struct Columns {
     pair: usize,
     process: usize,
     pod: usize,
+    units: Units,
+}
+
+/// One unit for all rows of each column, which its title names.
+struct Units {
+    rate: Scale,
+    packets: Scale,
+    times: Scale,
+    percent: Scale,
+}
+
+impl Units {
+    fn of(data: &Data) -> Self {
+        let rates = |of: fn(&Counts) -> u64| {
+            data.peers.iter().filter_map(move |peer| per_second(peer, of(&peer.counts) as f64))
+        };
+        let times = data.peers.iter().filter_map(|peer| peer.latency);
+        let times = times.flat_map(|times| [Some(times.p50), times.tail()]).flatten();
+        Self {
+            rate: Scale::of(rates(|counts| counts.bytes * 8)),
+            packets: Scale::of(rates(|counts| counts.packets)),
+            times: Scale::of_ns(times.map(|time| time.ns() as f64)),
+            percent: Scale::of_ratios(data.peers.iter().filter_map(|peer| peer.counts.ce_ratio())),
+        }
+    }
+}
+
+/// A count of a row per second of its time.
+fn per_second(peer: &Peer, count: f64) -> Option<f64> {
+    peer.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| count / seconds)
 }
 
 /// The queue pairs at both ends of the worst flow of a row.
@@ -161,7 +191,8 @@ impl Columns {
         let longest_pod = owners().filter_map(|owner| owner.pod.as_deref()).map(letters).max().unwrap_or(0);
         let (process, pod) = (grow(process, longest), grow(pod, longest_pod));
         let share = grow(if share { SHARE } else { 0 }, LONGEST);
-        Self { address, name: named(address), figures, latency, share, packets, link, pair, process, pod }
+        let (name, units) = (named(address), Units::of(data));
+        Self { address, name, figures, latency, share, packets, link, pair, process, pod, units }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -169,18 +200,21 @@ impl Columns {
             By::Hosts | By::QueuePairs => format!("{:<a$}   DESTINATION", "SOURCE", a = self.address),
             other => other.noun().to_uppercase(),
         };
-        let mut text = format!("   {title:<n$} {:>4} {:>7}", "QPs", "b/s", n = self.name);
+        let rate = format!("{}b/s", self.units.rate.prefix());
+        let mut text = format!("   {title:<n$} {:>4} {rate:>7}", "QPs", n = self.name);
         if self.share > 0 {
             let _ = write!(text, " {:<w$}", "SHARE", w = self.share);
         }
         if self.packets {
-            text.push_str("   pkt/s");
+            let _ = write!(text, " {:>7}", format!("{}pkt/s", self.units.packets.prefix()));
         }
         for figure in &self.figures {
             let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
         }
         if self.latency {
-            let _ = write!(text, " {:>LATENCY$} {:>LATENCY$}", "p50", "p99");
+            let unit = self.units.times.time_unit();
+            let [p50, p99] = ["p50", "p99"].map(|name| format!("{name} {unit}"));
+            let _ = write!(text, " {p50:>LATENCY$} {p99:>LATENCY$}");
         }
         if self.pair > 0 {
             let _ = write!(text, " {PAIR:<w$}", w = self.pair);
@@ -219,9 +253,9 @@ impl Columns {
             }
         }
         spans.push(format!(" {:>4} ", peer.flows), theme::PLAIN);
-        let per_second = |n: f64| peer.seconds.filter(|s| *s > 0.0).map(|seconds| n / seconds);
-        let shown = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), compact);
-        spans.push(format!("{:>7}", shown(per_second(peer.counts.bytes as f64 * 8.0))), theme::BOLD);
+        let units = &self.units;
+        let rate = units.rate.show(per_second(peer, peer.counts.bytes as f64 * 8.0));
+        spans.push(format!("{rate:>7}"), theme::BOLD);
         if self.share > 0 {
             let share = if all > 0.0 { peer.counts.bytes as f64 / all } else { 0.0 };
             let percent = match share * 100.0 {
@@ -232,18 +266,17 @@ impl Columns {
             spans.push(line_bar(share, self.share - PERCENT - 1), theme::BAR);
         }
         if self.packets {
-            spans.push(format!(" {:>7}", shown(per_second(peer.counts.packets as f64))), theme::PLAIN);
+            let packets = units.packets.show(per_second(peer, peer.counts.packets as f64));
+            spans.push(format!(" {packets:>7}"), theme::PLAIN);
         }
         let marked = if peer.judged.active { level } else { Level::Fine };
         for figure in &self.figures {
-            let (text, style) = cell(figure, &peer.counts, marked);
+            let (text, style) = cell(figure, &peer.counts, marked, &units.percent);
             spans.push(format!(" {text:>w$}", w = figure.width), style);
         }
         if self.latency {
             let times = peer.latency.map(|times| (times.p50, times.tail()));
-            let shown = |time: Option<Bucket>| {
-                time.map_or_else(|| units::UNKNOWN.into(), |time| units::duration(time.ns()))
-            };
+            let shown = |time: Option<Bucket>| units.times.show(time.map(|time| time.ns() as f64));
             spans.push(format!(" {:>LATENCY$}", shown(times.map(|(p50, _)| p50))), theme::PLAIN);
             spans.push(format!(" {:>LATENCY$}", shown(times.and_then(|(_, p99)| p99))), theme::PLAIN);
         }
@@ -294,13 +327,13 @@ impl Columns {
     }
 }
 
-fn cell(figure: &Figure, counts: &Counts, level: Level) -> (String, Style) {
+fn cell(figure: &Figure, counts: &Counts, level: Level, percent: &Scale) -> (String, Style) {
     match (figure.value)(counts) {
         None => (units::UNKNOWN.to_owned(), theme::DIM),
         Some(value) if value <= 0.0 => ("0".to_owned(), theme::DIM),
         Some(value) => {
             let text = if figure.ratio {
-                units::ratio(Some(value)).trim_end_matches(" %").to_owned()
+                percent.show_percent(Some(value))
             } else if value < 100_000.0 {
                 format!("{value:.0}")
             } else {
@@ -311,10 +344,9 @@ fn cell(figure: &Figure, counts: &Counts, level: Level) -> (String, Style) {
     }
 }
 
-/// A bar of thin lines, so that those below one another stay apart.
+/// A bar without its empty part.
 fn line_bar(share: f64, width: usize) -> String {
-    let blocks = bar(share, u16::try_from(width).unwrap_or(0)).chars().filter(|c| *c != '·').count();
-    format!("{}{}", "━".repeat(blocks.min(width)), " ".repeat(width - blocks.min(width)))
+    bar(share, u16::try_from(width).unwrap_or(0)).replace('·', " ")
 }
 
 /// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.

@@ -86,10 +86,13 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
     };
     let left = room - lines.len();
     lines.extend(steps(all, width, left, true).into_iter().map(|line| (None, line)));
-    let notes = notes(all, width, room.saturating_sub(lines.len() + 1));
-    if !notes.is_empty() {
+    let apart = notes(all, width, room.saturating_sub(lines.len() + 1));
+    if apart.last().is_some_and(|(at, _)| at.is_some()) {
         lines.push((None, Line::default()));
-        lines.extend(notes);
+        lines.extend(apart);
+    } else {
+        // Where not all have room, none is left blank.
+        lines.extend(notes(all, width, room.saturating_sub(lines.len())));
     }
     let left = room.saturating_sub(lines.len());
     if let Some((_, worst)) = problems.first().filter(|_| rest) {
@@ -109,7 +112,7 @@ pub(in crate::tui) fn card(view: &View, width: usize, count: usize, room: usize)
     };
     let end = end(view, &concluded);
     let shown = || problems_of(concluded.findings).take(count);
-    let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width, true)).collect();
+    let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width)).collect();
     if lines.is_empty() {
         return vec![nothing(&concluded).1];
     }
@@ -146,7 +149,7 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 /// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone have
 /// none.
 fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Option<Vec<Entry>> {
-    let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width, true)).collect();
+    let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width)).collect();
     let mut left = room.checked_sub(brief.iter().map(Vec::len).sum())?;
     let mut lines = Vec::new();
     for ((at, finding), mut sentence) in problems.iter().zip(brief) {
@@ -161,42 +164,28 @@ fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usiz
     Some(lines)
 }
 
-/// Each problem whole, in as few lines as it takes; those that have room for more say when they began. The last line
-/// counts what finds no room.
+/// Each problem whole, with its time. The last line counts what finds no room.
 fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
     if room < 2 {
         // A cut sentence says more than how many there are.
         let first = problems.iter().take(room);
         return first.map(|(at, one)| (Some(*at), cut_off(one, end, width))).collect();
     }
-    let mut texts: Vec<Vec<Line<'static>>> = Vec::new();
-    let mut used = 0;
-    for (place, (_, finding)) in problems.iter().enumerate() {
-        let mut lines = brief(finding, end, width, false);
-        let counter = usize::from(place + 1 < problems.len());
-        if used + lines.len() + counter > room && place > 0 {
-            // Of one that is active a cut sentence says more than a count.
-            if !finding.active || used + 1 + counter > room {
+    let mut lines: Vec<Entry> = Vec::new();
+    let mut count = 0;
+    for (at, finding) in problems {
+        let mut own = brief(finding, end, width);
+        let counter = usize::from(count + 1 < problems.len());
+        if lines.len() + own.len() + counter > room {
+            // A cut sentence says more than a count, and no line stays blank.
+            if lines.len() + 1 + counter > room {
                 break;
             }
-            lines = vec![cut_off(finding, end, width)];
+            own = vec![cut_off(finding, end, width)];
         }
-        used += lines.len();
-        texts.push(lines);
+        lines.extend(own.into_iter().map(|line| (Some(*at), line)));
+        count += 1;
     }
-    let counter = usize::from(texts.len() < problems.len());
-    for (lines, (_, finding)) in texts.iter_mut().zip(problems) {
-        let timed = brief(finding, end, width, true);
-        if used + timed.len() - lines.len() + counter <= room {
-            used += timed.len() - lines.len();
-            *lines = timed;
-        }
-    }
-    let entry = |(lines, (at, _)): (Vec<Line<'static>>, &(usize, &Finding))| {
-        lines.into_iter().map(|line| (Some(*at), line)).collect::<Vec<_>>()
-    };
-    let count = texts.len();
-    let mut lines: Vec<Entry> = texts.into_iter().zip(problems).flat_map(entry).collect();
     if count < problems.len() {
         let text = format!("   +{} more: screen 8", problems.len() - count);
         lines.push((None, Line::styled(text, theme::DIM)));
@@ -209,7 +198,7 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
 pub(super) fn sentences(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
     let end = end(view, &concluded);
-    problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width, true).len()).sum()
+    problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width).len()).sum()
 }
 
 fn nothing(concluded: &Concluded<'_>) -> Entry {
@@ -259,8 +248,9 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     let at = |ns: u64| end.clock(ns);
     match (finding.active, finding.since_ns(), finding.last_seen_ns) {
         (true, Some(first), _) => {
-            let quiet = finding.quiet_ns(end.ns);
-            let quiet = quiet.map_or_else(String::new, |ns| format!(", quiet for {} s", ns / NS_PER_S));
+            let quiet = finding.quiet_ns(end.ns).and(end.until()).zip(finding.last_seen_ns);
+            let quiet = quiet.map(|(until, seen)| until.saturating_sub(seen) / NS_PER_S);
+            let quiet = quiet.map_or_else(String::new, |seconds| format!(", quiet for {seconds} s"));
             format!("since {}{quiet}", at(first))
         }
         (false, _, Some(_)) => {
@@ -271,40 +261,47 @@ fn when(finding: &Finding, end: DataEnd) -> String {
             format!("ended {}{length}", finding.last_seen_ns.map_or_else(String::new, at))
         }
         // It has a begin, which is not known.
-        _ if !finding.episodes.is_empty() => units::UNKNOWN.to_owned(),
+        _ if !finding.episodes.is_empty() => "begin not known".to_owned(),
         _ => String::new(),
     }
 }
 
-/// The diagnosis, which has the figure and the place, and the time: in one line where both find room, else with a clock
-/// alone. A sentence that has a line for itself is `timed` in a second one.
-fn brief(finding: &Finding, end: DataEnd, width: usize, timed: bool) -> Vec<Line<'static>> {
+/// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a clock alone
+/// where that has no room for words, or stands in a line of its own.
+fn brief(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let lead = lead(finding);
     let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
+    let letters = |text: &str| text.chars().count();
+    let mut texts = wrap(&finding.title, room);
     let long = when(finding, end);
     let short = clock(&long);
-    let letters = |text: &str| text.chars().count();
-    let title = letters(&finding.title);
-    let fits = |when: &str| title + 2 + letters(when) <= room;
+    let last = texts.last().map_or(0, |text| letters(text));
     let when = match () {
-        () if fits(&long) => long,
-        () if fits(&short) || timed || title > room + 1 => short,
-        () => String::new(),
+        () if long.is_empty() || last + 2 + letters(&long) <= room => long,
+        () if last + 2 + letters(&short) <= room => short,
+        () => {
+            texts.push(String::new());
+            long
+        }
     };
-    // Alone it has the last column too.
-    let left = if when.is_empty() { room + 1 } else { room.saturating_sub(letters(&when) + 2) };
-    let mut parts = wrap(&finding.title, left).into_iter();
-    let first = parts.next().unwrap_or_default();
-    let gap = room.saturating_sub(letters(&first) + letters(&when));
-    let mut spans = lead;
-    spans.push(first, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
-    let mut lines = vec![spans.into_line()];
-    let rest = wrap(&parts.collect::<Vec<_>>().join(" "), room).into_iter();
-    let line =
-        |text| Line::from(vec![Span::raw(" ".repeat(indent)), Span::styled(text, style(finding, end))]);
-    lines.extend(rest.filter(|text| !text.is_empty()).map(line));
-    lines
+    let style = style(finding, end);
+    let mut lead = Some(lead);
+    let count = texts.len();
+    let line = |(at, text): (usize, String)| {
+        let mut spans = lead.take().unwrap_or_else(|| {
+            let mut blank = Spans::default();
+            blank.push(" ".repeat(indent), theme::PLAIN);
+            blank
+        });
+        let gap = room.saturating_sub(letters(&text) + letters(&when));
+        spans.push(text, style);
+        if at + 1 == count {
+            spans.push(" ".repeat(gap), theme::PLAIN).push(when.clone(), theme::DIM);
+        }
+        spans.into_line()
+    };
+    texts.into_iter().enumerate().map(line).collect()
 }
 
 /// The diagnosis in one line, cut where it has no room.
@@ -462,4 +459,53 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let parts = [time, who(worst), impact, place].into_iter().flatten();
     let text = parts.collect::<Vec<_>>().join(" · ");
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_772_370_000 * NS_PER_S;
+
+    fn lossy(title: &str, seen: u64) -> Finding {
+        Finding {
+            first_seen_ns: Some(START),
+            last_seen_ns: Some(START + seen * NS_PER_S),
+            ..Finding::new("loss.before_tap", Severity::Critical, title.to_owned())
+        }
+    }
+
+    fn texts(lines: &[Line<'_>]) -> Vec<String> {
+        lines.iter().map(|line| line.spans.iter().map(|span| &*span.content).collect()).collect()
+    }
+
+    /// Whatever the length of the sentence: the time comes behind its last word, and no word is lost.
+    #[test]
+    fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
+        let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+        let words = "Loss upstream of rail0-1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
+        let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
+        for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
+            for title in ends.iter().map(|end| &words[..*end]) {
+                let lines = texts(&brief(&lossy(title, seen), end, width));
+                let all = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+                let time = if seen == 9 { "13:00:00" } else { "quiet" };
+                let last = lines.last().unwrap();
+                assert!(all.contains(title) && last.contains(time), "{width}: {lines:#?}");
+                assert!(all.find(title) < all.rfind(time), "{width}: {lines:#?}");
+                assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_problem_lasts_until_the_time_shown() {
+        let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+        let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
+        let finding = lossy("Loss", 5);
+        assert_eq!(when(&finding, end), "since 13:00:00, quiet for 4 s");
+        assert_eq!(when(&finding, shown), "since 13:00:00, quiet for 6 s");
+        let finding = lossy("Loss", 9);
+        assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
+    }
 }

@@ -4,7 +4,6 @@ use ratatui::text::Line;
 
 use super::super::findings::{self, labelled};
 use super::super::overview::chart::Picture;
-use super::super::time_range;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding};
 use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
@@ -67,8 +66,8 @@ impl Section {
         (!entries.is_empty()).then(|| Self { name, about: String::new(), hint: hint.into(), entries })
     }
 
-    /// The same with the time that its figures cover.
-    fn of_time(self, about: String) -> Self {
+    /// The same with words behind its name: the time that its figures cover, or their scale.
+    fn with(self, about: String) -> Self {
         Self { about, ..self }
     }
 }
@@ -168,9 +167,10 @@ impl<'a> Subject<'a> {
     /// The signals that the finding is about, and when it held.
     pub(super) fn timeline(&self, width: usize, height: usize) -> Option<Section> {
         let picture = Picture::of(self.view, self.data, self.finding, width)?;
-        let lines = picture.lines_of(self.finding, height);
+        let (lines, scale) = picture.lines_of(self.finding, height);
         let length = units::duration(picture.grid.column_ns.saturating_mul(picture.grid.columns as u64));
-        Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect())
+        let section = Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect());
+        section.map(|section| section.with(scale))
     }
 
     /// Steps, with the commands of this host.
@@ -243,7 +243,7 @@ impl<'a> Subject<'a> {
         if finding.flows.is_empty() {
             entries.extend(self.on_its_link(width));
             let section = Section::new("FLOWS", if entries.is_empty() { "" } else { &opens }, entries);
-            return section.map(|section| section.of_time(self.range()));
+            return section.map(|section| section.with(self.range()));
         }
         let known = finding.flows.len();
         let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
@@ -254,13 +254,13 @@ impl<'a> Subject<'a> {
         for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
             entries.extend(self.flow(at, flow, row, width));
         }
-        Section::new("FLOWS", &*opens, entries).map(|section| section.of_time(self.range()))
+        Section::new("FLOWS", &*opens, entries).map(|section| section.with(self.range()))
     }
 
-    /// Time that the counters of flows cover: not that of the evidence.
+    /// Time that the counters of flows cover, if it is not the one that the title of the screen names.
     fn range(&self) -> String {
-        let basis = self.data.model.basis;
-        if matches!(basis, Basis::Unknown) { "since the start".to_owned() } else { time_range(basis) }
+        let unknown = matches!(self.data.model.basis, Basis::Unknown);
+        if unknown { "since the start".to_owned() } else { String::new() }
     }
 
     /// Time that the evidence covers: the latest episode where there are any, as of the analysis.
@@ -369,7 +369,7 @@ impl<'a> Subject<'a> {
             let lines = labelled("Caveat", caveat, width);
             entries.extend(lines.into_iter().map(Entry::text));
         }
-        Section::new("EVIDENCE", "", entries).map(|section| section.of_time(self.covers()))
+        Section::new("EVIDENCE", "", entries).map(|section| section.with(self.covers()))
     }
 
     /// Meaning and computation of the finding.
