@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use flate2::{Decompress, FlushDecompress, Status};
 use rocescope_common::account::bin::Bins;
-use rocescope_common::account::message::ByOperation;
+use rocescope_common::account::message::{ByOperation, COUNTED_OPERATIONS, MessageCounts};
 use rocescope_common::account::{FlowBin, FlowKey, FlowStats, observe};
 use rocescope_common::wire::frame::{Full, parse_into};
 use rocescope_common::wire::opcode::Op;
@@ -36,7 +36,6 @@ pub(crate) struct Wanted {
 const BUFFER: usize = 1 << 18;
 
 /// Flows, and where their counters are.
-#[derive(Default)]
 struct Table {
     places: HashMap<FlowKey, usize, BuildHasherDefault<Product>>,
     counters: Vec<(FlowStats, FlowBin)>,
@@ -146,20 +145,22 @@ fn count(mut file: impl Read, path: &Path) -> Result<Table> {
     const HEADER: usize = 24;
     const RECORD: usize = 16;
     let name = path.display();
-    let mut head = [0; HEADER];
-    file.read_exact(&mut head).with_context(|| format!("cannot read {name}"))?;
-    if !matches!(word(&head, 0), Some(0xA1B2_C3D4 | 0xA1B2_3C4D)) {
+    let mut first = [0; HEADER];
+    file.read_exact(&mut first).with_context(|| format!("cannot read {name}"))?;
+    if !matches!(word(&first, 0), Some(0xA1B2_C3D4 | 0xA1B2_3C4D)) {
         bail!("{name} is no pcap file of this machine's byte order; make one with `cargo xtask gen-capture`");
     }
-    let (mut table, mut frame) = (Table::default(), Frame::EMPTY);
+    let messages = [MessageCounts::NONE; COUNTED_OPERATIONS];
+    let mut table = Table { places: HashMap::default(), counters: Vec::new(), messages };
+    let mut frame = Frame::EMPTY;
     // The frames of a read where they are; the beginning of one that it cut off moves to the front.
-    let (mut buffer, mut held) = (vec![0; 2 * BUFFER], 0);
+    let (mut buffer, mut left) = (vec![0; 2 * BUFFER], 0);
     loop {
-        let read = file.read(&mut buffer[held..]).with_context(|| format!("cannot read {name}"))?;
+        let read = file.read(&mut buffer[left..]).with_context(|| format!("cannot read {name}"))?;
         if read == 0 {
             break;
         }
-        let filled = &buffer[..held + read];
+        let filled = &buffer[..left + read];
         let mut at = 0;
         while let Some(record) = filled.get(at..at + RECORD) {
             let field = |offset| word(record, offset).unwrap_or_default();
@@ -172,12 +173,12 @@ fn count(mut file: impl Read, path: &Path) -> Result<Table> {
         }
         let all = filled.len();
         buffer.copy_within(at..all, 0);
-        held = all - at;
-        if held == buffer.len() {
-            buffer.resize(2 * held, 0);
+        left = all - at;
+        if left == buffer.len() {
+            buffer.resize(2 * left, 0);
         }
     }
-    if held > 0 {
+    if left > 0 {
         bail!("{name} ends within a record");
     }
     Ok(table)
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_compressed_file_has_its_length() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        encoder.write_all(&[7; 1 << 20]).unwrap();
+        encoder.write_all(&vec![7; 1 << 20]).unwrap();
         let file = encoder.finish().unwrap();
         assert_eq!(inflate(&file[..]).unwrap(), 1 << 20);
         assert!(inflate(&file[..file.len() / 2]).is_err());

@@ -77,12 +77,6 @@ impl Entry {
         median(self.spent.iter().map(of).collect())
     }
 
-    /// Processor time per elapsed time.
-    fn used(&self) -> f64 {
-        let [wall, cpu] = [self.median(|spent| spent.wall), self.median(|spent| spent.cpu)];
-        cpu.as_secs_f64() / wall.as_secs_f64().max(f64::MIN_POSITIVE)
-    }
-
     fn per_frame(&self, time: Duration) -> f64 {
         time.as_secs_f64() * 1e9 / self.frames.max(1) as f64
     }
@@ -385,10 +379,9 @@ impl Case {
         }
         if let Some((text, spent)) = &self.text {
             println!(
-                "  the report's {:.0} MB of text alone: {:.3} s with {} threads",
+                "  the report's {:.0} MB of text alone: {:.3} s of processor time",
                 text.len as f64 / 1e6,
-                median(spent.iter().map(|spent| spent.wall).collect()).as_secs_f64(),
-                processors(),
+                median(spent.iter().map(|spent| spent.cpu).collect()).as_secs_f64(),
             );
         }
     }
@@ -396,18 +389,13 @@ impl Case {
     /// A figure of the floor. Its elapsed time is that of a program that keeps all processors busy, since rocescope may
     /// use them all, too; decompression is one stream. The text of a long report comes after that.
     fn floor(&self, measure: Measure, floor: &Entry, other: &Entry) -> f64 {
-        let alone = measure.of(floor, other);
-        let Measure::Wall = measure else { return alone };
-        let is_stream = other.name == GZIP;
-        let counted = if is_stream {
-            alone
-        } else {
-            Measure::Processor.of(floor, other) * other.used() / processors() as f64
-        };
+        if !matches!(measure, Measure::Wall) || other.name == GZIP {
+            return measure.of(floor, other);
+        }
+        let text = self.text.as_ref().map(|(_, spent)| median(spent.iter().map(|spent| spent.cpu).collect()));
+        let work = floor.median(|spent| spent.cpu) + text.unwrap_or_default();
         let wall = other.median(|spent| spent.wall).as_secs_f64().max(f64::MIN_POSITIVE);
-        let text =
-            self.text.as_ref().map(|(_, spent)| median(spent.iter().map(|spent| spent.wall).collect()));
-        counted + text.unwrap_or_default().as_secs_f64() / wall
+        work.as_secs_f64() / processors() as f64 / wall
     }
 
     fn rows(&self) -> Vec<Row> {
