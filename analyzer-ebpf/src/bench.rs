@@ -12,9 +12,10 @@ use aya_ebpf::programs::{TcContext, XdpContext};
 
 use rocescope_common::abi::BenchStep;
 
+use crate::floor::{self, Memory, Part, Time};
 use crate::maps::BENCH_STEP;
 use crate::packet::opaque;
-use crate::{floor, record};
+use crate::record;
 
 /// Bound for the verifier: the incremented field lies within the headers.
 const OFFSET_MASK: u16 = 0xFF;
@@ -51,12 +52,38 @@ pub fn rocescope_bench_xdp_clock(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-/// Increments the field and touches what counting touches; see [`floor::lines`].
+/// Increments the field and does all but bins and latency; see [`floor`].
 #[xdp]
 #[inline(always)]
-pub fn rocescope_bench_xdp_lines(ctx: XdpContext) -> u32 {
+pub fn rocescope_bench_xdp_reach(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
-    floor::lines(ctx.data(), ctx.data_end(), record::link(ctx.ingress_ifindex() as u32, false));
+    floor::xdp(&ctx, Memory::Slot, Time::Own);
+    XDP_PASS
+}
+
+/// The same, with a flow's memory in two neighbouring cache lines.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_together(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp(&ctx, Memory::Together, Time::Own);
+    XDP_PASS
+}
+
+/// The same as the first, with a time from memory.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_published(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::xdp(&ctx, Memory::Slot, Time::Published);
+    XDP_PASS
+}
+
+/// All but bins and latency, of frames as they are, for an interface.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_floor_xdp(ctx: XdpContext) -> u32 {
+    floor::xdp(&ctx, Memory::Slot, Time::Own);
     XDP_PASS
 }
 
@@ -65,7 +92,25 @@ pub fn rocescope_bench_xdp_lines(ctx: XdpContext) -> u32 {
 #[inline(always)]
 pub fn rocescope_bench_xdp_insert(ctx: XdpContext) -> u32 {
     step(ctx.data(), ctx.data_end());
-    floor::insert(ctx.data(), ctx.data_end(), record::link(ctx.ingress_ifindex() as u32, false));
+    floor::insert(&ctx, Part::All);
+    XDP_PASS
+}
+
+/// Increments the field and inserts a key into the hash.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_hash(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(&ctx, Part::Hash);
+    XDP_PASS
+}
+
+/// Increments the field and sends an event.
+#[xdp]
+#[inline(always)]
+pub fn rocescope_bench_xdp_event(ctx: XdpContext) -> u32 {
+    step(ctx.data(), ctx.data_end());
+    floor::insert(&ctx, Part::Event);
     XDP_PASS
 }
 
@@ -125,14 +170,20 @@ pub fn rocescope_bench_tc(ctx: TcContext) -> i32 {
     TCX_NEXT
 }
 
-/// Increments the field and touches what counting touches.
+/// Increments the field and does all but bins and latency; see [`floor`].
 #[classifier]
 #[inline(always)]
-pub fn rocescope_bench_tc_lines(ctx: TcContext) -> i32 {
+pub fn rocescope_bench_tc_reach(ctx: TcContext) -> i32 {
     step(ctx.data(), ctx.data_end());
-    // SAFETY: the context is this program's own.
-    let ifindex = unsafe { (*ctx.skb.skb).ifindex };
-    floor::lines(ctx.data(), ctx.data_end(), record::link(ifindex, false));
+    floor::tc(&ctx);
+    TCX_NEXT
+}
+
+/// All but bins and latency, of frames as they are, for an interface.
+#[classifier]
+#[inline(always)]
+pub fn rocescope_floor_tc(ctx: TcContext) -> i32 {
+    floor::tc(&ctx);
     TCX_NEXT
 }
 

@@ -1,36 +1,62 @@
 //! What counting cannot do without, alone: programs that `rocescope bench` sets beside the rows of counting.
 //!
-//! They parse nothing, check nothing and count nothing. They read the clock, find the slot by its hint, and write each
-//! cache line that counting a WRITE or its ACK writes, with what it holds already: counts stay as they are. Frames are
-//! those of the bench: untagged Ethernet, IPv4 without options, UDP.
+//! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins, messages
+//! and latency it does not count: it writes each cache line that they write, with what it holds already. [`insert`] is the
+//! kernel's part of a new flow. Only the bench reads what they leave in the maps.
 
+use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns};
+use aya_ebpf::programs::{TcContext, XdpContext};
 use rocescope_common::abi::maps::hint_of;
-use rocescope_common::abi::{EventRecord, FlowSlot, Timing};
-use rocescope_common::account::FlowKey;
+use rocescope_common::abi::{BinRecord, CpuState, EventRecord, FlowSlot, Timing};
+use rocescope_common::account::{FlowBin, FlowKey, PackedOutcome, observe};
+use rocescope_common::wire::frame::{Kernel, Tag};
+use rocescope_common::wire::{Entry, Frame, Meta, not_roce, parse_into};
 
 use crate::latency::exchange;
 use crate::maps::{
-    BINS, CPU_STATE, EVENTS, EXCHANGES, FLOWS, FREE, HINT_SHIFT, HINTS, LATENCY, PRECISE_CLOCK, SLOTS,
+    BIN_NS, BINS, CPU_STATE, EVENTS, EXCHANGES, FLOWS, FREE, HINT_SHIFT, HINTS, LATENCY, PRECISE_CLOCK,
+    SLOTS, TICKS,
 };
-use crate::packet::opaque;
+use crate::packet::Head;
+use crate::{record, seqlock};
 
-/// Offsets in these frames.
-const SRC: usize = 14 + 12;
-const DST: usize = SRC + 4;
-const DEST_QP: usize = 14 + 20 + 8 + 4;
 const NOEXIST: u64 = 1;
 
-/// Source, destination and queue pair of a frame.
+/// Bytes of a flow in [`Memory::Together`].
+const TOGETHER: usize = 128;
+
+/// Where the memory lies that a packet writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// In its slot, as counting has it.
+    Slot,
+    /// In two neighbouring cache lines, four flows in the place of one slot: the best that a layout could do.
+    Together,
+}
+
+/// Source of the time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// As in counting: exact, or ticks with `--no-timing`.
+    Own,
+    /// A word that something else would write every few hundred microseconds, and ticks to see that it is of this tick.
+    Published,
+}
+
 #[inline(always)]
-fn ends(start: usize, end: usize) -> Option<[u32; 3]> {
-    let at = opaque(start);
-    if at + DEST_QP + 4 > end {
-        return None;
+fn now(time: Time) -> u64 {
+    if time == Time::Published {
+        let Some(clock) = TICKS.get_ptr_mut(0) else { return 0 };
+        // SAFETY: the pointer comes from the map; the helper takes nothing.
+        return unsafe {
+            let (published, tick) =
+                ((&raw const (*clock).base_ns).read_volatile(), (&raw const (*clock).ticks).read_volatile());
+            published.wrapping_add(bpf_jiffies64().wrapping_sub(tick).wrapping_mul((*clock).tick_ns))
+        };
     }
-    // SAFETY: all three lie before the end of the packet; the verifier checks it.
-    let word = |offset: usize| unsafe { ((at + offset) as *const u32).read_unaligned() };
-    Some([word(SRC), word(DST), u32::from_be(word(DEST_QP)) & 0x00FF_FFFF])
+    // SAFETY: the helpers take nothing and touch no memory of this program.
+    unsafe { if PRECISE_CLOCK.load() != 0 { bpf_ktime_get_ns() } else { bpf_jiffies64() } }
 }
 
 /// Writes a word with what it holds.
@@ -43,53 +69,17 @@ unsafe fn touch(word: *mut u64) {
     unsafe { word.write_volatile(word.read_volatile()) };
 }
 
-/// The clock, the hint, and the lines of the slot; with the exact clock those of the bin, and of a timed flow's
-/// request or answer.
-#[inline(always)]
-pub(crate) fn lines(start: usize, end: usize, link: u32) {
-    let Some([src, dst, dest_qp]) = ends(start, end) else { return };
-    let precise = PRECISE_CLOCK.load() != 0;
-    // SAFETY: the helpers take nothing and touch no memory of this program.
-    let now = unsafe { if precise { bpf_ktime_get_ns() } else { bpf_jiffies64() } };
-    let index = hint_of(src, dst, dest_qp, link as u16) >> (HINT_SHIFT.load() & 31);
-    let Some(hint) = HINTS.get_ptr_mut(index) else { return };
-    // SAFETY: the pointer comes from the map; any number is valid as a hint.
-    let slot = unsafe { hint.read_volatile() };
-    let Some(place) = SLOTS.get_ptr_mut(slot) else { return };
-    // SAFETY: the pointer comes from the map.
-    unsafe {
-        // The seqlock, the key and the first counters; PSNs; bytes by ECN; the counter of the opcode.
-        touch(place.cast());
-        touch((&raw mut (*place).stats.last_ns).cast());
-        touch((&raw mut (*place).stats.data_bytes).cast());
-        touch((&raw mut (*place).stats.opcodes).cast());
-    }
-    if precise {
-        exact(slot, place, now);
-    }
-}
-
 /// What the exact clock adds.
 #[inline(always)]
 fn exact(slot: u32, place: *mut FlowSlot, now: u64) {
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
     // SAFETY: the pointers come from maps.
-    let (started, pair) = unsafe {
+    let (bin, pair) = unsafe {
         touch((&raw mut (*work).messages).cast());
-        touch((&raw mut (*place).bin).cast());
-        (
-            (&raw const (*place).bin.start_ns).read_volatile(),
-            (&raw const (*place).timing.pair).read_volatile(),
-        )
+        (&raw mut (*place).bin, (&raw const (*place).timing.pair).read_volatile())
     };
-    // A bin that has ended is sent, as counting does: where flows take turns, with nearly each packet.
-    if now.wrapping_sub(started) > 1_000_000
-        && let Some(mut entry) = BINS.reserve(0)
-    {
-        // SAFETY: the pointer comes from the map.
-        entry.write(rocescope_common::abi::BinRecord { bin: unsafe { (*place).bin }, slot, pad: 0 });
-        entry.submit(u64::from(aya_ebpf::bindings::BPF_RB_NO_WAKEUP));
-    }
+    // SAFETY: the bin lies in the slot.
+    unsafe { over(slot, bin, now) };
     let Some(timed) = LATENCY.get_ptr_mut(Timing::own(pair).wrapping_sub(1)) else { return };
     let Some(asked) = EXCHANGES.get_ptr_mut(slot) else { return };
     // SAFETY: the pointers come from maps.
@@ -102,26 +92,173 @@ fn exact(slot: u32, place: *mut FlowSlot, now: u64) {
     }
 }
 
-/// A slot off the free list, the kernel's own insertion into the hash, and a record of the length of a new flow's
-/// event, all zero.
+/// Sends a bin that has ended, as counting does: where flows take turns, with nearly each packet.
+///
+/// # Safety
+/// `bin` lies in map memory.
+#[inline(always)]
+unsafe fn over(slot: u32, bin: *mut FlowBin, now: u64) {
+    // SAFETY: promised by the caller. The start moves on, or each later packet of the flow would send one.
+    unsafe {
+        let start = &raw mut (*bin).start_ns;
+        if now.wrapping_sub(start.read_volatile()) < BIN_NS.load() {
+            return touch(start);
+        }
+        start.write_volatile(now);
+        if let Some(mut entry) = BINS.reserve(0) {
+            entry.write(BinRecord { bin: *bin, slot, pad: 0 });
+            entry.submit(u64::from(aya_ebpf::bindings::BPF_RB_NO_WAKEUP));
+        }
+    }
+}
+
+/// [`reach`] in XDP.
+#[inline(always)]
+pub(crate) fn xdp(ctx: &XdpContext, memory: Memory, time: Time) {
+    let link = record::link(ctx.ingress_ifindex() as u32, false);
+    reach(ctx, Head::new(ctx.data(), ctx.data_end()), link, memory, time);
+}
+
+/// [`reach`] in TC.
+#[inline(always)]
+pub(crate) fn tc(ctx: &TcContext) {
+    // SAFETY: the context is this program's own.
+    let link = record::link(unsafe { (*ctx.skb.skb).ifindex }, false);
+    reach(ctx, Head::new(ctx.data(), ctx.data_end()), link, Memory::Slot, Time::Own);
+}
+
+/// The frame of a packet, in this CPU's memory.
+#[inline(always)]
+fn parsed(head: Head) -> Option<*mut CpuState> {
+    if not_roce(&head).is_some() {
+        return None;
+    }
+    let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: head.len() as u32, tag: Tag::UNKNOWN };
+    let work = CPU_STATE.get_ptr_mut(0)?;
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let (packet, frame) = unsafe { (head.with_scratch(&raw mut (*work).offset), &mut (*work).frame) };
+    parse_into::<Kernel>(&packet, meta, &mut (), frame).ok()?;
+    Some(work)
+}
+
+/// All but bins, messages and latency.
+#[inline(always)]
+fn reach<C: EbpfContext>(ctx: &C, head: Head, link: u32, memory: Memory, time: Time) {
+    let Some(work) = parsed(head) else { return };
+    // SAFETY: as in `parsed`.
+    let frame = unsafe { &(*work).frame };
+    let now = now(time);
+    match memory {
+        Memory::Slot => {
+            let Some((slot, place)) = record::slot_of(ctx, frame, link as u16) else { return };
+            // SAFETY: the pointer comes from the map.
+            let word = unsafe { &raw mut (*place).seqlock };
+            let Some(locked) = seqlock::lock(slot, word) else { return };
+            // SAFETY: this program holds the slot's seqlock; the other memory is this CPU's.
+            unsafe {
+                let outcome = PackedOutcome::of(observe(&mut (*place).stats, frame, now));
+                (&raw mut (*work).outcome).write_volatile(outcome);
+            }
+            if PRECISE_CLOCK.load() != 0 {
+                exact(slot, place, now);
+            }
+            seqlock::unlock(word, locked);
+        }
+        Memory::Together => together(work, link, now),
+    }
+}
+
+/// Finds a flow whose memory lies together, and writes that: nothing is counted.
+#[inline(always)]
+fn together(work: *mut CpuState, link: u32, now: u64) {
+    // SAFETY: as in `reach`.
+    let frame = unsafe { &(*work).frame };
+    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link as u16) >> (HINT_SHIFT.load() & 31);
+    let Some(hint) = HINTS.get_ptr_mut(index) else { return };
+    // SAFETY: the pointer comes from the map; any number is valid as a hint.
+    let slot = unsafe { hint.read_volatile() };
+    let Some(four) = SLOTS.get_ptr_mut(slot >> 2) else { return };
+    // Even slots begin at a multiple of 128 bytes, odd ones 64 bytes behind one.
+    let place = (slot as usize & 3) * TOGETHER + (slot as usize >> 2 & 1) * (TOGETHER / 2);
+    // SAFETY: four times 128 bytes and half of that are less than a slot.
+    let first = unsafe { four.cast::<u8>().add(place).cast::<u64>() };
+    // SAFETY: as above; the words that would be the key are compared without a consequence.
+    let differs = unsafe {
+        let word = |at: usize| first.add(at).read_volatile();
+        word(1) ^ u64::from(frame.src[3])
+            | word(3) ^ u64::from(frame.dst[3])
+            | word(5) ^ u64::from(frame.dest_qp)
+    };
+    // SAFETY: as above. The word is no lock here, so that what it holds stays: an exchange takes as long as locking.
+    unsafe {
+        let held = first.read_volatile();
+        exchange(first, held);
+        (&raw mut (*work).bin_ended).write_volatile(differs);
+        touch(first.add(6));
+        touch(first.add(8));
+        if PRECISE_CLOCK.load() != 0 {
+            touch((&raw mut (*work).messages).cast());
+            over(slot, first.add(9).cast(), now);
+        }
+        seqlock::release(first, held);
+    }
+}
+
+/// Parts of the insertion of a flow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Key, free slot and the kernel's own insertion into the hash.
+    Hash,
+    /// A record of the length of a new flow's event, all zero.
+    Event,
+    /// Both, the hint, and the lines of the slot, which no packet has written before.
+    All,
+}
+
+/// Inserts a flow, or does a part of that.
 #[inline(always)]
 #[expect(
     clippy::needless_borrows_for_generic_args,
     reason = "by value each call would put another copy of the key on the stack"
 )]
-pub(crate) fn insert(start: usize, end: usize, link: u32) {
-    let Some([src, dst, dest_qp]) = ends(start, end) else { return };
-    let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
-    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let frame = unsafe { &mut (*work).frame };
-    // As counting has it: a key that is built of constants has words that the verifier refuses on the stack.
-    (frame.src, frame.dst, frame.dest_qp, frame.family) = ([0, 0, 0, src], [0, 0, 0, dst], dest_qp, 4);
-    let key = FlowKey::of(frame, link as u16);
-    let Ok(Some(slot)) = FREE.pop() else { return };
-    if FLOWS.insert(&key, slot, NOEXIST).is_err() {
-        return;
+pub(crate) fn insert(ctx: &XdpContext, part: Part) {
+    if part != Part::Event {
+        let link = record::link(ctx.ingress_ifindex() as u32, false);
+        let Some(work) = parsed(Head::new(ctx.data(), ctx.data_end())) else { return };
+        // SAFETY: as in `parsed`.
+        let frame = unsafe { &(*work).frame };
+        let key = FlowKey::of(frame, link as u16);
+        let Ok(Some(slot)) = FREE.pop() else { return };
+        if FLOWS.insert(&key, slot, NOEXIST).is_err() {
+            return;
+        }
+        if part == Part::All {
+            fresh(slot, &key, frame, link);
+        }
     }
-    let Some(mut entry) = EVENTS.reserve_untyped::<[u64; EventRecord::BARE / 8]>(0) else { return };
-    entry.write([0; EventRecord::BARE / 8]);
-    entry.submit(0);
+    if part != Part::Hash {
+        let Some(mut entry) = EVENTS.reserve_untyped::<[u64; EventRecord::BARE / 8]>(0) else { return };
+        entry.write([0; EventRecord::BARE / 8]);
+        entry.submit(0);
+    }
+}
+
+/// Writes the hint and each line of a slot that no packet has written before.
+#[inline(always)]
+fn fresh(slot: u32, key: &FlowKey, frame: &Frame, link: u32) {
+    let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link as u16) >> (HINT_SHIFT.load() & 31);
+    let (Some(hint), Some(place)) = (HINTS.get_ptr_mut(index), SLOTS.get_ptr_mut(slot)) else { return };
+    let now = now(Time::Own);
+    // SAFETY: the pointers come from maps. PSNs; bytes by ECN; the counter of the opcode. A first packet ends no bin.
+    unsafe {
+        hint.write_volatile(slot);
+        (*place).key = *key;
+        touch((&raw mut (*place).stats.last_ns).cast());
+        touch((&raw mut (*place).stats.data_bytes).cast());
+        touch((&raw mut (*place).stats.opcodes).cast());
+        (&raw mut (*place).bin.start_ns).write_volatile(now);
+    }
+    if PRECISE_CLOCK.load() != 0 {
+        exact(slot, place, now);
+    }
 }

@@ -169,7 +169,11 @@ fn roce(ctx: &impl emit::Packet, work: *mut CpuState, link: u16) {
 
 /// Finds or creates the slot of a flow. `None` when the table is full.
 #[inline(always)]
-fn slot_of<C: aya_ebpf::EbpfContext>(ctx: &C, frame: &Frame, link: u16) -> Option<(u32, *mut FlowSlot)> {
+pub(crate) fn slot_of<C: aya_ebpf::EbpfContext>(
+    ctx: &C,
+    frame: &Frame,
+    link: u16,
+) -> Option<(u32, *mut FlowSlot)> {
     let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) >> (HINT_SHIFT.load() & 31);
     let hint = HINTS.get_ptr_mut(index)?;
     // SAFETY: the pointer comes from the map; any number is valid as a hint.

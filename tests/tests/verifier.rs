@@ -46,16 +46,22 @@ fn is_for(name: &str, kernel: KernelVersion) -> bool {
 /// option changed alone and with all options that add code. The programs of the other hooks differ only in a
 /// constant.
 fn variants() -> Vec<(LoadOptions, &'static [&'static str])> {
-    const EVERY: [&str; 9] = [
+    const EVERY: [&str; 15] = [
         names::XDP,
         names::XDP_FRAGS,
         names::TC_INGRESS,
         names::TC_EGRESS,
         names::TC_RAW_INGRESS,
         names::TC_RAW_EGRESS,
-        names::BENCH_XDP_LINES,
+        names::BENCH_XDP_REACH,
+        names::BENCH_XDP_TOGETHER,
+        names::BENCH_XDP_PUBLISHED,
         names::BENCH_XDP_INSERT,
-        names::BENCH_TC_LINES,
+        names::BENCH_XDP_HASH,
+        names::BENCH_XDP_EVENT,
+        names::BENCH_TC_REACH,
+        names::FLOOR_XDP,
+        names::FLOOR_TC,
     ];
     const BOTH: [&str; 2] = [names::XDP_FRAGS, names::TC_EGRESS];
     let usual = || LoadOptions { max_flows: 1024, ..as_here(&[1]) };

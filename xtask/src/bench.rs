@@ -10,6 +10,7 @@ mod load;
 mod machine;
 mod replay;
 mod screen;
+mod text;
 mod truth;
 
 use anyhow::Result;
@@ -36,16 +37,12 @@ pub(crate) enum Bench {
     Truth(truth::Wanted),
 }
 
-/// Measures and prints; by default the kernel programs and replay.
+/// Measures and prints; by default the kernel programs, a flood and replay, and one table of all their rows.
 ///
 /// # Errors
 /// Fails if an input cannot be created, or a program cannot be run.
 pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
-    let Some(wanted) = wanted else {
-        // A failure of one measurement does not prevent the other.
-        let kernel = kernel::kernel(&kernel::Wanted::default());
-        return replay::replay(&replay::Wanted::default()).and(kernel);
-    };
+    let Some(wanted) = wanted else { return all() };
     match wanted {
         Bench::Kernel(wanted) => kernel::kernel(wanted),
         Bench::Replay(wanted) => replay::replay(wanted),
@@ -56,4 +53,14 @@ pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
         Bench::Screen(wanted) => screen::screen(wanted),
         Bench::Truth(wanted) => truth::truth(wanted),
     }
+}
+
+/// Every row beside its goals, from one run of one program.
+fn all() -> Result<()> {
+    let binary = crate::build::build()?;
+    // A failure of one measurement does not prevent the others.
+    let parts =
+        [kernel::rows(&binary), load::rows(&binary), replay::rows(&replay::Wanted::default(), &binary)];
+    goal::print(&parts.iter().flatten().flatten().cloned().collect::<Vec<_>>());
+    parts.into_iter().collect::<Result<Vec<_>>>().map(drop)
 }

@@ -42,9 +42,13 @@ impl Hook {
             (Work::Counting, _) => self.counting(case.step.is_some()),
             (Work::Clock, Self::Tc) => (names::BENCH_TC_CLOCK, names::BENCH_TC_EMPTY),
             (Work::Clock, _) => (names::BENCH_XDP_CLOCK, names::BENCH_XDP_EMPTY),
-            (Work::Lines, Self::Tc) => (names::BENCH_TC_LINES, names::BENCH_TC_STEP),
-            (Work::Lines, _) => (names::BENCH_XDP_LINES, names::BENCH_XDP_STEP),
+            (Work::Reach, Self::Tc) => (names::BENCH_TC_REACH, names::BENCH_TC_STEP),
+            (Work::Reach, _) => (names::BENCH_XDP_REACH, names::BENCH_XDP_STEP),
+            (Work::Together, _) => (names::BENCH_XDP_TOGETHER, names::BENCH_XDP_STEP),
+            (Work::Published, _) => (names::BENCH_XDP_PUBLISHED, names::BENCH_XDP_STEP),
             (Work::Insert, _) => (names::BENCH_XDP_INSERT, names::BENCH_XDP_STEP),
+            (Work::Hash, _) => (names::BENCH_XDP_HASH, names::BENCH_XDP_STEP),
+            (Work::Event, _) => (names::BENCH_XDP_EVENT, names::BENCH_XDP_STEP),
         }
     }
 
@@ -75,11 +79,16 @@ pub(super) enum CaseKind {
 }
 
 impl Case {
+    /// Number of tables that a round fills.
+    pub(super) const TABLES: usize = 5;
+
     /// Which table its flows are in, of those that a round fills: that without the exact clock, that with it, or one of its own,
-    /// since it fills the hash and no slot.
+    /// since it counts nothing in it.
     pub(super) const fn table(&self) -> usize {
         match (self.work, self.precise) {
-            (Work::Insert, _) => 2,
+            (Work::Insert, false) => 2,
+            (Work::Insert, true) => 3,
+            (Work::Hash, _) => 4,
             (_, true) => 1,
             (_, false) => 0,
         }
@@ -93,10 +102,19 @@ pub(super) enum Work {
     Counting,
     /// The exact clock is read.
     Clock,
-    /// The clock, the hint and each cache line that counting writes.
-    Lines,
-    /// The kernel inserts a flow and passes an event on.
+    /// All but bins, messages and latency: their cache lines are written, too.
+    Reach,
+    /// The frame is parsed, its flow found and locked, the clock read, and two neighbouring cache lines written in place of
+    /// all that counting writes.
+    Together,
+    /// As [`Self::Reach`], with a time from memory.
+    Published,
+    /// The kernel inserts a flow into the hash, its slot is written, and an event is passed on.
     Insert,
+    /// The first of these alone.
+    Hash,
+    /// The last of these alone.
+    Event,
 }
 
 /// Flows in the cases that need many.
@@ -216,16 +234,21 @@ fn table() -> Vec<Case> {
         Case { kind, work, precise, ..case(id, name, f::write(first), Some(next_flow(f::IPV4_BTH))) }
     };
     let (filling, filled) = (CaseKind::Fill, CaseKind::Full);
-    let (all, lines) = (Work::Counting, Work::Lines);
+    let (all, reach, together) = (Work::Counting, Work::Reach, Work::Together);
     vec![
         of(filling, all, false, "new_flow", "a new flow each packet, with its event"),
-        of(filling, Work::Insert, false, "floor_new_flow", "  floor: map insertion, event alone"),
+        of(filling, Work::Insert, false, "floor_new_flow", "  floor: insertion, slot, event alone"),
+        of(filling, Work::Hash, false, "floor_hash", "  of that, the insertion into the hash"),
+        of(filling, Work::Event, false, "floor_event", "  of that, the event"),
         of(filled, all, false, "known_of_65536", "65,536 known flows, round robin"),
-        of(filled, lines, false, "floor_of_65536", "  floor: hint and slot alone"),
+        of(filled, reach, false, "floor_of_65536", "  floor: all but bins and latency"),
+        of(filled, together, false, "together_of_65536", "  its memory in two lines, uncounted"),
         of(filled, all, false, "table_full", "new flows, flow table full"),
         of(filling, all, true, "precise_new_flow", "a new flow each time, exact clock, bins"),
+        of(filling, Work::Insert, true, "precise_floor_new_flow", "  floor: insertion, slot, event alone"),
         of(filled, all, true, "precise_of_65536", "65,536 known flows, exact clock, bins"),
-        of(filled, lines, true, "precise_floor_of_65536", "  floor: clock, hint, slot, bin alone"),
+        of(filled, reach, true, "precise_floor_of_65536", "  floor: all but bins and latency"),
+        of(filled, together, true, "precise_together_of_65536", "  its memory in two lines, uncounted"),
     ]
 }
 
@@ -247,11 +270,31 @@ fn exact() -> Vec<Case> {
             )
         },
         Case {
-            work: Work::Lines,
+            work: Work::Reach,
             precise: true,
             ..case(
                 "floor_in_order",
-                "  floor: clock and memory of that alone",
+                "  floor: all but bins and latency",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            work: Work::Together,
+            precise: true,
+            ..case(
+                "together_in_order",
+                "  its memory in two lines, uncounted",
+                f::write(0x18),
+                Some(in_order(f::IPV4_BTH)),
+            )
+        },
+        Case {
+            work: Work::Published,
+            precise: true,
+            ..case(
+                "published_in_order",
+                "  the same with a time from memory",
                 f::write(0x18),
                 Some(in_order(f::IPV4_BTH)),
             )
@@ -277,12 +320,12 @@ fn exact() -> Vec<Case> {
             )
         },
         Case {
-            work: Work::Lines,
+            work: Work::Reach,
             precise: true,
             timed: Some(ANSWERED_QP),
             ..case(
                 "floor_answered",
-                "  floor: clock and memory of that alone",
+                "  floor: all but bins and latency",
                 f::write_last(ANSWERED_QP),
                 Some(answered(f::IPV4_BTH)),
             )

@@ -225,7 +225,7 @@ pub fn measure(effort: Effort, object: Option<&[u8]>, stopped: &dyn Fn(u32) -> b
         let mut metrics = Vec::new();
         let mut reads = Vec::new();
         for hook in Hook::ALL {
-            let mut filled = [const { None }; 3];
+            let mut filled = [const { None }; Case::TABLES];
             for case in cases.iter().filter(|case| wanted(hook, case)) {
                 if stopped(round) {
                     return Ok(measured);
@@ -275,7 +275,10 @@ fn measured_with(hook: Hook, case: &Case, other: bool) -> bool {
         _ if other && case.work != Work::Counting => false,
         Hook::Xdp => true,
         Hook::XdpFrags => case.every_hook,
-        Hook::Tc => !matches!(case.kind, CaseKind::Fill | CaseKind::Full),
+        Hook::Tc => {
+            !matches!(case.kind, CaseKind::Fill | CaseKind::Full)
+                && !matches!(case.work, Work::Published | Work::Together)
+        }
     }
 }
 

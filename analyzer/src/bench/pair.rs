@@ -21,8 +21,8 @@ use crate::source::live::load::names;
 pub struct Pair {
     /// Counting, less the empty program.
     pub counting: f64,
-    /// The clock and the memory that counting touches, less the empty program: what there is to gain at most.
-    pub lines: f64,
+    /// All but bins and latency, less the empty program: what there is to gain at most.
+    pub floor: f64,
     /// The empty program.
     pub empty: f64,
 }
@@ -48,7 +48,7 @@ pub(super) fn measure(programs: &mut Programs, step: BenchStep) -> Result<Option
     let empty = run(programs.tc(names::BENCH_TC_STEP)?, cpus)?;
     let counting = run(programs.tc(names::BENCH_TC)?, cpus)?;
     // Behind counting: the flows have their slots.
-    let lines = run(programs.tc(names::BENCH_TC_LINES)?, cpus)?;
+    let floor = run(programs.tc(names::BENCH_TC_REACH)?, cpus)?;
     let sum = |of: &dyn Fn(usize) -> Option<f64>| (0..2).map(of).sum::<Option<f64>>();
     let part = |alone: f64, together: f64| (together > 0.0).then(|| alone / together);
     let less = |of: &[Times; 2], at: usize| -> Option<f64> {
@@ -56,8 +56,8 @@ pub(super) fn measure(programs: &mut Programs, step: BenchStep) -> Result<Option
         part(one.alone? - two.alone?, one.together? - two.together?)
     };
     let bare = |at: usize| empty.get(at).and_then(|times| part(times.alone?, times.together?));
-    let (counting, lines) = (sum(&|at| less(&counting, at)), sum(&|at| less(&lines, at)));
-    Ok(counting.zip(lines).zip(sum(&bare)).map(|((counting, lines), empty)| Pair { counting, lines, empty }))
+    let (counting, floor) = (sum(&|at| less(&counting, at)), sum(&|at| less(&floor, at)));
+    Ok(counting.zip(floor).zip(sum(&bare)).map(|((counting, floor), empty)| Pair { counting, floor, empty }))
 }
 
 /// Nanoseconds per packet of one processor; `None` if no measurement was undisturbed.

@@ -81,8 +81,8 @@ pub struct Rates {
 pub struct TwoCpus {
     /// Counting in the default mode.
     pub counting: Option<f64>,
-    /// The clock and the memory that counting touches, alone.
-    pub lines: Option<f64>,
+    /// All but bins and latency.
+    pub floor: Option<f64>,
     /// The empty program: what the processors themselves allow.
     pub empty: Option<f64>,
 }
@@ -137,7 +137,7 @@ impl Document {
             results: results.collect(),
             two_cpus: TwoCpus {
                 counting: of_pairs(|pair| pair.counting),
-                lines: of_pairs(|pair| pair.lines),
+                floor: of_pairs(|pair| pair.floor),
                 empty: of_pairs(|pair| pair.empty),
             },
             table_read: TableRead {
@@ -197,10 +197,10 @@ impl Document {
                 figure(row.gbps.mtu_4096, 0),
             )?;
         }
-        if let TwoCpus { counting: Some(counting), lines: Some(lines), empty: Some(empty) } = self.two_cpus {
+        if let TwoCpus { counting: Some(counting), floor: Some(floor), empty: Some(empty) } = self.two_cpus {
             writeln!(
                 out,
-                "\nTwo processors count {counting:.2} times the packets of one, different flows of one table, by default (clock and memory alone: {lines:.2}; empty program: {empty:.2})."
+                "\nTwo processors count {counting:.2} times the packets of one, different flows of one table, by default (all but bins and latency: {floor:.2}; empty program: {empty:.2})."
             )?;
         }
         writeln!(

@@ -24,6 +24,9 @@ enum Measurement {
         /// Seconds per state
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
+        /// Print the ratios as JSON, and the tables to standard error
+        #[arg(long)]
+        json: bool,
     },
     /// TCP traffic through a veth pair, without and with rocescope attached, by hook
     Tcp {
@@ -63,8 +66,15 @@ fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     match Cli::parse().what {
-        Measurement::Traffic { rounds, seconds } => {
-            traffic::bench(rounds, Duration::try_from_secs_f64(seconds)?)
+        Measurement::Traffic { rounds, seconds, json } => {
+            let time = Duration::try_from_secs_f64(seconds)?;
+            if json {
+                let ratios = traffic::bench(rounds, time, &mut std::io::stderr())?;
+                println!("{ratios}");
+            } else {
+                traffic::bench(rounds, time, &mut std::io::stdout())?;
+            }
+            Ok(())
         }
         Measurement::Tcp { rounds } => tcp::bench(rounds),
         Measurement::Scrape { rounds } => scrape::bench(rounds),

@@ -1,11 +1,14 @@
 //! Rate of a flood with nothing, an empty program and rocescope at the receiving end.
 
+use std::io::Write;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use aya::programs::{TcAttachType, XdpMode};
 use rocescope::source::live::Programs;
+use rocescope::source::live::load::names;
+use serde_json::{Value, json};
 
 use super::flood::{Flood, PacketKind, Wanted};
 use super::link::{FloodLink, Receiver};
@@ -28,17 +31,22 @@ pub enum State {
     Nothing,
     /// An XDP program that passes all frames.
     EmptyXdp,
+    /// An XDP program that does all but bins and latency.
+    FloorXdp,
     /// rocescope with `--hook xdp --xdp-mode native`.
     Xdp,
     /// A TC program that passes all frames.
     EmptyTc,
+    /// A TC program that does all but bins and latency.
+    FloorTc,
     /// rocescope with `--hook tc`.
     Tc,
 }
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 5] = [Self::Nothing, Self::EmptyXdp, Self::Xdp, Self::EmptyTc, Self::Tc];
+    pub const ALL: [Self; 7] =
+        [Self::Nothing, Self::EmptyXdp, Self::FloorXdp, Self::Xdp, Self::EmptyTc, Self::FloorTc, Self::Tc];
 
     /// Its name in the table.
     #[must_use]
@@ -46,8 +54,10 @@ impl State {
         match self {
             Self::Nothing => "nothing",
             Self::EmptyXdp => "empty XDP",
+            Self::FloorXdp => "floor XDP",
             Self::Xdp => "rocescope XDP",
             Self::EmptyTc => "empty TC",
+            Self::FloorTc => "floor TC",
             Self::Tc => "rocescope TC",
         }
     }
@@ -55,8 +65,8 @@ impl State {
     /// The empty program of the same kind.
     fn empty(self) -> Option<Self> {
         match self {
-            Self::Xdp => Some(Self::EmptyXdp),
-            Self::Tc => Some(Self::EmptyTc),
+            Self::Xdp | Self::FloorXdp => Some(Self::EmptyXdp),
+            Self::Tc | Self::FloorTc => Some(Self::EmptyTc),
             _ => None,
         }
     }
@@ -80,7 +90,7 @@ pub struct FloodRun {
 enum Attached {
     Nothing,
     /// Detached when dropped.
-    Empty {
+    Other {
         _programs: Box<Programs>,
     },
     Rocescope(Box<Program>),
@@ -97,17 +107,17 @@ impl Attached {
             State::Nothing => Ok(Self::Nothing),
             State::Xdp => live(&["--hook", "xdp", "--xdp-mode", "native"]),
             State::Tc => live(&["--hook", "tc"]),
-            State::EmptyXdp => {
-                let mut programs = machine::programs(1, true)?;
-                let program = programs.xdp(EMPTY_XDP)?;
+            State::EmptyXdp | State::FloorXdp => {
+                let (mut programs, program) = other(state, EMPTY_XDP, names::FLOOR_XDP)?;
+                let program = programs.xdp(program)?;
                 near.run(|| program.attach(name, XdpMode::Driver).map(drop))??;
-                Ok(Self::Empty { _programs: Box::new(programs) })
+                Ok(Self::Other { _programs: Box::new(programs) })
             }
-            State::EmptyTc => {
-                let mut programs = machine::programs(1, true)?;
-                let program = programs.tc(EMPTY_TC)?;
+            State::EmptyTc | State::FloorTc => {
+                let (mut programs, program) = other(state, EMPTY_TC, names::FLOOR_TC)?;
+                let program = programs.tc(program)?;
                 near.run(|| program.attach(name, TcAttachType::Ingress).map(drop))??;
-                Ok(Self::Empty { _programs: Box::new(programs) })
+                Ok(Self::Other { _programs: Box::new(programs) })
             }
         }
     }
@@ -119,6 +129,14 @@ impl Attached {
             _ => None,
         }
     }
+}
+
+/// The programs for a state without rocescope, and the name of the one to attach: only the test build has an empty one,
+/// and it has no clock.
+fn other(state: State, empty: &'static str, floor: &'static str) -> Result<(Programs, &'static str)> {
+    let is_floor = matches!(state, State::FloorXdp | State::FloorTc);
+    let programs = if is_floor { machine::programs(1024, false) } else { machine::programs(1, true) };
+    Ok((programs?, if is_floor { floor } else { empty }))
 }
 
 /// Floods a link for about this time.
@@ -207,25 +225,30 @@ pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of the measurement has panicked"))?
 }
 
-/// Measures every state in every round, and prints a table for each placement of the receiving end.
+/// Measures every state in every round, and prints a table for each placement of the receiving end. Returns each state's
+/// rate over that of the empty program, by placement and state.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn bench(rounds: usize, time: Duration) -> Result<()> {
-    println!("{FLOWS} queue pairs, frames of 1082 bytes, {rounds} rounds of {time:?}, medians");
-    table("the receiving end on the sender's CPU, PSNs in order", Receiver::SameCpu, rounds, time)?;
+pub fn bench(rounds: usize, time: Duration, out: &mut impl Write) -> Result<Value> {
+    writeln!(out, "{FLOWS} queue pairs, frames of 1082 bytes, {rounds} rounds of {time:?}, medians")?;
+    let mut ratios = serde_json::Map::new();
+    let title = "the receiving end on the sender's CPU, PSNs in order";
+    ratios.insert("same_cpu".to_owned(), table(title, Receiver::SameCpu, rounds, time, out)?);
     if usage::cpus()?.len() > 1 {
-        table("the receiving end on a CPU of its own, PSNs repeated", Receiver::OwnCpu, rounds, time)?;
+        let title = "the receiving end on a CPU of its own, PSNs repeated";
+        ratios.insert("own_cpu".to_owned(), table(title, Receiver::OwnCpu, rounds, time, out)?);
     } else {
-        println!("SKIP the receiving end on a CPU of its own: there is only one");
+        writeln!(out, "SKIP the receiving end on a CPU of its own: there is only one")?;
     }
-    println!(
+    writeln!(
+        out,
         "\nIn every round rocescope counted the packets that the interface received, all of them in flows."
-    );
-    Ok(())
+    )?;
+    Ok(Value::Object(ratios))
 }
 
-fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()> {
+fn table(title: &str, at: Receiver, rounds: usize, time: Duration, out: &mut impl Write) -> Result<Value> {
     let mut runs = State::ALL.map(|state| (state, Vec::new()));
     for _ in 0..rounds.max(1) {
         for (state, runs) in &mut runs {
@@ -237,8 +260,9 @@ fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()>
         median(of_state.flat_map(|(_, runs)| runs).map(of).collect())
     };
     let per_cpu = |state| figure(state, |run| run.per_cpu);
-    println!("\n{title}");
-    println!(
+    writeln!(out, "\n{title}")?;
+    writeln!(
+        out,
         "  {:<14} {:>9} {:>9} {:>8} {:>9} {:>10} {:>9} {:>9} {:>9}",
         "attached",
         "offered",
@@ -249,12 +273,13 @@ fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()>
         "to empty",
         "ns more",
         "process"
-    );
+    )?;
     for (state, runs) in &runs {
         let (received, offered) = (figure(*state, |run| run.received), figure(*state, |run| run.offered));
         let (now, empty) = (per_cpu(*state), state.empty().map(per_cpu));
         let process: Vec<f64> = runs.iter().filter_map(|run| run.process).collect();
-        println!(
+        writeln!(
+            out,
             "  {:<14} {:>9.3} {:>9.3} {:>7.1}% {:>9.3} {:>10.3} {:>9} {:>9} {:>9}",
             state.name(),
             offered / 1e6,
@@ -265,11 +290,19 @@ fn table(title: &str, at: Receiver, rounds: usize, time: Duration) -> Result<()>
             cell(empty, |empty| format!("{:.3}", now / empty)),
             cell(empty, |empty| format!("{:.0}", 1e9 / now - 1e9 / empty)),
             cell((!process.is_empty()).then(|| median(process)), |share| format!("{:.1}%", share * 100.0)),
-        );
+        )?;
     }
-    println!(
+    writeln!(
+        out,
         "  offered, received: millions of frames a second by the clock; per CPU: received in a second of"
-    );
-    println!("  processor time, of which the ratios are; ns more: a frame, than with the empty program");
-    Ok(())
+    )?;
+    writeln!(
+        out,
+        "  processor time, of which the ratios are; ns more: a frame, than with the empty program"
+    )?;
+    let ratios = State::ALL.iter().filter_map(|state| {
+        let empty = per_cpu(state.empty()?);
+        Some((state.name().to_owned(), json!(per_cpu(*state) / empty)))
+    });
+    Ok(Value::Object(ratios.collect()))
 }

@@ -71,7 +71,10 @@ impl Row {
         let Self { name, figure, goal, .. } = self;
         let [figure_text, wanted, aim, floor] =
             [*figure, Some(goal.wanted), goal.aim, self.floor].map(number);
-        format!("| {name} | {figure_text} | {floor} | {wanted} | {aim} | {} |", goal.verdict(*figure))
+        let missed = figure.is_some_and(|figure| !goal.is_met(figure));
+        let limit = missed && self.floor.is_some_and(|floor| !goal.is_met(floor));
+        let why = if limit { "; so does its floor" } else { "" };
+        format!("| {name} | {figure_text} | {floor} | {wanted} | {aim} | {}{why} |", goal.verdict(*figure))
     }
 }
 
@@ -107,6 +110,15 @@ mod tests {
     }
 
     #[test]
+    fn a_missed_row_is_at_its_limit_where_the_floor_misses_too() {
+        let goal = Goal::at_least(0.9, None);
+        let of = |figure, floor| Row { name: "x".into(), figure, unit: "", goal, floor }.line();
+        assert_eq!(of(Some(0.8), Some(0.85)), "| x | 0.80 | 0.85 | 0.90 | - | MISSED; so does its floor |");
+        assert_eq!(of(Some(0.8), Some(0.95)), "| x | 0.80 | 0.95 | 0.90 | - | MISSED |");
+        assert_eq!(of(Some(0.91), Some(0.85)), "| x | 0.91 | 0.85 | 0.90 | - | met |");
+    }
+
+    #[test]
     fn a_row_says_whether_it_is_as_wanted() {
         let small = Goal::at_most(0.4, Some(0.25));
         assert_eq!(line(Some(0.2), small), "| x | 0.20 × | 0.10 × | 0.40 × | 0.25 × | aim reached |");
@@ -116,7 +128,7 @@ mod tests {
         assert_eq!(line(Some(213.4), Goal::at_least(100.0, None)), "| x | 213 × | 107 × | 100 × | - | met |");
         assert_eq!(
             line(Some(12.34), Goal::at_least(100.0, None)),
-            "| x | 12.3 × | 6.17 × | 100 × | - | MISSED |"
+            "| x | 12.3 × | 6.17 × | 100 × | - | MISSED; so does its floor |"
         );
     }
 }
