@@ -8,6 +8,7 @@ mod kernel;
 mod keys;
 mod load;
 mod machine;
+mod queue_pairs;
 mod replay;
 mod screen;
 mod text;
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     Keys(keys::Wanted),
     /// CPU time and output of the terminal UI, idle and during a replay at full speed
     Screen(screen::Wanted),
+    /// Cost of the layers that follow 10,000 queue pairs of NICs; fails when a limit is missed
+    QueuePairs(queue_pairs::Wanted),
     /// Findings of `rocescope replay` against simulated fabrics with a known truth
     Truth(truth::Wanted),
 }
@@ -51,6 +54,7 @@ pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
         Bench::Fleet(wanted) => fleet::fleet(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
         Bench::Screen(wanted) => screen::screen(wanted),
+        Bench::QueuePairs(wanted) => queue_pairs::queue_pairs(wanted),
         Bench::Truth(wanted) => truth::truth(wanted),
     }
 }

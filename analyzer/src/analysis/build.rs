@@ -10,7 +10,7 @@ use crate::analysis::spray::Planes;
 use crate::analysis::{
     Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Skipped, Source,
     Totals, Window, device, device_qp, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context,
-    qp_paths, taps, traffic, upstream, ways,
+    qp_lives, qp_paths, taps, traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -71,7 +71,7 @@ impl Facts {
             steps,
             steps_absent,
             pattern: traffic::pattern(sample),
-            qp_lives: device::lives(&sample.devices),
+            qp_lives: None,
             qp_context: qp_context::coverage(&sample.devices),
             qp_paths: None,
             post_sampling: sample.devices.posts.sampling.clone(),
@@ -85,6 +85,7 @@ impl Facts {
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
         device_qp::mark_packets(&mut facts.devices, &sample.flows);
+        facts.qp_lives = qp_lives::lives(&sample.devices, &facts.devices);
         facts.qp_paths = qp_paths::paths(&facts.devices, &sample.devices, options);
         facts.nccl = nccl::nccl(sample, &facts.devices);
         facts.coverage = device::coverage(sample, &facts.links);

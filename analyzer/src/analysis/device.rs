@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{DeviceQp, InputKind, Link};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{self, Devices, PauseSample, PortSample};
-use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife};
+use crate::entity::lives::{Lives, QpEvent, QpLife};
 use crate::entity::pauses::PauseSpells;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
@@ -136,90 +136,6 @@ pub struct Pause {
     /// Times of the pauses.
     #[serde(skip)]
     pub spells: PauseSpells,
-}
-
-/// Coverage of the kernel's control path: probes of the functions that create, modify and destroy queue pairs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct QpLives {
-    /// Reason for which queue pairs are not followed. Null: they are.
-    pub unavailable: Option<String>,
-    /// Verbs seen. Unit: calls.
-    pub calls: u64,
-    /// Verbs whose result was not seen: the kernel has few places for calls that sleep at once (kretprobe).
-    /// Unit: calls.
-    pub missed_returns: u64,
-    /// Records lost because rocescope was late. Unit: records.
-    pub dropped: u64,
-    /// Queue pairs that there was no room to follow or keep. Unit: queue pairs.
-    pub qps_left_out: u64,
-    /// Events that there was no room to keep. Unit: events.
-    pub events_left_out: u64,
-    /// Kernel functions that could not be probed.
-    pub absent: Vec<String>,
-    /// Fields of the kernel's structures (`ib_qp_attr.timeout` …) that its type information (BTF) does not have: what they say is null
-    /// for each queue pair.
-    pub absent_fields: Vec<String>,
-    /// Reason for which queue pairs that are made past the verbs (DEVX, mlx5) are not followed. Null: they are, from when
-    /// the run began: of an older one the next command that modifies it shows a part.
-    pub devx_unavailable: Option<String>,
-    /// Commands about queue pairs of processes other than within a verb that makes or modifies one: those of such queue pairs,
-    /// and the ends of all others. Unit: commands.
-    pub commands: u64,
-    /// Those whose result was not seen. Unit: commands.
-    pub missed_commands: u64,
-    /// Lists of all queue pairs of the host that were read (RDMA netlink), for states, processes and settings. Unit: lists.
-    pub lists: u64,
-    /// Queue pairs in all of these lists together: for each the kernel queried its device, on mlx5 by a firmware command. They
-    /// come on top of `qp_context.answered`. Unit: queries.
-    pub list_queries: u64,
-    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s and at most 20 s. Unit: ns.
-    pub lists_ns: u64,
-    /// Queue pairs by what is known of them.
-    pub sources: QpSources,
-}
-
-/// Queue pairs by the source of what is known of them; one can be in several. Unit: queue pairs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct QpSources {
-    /// Listed by RDMA netlink at the latest reading.
-    pub netlink: u64,
-    /// Seen on the kernel's control path, those that ended included.
-    pub control_path: u64,
-    /// Among those of the control path: made past the verbs.
-    pub devx: u64,
-    /// With a reading of the NIC's own context.
-    pub context: u64,
-}
-
-/// Null without RDMA devices.
-pub(super) fn lives(devices: &Devices) -> Option<QpLives> {
-    let lives = &devices.lives;
-    let watched =
-        !devices.ports.is_empty() && (lives.unavailable.is_some() || lives.calls != Calls::default());
-    watched.then(|| QpLives {
-        unavailable: lives.unavailable.clone(),
-        calls: lives.calls.entered,
-        missed_returns: lives.calls.missed_returns,
-        dropped: lives.calls.dropped,
-        qps_left_out: lives.qps_left_out,
-        events_left_out: lives.events_left_out,
-        lists: devices.lists.lists,
-        list_queries: devices.lists.queries,
-        lists_ns: devices.lists.took_ns,
-        absent: lives.calls.absent.iter().map(|(function, why)| format!("{function}: {why}")).collect(),
-        absent_fields: lives.calls.absent_fields.clone(),
-        devx_unavailable: lives.calls.devx_unavailable.clone().or_else(|| lives.unavailable.clone()),
-        commands: lives.calls.commands,
-        missed_commands: lives.calls.missed_commands,
-        sources: QpSources {
-            netlink: devices.ports.iter().map(|port| port.qps.len() as u64 + port.qps_left_out).sum(),
-            control_path: lives.qps.len() as u64,
-            devx: lives.qps.iter().filter(|life| life.origin == Some(DEVX)).count() as u64,
-            context: devices.contexts.qps.len() as u64,
-        },
-    })
 }
 
 /// Counters of one queue pair, or of several together.
@@ -409,7 +325,7 @@ fn queue_pairs(
     for life in lives {
         let is_latest = latest.get(&life.lqpn).is_some_and(|latest| std::ptr::eq(*latest, *life));
         let is_same = |qp: &&mut DeviceQp| {
-            life.control.ended_ns.is_none() || is_latest && (qp.pid, qp.rqpn) == (life.pid, life.rqpn)
+            !life.control.is_over() || is_latest && (qp.pid, qp.rqpn) == (life.pid, life.rqpn)
         };
         if let Some(known) = place.get(&life.lqpn).and_then(|at| qps.get_mut(*at)).filter(is_same) {
             known.add(life);
@@ -419,7 +335,7 @@ fn queue_pairs(
             qps.push(qp);
         }
     }
-    for qp in qps.iter_mut().filter(|qp| qp.control.ended_ns.is_none()) {
+    for qp in qps.iter_mut().filter(|qp| !qp.control.is_over()) {
         if let Some(context) = contexts.get(&qp.lqpn) {
             qp.add_context(context);
         }
@@ -434,7 +350,7 @@ fn queue_pairs(
         });
         qps.truncate(MAX_QPS);
     }
-    qps.sort_by_key(|qp| (qp.lqpn, qp.control.ended_ns.is_none(), qp.control.created_ns));
+    qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.created_ns));
     device.qps_left_out = port.qps_left_out + (all - qps.len()) as u64;
     device.qps = qps;
     device.qp_counters = port

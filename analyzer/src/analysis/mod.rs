@@ -26,6 +26,7 @@ mod paths;
 pub(crate) mod ports;
 mod posts;
 mod qp_context;
+mod qp_lives;
 mod qp_paths;
 mod shape;
 mod spray;
@@ -38,6 +39,7 @@ pub(crate) mod uneven;
 pub(crate) mod upstream;
 pub(crate) mod ways;
 
+pub use crate::entity::contexts::RawContext;
 pub use crate::entity::lives::{DEVX, QpControl, QpEvent};
 pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;
@@ -48,9 +50,7 @@ pub use crate::entity::posts::PostSampling;
 pub use crate::metrics::loss::Unfollowed;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
-pub use device::{
-    Coverage, Device, DeviceQpCounters, Pause, QpLives, QpSources, WHOLE, worst as worst_coverage,
-};
+pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
 pub use device_qp::{DeviceQp, QpSource};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
@@ -67,6 +67,7 @@ pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub use paths::{MultiTapCounts, Overlap, Paths};
 pub use posts::{PostOpcode, PostSize, QpPosts};
 pub use qp_context::QpContexts;
+pub use qp_lives::{QpLives, QpSources};
 #[cfg(test)]
 pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};

@@ -1,5 +1,6 @@
 //! The job's own view, from NCCL's RAS service, joined by process to queue pairs of this host.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -127,6 +128,12 @@ pub struct RankQp {
     pub udp_port: Option<u16>,
     /// State: `RTS`, `ERR` … Null: not known.
     pub state: Option<&'static str>,
+    /// Link that it sends on: the network interface of the device's port. Null: not known.
+    pub link: Option<String>,
+    /// As `devices[].qps[].stuck_ns`. Unit: ns. Null: as there.
+    pub stuck_ns: Option<u64>,
+    /// As `devices[].qps[].retries_used`. Unit: retries. Null: as there.
+    pub retries_used: Option<u8>,
 }
 
 impl NcclRank {
@@ -224,14 +231,14 @@ fn launched(counts: &Launched) -> BTreeMap<&'static str, u64> {
     OPERATIONS.iter().zip(counts).filter_map(|(name, count)| Some((*name, (*count)?))).collect()
 }
 
-/// Queue pairs by their process; those in the error state first, then by number.
+/// Queue pairs by their process; those in the error state first, then those that stand still longest, then by number.
 struct QpsByPid(BTreeMap<u32, Vec<RankQp>>);
 
 impl QpsByPid {
     fn of(devices: &[Device]) -> Self {
         let mut by_pid: BTreeMap<u32, Vec<RankQp>> = BTreeMap::new();
         for device in devices {
-            for qp in device.qps.iter().filter(|qp| qp.control.ended_ns.is_none()) {
+            for qp in device.qps.iter().filter(|qp| !qp.control.is_over()) {
                 let Some(pid) = qp.pid else { continue };
                 by_pid.entry(pid).or_default().push(RankQp {
                     device: device.name.clone(),
@@ -241,12 +248,16 @@ impl QpsByPid {
                     dst: qp.control.dst,
                     udp_port: qp.control.udp_port,
                     state: qp.state,
+                    link: device.interface.clone(),
+                    stuck_ns: qp.stuck_ns,
+                    retries_used: qp.retries_used,
                 });
             }
         }
         for qps in by_pid.values_mut() {
             qps.sort_by(|a, b| {
-                let key = |qp: &RankQp| (qp.state != Some("ERR"), qp.device.clone(), qp.lqpn);
+                let stuck = |qp: &RankQp| Reverse(qp.stuck_ns.unwrap_or(0));
+                let key = |qp: &RankQp| (qp.state != Some("ERR"), stuck(qp), qp.device.clone(), qp.lqpn);
                 key(a).cmp(&key(b))
             });
         }

@@ -132,7 +132,7 @@ pub(super) fn join(devices: &Devices, port: &PortSample, qps: &mut Vec<DeviceQp>
     }
     // The latest last: what exists takes what goes on, what has ended the latest that has.
     for is_alive in [true, false] {
-        for qp in qps.iter_mut().rev().filter(|qp| qp.control.ended_ns.is_none() == is_alive) {
+        for qp in qps.iter_mut().rev().filter(|qp| qp.control.is_over() != is_alive) {
             let samples = qp.pid.and_then(|pid| left.get_mut(&(qp.lqpn, pid)));
             let Some(samples) = samples else { continue };
             let place = if is_alive {

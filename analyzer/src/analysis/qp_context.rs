@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{DeviceQp, QpSource};
-use crate::entity::contexts::{Blamed, ContextSample};
+use crate::entity::contexts::{Blamed, ContextSample, RawContext};
 use crate::entity::devices::Devices;
 use crate::entity::lives::timeout_ns;
 
@@ -29,6 +29,8 @@ pub struct QpContexts {
     pub longest_ns: Option<u64>,
     /// Devices that are not asked any more, each with the reason.
     pub refused: Vec<String>,
+    /// Contexts that were read and could not be decoded: the latest of each device.
+    pub undecoded: Vec<RawContext>,
 }
 
 /// Null without RDMA devices, and where nothing is asked.
@@ -49,6 +51,7 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
         mean_ns: cost.took_ns.checked_div(asked),
         longest_ns: (asked > 0).then_some(cost.longest_ns),
         refused: cost.refused.iter().map(|(device, why)| format!("{device}: {why}")).collect(),
+        undecoded: cost.undecoded.clone(),
     })
 }
 

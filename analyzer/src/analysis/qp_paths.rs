@@ -23,8 +23,8 @@ pub struct QpPaths {
     pub known: u64,
     /// Reasons for which the 5-tuple of the others is not known, with their number. Unit: queue pairs.
     pub unknown: BTreeMap<String, u64>,
-    /// Weight of a queue pair in all figures here. `bytes`: PSNs that it sent × path MTU, an upper bound of its bytes, known of
-    /// each of them. `queue_pairs`: each counts as 1.
+    /// Weight of a queue pair in the figures up to `ecmp`. `bytes`: PSNs that it sent × path MTU, an upper bound of its bytes,
+    /// where that is known of each of them. `queue_pairs`: each counts as 1.
     pub weighted_by: &'static str,
     /// Distinct 5-tuples (addresses, UDP, source port, 4791). Unit: tuples.
     pub five_tuples: u64,
@@ -54,6 +54,8 @@ pub struct QpPaths {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpBalance {
+    /// Weight of a queue pair here, as `qp_paths.weighted_by`: `bytes` where those of each queue pair of these parts are known.
+    pub weighted_by: &'static str,
     /// Parts that share the load, idle ones included.
     pub parts: Vec<QpPart>,
     /// Load of the busiest over the mean. Unit: ratio. Null: all are idle.
@@ -75,9 +77,21 @@ pub struct QpPart {
 }
 
 impl QpBalance {
-    fn of(parts: BTreeMap<String, QpPart>) -> Option<Self> {
+    /// Over these parts, idle ones included, and these queue pairs with the part of each.
+    fn of(names: impl Iterator<Item = String>, senders: &[(String, &Sender<'_>)]) -> Option<Self> {
+        let weighted_by = WeightedBy::of(senders.iter().map(|(_, sender)| *sender));
+        let idle = |name: String| (name.clone(), QpPart { name, ..QpPart::default() });
+        let mut parts: BTreeMap<String, QpPart> =
+            names.chain(senders.iter().map(|(name, _)| name.clone())).map(idle).collect();
+        for (name, sender) in senders {
+            if let Some(part) = parts.get_mut(name) {
+                part.qps += 1;
+                part.load = part.load.saturating_add(weighted_by.weight(sender));
+            }
+        }
         let loads: Vec<f64> = parts.values().map(|part| part.load as f64).collect();
         (parts.len() > 1).then(|| Self {
+            weighted_by: weighted_by.name(),
             parts: parts.into_values().collect(),
             max_over_mean: max_over_mean(&loads),
             jain: jain(&loads),
@@ -85,44 +99,74 @@ impl QpBalance {
     }
 }
 
-/// A queue pair with its port and weight.
+/// A queue pair with its port.
 struct Sender<'a> {
     device: &'a Device,
     qp: &'a DeviceQp,
-    weight: u64,
+    /// PSNs sent × path MTU; `None` where either is not known.
+    bytes: Option<u64>,
+}
+
+/// What a queue pair counts among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WeightedBy {
+    Bytes,
+    QueuePairs,
+}
+
+impl WeightedBy {
+    /// Bytes if those of each are known and any was sent: a sum of bytes and of queue pairs would mean nothing.
+    fn of<'a>(senders: impl Iterator<Item = &'a Sender<'a>>) -> Self {
+        let sum = senders.map(|sender| sender.bytes).try_fold(0_u64, |sum, of| Some(sum.saturating_add(of?)));
+        if sum > Some(0) { Self::Bytes } else { Self::QueuePairs }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::QueuePairs => "queue_pairs",
+        }
+    }
+
+    fn weight(self, sender: &Sender<'_>) -> u64 {
+        match self {
+            Self::Bytes => sender.bytes.unwrap_or(0),
+            Self::QueuePairs => 1,
+        }
+    }
 }
 
 /// Null without such queue pairs.
 pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) -> Option<QpPaths> {
     let hidden = |qp: &&DeviceQp| sends(qp) && !qp.sources.contains(&QpSource::Packets);
-    let all =
-        || devices.iter().flat_map(|device| device.qps.iter().filter(hidden).map(move |qp| (device, qp)));
+    let all = devices.iter().flat_map(|device| device.qps.iter().filter(hidden).map(move |qp| (device, qp)));
     let bytes = |qp: &DeviceQp| Some(qp.sent_packets?.saturating_mul(u64::from(qp.control.path_mtu?)));
-    let by_bytes = all().all(|(_, qp)| bytes(qp).is_some()) && all().any(|(_, qp)| bytes(qp) > Some(0));
-    let weight = |qp: &DeviceQp| if by_bytes { bytes(qp).unwrap_or(0) } else { 1 };
-    let senders: Vec<Sender<'_>> =
-        all().map(|(device, qp)| Sender { device, qp, weight: weight(qp) }).collect();
+    let senders: Vec<Sender<'_>> = all.map(|(device, qp)| Sender { device, qp, bytes: bytes(qp) }).collect();
     if senders.is_empty() {
         return None;
     }
     let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
-    let mut weights: Vec<Weight> = Vec::new();
+    let mut known: Vec<(&Sender<'_>, Weight)> = Vec::new();
     for sender in &senders {
-        match weight_of(sender) {
-            Ok(weight) => weights.push(weight),
+        match tuple_of(sender) {
+            Ok(weight) => known.push((sender, weight)),
             Err(why) => *unknown.entry(why).or_default() += 1,
         }
     }
-    let known = weights.len() as u64;
+    let weighted_by = WeightedBy::of(known.iter().map(|(sender, _)| *sender));
+    let weights: Vec<Weight> = known
+        .into_iter()
+        .map(|(sender, weight)| Weight { bytes: weighted_by.weight(sender), ..weight })
+        .collect();
     let by_qp = by(&weights, |weight| Weight { tuple: Tuple { src_port: 0, ..weight.tuple }, ..*weight });
     let by_tuple = by(&weights, |weight| Weight { dest_qp: 0, ..*weight });
     let ecmp = options.ecmp.and_then(|uplinks| ecmp::of_weights(uplinks, "queue pairs", &by_tuple, &by_qp));
     let entropy = Spread::over((by_tuple, Some(0))).entropy();
     Some(QpPaths {
         qps: senders.len() as u64,
-        known,
+        known: weights.len() as u64,
         unknown,
-        weighted_by: if by_bytes { "bytes" } else { "queue_pairs" },
+        weighted_by: weighted_by.name(),
         five_tuples: entropy.five_tuples,
         source_ports: entropy.source_ports,
         entropy_bits: entropy.entropy_bits,
@@ -141,11 +185,11 @@ fn sends(qp: &DeviceQp) -> bool {
     matches!(qp.kind, Some("RC" | "UC" | "XRC_INI"))
         && matches!(qp.state, None | Some("RTS" | "SQD"))
         && qp.rqpn.is_some()
-        && qp.control.ended_ns.is_none()
+        && !qp.control.is_over()
 }
 
-/// The 5-tuple of a queue pair, or the reason for which it is not known.
-fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, String> {
+/// The 5-tuple of a queue pair without a weight, or the reason for which it is not known.
+fn tuple_of(Sender { device, qp, .. }: &Sender<'_>) -> Result<Weight, String> {
     let control = &qp.control;
     let Some(dst) = control.dst else {
         return Err("neither the control path nor a context shows its peer".to_owned());
@@ -164,7 +208,7 @@ fn weight_of(Sender { device, qp, weight }: &Sender<'_>) -> Result<Weight, Strin
         tuple: Tuple { family, src, dst, src_port },
         dest_qp: qp.rqpn.unwrap_or(0),
         direction: Some(Direction::Egress),
-        bytes: *weight,
+        bytes: 0,
     })
 }
 
@@ -180,21 +224,18 @@ fn by(weights: &[Weight], key: impl Fn(&Weight) -> Weight) -> Vec<Weight> {
     sums
 }
 
-fn add(parts: &mut BTreeMap<String, QpPart>, name: String, sender: Option<&Sender<'_>>) {
-    let part = parts.entry(name.clone()).or_insert_with(|| QpPart { name, ..QpPart::default() });
-    part.qps += u64::from(sender.is_some());
-    part.load = part.load.saturating_add(sender.map_or(0, |sender| sender.weight));
+/// The queue pairs that have a part, with it.
+fn placed<'a>(
+    senders: &'a [Sender<'a>],
+    part: impl Fn(&Sender<'_>) -> Option<String>,
+) -> Vec<(String, &'a Sender<'a>)> {
+    senders.iter().filter_map(|sender| Some((part(sender)?, sender))).collect()
 }
 
 fn ports(senders: &[Sender<'_>], watched: &[PortSample]) -> Option<QpBalance> {
-    let mut parts = BTreeMap::new();
-    for port in watched {
-        add(&mut parts, port.label(), None);
-    }
-    for sender in senders {
-        add(&mut parts, format!("{}/{}", sender.device.name, sender.device.port.unwrap_or(0)), Some(sender));
-    }
-    QpBalance::of(parts)
+    let port =
+        |Sender { device, .. }: &Sender<'_>| Some(format!("{}/{}", device.name, device.port.unwrap_or(0)));
+    QpBalance::of(watched.iter().map(PortSample::label), &placed(senders, port))
 }
 
 fn rails(senders: &[Sender<'_>], watched: &[PortSample], options: &Options) -> Option<QpBalance> {
@@ -202,38 +243,23 @@ fn rails(senders: &[Sender<'_>], watched: &[PortSample], options: &Options) -> O
         let name = interface?;
         options.rails.iter().find(|(link, _)| is_named(name, link)).map(|(_, rail)| rail.clone())
     };
-    let mut parts = BTreeMap::new();
-    for name in watched.iter().filter_map(|port| rail(port.interface.as_deref())) {
-        add(&mut parts, name, None);
-    }
-    for sender in senders {
-        if let Some(name) = rail(sender.device.interface.as_deref()) {
-            add(&mut parts, name, Some(sender));
-        }
-    }
-    QpBalance::of(parts)
+    let all = watched.iter().filter_map(|port| rail(port.interface.as_deref()));
+    QpBalance::of(all, &placed(senders, |sender| rail(sender.device.interface.as_deref())))
 }
 
 fn planes(senders: &[Sender<'_>]) -> Option<QpBalance> {
-    let of = |sender: &Sender<'_>| sender.qp.plane;
-    let mut parts = BTreeMap::new();
     // Planes are counted from 1: one that nobody uses is idle.
-    for plane in 1..=senders.iter().filter_map(of).max()? {
-        add(&mut parts, plane.to_string(), None);
-    }
-    for sender in senders {
-        if let Some(plane) = of(sender) {
-            add(&mut parts, plane.to_string(), Some(sender));
-        }
-    }
-    QpBalance::of(parts)
+    let last = senders.iter().filter_map(|sender| sender.qp.plane).max()?;
+    let plane = |sender: &Sender<'_>| sender.qp.plane.map(|plane| plane.to_string());
+    QpBalance::of((1..=last).map(|plane| plane.to_string()), &placed(senders, plane))
 }
 
 /// All figures of a path set, with that what-if.
 #[cfg(test)]
 pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
     let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096 };
-    let balance = QpBalance { parts: vec![part], max_over_mean: Some(1.0), jain: Some(1.0) };
+    let balance =
+        QpBalance { weighted_by: "bytes", parts: vec![part], max_over_mean: Some(1.0), jain: Some(1.0) };
     QpPaths {
         qps: 2,
         known: 1,
@@ -345,6 +371,26 @@ mod tests {
             planes.parts.iter().map(|part| (part.name.as_str(), part.load)).collect();
         assert_eq!(loads, [("1", 1), ("2", 0), ("3", 1)]);
         assert!((planes.max_over_mean.unwrap() - 1.5).abs() < 1e-12);
+    }
+
+    /// Each figure is of the queue pairs in it: those of a plane have a context, and others need not.
+    #[test]
+    fn a_balance_is_by_bytes_where_those_of_its_own_queue_pairs_are_known() {
+        let given = [
+            (17, 2, Some(50_000), Some(300), Some(1)),
+            (18, 2, Some(50_001), Some(100), Some(2)),
+            (19, 2, None, None, None),
+        ];
+        let found = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
+        assert_eq!((found.known, found.weighted_by), (2, "bytes"), "both 5-tuples that are known");
+        assert!((found.top_share.unwrap() - 0.75).abs() < 1e-12);
+        let planes = found.planes.unwrap();
+        let loads: Vec<(u64, u64)> = planes.parts.iter().map(|part| (part.qps, part.load)).collect();
+        assert_eq!((planes.weighted_by, &loads[..]), ("bytes", &[(1, 300 * 4_096), (1, 100 * 4_096)][..]));
+        assert!((planes.max_over_mean.unwrap() - 1.5).abs() < 1e-12);
+        let ports = found.ports.unwrap();
+        let loads: Vec<(u64, u64)> = ports.parts.iter().map(|part| (part.qps, part.load)).collect();
+        assert_eq!((ports.weighted_by, &loads[..]), ("queue_pairs", &[(3, 3), (0, 0)][..]));
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     }
     let root = HostRoot::here()?;
     let mut host = doctor::collect(&root, &Kernel);
+    doctor::ask_contexts(&mut host, &Kernel);
     host.netns.clone_from(&args.netns);
     host.kernel.sandbox_missing = confine::missing();
     if let Some(limit) = args.lldp {

@@ -318,6 +318,7 @@ fn read_device(
             let answers = unread.keep(kernel.rdma(Query::QueuePairs(known.index)))?;
             Some(answers.iter().map(|answer| nldev::queue_pairs(answer).len()).sum())
         }),
+        context: None,
         driver,
         pci,
         ports: Vec::new(),

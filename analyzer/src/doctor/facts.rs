@@ -191,6 +191,19 @@ pub struct DeviceFacts {
     pub ports: Vec<PortFacts>,
     /// Queue pairs in use.
     pub queue_pairs: Option<usize>,
+    /// The NIC's context of one of them; `None` when it was not asked for, as no queue pair is connected.
+    pub context: Option<ContextFacts>,
+}
+
+/// Answer to a query for the NIC's context of a queue pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ContextFacts {
+    /// Number of the queue pair.
+    pub lqpn: u32,
+    /// Length of the context in bytes; `None` when the kernel gave none.
+    pub bytes: Option<u64>,
+    /// Reason for which there is no context, or it was not decoded; `None` when it was.
+    pub problem: Option<String>,
 }
 
 impl DeviceFacts {

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::facts::{DeviceFacts, HostFacts, Protocol};
+use super::facts::{ContextFacts, DeviceFacts, HostFacts, Protocol};
 use super::visibility::Availability;
+use crate::host::fwctl::BNXT_REFUSES;
 use crate::host::kernel::{Capability, KernelVersion};
 use crate::host::nccl::PORT;
 use crate::host::qp_context;
 use crate::util::source_port::{self, is_computed};
+use crate::util::units;
 
 /// RDMA netlink hands out contexts since this kernel.
 const CONTEXTS_SINCE: KernelVersion = KernelVersion::new(5, 9, 0);
@@ -196,8 +198,10 @@ fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
 /// Queries to the firmware.
 fn firmware(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
     let no = |reason: &str| (Availability::No, reason.to_owned());
-    if !devices.iter().any(|device| device.driver.as_deref() == Some("mlx5_ib")) {
-        return no("only mlx5's firmware answers with QP contexts of a public layout");
+    let has = |driver: &str| devices.iter().any(|device| device.driver.as_deref() == Some(driver));
+    if !has("mlx5_ib") {
+        let of_bnxt = if has("bnxt_re") { format!("; {BNXT_REFUSES}") } else { String::new() };
+        return no(&format!("only mlx5's firmware answers with QP contexts{of_bnxt}"));
     }
     if !facts.kernel.fwctl {
         return no(
@@ -240,20 +244,46 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
 
 /// The NIC's own contexts.
 fn contexts(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
-    let each = |device: &&DeviceFacts| {
-        let driver = device.driver.as_deref().unwrap_or("the driver");
-        match driver {
-            _ if qp_context::is_decoded(driver) => None,
-            "bnxt_re" => Some("bnxt_re hands out bytes whose layout is not public".to_owned()),
-            _ => Some(format!("{driver} hands out no QP context (RES_QP_GET_RAW: EINVAL)")),
-        }
+    let mut all: Vec<(Availability, String)> = devices.iter().map(|device| context(facts, device)).collect();
+    let place = |works: Availability| {
+        [Availability::Yes, Availability::Perhaps, Availability::No].iter().position(|one| *one == works)
     };
-    let mut reasons: Vec<String> = devices.iter().filter_map(each).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    let decoded = devices.iter().any(|device| each(device).is_none());
-    if !decoded {
-        return (Availability::No, reasons.join("; "));
+    // What works comes first, and decides.
+    all.sort_by(|(a, why), (b, other)| (place(*a), why).cmp(&(place(*b), other)));
+    all.dedup();
+    let works = all.first().map_or(Availability::No, |(works, _)| *works);
+    (works, all.into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; "))
+}
+
+/// The context of a device: what one of its queue pairs showed, else what its driver is known for.
+fn context(facts: &HostFacts, device: &DeviceFacts) -> (Availability, String) {
+    let driver = device.driver.as_deref().unwrap_or("the driver");
+    if let Some(ContextFacts { lqpn, bytes, problem }) = &device.context {
+        let of = format!("QP {lqpn} of {}", device.name);
+        let read = bytes.map(|bytes| format!("{of}: {} bytes read", units::count(bytes)));
+        return match (read, problem) {
+            (Some(read), None) => (
+                Availability::Yes,
+                format!(
+                    "{read} and decoded, by {driver}'s public definitions, which were not compared with hardware"
+                ),
+            ),
+            (Some(read), Some(why)) => (Availability::No, format!("{read} from {driver}, but {why}")),
+            (None, why) => (Availability::No, format!("{of}: {}", why.as_deref().unwrap_or("no answer"))),
+        };
+    }
+    match driver {
+        "bnxt_re" => {
+            return (
+                Availability::No,
+                "bnxt_re hands out 1,088 bytes whose layout is not public; no QP is connected whose context could be read"
+                    .to_owned(),
+            );
+        }
+        _ if !qp_context::is_decoded(driver) => {
+            return (Availability::No, format!("{driver} hands out no QP context (RES_QP_GET_RAW: EINVAL)"));
+        }
+        _ => {}
     }
     if facts.kernel.version.is_some_and(|version| version < CONTEXTS_SINCE) {
         return (Availability::No, format!("needs kernel {CONTEXTS_SINCE} or newer"));
@@ -261,10 +291,6 @@ fn contexts(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
     if let Some(missing) = lacking(facts, &[Capability::NetAdmin]) {
         return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));
     }
-    let mut reason = "the decoder follows the driver's public definitions and has not run on hardware; the firmware may refuse".to_owned();
-    for other in reasons {
-        reason.push_str("; ");
-        reason.push_str(&other);
-    }
-    (Availability::Perhaps, reason)
+    let why = "the decoder follows the driver's public definitions and has not run on hardware; the firmware may refuse";
+    (Availability::Perhaps, why.to_owned())
 }

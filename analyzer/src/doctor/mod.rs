@@ -3,6 +3,7 @@
 //! | part | does |
 //! |---|---|
 //! | [`collect()`] | reads the facts; a failed read is recorded with its reason |
+//! | [`ask_contexts`] | asks the devices for one context each |
 //! | [`facts`] | the facts, without judgement |
 //! | [`visibility`] | the sources that work here, from the facts |
 //! | [`layers`] | the layers that show queue pairs of offloaded NICs, from the facts |
@@ -11,6 +12,7 @@
 
 pub mod check;
 mod collect;
+mod contexts;
 pub mod facts;
 mod grouping;
 pub mod layers;
@@ -25,6 +27,7 @@ use serde::Serialize;
 
 use check::{Check, Status};
 pub use collect::collect;
+pub use contexts::ask_contexts;
 use facts::HostFacts;
 use layers::Layer;
 use visibility::Visibility;
@@ -123,7 +126,9 @@ Doctor has not been tested on RDMA NIC hardware: readers and checks are tested o
 - mlx5: the files below `ecn`, `qos` and `tc` are those documented for MLNX_OFED and DOCA.
 - QP context: the decoders for mlx5 and hns follow the public definitions of the Linux drivers. What these leave open is learned from the device's own idle
   queue pairs: whether retry counters count down, and whether the acknowledged PSN is the last or the next one. A context that names another peer than the
-  kernel does is not used. bnxt_re hands out contexts without a public definition: not decoded.
+  kernel does is not used. `doctor` reads the context of one connected queue pair of each device, and says how many bytes came and whether they could be
+  decoded. bnxt_re hands out 1,088 bytes whose layout has no public definition (neither Linux, rdma-core and iproute2 nor Broadcom's own driver has one): not
+  decoded.
 
 ## Checks
 

@@ -1,5 +1,7 @@
 //! The NIC's own context of queue pairs, and what follows from several of them.
 
+use serde::Serialize;
+
 use crate::host::qp_context::QpContext;
 
 /// Everything known from contexts.
@@ -60,6 +62,20 @@ pub struct Blamed {
     pub certain: bool,
 }
 
+/// A context that a driver handed out and that cannot be decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RawContext {
+    /// RDMA device.
+    pub device: String,
+    /// Number of the queue pair.
+    pub lqpn: u32,
+    /// Length of what was read. Unit: bytes.
+    pub bytes: u64,
+    /// Reason for which it is not decoded.
+    pub reason: String,
+}
+
 /// Queries for contexts, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queries {
@@ -81,4 +97,6 @@ pub struct Queries {
     pub longest_ns: u64,
     /// Devices that are not asked any more, and the reason.
     pub refused: Vec<(String, String)>,
+    /// Contexts that were read and could not be decoded: the latest of each device.
+    pub undecoded: Vec<RawContext>,
 }

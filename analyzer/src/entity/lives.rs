@@ -20,6 +20,23 @@ pub const KERNEL: &str = "kernel";
 /// Origin of a queue pair: a process, by commands to the firmware past the verbs.
 pub const DEVX: &str = "devx";
 
+/// End of a queue pair: its process, or the kernel after that process, destroyed it.
+pub const DESTROYED: &str = "destroyed";
+
+/// End of a queue pair: it is in the error state, or was when it was destroyed, and no verb had asked for that.
+pub const ERROR: &str = "error";
+
+/// End of a queue pair: its destruction was not seen, and another queue pair has its number.
+pub const NUMBER_REUSED: &str = "number_reused";
+
+/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
+pub const FATAL_EVENTS: [(&str, &str); 4] = [
+    ("QP_FATAL", "fatal error of its work queue"),
+    ("QP_REQ_ERR", "invalid request from its peer"),
+    ("QP_ACCESS_ERR", "access error"),
+    ("WQ_FATAL", "fatal error of its work queue"),
+];
+
 /// A queue pair on the control path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpLife {
@@ -52,7 +69,7 @@ pub struct QpLife {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpControl {
-    /// Address that it sends from. This and the following fields up to `ended_ns` come from the kernel's control path
+    /// Address that it sends from. This and the following fields up to `end` come from the kernel's control path
     /// (`qp_lives`), some of them else from the NIC's own context (`qp_context`). Null: not seen there.
     pub src: Option<IpAddr>,
     /// Address of the other end. Null: not connected, or neither of the two shows it.
@@ -75,6 +92,18 @@ pub struct QpControl {
     pub created_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
+    /// How it ended. `destroyed`: in a working state, by its process or because that ended. `error`: it is in the error state, or
+    /// was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that is known). `number_reused`: its
+    /// destruction was not seen, and another queue pair has its number. Null: it exists and works, or its end was not seen.
+    pub end: Option<&'static str>,
+}
+
+impl QpControl {
+    /// True if the queue pair exists no more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended_ns.is_some() || self.end == Some(NUMBER_REUSED)
+    }
 }
 
 /// The transport timeout of this exponent. Unit: ns.
@@ -141,6 +170,15 @@ pub struct Calls {
     pub missed_commands: u64,
     /// Reason for which such commands are not followed; `None` when they are.
     pub devx_unavailable: Option<String>,
+}
+
+impl QpEvent {
+    /// True if it shows that the queue pair is in the error state although no verb asked for that.
+    #[must_use]
+    pub fn is_death(&self) -> bool {
+        let is_fatal = || FATAL_EVENTS.iter().any(|(name, _)| *name == self.event);
+        [TO_ERROR, REASON].contains(&self.event.as_str()) || is_fatal()
+    }
 }
 
 impl Calls {

@@ -1,6 +1,6 @@
 //! Devices and NCCL state as bytes: see [`crate::util::pack`].
 
-use super::contexts::{Blamed, ContextSample, Contexts, Queries};
+use super::contexts::{Blamed, ContextSample, Contexts, Queries, RawContext};
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
@@ -40,7 +40,7 @@ pack! {
     struct Lives { qps, events, events_left_out, qps_left_out, unavailable, calls }
     struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control }
     struct QpControl {
-        src, dst, udp_port, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, ended_ns,
+        src, dst, udp_port, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, ended_ns, end,
     }
     struct QpEvent {
         device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
@@ -58,7 +58,8 @@ pack! {
         bond_port, idle_distance, counts_down,
     }
     struct Blamed { timeouts, sequence_errors, certain }
-    struct Queries { per_second, queried, of, answered, by_firmware, failed, took_ns, longest_ns, refused }
+    struct Queries { per_second, queried, of, answered, by_firmware, failed, took_ns, longest_ns, refused, undecoded }
+    struct RawContext { device, lqpn, bytes, reason }
     struct Posts { qps, sampling }
     struct PostSample { device, lqpn, pid, counts, sampled_ns, ended }
     struct PostSampling {

@@ -25,7 +25,11 @@ pub(super) const FAMILY: Family = Family {
         label("operations", "operations launched", Unit::Text),
         label("waiting_ranks", "ranks that wait", Unit::Count),
         label("ranks", "ranks concerned", Unit::Count),
-        label("waiting_here", "ranks of this host that wait", Unit::Text),
+        label(
+            "waiting_here",
+            "ranks of this host that wait, and the QPs to the rank that they wait for",
+            Unit::Text,
+        ),
         label("qps", "QPs of its process, or to its host", Unit::Text),
     ],
     check,
@@ -225,14 +229,13 @@ impl Case<'_> {
             .filter(|(_, own, most)| own < most)
             .map(|(name, own, most)| format!("{name} {} of {}", units::count(*own), units::count(*most)))
             .collect();
-        let waits = |other: &&NcclRank| other.behind == 0 && other.local_pid.is_some();
-        let here: Vec<String> = one.ranks.iter().filter(waits).take(MAX_QPS).map(here).collect();
+        let here = waits(one, rank);
         let raise = Raise::new(&LAGGING, severity, text)
             .evidence("behind", rank.behind)
             .evidence("behind_ns", for_ns)
             .evidence("operations", operations.join(", "))
             .evidence("waiting_ranks", waiting)
-            .evidence("waiting_here", (!here.is_empty()).then(|| here.join(", ")));
+            .evidence("waiting_here", (!here.is_empty()).then(|| here.join("; ")));
         self.common(raise, one, rank, ranks, since)
             .step(
                 format!(
@@ -347,21 +350,51 @@ fn qps<'a>(one: &'a Communicator, rank: &'a NcclRank) -> Vec<&'a RankQp> {
     here.filter(|qp| rank.host.is_some() && qp.dst == rank.host).collect()
 }
 
-/// `mlx5_0 QP 6 → 10.0.0.2 QP 9 source port 51234 (ERR)`.
+/// The ranks of this host that wait for `rank`: `rank 0 (PID 4711) for rank 1 over mlx5_0 QP 6 → …`.
+fn waits(one: &Communicator, rank: &NcclRank) -> Vec<String> {
+    let waits = |other: &&NcclRank| other.behind == 0 && other.local_pid.is_some() && is_running(other);
+    let name = |waiting: &NcclRank| {
+        let between: Vec<String> = between(waiting, rank).map(qp).take(MAX_QPS).collect();
+        let over = if between.is_empty() { String::new() } else { format!(" over {}", between.join(", ")) };
+        let pid = waiting.local_pid.unwrap_or_default();
+        format!("rank {} (PID {pid}) for rank {}{over}", waiting.rank, rank.rank)
+    };
+    one.ranks.iter().filter(waits).take(MAX_QPS).map(name).collect()
+}
+
+/// The queue pairs of a rank of this host that lead to another rank: to a queue pair of that rank's process where it is on
+/// this host, else to its host where its bootstrap address is that of a RoCE port.
+fn between<'a>(waiting: &'a NcclRank, rank: &'a NcclRank) -> impl Iterator<Item = &'a RankQp> {
+    waiting.qps.iter().filter(move |own| {
+        let is_other_end = |other: &RankQp| {
+            (own.rqpn, other.rqpn) == (Some(other.lqpn), Some(own.lqpn))
+                && own.dst.is_some()
+                && (own.dst, own.src) == (other.src, other.dst)
+        };
+        match rank.local_pid {
+            Some(_) => rank.qps.iter().any(is_other_end),
+            None => rank.host.is_some() && own.dst == rank.host,
+        }
+    })
+}
+
+/// `mlx5_0 QP 6 → 10.0.0.2 QP 9 source port 51234 on eth0 (RTS, stuck for 3.00 s, 2 retries used)`.
 fn qp(qp: &RankQp) -> String {
+    let stuck = qp.stuck_ns.filter(|ns| *ns > 0).map(|ns| format!("stuck for {}", units::duration(ns)));
+    let retries = qp
+        .retries_used
+        .filter(|used| *used > 0)
+        .map(|used| format!("{used} {} used", if used == 1 { "retry" } else { "retries" }));
+    let state: Vec<String> = [qp.state.map(str::to_owned), stuck, retries].into_iter().flatten().collect();
     let parts = [
         Some(format!("{} QP {}", qp.device, qp.lqpn)),
         qp.dst.map(|dst| format!("→ {dst}")),
         qp.rqpn.map(|rqpn| format!("QP {rqpn}")),
         qp.udp_port.map(|port| format!("source port {port}")),
-        qp.state.map(|state| format!("({state})")),
+        qp.link.as_ref().map(|link| format!("on {link}")),
+        (!state.is_empty()).then(|| format!("({})", state.join(", "))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
-
-/// `rank 0 (PID 4711)`.
-fn here(rank: &NcclRank) -> String {
-    format!("rank {} (PID {})", rank.rank, rank.local_pid.unwrap_or_default())
 }
 
 fn stack(rank: &NcclRank) -> Option<Command> {
@@ -415,7 +448,7 @@ mod tests {
             (ranks[0].local, ranks[1].local) = (Some(4_712), None);
         });
         let elsewhere = of(&elsewhere, LAGGING.id).unwrap();
-        assert_eq!(elsewhere.evidence["waiting_here"], "rank 0 (PID 4712)");
+        assert_eq!(elsewhere.evidence["waiting_here"], "rank 0 (PID 4712) for rank 1");
         assert_eq!(
             (&elsewhere.evidence["qps"], &elsewhere.steps[0].command),
             (&serde_json::Value::Null, &None)
@@ -429,6 +462,37 @@ mod tests {
         ended.window = Some((START, START + 500 * SECOND));
         assert!(!of(&ended, LAGGING.id).unwrap().active);
         assert_eq!(of(&fixtures::sample(Vec::new(), Vec::new()), LAGGING.id), None);
+    }
+
+    /// Which rank waits for which, over which queue pair and path: of a rank elsewhere by the address of its host, of one on this
+    /// host by both ends of the connection.
+    #[test]
+    fn a_rank_that_waits_has_the_queue_pairs_to_the_one_that_lags() {
+        let with = |rank: (Option<u32>, [u8; 4]), lives: Vec<crate::entity::lives::QpLife>| {
+            let mut sample = changed(60, |nccl| {
+                let ranks = &mut nccl.communicators[0].ranks;
+                (ranks[0].local, ranks[1].local) = (Some(4_712), rank.0);
+                ranks[1].process.host = Some(rank.1.into());
+            });
+            let lives = Lives { qps: lives.into(), ..Lives::default() };
+            sample.devices = fixtures::with_lives(fixtures::port(), lives).devices;
+            of(&sample, LAGGING.id).unwrap().evidence["waiting_here"].clone()
+        };
+        let waiting = |lqpn: u32, rqpn: u32| {
+            let mut qp = fixtures::qp_life(lqpn, rqpn);
+            (qp.pid, qp.control.udp_port) = (Some(4_712), Some(51_234));
+            qp
+        };
+        let path = "mlx5_0 QP 17 → 10.0.0.2 QP 29 source port 51234 on eth0 (RTS)";
+        let said = format!("rank 0 (PID 4712) for rank 1 over {path}");
+        assert_eq!(with((None, [10, 0, 0, 2]), vec![waiting(17, 29)]), said.as_str());
+        let unknown = "rank 0 (PID 4712) for rank 1";
+        assert_eq!(with((None, [192, 0, 2, 2]), vec![waiting(17, 29)]), unknown, "another network");
+        // Both ends are here: the queue pair of the process that lags, and not another one to the same address.
+        let mut end = fixtures::qp_life(29, 17);
+        (end.control.src, end.control.dst) = (end.control.dst, end.control.src);
+        let both = vec![waiting(17, 29), waiting(18, 30), end];
+        assert_eq!(with((Some(4_711), [192, 0, 2, 2]), both), said.as_str());
     }
 
     #[test]

@@ -143,7 +143,7 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
-        let read = |qp: &&DeviceQp| qp.context_ns.is_some() && qp.control.ended_ns.is_none();
+        let read = |qp: &&DeviceQp| qp.context_ns.is_some() && !qp.control.is_over();
         let qps: Vec<&DeviceQp> = device.qps.iter().filter(read).collect();
         if qps.is_empty() {
             continue;

@@ -70,10 +70,7 @@ limits! {
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let connected = |qp: &&DeviceQp| {
-            qp.kind == Some("RC")
-                && qp.rqpn.is_some()
-                && qp.control.ended_ns.is_none()
-                && qp.control.dst.is_some()
+            qp.kind == Some("RC") && qp.rqpn.is_some() && !qp.control.is_over() && qp.control.dst.is_some()
         };
         let qps: Vec<&DeviceQp> = device.qps.iter().filter(connected).collect();
         let of = |port: &&PortSample| port.device == device.name && Some(port.port) == device.port;

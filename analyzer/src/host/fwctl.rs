@@ -3,7 +3,8 @@
 //!
 //! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading
 //! debug information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h.
-//! The response of bnxt's firmware has no public definition. Not run on hardware.
+//! drivers/fwctl/bnxt/main.c: of the commands to bnxt's firmware (HWRM) it lets pass those of a list, none of which reads a queue
+//! pair (`bnxtctl_validate_rpc`); READ_CONTEXT is a command of bnxt_re's own queue and no HWRM command. Not run on hardware.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -22,6 +23,8 @@ const RPC: libc::Ioctl = INFO | 1;
 const READ_ONLY: u32 = 1;
 /// `FWCTL_DEVICE_TYPE_MLX5`.
 const MLX5: u32 = 1;
+/// `FWCTL_DEVICE_TYPE_BNXT`.
+const BNXT: u32 = 3;
 /// Length of the command, and of its output up to the end of the context, in bytes.
 const COMMAND: usize = 16;
 const ANSWER: usize = command::EXTENSION as usize;
@@ -96,9 +99,7 @@ impl Fwctl {
                 let path = root.path(&format!("/dev/fwctl/{node}"));
                 match File::open(&path).and_then(|file| Ok((device_type(&file)?, file))) {
                     Ok((MLX5, file)) => devices.push((name.clone(), file)),
-                    Ok(_) => notes.push(format!(
-                        "--fwctl: {node} of {name} is no mlx5 device; the contexts of others have no public definition"
-                    )),
+                    Ok((other, _)) => notes.push(unusable(&node, name, other)),
                     Err(error) => {
                         notes.push(format!("--fwctl: cannot open {} for {name}: {error}", path.display()));
                     }
@@ -140,6 +141,20 @@ impl Firmware for Fwctl {
         Ok(output)
     }
 }
+
+/// Why the firmware behind a node of this type is not queried.
+fn unusable(node: &str, device: &str, kind: u32) -> String {
+    match kind {
+        BNXT => format!("--fwctl: {node} of {device}: {BNXT_REFUSES}"),
+        _ => {
+            format!("--fwctl: {node} of {device} is of type {kind}, whose contexts have no public definition")
+        }
+    }
+}
+
+/// Why bnxt's firmware is no second way to contexts.
+pub const BNXT_REFUSES: &str =
+    "the kernel's bnxt_fwctl lets no command pass that reads the context of a queue pair";
 
 /// The kind of firmware behind a node.
 fn device_type(file: &File) -> io::Result<u32> {
@@ -218,5 +233,12 @@ mod tests {
         let host = tree(&files[..1]);
         let (_, notes) = Fwctl::open(&HostRoot::at(host.path()));
         assert!(notes[0].contains("6.15"), "{notes:?}");
+    }
+
+    #[test]
+    fn other_firmware_is_not_queried_and_says_why() {
+        let said = unusable("fwctl1", "bnxt_re0", BNXT);
+        assert_eq!(said, format!("--fwctl: fwctl1 of bnxt_re0: {BNXT_REFUSES}"));
+        assert!(unusable("fwctl2", "ionic_0", 4).contains("of type 4"));
     }
 }

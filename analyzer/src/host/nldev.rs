@@ -198,6 +198,15 @@ pub struct QueuePair {
     pub subtype: Option<String>,
 }
 
+impl QueuePair {
+    /// True if the NIC's context of it can say something: it is connected, and past INIT.
+    #[must_use]
+    pub fn has_context(&self) -> bool {
+        let connected = matches!(self.kind, Some("RC" | "UC" | "XRC_INI" | "XRC_TGT" | "DRIVER"));
+        connected && !matches!(self.state, Some("RESET" | "INIT"))
+    }
+}
+
 /// The queue pairs in one response to [`Query::QueuePairs`].
 #[must_use]
 pub fn queue_pairs(payload: &[u8]) -> Vec<QueuePair> {

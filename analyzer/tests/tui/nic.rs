@@ -4,7 +4,9 @@ use std::net::Ipv4Addr;
 
 use rocescope::entity::contexts::{ContextSample, Contexts, Queries};
 use rocescope::entity::devices::{Devices, PortSample, QpSample};
-use rocescope::entity::lives::{Calls, DEVX, Lives, QpControl, QpEvent, QpLife, VERBS, timeout_ns};
+use rocescope::entity::lives::{
+    Calls, DESTROYED, DEVX, Lives, QpControl, QpEvent, QpLife, VERBS, timeout_ns,
+};
 use rocescope::entity::owners::QpOwner;
 use rocescope::host::qp_context::QpContext;
 use rocescope::util::source_port::udp_source_port;
@@ -38,6 +40,7 @@ fn life(lqpn: u32, start_ns: u64, since: Option<u64>) -> QpLife {
             rnr_retry: Some(7),
             created_ns: since.map(|seconds| start_ns + seconds * SECOND),
             ended_ns: None,
+            end: None,
         },
     }
 }
@@ -94,7 +97,7 @@ fn devices(start_ns: u64, seconds: u64) -> Devices {
         ..life(4_242, start_ns, Some(1))
     };
     let mut ended = life(33, start_ns, Some(0));
-    ended.control.ended_ns = Some(start_ns + SECOND);
+    (ended.control.ended_ns, ended.control.end) = (Some(start_ns + SECOND), Some(DESTROYED));
     let event = |at: u64, lqpn, name: &str, errno| QpEvent {
         time_ns: start_ns + at,
         device: "mlx5_0".into(),

@@ -55,6 +55,7 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
             assert!(sends || end == FAR, "{life}");
             let (made, gone) = (count(&life["created_ns"]), count(&life["ended_ns"]));
             assert!(made < gone, "{life}");
+            assert_eq!(life["end"], "destroyed", "{life}");
             let flow = flow(report, end, "egress", other, *peer)?;
             assert!(made < count(&flow["first_ns"]) && count(&flow["last_ns"]) < gone, "{life} {flow}");
             // Computed, and on the wire in every packet.

@@ -9,6 +9,7 @@
 mod faults;
 mod hosts;
 mod queue_pairs;
+mod queue_pairs_died;
 mod queue_pairs_kernel;
 
 use std::net::Ipv6Addr;

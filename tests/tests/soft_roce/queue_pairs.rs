@@ -5,17 +5,15 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::soft_roce::lab::{self, ENDS, End, FAR, NEAR};
 use rocescope_tests::soft_roce::lives::computed;
 use rocescope_tests::soft_roce::qps;
 use rocescope_tests::soft_roce::report::{count, flow};
-use rocescope_tests::soft_roce::tool::{self, LIMIT, Tool};
-use rocescope_tests::soft_roce::verbs::{
-    Port, QueuePair, REMOTE_ACCESS_ERROR, RETRY_EXCEEDED, SQ_DRAINED, Settings, errno,
-};
+use rocescope_tests::soft_roce::tool::{self, Tool};
+use rocescope_tests::soft_roce::verbs::{Port, QueuePair, SQ_DRAINED, Settings, errno};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -55,13 +53,8 @@ pub(crate) fn life(report: &Value, end: End, qpn: u32) -> &Value {
 }
 
 /// Events and failed verbs with this name.
-fn events<'a>(report: &'a Value, end: End, name: &'a str) -> Vec<&'a Value> {
+pub(crate) fn events<'a>(report: &'a Value, end: End, name: &'a str) -> Vec<&'a Value> {
     listed(report, end, "qp_events").filter(|event| event["event"] == name).collect()
-}
-
-/// Unix time in nanoseconds.
-fn now_ns() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 #[test]
@@ -101,7 +94,11 @@ fn settings_are_those_that_were_asked_for() {
             assert_eq!((shown.rqpn, shown.pid), (Some(peer), u32::try_from(thread).ok()), "{shown:?}");
             let pid = std::process::id();
             assert_eq!((&life["rqpn"], &life["pid"]), (&peer.into(), &pid.into()), "{life}");
-            assert_eq!(life["state"], "RTS", "{life}");
+            assert_eq!(
+                (&life["state"], &life["kind"]),
+                (&"RTS".into(), &shown.kind.as_str().into()),
+                "{life}"
+            );
             assert_eq!(life["comm"].as_str(), shown.comm.as_deref(), "{life}");
             assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
             assert_eq!(life["path_mtu"], 128_u32 << to.mtu, "{life}");
@@ -113,6 +110,7 @@ fn settings_are_those_that_were_asked_for() {
             );
             assert_eq!(life["dscp"], to.traffic_class >> 2, "{life}");
             assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+            assert_eq!(life["end"], "destroyed", "{life}");
             let sent = flow(&report, end, "egress", other, peer.into()).unwrap();
             let ports = sent["src_ports"].as_array().unwrap();
             assert_eq!(ports.len(), 1, "{sent}");
@@ -220,11 +218,6 @@ fn events_of_queue_pairs_and_ports_are_reported() {
         near.drain().unwrap();
         assert_eq!(ends.near.event().unwrap(), SQ_DRAINED);
     }
-    // A wrong rkey.
-    let (wrong, refused) = ends.connection(|to| to);
-    wrong.write_all(&ends.far, 1, 256).unwrap();
-    wrong.write(&ends.far, 256, Some(0x00ab_cdef)).unwrap();
-    assert_eq!(wrong.completion(LIMIT).unwrap(), Some(REMOTE_ACCESS_ERROR));
     // The cable of one end.
     for (state, shown) in [("down", "DOWN"), ("up", "ACTIVE")] {
         tool::run("ip", &["link", "set", NEAR.hop, state]).unwrap();
@@ -234,100 +227,18 @@ fn events_of_queue_pairs_and_ports_are_reported() {
         })
         .unwrap();
     }
-    // Long enough for the queue pairs to be listed.
-    program
-        .reported(|report| ENDS.into_iter().all(|end| !events(report, end, "RTS to ERR").is_empty()))
-        .unwrap();
+    program.reported(|report| events(report, NEAR, "PORT_ACTIVE").len() > 1).unwrap();
     let drained: Vec<u32> = drained.iter().map(|(near, _)| near.number()).collect();
-    let [wrong, refused] = [wrong.number(), refused.number()];
     let (report, _) = ended(program);
-    let events_of = |end, name, qpn: u32| {
-        let all = events(&report, end, name);
-        assert!(
-            all.iter().any(|event| event["lqpn"] == qpn),
-            "no {name} of QP {qpn} of {}: {all:?}",
-            end.device
-        );
-    };
     let told = events(&report, NEAR, "SQ_DRAINED");
     println!("{} of {} reported", told.len(), drained.len());
     assert!(told.iter().all(|event| drained.iter().any(|qpn| event["lqpn"] == *qpn)), "{told:?}");
     assert!(told.len() > drained.len() / 2, "{told:?} of {drained:?}");
     assert!(drained.iter().all(|qpn| life(&report, NEAR, *qpn)["state"] == "SQD"));
-    // Both ends of a rejected access are in the error state, and packets show the reason.
-    events_of(NEAR, "RTS to ERR", wrong);
-    events_of(FAR, "RTS to ERR", refused);
-    let nak = findings(&report).find(|one| one["id"] == "nak.remote_access_error").unwrap();
-    assert_eq!(
-        (&nak["requester"]["addr"], &nak["responder"]["addr"]),
-        (&NEAR.address.into(), &FAR.address.into()),
-        "{nak}"
-    );
-    assert!(
-        !events(&report, NEAR, "PORT_ERR").is_empty() && !events(&report, NEAR, "PORT_ACTIVE").is_empty()
-    );
+    // The kernel announces the link that comes up twice: its carrier, and its state.
+    let [down, up] = ["PORT_ERR", "PORT_ACTIVE"].map(|name| events(&report, NEAR, name).len());
+    assert_eq!((down, up), (1, 2), "{:?}", listed(&report, NEAR, "qp_events").collect::<Vec<_>>());
     assert!(events(&report, FAR, "PORT_ERR").is_empty(), "the other end's cable stayed connected");
-}
-
-#[test]
-#[ignore = "for the machine of `cargo xtask vm`"]
-fn a_death_is_known_without_a_packet() {
-    let ends = Ends::open();
-    // No packet is exchanged with this host.
-    let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
-    let (near, far) = ends.connection(|to| to);
-    near.write_all(&ends.far, 3, 4096).unwrap();
-    let numbers = [near.number(), far.number()];
-    // Both are known before one dies.
-    let connected = program
-        .reported(|report| {
-            let is_ready = |(end, number): (End, u32)| {
-                listed(report, end, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS")
-            };
-            [(NEAR, numbers[0]), (FAR, numbers[1])].into_iter().all(is_ready)
-        })
-        .unwrap();
-    // Their 5-tuples are still known: one in each direction.
-    let paths = &connected["qp_paths"];
-    assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
-    assert_eq!((&paths["five_tuples"], &paths["unknown"]), (&2.into(), &serde_json::json!({})), "{paths}");
-    assert_eq!(paths["ports"]["parts"].as_array().map(Vec::len), Some(2), "{paths}");
-    // 4.096 µs × 2^14, four times: shorter than the time in which a link comes up.
-    let settings =
-        program.reported(|report| findings(report).any(|one| one["id"] == "config.qp_settings")).unwrap();
-    let title =
-        |one: &Value| one["title"].as_str().is_some_and(|title| title.contains("A link flap of 268 ms ends"));
-    assert!(findings(&settings).any(title), "{}", settings["findings"]);
-    let lists = &connected["qp_lives"];
-    assert!(count(&lists["list_queries"]) >= count(&lists["lists"]) && lists["lists"] != 0, "{lists}");
-    drop(far);
-    near.write(&ends.far, 4096, None).unwrap();
-    assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
-    let given_up_ns = now_ns();
-    let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
-    println!("reported after {} ms", (now_ns() - given_up_ns) / 1_000_000);
-    ended(program);
-    assert_eq!(report["flows"], serde_json::json!([]), "no packet was counted");
-    let died = findings(&report).find(|one| one["id"] == "qp.died").unwrap();
-    let evidence = &died["evidence"];
-    assert_eq!(evidence["cause"], "retry count exceeded", "{died}");
-    assert_eq!(
-        (&evidence["retry_cnt"], &evidence["timeout_ns"]),
-        (&3.into(), &(4_096_u64 << 14).into()),
-        "{died}"
-    );
-    let [requester, responder] = [&died["requester"], &died["responder"]];
-    assert_eq!(
-        (&requester["addr"], &responder["addr"]),
-        (&NEAR.address.into(), &FAR.address.into()),
-        "{died}"
-    );
-    assert_eq!((&requester["qpn"], &responder["qpn"]), (&numbers[0].into(), &numbers[1].into()), "{died}");
-    assert_eq!(requester["pid"], std::process::id(), "{died}");
-    let [event] = events(&report, NEAR, "RTS to ERR")[..] else { panic!("{report}") };
-    let after = count(&event["time_ns"]).saturating_sub(given_up_ns);
-    println!("found {} ms after the last retry", after / 1_000_000);
-    assert!(after < 1_000_000_000, "{after} ns after the last retry");
 }
 
 /// Puts this process into a control group of a pod until dropped.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::doctor::layers::{self, Layer};
+use crate::host::qp_context::tests::mlx5_dump;
 use crate::host::qp_types::Missing;
 
 /// A kernel with kprobes and BTF of ib_core.
@@ -148,7 +149,7 @@ fn each_layer_says_what_it_would_need() {
         (MLX5, with(""), "QP context", Availability::Perhaps, "has not run on hardware"),
         (MLX5, with(user), "QP context", Availability::No, "CAP_NET_ADMIN is missing"),
         (MLX5, with("proc/sys/kernel/osrelease = 5.4.0"), "QP context", Availability::No, "needs kernel 5.9"),
-        (BNXT_RE, with(""), "QP context", Availability::No, "layout is not public"),
+        (BNXT_RE, with(""), "QP context", Availability::No, "1,088 bytes whose layout is not public"),
         (IRDMA, with(""), "QP context", Availability::No, "irdma hands out no QP context"),
         (
             RXE,
@@ -167,7 +168,7 @@ fn each_layer_says_what_it_would_need() {
             with("sys/class/fwctl/fwctl0/dev = 250:0"),
             "fwctl",
             Availability::No,
-            "only mlx5's firmware",
+            "only mlx5's firmware answers with QP contexts; the kernel's bnxt_fwctl lets no command pass",
         ),
         (MLX5, with(""), "message sizes", Availability::No, "CONFIG_UPROBE_EVENTS=y"),
         (MLX5, with(UPROBES), "message sizes", Availability::Yes, "--sample-posts"),
@@ -190,6 +191,47 @@ fn each_layer_says_what_it_would_need() {
         assert_eq!(layer.works, works, "{layer:?} with {changes}");
         assert!(layer.reason.contains(expected), "{layer:?}, expected {expected:?}");
     }
+}
+
+/// What a context that was read shows comes before what is known of the driver.
+#[test]
+fn a_context_that_was_read_decides() {
+    const BNXT_QP: &str = "answers/rdma/qp.0 <<\n1 u32 0\n2 text bnxt_re0\n19 {\n20 {\n3 u32 1\n21 u32 17\n22 u32 29\n26 u8 2\n27 u8 3\n28 u32 4711\n}\n}\n>>";
+    let answer = |lqpn: u32, bytes: &[u8]| {
+        let hex: String = bytes.iter().map(|byte| format!(" {byte:02x}")).collect();
+        format!("answers/rdma/qp_context.0.1.{lqpn} <<\n85 hex{hex}\n>>")
+    };
+    let asked = |text: &str, changes: &str| {
+        let host = Recorded::unpack(&format!("{text}\n[]\n{changes}"));
+        let mut facts = collect(&host.root(), &host.kernel());
+        crate::doctor::ask_contexts(&mut facts, &host.kernel());
+        let context = facts.devices[0].context.clone();
+        let layer = layers::of_host(&facts).into_iter().find(|layer| layer.name == "QP context").unwrap();
+        (context, layer.works, layer.reason)
+    };
+    let bnxt = format!("{BNXT_QP}\n{}", answer(17, &[0x5a; 1_088]));
+    let (context, works, reason) = asked(BNXT_RE, &bnxt);
+    assert_eq!(context.unwrap().bytes, Some(1_088));
+    let expected =
+        "QP 17 of bnxt_re0: 1,088 bytes read from bnxt_re, but its layout has no public definition";
+    assert_eq!((works, reason.as_str()), (Availability::No, expected));
+    // A firmware that hands out none.
+    let (_, works, reason) = asked(BNXT_RE, BNXT_QP);
+    assert_eq!(works, Availability::No, "{reason}");
+    assert!(reason.starts_with("QP 17 of bnxt_re0: the device or its firmware does not support"), "{reason}");
+    let mlx5 = answer(298, &mlx5_dump(298, &[("state", 3), ("remote_qpn", 951)]));
+    let (_, works, reason) = asked(MLX5, &mlx5);
+    assert_eq!(works, Availability::Yes, "{reason}");
+    assert!(
+        reason.starts_with("QP 298 of mlx5_0: ") && reason.contains(" bytes read and decoded"),
+        "{reason}"
+    );
+    let other = answer(298, &mlx5_dump(298, &[("state", 3), ("remote_qpn", 952)]));
+    let (_, works, reason) = asked(MLX5, &other);
+    assert_eq!(works, Availability::No, "{reason}");
+    assert!(reason.ends_with("unknown layout of this firmware"), "{reason}");
+    // No queue pair is connected.
+    assert_eq!(asked(BNXT_RE, "").0, None);
 }
 
 #[test]

@@ -1,19 +1,13 @@
 //! Queue pairs that the NIC or its driver moved to the error state, from the kernel's control path.
 
-use super::{Commands, DIED, Dead, Episode, Input, Place, REASON_NS, Raise, ends, more, pair, title};
+use super::{
+    Commands, DIED, Dead, Episode, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair, title,
+};
 use crate::analysis::{Device, DeviceQp, QpEvent};
-use crate::entity::lives::{REASON, TO_ERROR};
+use crate::entity::lives::{FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
 use crate::util::units;
-
-/// Asynchronous events that leave a queue pair in the error state, and their meaning (IBTA volume 1, 11.6.3).
-const EVENTS: [(&str, &str); 4] = [
-    ("QP_FATAL", "fatal error of its work queue"),
-    ("QP_REQ_ERR", "invalid request from its peer"),
-    ("QP_ACCESS_ERR", "access error"),
-    ("WQ_FATAL", "fatal error of its work queue"),
-];
 
 /// Port counters that indicate why queue pairs fail.
 const COUNTERS: [(&str, &str); 4] = [
@@ -31,6 +25,8 @@ struct Death<'a> {
     cause: String,
     /// The cause was inferred from counters of the whole port.
     likely: bool,
+    /// It refused a request of its peer, which is the requester.
+    own_nak: bool,
 }
 
 /// Raises one finding per device, without deaths already seen in packets.
@@ -55,7 +51,8 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     let lived =
         |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
     let qp = device.qps.iter().find(lived);
-    let named = EVENTS.iter().find(|(name, _)| *name == event.event);
+    let death = |cause: String| Death { device, event, qp, cause, likely: false, own_nak: false };
+    let named = FATAL_EVENTS.iter().find(|(name, _)| *name == event.event);
     // The driver's reason takes precedence.
     let of_same = |other: &&QpEvent| {
         other.event == REASON
@@ -63,13 +60,17 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
             && other.time_ns.abs_diff(event.time_ns) <= REASON_NS
     };
     if let Some(why) = device.qp_events.iter().find(of_same).and_then(|told| told.reason.clone()) {
-        return Some(Death { device, event, qp, cause: why, likely: false });
+        return Some(death(why));
     }
     if let Some((name, meaning)) = named {
-        return Some(Death { device, event, qp, cause: format!("{meaning} ({name})"), likely: false });
+        return Some(death(format!("{meaning} ({name})")));
     }
     if event.event != TO_ERROR {
         return None;
+    }
+    if let Some((nak, own_nak)) = qp.and_then(|qp| nak(input, qp)) {
+        let cause = if own_nak { format!("{nak} (its own)") } else { nak.to_owned() };
+        return Some(Death { own_nak, ..death(cause) });
     }
     let of_port =
         || input.facts.devices.iter().filter(|one| one.name == device.name && one.port == device.port);
@@ -78,7 +79,14 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
         COUNTERS.iter().filter(|(name, _)| grew(name)).map(|(_, meaning)| *meaning).collect();
     let likely = !causes.is_empty();
     let cause = if likely { causes.join(", or ") } else { "found in the error state".to_owned() };
-    Some(Death { device, event, qp, cause, likely })
+    Some(Death { likely, ..death(cause) })
+}
+
+/// A fatal NAK that packets show for a queue pair: received, or its own (true).
+fn nak(input: &Input<'_>, qp: &DeviceQp) -> Option<(&'static str, bool)> {
+    let (src, dst) = (qp.control.src?.into(), qp.control.dst?.into());
+    let received = input.facts.to_qp(dst, src, qp.lqpn).find_map(fatal_nak_in).map(|nak| (nak, false));
+    received.or_else(|| input.facts.to_qp(src, dst, qp.rqpn?).find_map(fatal_nak_in).map(|nak| (nak, true)))
 }
 
 /// True if packets have shown the same death.
@@ -95,7 +103,7 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     ) else {
         return;
     };
-    let Death { device, event, qp, cause, likely } = first;
+    let Death { device, event, qp, cause, likely, own_nak } = first;
     let lqpn = event.lqpn.unwrap_or(0);
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
     let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
@@ -103,12 +111,13 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     let when = format!(" at {} UTC", units::second_utc(event.time_ns));
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
-    let (requester, responder) = ends::of_event(event, *qp);
-    let process = requester.as_ref().and_then(|end| ends::process(end.comm.as_deref(), end.pid));
+    let (own, peer) = ends::of_event(event, *qp);
+    let process = own.as_ref().and_then(|end| ends::process(end.comm.as_deref(), end.pid));
     let log = match &process {
         Some(process) => format!("Read the log of {process} for a work completion with error."),
         None => "Read the log of the process for a work completion with error.".to_owned(),
     };
+    let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
     let mut raise =
         Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP"), when]))
             .evidence("cause", cause.as_str())
@@ -147,7 +156,7 @@ mod tests {
     use crate::entity::devices::{PortSample, SourceSample};
     use crate::entity::lives::{Lives, timeout_ns};
     use crate::findings::tests::found;
-    use crate::sample::Sample;
+    use crate::sample::{FlowSample, Sample};
 
     fn after(events: &[(u32, &str)], counters: &[(&str, u64)]) -> Sample {
         let events = (0..).zip(events);
@@ -205,6 +214,27 @@ mod tests {
         assert_eq!(died.requester.as_ref().and_then(|end| end.pid), Some(4_711));
         let process = died.evidence.get("process").and_then(|process| process.value.as_str());
         assert_eq!(process, Some("train (4711)"));
+    }
+
+    /// A fatal NAK ends both queue pairs: that which sent the request, and that which refused it.
+    #[test]
+    fn a_fatal_nak_is_the_reason_at_both_ends() {
+        let with_nak = |src: &str, dst: &str, dest_qp: u32| {
+            let mut sample = after(&[(17, TO_ERROR)], &[("retries_exceeded", 1)]);
+            let mut stats = fixtures::stats(49_152, 3, 186);
+            stats.rare.naks[2] = 1;
+            sample.flows.push(FlowSample { slot: 0, key: fixtures::key(0, src, dst, dest_qp), stats });
+            let [died] = &deaths(&sample)[..] else { panic!() };
+            let qpn = |end: &Option<crate::findings::End>| end.as_ref().and_then(|end| end.qpn);
+            let cause = died.evidence.get("cause").and_then(|cause| cause.value.as_str().map(str::to_owned));
+            assert!(died.caveats.iter().all(|one| !one.contains("inferred")), "{:?}", died.caveats);
+            (cause.unwrap(), qpn(&died.requester), qpn(&died.responder))
+        };
+        let (own, peer) = ("10.0.0.1", "10.0.0.2");
+        let received = ("remote access error NAK".to_owned(), Some(17), Some(29));
+        assert_eq!(with_nak(peer, own, 17), received);
+        let sent = ("remote access error NAK (its own)".to_owned(), Some(29), Some(17));
+        assert_eq!(with_nak(own, peer, 29), sent);
     }
 
     #[test]

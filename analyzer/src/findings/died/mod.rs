@@ -13,7 +13,7 @@ use rocescope_common::wire::bth::MASK24;
 use super::title::{more, pair, title};
 use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Problem, Raise, Unit, label};
 use super::{ends, once};
-use crate::analysis::{Flow, Psn};
+use crate::analysis::{DeviceQp, Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::{Loss, PSN_WINDOW};
 use crate::sample::{Address, Direction, PeerKey, SourceKind, address};
@@ -72,7 +72,7 @@ pub(super) const DIED: Entry = Entry {
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
                packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
-               state although no verb took it there; the reason is then that of the counters of its port that grew (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.",
+               state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -169,16 +169,19 @@ fn open_message(flow: &Flow) -> Option<&'static str> {
 /// A fatal NAK for requests of a flow.
 fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
     let peer = flow.peer_qp?;
-    input.facts.to_qp(flow.dst, flow.src, peer).find_map(|other| {
-        let naks = &other.ack.naks;
-        [
-            (naks.remote_access_error, "remote access error NAK"),
-            (naks.remote_operational_error, "remote operational error NAK"),
-            (naks.invalid_request, "invalid request NAK"),
-        ]
-        .into_iter()
-        .find_map(|(count, name)| (count > 0).then_some(name))
-    })
+    input.facts.to_qp(flow.dst, flow.src, peer).find_map(fatal_nak_in)
+}
+
+/// A fatal NAK that a flow carries.
+fn fatal_nak_in(flow: &Flow) -> Option<&'static str> {
+    let naks = &flow.ack.naks;
+    [
+        (naks.remote_access_error, "remote access error NAK"),
+        (naks.remote_operational_error, "remote operational error NAK"),
+        (naks.invalid_request, "invalid request NAK"),
+    ]
+    .into_iter()
+    .find_map(|(count, name)| (count > 0).then_some(name))
 }
 
 /// A sender on a link.
@@ -366,7 +369,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();
     by_time.sort_by_key(|one| one.last_ns);
     let flows: Vec<&Flow> = by_time.iter().map(|one| one.flow).collect();
-    Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
+    with_settings(Raise::new(&DIED, Severity::Critical, title(diagnosis, parts)), own_qp(input, first.flow))
         .evidence("cause", first.cause.as_str())
         // The kernel programs store that there were ACKs and the time of the requests, not their PSNs.
         .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
@@ -396,6 +399,26 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         .episodes(since(input, silent_ns))
         .lasting()
         .into(found);
+}
+
+/// The sending queue pair of a flow, where this host's kernel knows it.
+fn own_qp<'a>(input: &Input<'a>, flow: &Flow) -> Option<&'a DeviceQp> {
+    let ends = (Some(flow.src), Some(flow.dst), Some(flow.dest_qp));
+    let of = |qp: &DeviceQp| (qp.control.src.map(Into::into), qp.control.dst.map(Into::into), qp.rqpn);
+    input.facts.devices.iter().flat_map(|device| &device.qps).rfind(|qp| of(qp) == ends)
+}
+
+/// Adds path and settings of the queue pair.
+fn with_settings(raise: Raise, qp: Option<&DeviceQp>) -> Raise {
+    let Some(qp) = qp else { return raise };
+    raise
+        .evidence("lqpn", qp.lqpn)
+        .evidence("rqpn", qp.rqpn)
+        .evidence("udp_port", qp.control.udp_port)
+        .evidence("dscp", qp.control.dscp)
+        .evidence("timeout_ns", qp.control.timeout_ns)
+        .evidence("retry_cnt", qp.control.retry_cnt)
+        .evidence("rnr_retry", qp.control.rnr_retry)
 }
 
 /// From its begin to the end of the data.

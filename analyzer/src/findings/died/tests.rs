@@ -1,4 +1,5 @@
-use crate::analysis::fixtures::{SECOND, START};
+use crate::analysis::fixtures::{self, SECOND, START};
+use crate::entity::lives::{Lives, timeout_ns};
 use crate::findings::episode_tests::{by_id, run};
 use crate::metrics::loss::spells::FlowSpells;
 use crate::metrics::loss::{AckState, Metrics, NakTally, Naks};
@@ -46,4 +47,24 @@ fn a_replay_knows_what_was_acknowledged() {
     let died = replayed(of_fixture - 1).unwrap();
     assert_eq!(died.evidence["last_acked_psn"], 99);
     assert!(died.title.starts_with("QP 17 died: retries exhausted"), "{}", died.title);
+}
+
+/// What the kernel knows of the queue pair stands beside what packets show.
+#[test]
+fn a_death_in_packets_has_the_settings_of_the_queue_pair() {
+    let mut sample = five_retries(SourceKind::Live, Some(0), LAST - SECOND);
+    let mut qp = fixtures::qp_life(18, 17);
+    let control = &mut qp.control;
+    (control.udp_port, control.retry_cnt) = (Some(51_234), Some(6));
+    control.timeout_ns = Some(timeout_ns(18));
+    let other = fixtures::qp_life(19, 20);
+    let lives = Lives { qps: vec![other, qp].into(), ..Lives::default() };
+    sample.devices = fixtures::with_lives(fixtures::port(), lives).devices;
+    let died = by_id(&sample, "qp.died").unwrap();
+    let of = |name: &str| died.evidence[name].as_u64();
+    assert_eq!((of("lqpn"), of("rqpn")), (Some(18), Some(17)));
+    assert_eq!(
+        (of("udp_port"), of("timeout_ns"), of("retry_cnt")),
+        (Some(51_234), Some(timeout_ns(18)), Some(6))
+    );
 }

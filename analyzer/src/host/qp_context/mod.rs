@@ -10,11 +10,17 @@
 //! | `hns_roce` | `hns`: the QP context, in the first kernels a list of some of its fields |
 //! | `bnxt_re` | 1,088 bytes of the firmware without a public definition: not decoded |
 //! | others (`rxe`, `irdma` …) | provide none |
+//!
+//! bnxt_re passes on what the firmware returns to READ_CONTEXT (`BNXT_RE_CONTEXT_TYPE_QPC_SIZE_P5`, `_P7`). Neither roce_hsi.h and the
+//! driver's other headers nor include/linux/bnxt/hsi.h, rdma-core or iproute2 has its fields. Broadcom's own driver puts the number of the
+//! queue pair before them, and leaves out as much at the end.
 
 mod hns;
 mod mlx5;
 
 use std::net::{IpAddr, Ipv6Addr};
+
+use super::error::HostError;
 
 /// Fields of a queue pair in the NIC's context. `None`: the driver's context has no such field, it is too short, or
 /// the field indicates that the value is unused.
@@ -85,6 +91,20 @@ pub enum Undecodable {
     /// The context names another peer than the kernel does: its layout is not the assumed one.
     #[error("the context names another peer than the kernel: unknown layout of this firmware")]
     Disagrees,
+}
+
+/// Why a driver or the kernel gives no context, in words.
+#[must_use]
+pub fn refusal(driver: &str, error: &HostError) -> String {
+    let driver = if driver.is_empty() { "the driver" } else { driver };
+    match error.errno() {
+        Some(libc::EPERM | libc::EACCES) => "CAP_NET_ADMIN is missing (EPERM)".to_owned(),
+        Some(libc::EINVAL) => format!("{driver} of this kernel hands out no QP context (EINVAL)"),
+        Some(libc::EOPNOTSUPP) => {
+            format!("the device or its firmware does not support dumps of QP contexts ({driver}, EOPNOTSUPP)")
+        }
+        _ => error.cause(),
+    }
 }
 
 /// A layout that is known.

@@ -125,7 +125,7 @@ impl Devices {
 
 fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife {
     let control = &qp.control;
-    let over = control.ended_ns.is_some() || qp.state == Some("ERR");
+    let over = control.is_over() || qp.state == Some("ERR");
     let mut events = device.qp_events.iter().rev();
     let end_reason = events.find(|event| over && event.lqpn == Some(qp.lqpn));
     QpLife {

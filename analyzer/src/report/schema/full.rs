@@ -10,7 +10,7 @@ use crate::analysis::{
     EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
     Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling,
     PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState,
-    Spray, TapFlow, Unfollowed, Untimed,
+    RawContext, Spray, TapFlow, Unfollowed, Untimed,
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
@@ -56,6 +56,12 @@ pub(crate) fn full() -> Report {
         mean_ns: Some(1),
         longest_ns: Some(1),
         refused: vec!["rxe0: no context".into()],
+        undecoded: vec![RawContext {
+            device: "bnxt_re0".into(),
+            lqpn: 17,
+            bytes: 1_088,
+            reason: "its layout has no public definition".into(),
+        }],
     });
     facts.qp_paths = Some(crate::analysis::qp_paths_example(facts.ecmp.clone()));
     facts.post_sampling = Some(post_sampling());
@@ -262,7 +268,7 @@ fn qp_lives() -> QpLives {
         lists: 1,
         list_queries: 2,
         lists_ns: 1,
-        sources: QpSources { netlink: 1, control_path: 1, devx: 1, context: 1 },
+        sources: QpSources { netlink: 1, control_path: 1, devx: 1, context: 1, posts: 1, captured: 1 },
     }
 }
 
@@ -313,6 +319,7 @@ fn device_qp() -> DeviceQp {
             rnr_retry: Some(7),
             created_ns: Some(1),
             ended_ns: Some(2),
+            end: Some("destroyed"),
         },
         context_ns: Some(1),
         context_readings: Some(2),
@@ -435,6 +442,9 @@ fn nccl() -> Nccl {
         dst: Some(Ipv4Addr::new(10, 0, 0, 2).into()),
         udp_port: Some(51_234),
         state: Some("RTS"),
+        link: Some("eth0".into()),
+        stuck_ns: Some(1),
+        retries_used: Some(1),
     };
     let rank = NcclRank {
         rank: 1,

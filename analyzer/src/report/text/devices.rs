@@ -285,7 +285,7 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
         }
         cells.extend([
             text(qp.kind),
-            if qp.control.ended_ns.is_some() { "ended".into() } else { text(qp.state) },
+            if qp.control.is_over() { "ended".into() } else { text(qp.state) },
             number(qp.sent_packets),
             number(qp.received_packets),
             source(qp).into(),

@@ -12,7 +12,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let balances = [("ports", &paths.ports), ("rails", &paths.rails), ("planes", &paths.planes)];
     texts.extend(balances.into_iter().filter_map(|(name, balance)| {
         let balance = balance.as_ref()?;
-        Some(shared(name, balance, paths.weighted_by == "bytes"))
+        Some(shared(name, balance))
     }));
     let mut labels = ["Paths of QPs without packets: "].into_iter().chain(std::iter::repeat("    "));
     texts.iter().flat_map(|text| labelled(labels.next().unwrap_or(""), 4, text, room)).collect()
@@ -53,7 +53,8 @@ fn hashed(paths: &QpPaths) -> Option<String> {
     Some(format!("Hashed over {} uplinks, busiest / mean: {}", ecmp.uplinks, cases.join(", ")))
 }
 
-fn shared(name: &str, balance: &QpBalance, is_bytes: bool) -> String {
+fn shared(name: &str, balance: &QpBalance) -> String {
+    let is_bytes = balance.weighted_by == "bytes";
     let parts = balance.parts.iter().map(|part| {
         let load = if is_bytes { format!(", {}", units::bytes(part.load)) } else { String::new() };
         format!("{} {}{load}", plain(&part.name), plural(part.qps, "QP"))

@@ -21,9 +21,8 @@ const COLUMNS: [Column; 16] = [
     ("Peer QP", true, |_, qp| qp.rqpn.map(|qpn| qpn.to_string())),
     ("Peer", false, |_, qp| qp.control.dst.map(|dst| dst.to_string())),
     ("Type", false, |_, qp| qp.kind.map(str::to_owned)),
-    ("State", false, |_, qp| match qp.control.ended_ns {
-        Some(_) => Some("ended".to_owned()),
-        None => qp.state.map(str::to_owned),
+    ("State", false, |_, qp| {
+        if qp.control.is_over() { Some("ended".to_owned()) } else { qp.state.map(str::to_owned) }
     }),
     ("No progress for", true, |_, qp| qp.stuck_ns.filter(|ns| *ns > 0).map(units::duration)),
     ("In flight", true, |_, qp| qp.in_flight.map(|n| units::count(n.into()))),

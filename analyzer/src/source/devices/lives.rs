@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::entity::lives::{Calls, DEVX, Lives, QpEvent, QpLife, TO_ERROR};
+use crate::entity::lives::{Calls, DESTROYED, DEVX, ERROR, Lives, NUMBER_REUSED, QpEvent, QpLife, TO_ERROR};
 use crate::entity::owners::QpOwner;
 use crate::host::nldev::QueuePair;
 use crate::util::map::Map;
@@ -63,9 +63,10 @@ impl Follower {
             Change::Is(new) => {
                 let key = (new.device.clone(), new.lqpn);
                 if new.control.created_ns.is_some()
-                    && let Some(before) = self.alive.remove(&key)
+                    && let Some(mut before) = self.alive.remove(&key)
                 {
-                    // Its destruction was missed: the number is reused.
+                    // Its destruction was missed.
+                    before.control.end = Some(NUMBER_REUSED);
                     self.end(before);
                 }
                 if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {
@@ -98,12 +99,16 @@ impl Follower {
                 let known = self.alive.remove(&(device.clone(), lqpn));
                 let mut life = known.unwrap_or(QpLife { device, lqpn, ..QpLife::default() });
                 life.control.ended_ns = Some(time_ns);
+                life.control.end.get_or_insert(DESTROYED);
                 self.end(life);
             }
             Change::Event(mut event) => {
                 self.changed = true;
-                if let Some(life) = event.lqpn.and_then(|lqpn| self.alive.get(&(event.device.clone(), lqpn)))
-                {
+                let key = event.lqpn.map(|lqpn| (event.device.clone(), lqpn));
+                if let Some(life) = key.and_then(|key| self.alive.get_mut(&key)) {
+                    if event.is_death() {
+                        life.control.end = Some(ERROR);
+                    }
                     (event.src, event.dst) = (event.src.or(life.control.src), event.dst.or(life.control.dst));
                     event.pid = event.pid.or(life.pid);
                     event.comm = event.comm.or_else(|| life.comm.clone());
@@ -255,6 +260,10 @@ impl QpLife {
             self.pod.is_none() && set(&mut self.pod, new.pod),
         ];
         let (known, control) = (&mut self.control, new.control);
+        // A verb can take it out of the error state.
+        if matches!(new.state, Some("RESET" | "INIT")) {
+            known.end = None;
+        }
         let news = [
             is_first,
             owned.contains(&true),

@@ -37,11 +37,18 @@ fn a_life_is_put_together_from_its_calls() {
     follower.take(Change::Found { life: found, time_ns: 50 });
     assert!(Arc::ptr_eq(&seen, &all(&mut follower)), "nothing has changed");
     follower.take(Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 99 });
-    assert_eq!(all(&mut follower).qps[0].control.ended_ns, Some(99));
+    let over = &all(&mut follower).qps[0].control;
+    assert_eq!((over.ended_ns, over.end, over.is_over()), (Some(99), Some(ERROR), true), "QP_FATAL");
     // The reused number is another queue pair.
     follower.take(Change::Is(QpLife { control: made(120), ..life(17) }));
     let qps = all(&mut follower).qps.clone();
     assert_eq!(qps.iter().map(|qp| qp.control.ended_ns).collect::<Vec<_>>(), [Some(99), None]);
+    // Once more, and its destruction was not seen.
+    follower.take(Change::Is(QpLife { control: made(130), ..life(17) }));
+    let qps = all(&mut follower).qps.clone();
+    let ends: Vec<_> = qps.iter().map(|qp| (qp.control.created_ns, qp.control.end)).collect();
+    assert_eq!(ends, [(Some(10), Some(ERROR)), (Some(120), Some(NUMBER_REUSED)), (Some(130), None)]);
+    assert!(qps[1].control.is_over() && !qps[2].control.is_over());
 }
 
 #[test]
@@ -59,6 +66,25 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     let died = vec![(TO_ERROR.to_owned(), 50, Some(1))];
     assert_eq!(deaths(vec![is("RTS"), found("RTS"), found("ERR"), found("ERR")]), died);
     assert_eq!(deaths(vec![is("RTS"), is("ERR"), found("ERR")]), []);
+    let end = |changes: Vec<Change>| {
+        let mut follower = Follower::default();
+        for change in changes {
+            follower.take(change);
+        }
+        all(&mut follower).qps[0].control.end
+    };
+    let destroyed = || Change::Ended { device: "rxe0".into(), lqpn: 17, time_ns: 60 };
+    let event = |name: &str| {
+        let device = "rxe0".into();
+        Change::Event(QpEvent { device, lqpn: Some(17), event: name.into(), ..QpEvent::default() })
+    };
+    assert_eq!(end(vec![is("RTS"), found("RTS")]), None);
+    assert_eq!(end(vec![is("RTS"), found("ERR")]), Some(ERROR));
+    assert_eq!(end(vec![is("RTS"), found("ERR"), destroyed()]), Some(ERROR), "what came first");
+    assert_eq!(end(vec![is("RTS"), is("ERR"), found("ERR"), destroyed()]), Some(DESTROYED));
+    assert_eq!(end(vec![is("RTS"), event("QP_ACCESS_ERR")]), Some(ERROR));
+    assert_eq!(end(vec![is("RTS"), event("COMM_EST")]), None);
+    assert_eq!(end(vec![is("RTS"), found("ERR"), is("RESET")]), None, "a verb took it out of that state");
     // It was in the error state before the run.
     assert_eq!(deaths(vec![found("ERR"), found("ERR")]), []);
 

@@ -13,7 +13,7 @@ use crate::doctor::check::{self, Status};
 use crate::doctor::facts::HostFacts;
 use crate::entity::contexts::Contexts;
 use crate::entity::devices::{Devices, Setting};
-use crate::entity::lives::{Calls, Lists, Lives, QpControl};
+use crate::entity::lives::{Calls, Lists, Lives};
 use crate::entity::owners::Owners;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::device::{Hardware, Identity, Protocol};
@@ -281,10 +281,8 @@ impl Watch {
         let mut connected: Vec<_> = connected
             .filter(|(life, rqpn)| !owners.knows(&life.device, (life.lqpn, *rqpn), life.made_in()))
             .collect();
-        connected.sort_by_key(|(life, _)| {
-            let QpControl { created_ns, ended_ns, .. } = life.control;
-            (ended_ns.is_some(), std::cmp::Reverse(created_ns))
-        });
+        connected
+            .sort_by_key(|(life, _)| (life.control.is_over(), std::cmp::Reverse(life.control.created_ns)));
         for (life, rqpn) in connected {
             owners.learn(&life.device, (life.lqpn, rqpn), life.made_in(), || life.owner());
         }

@@ -1,7 +1,7 @@
 //! Cost of 10,000 queue pairs: records of the probes, listings by RDMA netlink, the NIC's contexts, and owners of
 //! flows, at the rate of a live run. Does not include the time of kernel and firmware.
 //!
-//! `cargo test --release -p rocescope --features live --lib ten_thousand -- --ignored --nocapture` prints the figures.
+//! `cargo xtask bench queue-pairs` prints the figures, and fails when one misses its limit.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -211,8 +211,12 @@ impl ReaderRun {
     }
 }
 
+/// Largest share of a core, and most memory beyond that of a run without queue pairs.
+const LIMIT_SHARE: f64 = 0.02;
+const LIMIT_BYTES: u64 = 100_000_000;
+
 #[test]
-#[ignore = "prints what the machine decides"]
+#[ignore = "depends on the machine: `cargo xtask bench queue-pairs`"]
 fn ten_thousand_queue_pairs_cost_little() {
     const SECONDS: u64 = 60;
     let mut run = ReaderRun::new();
@@ -249,12 +253,19 @@ fn ten_thousand_queue_pairs_cost_little() {
     }
     let took = passed(&format!("{SECONDS} s with {lists} lists and 50 queries a second"));
     let share = took / (SECONDS as f64 * 1e9);
+    let bytes = resident().saturating_sub(empty);
     println!("{:.2} % of a core", share * 100.0);
-    println!("{} MiB resident more than before", (resident().saturating_sub(empty)) >> 20);
+    println!("{} MiB resident more than before", bytes >> 20);
     let devices = samples.last().unwrap();
     assert_eq!((devices.lives.qps.len(), devices.ports[0].qps.len()), (QPS as usize, QPS as usize));
     let queries = &devices.contexts.queries;
     println!("{} contexts read of {}", queries.queried, queries.of);
     let most = 50 * SECONDS;
     assert!((most - 50..=most + 50).contains(&queries.answered), "the budget is used and kept: {queries:?}");
+    let missed = [
+        (share > LIMIT_SHARE).then(|| format!("limit of {:.0} % of a core", LIMIT_SHARE * 100.0)),
+        (bytes > LIMIT_BYTES).then(|| format!("limit of {} MB", LIMIT_BYTES / 1_000_000)),
+    ];
+    let missed: Vec<String> = missed.into_iter().flatten().collect();
+    assert!(missed.is_empty(), "missed: {}", missed.join(", "));
 }

@@ -191,7 +191,7 @@ fn posted(of: &PostSample) -> Line<'static> {
 fn past_the_verbs<'a>(port: &'a PortSample, devices: &'a Devices) -> impl Iterator<Item = &'a QpLife> {
     devices.lives.qps.iter().filter(move |life| {
         let here = life.device == port.device && life.port.is_none_or(|number| number == port.port);
-        life.origin == Some(DEVX) && life.control.ended_ns.is_none() && here
+        life.origin == Some(DEVX) && !life.control.is_over() && here
     })
 }
 

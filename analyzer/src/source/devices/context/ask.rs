@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::blame::{Blame, Errors};
 use super::progress::{Most, Progress, Rules, Timestamps};
-use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost};
+use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::host::HostError;
 use crate::host::fwctl::Firmware;
 use crate::host::nldev::{self, Query, QueuePair};
@@ -107,6 +107,8 @@ struct DeviceState {
     by_firmware: bool,
     /// Reason why the firmware refuses contexts.
     firmware_refused: Option<String>,
+    /// Number and length of the latest context that could not be decoded, and the reason.
+    undecoded: Option<(u32, u64, String)>,
 }
 
 #[derive(Debug)]
@@ -173,7 +175,7 @@ impl Asker {
         self.qps.values_mut().for_each(|qp| qp.present = false);
         let past_verbs = std::mem::take(&mut self.past_verbs);
         let all = found.map(|qp| (qp, false)).chain(past_verbs.iter().map(|qp| (qp, true)));
-        for (qp, past_verbs) in all.filter(|(qp, _)| has_context(qp)) {
+        for (qp, past_verbs) in all.filter(|(qp, _)| qp.has_context()) {
             // A context is queried by port.
             let Some(port) = qp.port.filter(|port| self.ports.contains_key(&(qp.device.clone(), *port)))
             else {
@@ -343,7 +345,7 @@ impl Asker {
                 } else if self.firmware.as_ref().is_some_and(|firmware| firmware.reaches(&key.0)) {
                     device.by_firmware = true;
                 } else {
-                    device.refused = Some(refusal(driver, &error));
+                    device.refused = Some(qp_context::refusal(driver, &error));
                 }
                 self.queued_ns = 0;
                 self.queues = Default::default();
@@ -364,6 +366,7 @@ impl Asker {
             }
             Err(error) => {
                 self.cost.failed += 1;
+                device.undecoded = Some((key.1, bytes.len() as u64, error.to_string()));
                 // A wrong layout concerns the whole device; a short answer may concern one queue pair.
                 if !device.answered && error != Undecodable::Incomplete || error == Undecodable::NoDefinition
                 {
@@ -388,8 +391,14 @@ impl Asker {
         let mut refused: Vec<(String, String)> =
             self.devices.iter().filter_map(|(name, of)| Some((name.clone(), why(of)?))).collect();
         refused.sort();
-        let queries =
-            Cost { queried: qps.len() as u64, of: self.qps.len() as u64, refused, ..self.cost.clone() };
+        let raw = |(device, of): (&String, &DeviceState)| {
+            let (lqpn, bytes, reason) = of.undecoded.clone()?;
+            Some(RawContext { device: device.clone(), lqpn, bytes, reason })
+        };
+        let mut undecoded: Vec<RawContext> = self.devices.iter().filter_map(raw).collect();
+        undecoded.sort_by(|a, b| a.device.cmp(&b.device));
+        let (queried, of) = (qps.len() as u64, self.qps.len() as u64);
+        let queries = Cost { queried, of, refused, undecoded, ..self.cost.clone() };
         self.sampled = Arc::new(Contexts { qps, queries });
         Arc::clone(&self.sampled)
     }
@@ -434,30 +443,12 @@ impl Qp {
     }
 }
 
-/// True for a queue pair that can have packets in flight: connected, and past INIT.
-fn has_context(qp: &QueuePair) -> bool {
-    let connected = matches!(qp.kind, Some("RC" | "UC" | "XRC_INI" | "XRC_TGT" | "DRIVER"));
-    connected && !matches!(qp.state, Some("RESET" | "INIT"))
-}
-
 /// True for a refusal that applies to every queue pair of the device.
 fn is_final(error: &HostError) -> bool {
     matches!(
         error.errno(),
         Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP | libc::EINVAL | libc::EBADMSG)
     )
-}
-
-fn refusal(driver: &str, error: &HostError) -> String {
-    let driver = if driver.is_empty() { "the driver" } else { driver };
-    match error.errno() {
-        Some(libc::EPERM | libc::EACCES) => "CAP_NET_ADMIN is missing (EPERM)".to_owned(),
-        Some(libc::EINVAL) => format!("{driver} of this kernel hands out no QP context (EINVAL)"),
-        Some(libc::EOPNOTSUPP) => {
-            format!("the device or its firmware does not support dumps of QP contexts ({driver}, EOPNOTSUPP)")
-        }
-        _ => error.cause(),
-    }
 }
 
 #[cfg(test)]

@@ -239,6 +239,8 @@ fn one_refusal_that_holds_for_the_device_is_enough_and_has_its_reason() {
     assert_eq!(nic.asked.borrow().len(), 1);
     let refused = &asker.sample().queries.refused;
     assert_eq!(refused[0].1, "1088 bytes read from bnxt_re, but its layout has no public definition");
+    let [raw] = &asker.sample().queries.undecoded[..] else { panic!() };
+    assert_eq!((raw.bytes, raw.reason.as_str()), (1_088, "its layout has no public definition"));
     // Transient errors: a queue pair that is busy or ends between two queries is no refusal.
     for errno in [libc::ENOENT, libc::EAGAIN, libc::EBUSY] {
         let nic = Nic { errno: Some(errno), ..Nic::with(100) };

@@ -7,6 +7,7 @@ use super::super::{Spans, cut, spark};
 use super::columns::timeout;
 use super::rows::{self, Row};
 use crate::analysis::{Facts, QpPosts, QpSource};
+use crate::entity::lives::{ERROR, NUMBER_REUSED};
 use crate::model::Level;
 use crate::tui::column::compact;
 use crate::tui::readings::{self, ReadingPoint};
@@ -102,8 +103,18 @@ fn life(row: &Row<'_>) -> Vec<Pair> {
         ("made by", text(row.qp.origin)),
         ("created (UTC)", time(control.created_ns, "before the run")),
         ("ended (UTC)", time(control.ended_ns, end)),
+        ("how it ended", text(control.end.map(how_ended))),
         ("age", text(row.age_ns.map(units::duration))),
     ]
+}
+
+/// An end in words.
+fn how_ended(end: &'static str) -> &'static str {
+    match end {
+        ERROR => "in the error state",
+        NUMBER_REUSED => "number in use again",
+        other => other,
+    }
 }
 
 fn settings(row: &Row<'_>) -> Vec<Pair> {

@@ -74,7 +74,7 @@ impl Row<'_> {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.qp.control.ended_ns.is_some()
+        self.qp.control.is_over()
     }
 
     /// Name and number of its process.
@@ -126,7 +126,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let readings = &view.timeline.readings;
             let by_context = if is_read { readings.rates(&device.name, qp.lqpn) } else { (None, None) };
             let control = &qp.control;
-            let exists = control.ended_ns.is_none();
+            let exists = !control.is_over();
             let end_ns = control.ended_ns.or(now_ns);
             all.push(Row {
                 device,

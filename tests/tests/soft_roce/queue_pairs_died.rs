@@ -1,0 +1,135 @@
+//! Deaths of queue pairs as the kernel's control path shows them: a peer that is gone, without a packet, and a request that
+//! the peer refuses, which ends both queue pairs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rocescope_tests::soft_roce::lab::{ENDS, End, FAR, NEAR};
+use rocescope_tests::soft_roce::report::count;
+use rocescope_tests::soft_roce::tool::LIMIT;
+use rocescope_tests::soft_roce::verbs::{REMOTE_ACCESS_ERROR, RETRY_EXCEEDED};
+use serde_json::Value;
+
+use super::faults::{Ends, findings};
+use super::queue_pairs::{ended, events, life, listed, live};
+
+/// Unix time in nanoseconds.
+fn now_ns() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_death_is_known_without_a_packet() {
+    let ends = Ends::open();
+    // No packet is exchanged with this host.
+    let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
+    let (near, far) = ends.connection(|to| to);
+    near.write_all(&ends.far, 3, 4096).unwrap();
+    let numbers = [near.number(), far.number()];
+    // Both are known before one dies.
+    let connected = program
+        .reported(|report| {
+            let is_ready = |(end, number): (End, u32)| {
+                listed(report, end, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS")
+            };
+            [(NEAR, numbers[0]), (FAR, numbers[1])].into_iter().all(is_ready)
+        })
+        .unwrap();
+    // Their 5-tuples are still known: one in each direction.
+    let paths = &connected["qp_paths"];
+    assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
+    assert_eq!((&paths["five_tuples"], &paths["unknown"]), (&2.into(), &serde_json::json!({})), "{paths}");
+    assert_eq!(paths["ports"]["parts"].as_array().map(Vec::len), Some(2), "{paths}");
+    // 4.096 µs × 2^14, four times: shorter than the time in which a link comes up.
+    let settings =
+        program.reported(|report| findings(report).any(|one| one["id"] == "config.qp_settings")).unwrap();
+    let title =
+        |one: &Value| one["title"].as_str().is_some_and(|title| title.contains("A link flap of 268 ms ends"));
+    assert!(findings(&settings).any(title), "{}", settings["findings"]);
+    let lists = &connected["qp_lives"];
+    assert!(count(&lists["list_queries"]) >= count(&lists["lists"]) && lists["lists"] != 0, "{lists}");
+    drop(far);
+    near.write(&ends.far, 4096, None).unwrap();
+    assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+    let given_up_ns = now_ns();
+    let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
+    println!("reported after {} ms", (now_ns() - given_up_ns) / 1_000_000);
+    ended(program);
+    assert_eq!(report["flows"], serde_json::json!([]), "no packet was counted");
+    let died = findings(&report).find(|one| one["id"] == "qp.died").unwrap();
+    let evidence = &died["evidence"];
+    assert_eq!(evidence["cause"], "retry count exceeded", "{died}");
+    assert_eq!(
+        (&evidence["retry_cnt"], &evidence["timeout_ns"]),
+        (&3.into(), &(4_096_u64 << 14).into()),
+        "{died}"
+    );
+    let [requester, responder] = [&died["requester"], &died["responder"]];
+    assert_eq!(
+        (&requester["addr"], &responder["addr"]),
+        (&NEAR.address.into(), &FAR.address.into()),
+        "{died}"
+    );
+    assert_eq!((&requester["qpn"], &responder["qpn"]), (&numbers[0].into(), &numbers[1].into()), "{died}");
+    assert_eq!(requester["pid"], std::process::id(), "{died}");
+    assert_eq!(life(&report, NEAR, numbers[0])["end"], "error");
+    let [event] = events(&report, NEAR, "RTS to ERR")[..] else { panic!("{report}") };
+    let after = count(&event["time_ns"]).saturating_sub(given_up_ns);
+    println!("found {} ms after the last retry", after / 1_000_000);
+    assert!(after < 1_000_000_000, "{after} ns after the last retry");
+}
+
+/// Soft-RoCE gives no asynchronous event for it: both queue pairs are found in the error state, and the NAK on the wire shows why.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_wrong_rkey_is_an_access_error_on_both_ends() {
+    let ends = Ends::open();
+    let program = live(&["--interval", "500ms"]);
+    let (near, far) = ends.connection(|to| to);
+    near.write_all(&ends.far, 3, 256).unwrap();
+    let numbers = [near.number(), far.number()];
+    let of = |report: &Value, end: End, number: u32, state: &str| {
+        listed(report, end, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == state)
+    };
+    let both = |report: &Value, state: &str| {
+        ENDS.into_iter().zip(numbers).all(|(end, number)| of(report, end, number, state))
+    };
+    program.reported(|report| both(report, "RTS")).unwrap();
+    near.write(&ends.far, 256, Some(0x00ab_cdef)).unwrap();
+    assert_eq!(near.completion(LIMIT).unwrap(), Some(REMOTE_ACCESS_ERROR));
+    let died = |report: &Value, end: End| {
+        let mut all = findings(report).filter(|one| one["id"] == "qp.died");
+        all.find(|one| one["where"]["link"] == end.interface).cloned()
+    };
+    let report = program.reported(|report| ENDS.into_iter().all(|end| died(report, end).is_some())).unwrap();
+    ended(program);
+    let causes = ["remote access error NAK", "remote access error NAK (its own)"];
+    for ((end, number), cause) in ENDS.into_iter().zip(numbers).zip(causes) {
+        let died = died(&report, end).unwrap();
+        let evidence = &died["evidence"];
+        assert_eq!((&evidence["cause"], &evidence["lqpn"]), (&cause.into(), &number.into()), "{died}");
+        assert!(!died["caveats"].to_string().contains("inferred"), "it is certain: {died}");
+        let [requester, responder] = [&died["requester"], &died["responder"]];
+        assert_eq!(
+            (&requester["addr"], &requester["qpn"]),
+            (&NEAR.address.into(), &numbers[0].into()),
+            "{died}"
+        );
+        assert_eq!(
+            (&responder["addr"], &responder["qpn"]),
+            (&FAR.address.into(), &numbers[1].into()),
+            "{died}"
+        );
+        let own = if end == NEAR { requester } else { responder };
+        assert_eq!(own["pid"], std::process::id(), "{died}");
+        let life = life(&report, end, number);
+        assert_eq!((&life["state"], &life["end"]), (&"ERR".into(), &"error".into()), "{life}");
+        assert!(events(&report, end, "RTS to ERR").iter().any(|event| event["lqpn"] == number));
+    }
+    let nak = findings(&report).find(|one| one["id"] == "nak.remote_access_error").unwrap();
+    assert_eq!(
+        (&nak["requester"]["addr"], &nak["responder"]["addr"]),
+        (&NEAR.address.into(), &FAR.address.into()),
+        "{nak}"
+    );
+}
