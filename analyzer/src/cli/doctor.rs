@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{DoctorArgs, PageOutput};
 use crate::cli::confine;
 use crate::cli::output::{self, Interrupt};
+use crate::cli::progress::Progress;
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
 use crate::ethernet::lldp::Neighbour;
@@ -114,7 +115,9 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
     }
     output::say(&format!("listening for LLDP on {} for at most {} s", names.join(", "), limit.as_secs()));
     // The sockets are open; frames are parsed without the rights to open more.
+    let progress = Progress::waiting("listening for LLDP".to_owned(), Some(limit));
     let heard = confine::parsing(&[], || listen::listen(&sockets, limit, || interrupt.is_set()))?;
+    drop(progress);
     for (name, error) in &heard.failed {
         unread.about(name);
         unread.failed(error);

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::progress::Progress;
 use super::{FleetArgs, FleetOutput};
 use super::{confine, output};
 use crate::fleet::answer::Answer;
@@ -48,9 +49,12 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     // A server's answer is read here. A program is started first: no call of the sandbox starts one.
     let answers = if let Engine::Server(server) = &engine {
         confine::fleet(Some(server.port()), args.out.as_deref());
+        let _progress = Progress::waiting(format!("asking {engine}"), None);
         engine.ask(&declarations, &questions, &stop)
     } else {
+        let progress = Progress::waiting(format!("asking {engine}"), None);
         let answers = engine.ask(&declarations, &questions, &stop);
+        drop(progress);
         confine::fleet(None, args.out.as_deref());
         answers
     };
