@@ -40,6 +40,21 @@ fn is_confined(thread: &Thread) -> bool {
     thread.no_new_privs && thread.filtered
 }
 
+/// Each thread has the capabilities that its sources need, can get no others, and none by a program.
+fn keep_what_is_needed(all: &[Thread]) {
+    for thread in all {
+        // The program is in a namespace that /sys does not show.
+        let kept = if thread.name == "devices" || thread.name == "file" {
+            1 << (Capability::SysAdmin as u32)
+        } else {
+            0
+        };
+        for held in [thread.permitted, thread.effective, thread.bounding] {
+            assert_eq!(held, Capabilities(kept), "{}: {all:?}", thread.name);
+        }
+    }
+}
+
 /// All attempts in `place` were refused.
 fn refused(said: &str, place: &str) {
     let lines: Vec<&str> =
@@ -64,14 +79,8 @@ fn the_threads_of_live_keep_what_their_sources_need_and_nothing_else() {
         for thread in &all {
             assert!(is_confined(thread), "{all:?}");
             assert_ne!(thread.user, 0, "rights beyond those of nobody although nothing is written: {all:?}");
-            // The program is in a namespace that /sys does not show.
-            let kept = if thread.name == "devices" || thread.name == "file" {
-                1 << (Capability::SysAdmin as u32)
-            } else {
-                0
-            };
-            assert_eq!(thread.permitted, Capabilities(kept), "{}: {all:?}", thread.name);
         }
+        keep_what_is_needed(&all);
         let ended = program.interrupt().unwrap();
         assert!(ended.status.success(), "{ended:?}");
         assert!(
@@ -99,6 +108,7 @@ fn what_records_writes_below_its_folder_and_what_sends_connects() {
         link.receive(&frames::sends(3, 5)).unwrap();
         let all = settled(&program, is_confined);
         assert!(all.len() >= 3 && all.iter().all(is_confined), "{all:?}");
+        keep_what_is_needed(&all);
         // Time for a sample with these packets.
         std::thread::sleep(Duration::from_millis(1_500));
         let ended = program.interrupt().unwrap();
@@ -130,7 +140,8 @@ fn started(arguments: &[&str]) -> Killed {
 
 /// All threads of a command that reads a file or a pipe, with nothing but the right to read it.
 fn bare(pid: u32, writes: bool) {
-    let is_bare = |thread: &Thread| is_confined(thread) && thread.permitted == Capabilities(0);
+    let is_bare =
+        |thread: &Thread| is_confined(thread) && [thread.permitted, thread.effective] == [Capabilities(0); 2];
     let all = settled_of(pid, is_bare);
     assert!(!all.is_empty() && all.iter().all(is_bare), "{all:?}");
     // What it writes would belong to nobody.
@@ -340,4 +351,150 @@ fn hijacked_parsers_of_live_can_do_nothing_else() {
     assert!(ended.status.success(), "{ended:?}");
     refused(&ended.err, "live");
     refused(&ended.err, "devices");
+}
+
+/// The attempts of a running program in these places are all refused.
+fn refused_in(program: Program, places: &[&str]) {
+    for place in places {
+        let last = format!("hijack in {place}: become root");
+        program.said(|text| text.contains(&last).then_some(())).unwrap();
+    }
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    for place in places {
+        refused(&ended.err, place);
+    }
+}
+
+#[test]
+fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
+    if !root_or_skip("hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (records, agents, socket) = (path("records"), path("agents"), path("agent.sock"));
+    let listen = format!("unix:{socket}");
+    for (arguments, places) in [
+        (&["record", "--dir", &records, "-i", "near0"][..], &["live", "devices", "recorder"][..]),
+        (&["export", "--listen", "127.0.0.1:0", "-i", "near0"], &["live", "devices", "publisher"]),
+        (
+            &["agent", "--record", &agents, "--listen", &listen, "-i", "near0"],
+            &["live", "devices", "publisher", "http"],
+        ),
+    ] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let variables = &[(HIJACK, "127.0.0.1:9")];
+        let how = Start { netns: Some(&world.near), variables, ..Start::default() };
+        let program = Program::watching(how, arguments).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        if places.contains(&"http") {
+            // What it answers with is read by another parser.
+            let attach = format!("--attach={socket}");
+            let (output, listener) =
+                hijacked(&["live", &attach, "--duration", "1s", "--output", "json"], folder.path());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+            refused(&said, "attach");
+            nobody_came(&listener);
+        }
+        refused_in(program, places);
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_a_capture_that_is_recorded_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let (output, listener) =
+        hijacked(&["record", "--read", capture.to_str().unwrap(), "--dir", &dir], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(" rows recorded"), "{said}");
+    refused(&said, "replay");
+    refused(&said, "recorder");
+    nobody_came(&listener);
+}
+
+#[test]
+fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
+    if !root_or_skip("a_hijacked_writer_of_dumps_can_do_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dumps = folder.path().join("dumps").display().to_string();
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
+    let arguments = [
+        "live",
+        "-i",
+        "near0",
+        "--output",
+        "jsonl",
+        "--keep",
+        "1m",
+        "--dump-dir",
+        &dumps,
+        "--max-dumps",
+        "1",
+    ];
+    let program = Program::watching(how, &arguments).unwrap();
+    link.receive(&frames::sends(3, 5)).unwrap();
+    program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
+    let asked = Command::new("kill").args(["-USR1", &program.id().to_string()]).status().unwrap();
+    assert!(asked.success());
+    program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
+    refused_in(program, &["dump"]);
+    let dump = std::fs::read_dir(&dumps).unwrap().next().unwrap().unwrap().path();
+    for name in ["why.json", "report.json", "report.html", "doctor.json"] {
+        assert!(dump.join(name).is_file(), "{name} in {}", dump.display());
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let recorded = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
+    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    let engine = folder.path().join("duckdb");
+    std::fs::write(&engine, "#!/bin/sh\ncat >/dev/null\necho '[]'\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&engine, mode).unwrap();
+    // A server that gives every question an answer without rows.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/fleet", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            // The request fits into one segment of the loopback.
+            let _ = std::io::Read::read(&mut stream, &mut [0; 65_536]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        }
+    });
+    for arguments in
+        [&["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()][..], &["fleet", "slow", &url]]
+    {
+        let (output, listener) = hijacked(arguments, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        refused(&said, "fleet");
+        assert!(said.contains("the engine gave no result"), "{said}");
+        nobody_came(&listener);
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_lldp_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let of = format!("lo={}", capture.display());
+    let (output, listener) = hijacked(&["doctor", "--lldp-capture", &of], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    refused(&said, "lldp");
+    assert!(said.contains("has no LLDP frame"), "{said}");
+    nobody_came(&listener);
 }

@@ -100,14 +100,15 @@ impl System {
     }
 }
 
-/// Scripts, by name.
-const SCRIPTS: [(&str, &str); 6] = [
+/// Scripts, and what they read, by name.
+const SCRIPTS: [(&str, &str); 7] = [
     ("root.sh", include_str!("fresh/root.sh")),
     ("base.sh", include_str!("fresh/base.sh")),
     ("enter.sh", include_str!("fresh/enter.sh")),
     ("run.sh", include_str!("fresh/run.sh")),
     ("source.sh", include_str!("fresh/source.sh")),
     ("installed.sh", include_str!("fresh/installed.sh")),
+    ("skips", include_str!("fresh/skips")),
 ];
 
 /// Environment variables for the network access of programs.

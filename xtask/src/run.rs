@@ -5,9 +5,11 @@ use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Prints a progress line.
@@ -23,7 +25,10 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     let kept = Kept::of(&target_dir(), name);
     say(&format!("{name} ...{}", kept.shown()));
     let start = Instant::now();
-    let result = work();
+    let result = {
+        let _progress = Progress::of(name, kept.seconds());
+        work()
+    };
     let end = if result.is_ok() { "ok" } else { "FAILED" };
     let passed = start.elapsed();
     say(&format!("{name}: {end} ({:.1} s)", passed.as_secs_f64()));
@@ -31,6 +36,51 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
         kept.keep(passed);
     }
     result
+}
+
+/// Interval of the lines about a step that goes on: other programs write to the same terminal, so each is a line of its own.
+const OFTEN: Duration = Duration::from_secs(10);
+
+/// Prints the time of a step, and what is left of that of the last run, until it is dropped.
+struct Progress {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// `None` where standard error is no terminal: a log has the lines of begin and end.
+    fn of(name: &str, last: Option<u64>) -> Option<Self> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let (stop, stopped) = mpsc::channel();
+        let (name, start) = (name.to_owned(), Instant::now());
+        let thread = std::thread::spawn(move || {
+            while stopped.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+                say(&format!("{name}: {}", time_left(start.elapsed().as_secs(), last)));
+            }
+        });
+        Some(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread returns no result.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `40 s, some 20 s left`.
+fn time_left(passed: u64, last: Option<u64>) -> String {
+    match last {
+        Some(last) if last >= passed => format!("{passed} s, some {} s left", last - passed),
+        Some(last) => format!("{passed} s, longer than the last time ({last} s)"),
+        None => format!("{passed} s"),
+    }
 }
 
 /// The file with the last duration of a step.
@@ -44,9 +94,12 @@ impl Kept {
 
     /// An addition to the step's line; empty where nothing is known, or it is over before it is read.
     fn shown(&self) -> String {
-        let text = fs::read_to_string(&self.0).unwrap_or_default();
-        let seconds = text.trim().parse::<u64>().ok().filter(|seconds| *seconds > 2);
+        let seconds = self.seconds().filter(|seconds| *seconds > 2);
         seconds.map_or_else(String::new, |seconds| format!(" (last time {seconds} s)"))
+    }
+
+    fn seconds(&self) -> Option<u64> {
+        fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }
 
     fn keep(&self, passed: Duration) {
@@ -211,6 +264,13 @@ pub(crate) fn print(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_goes_on_has_its_time_and_what_is_left() {
+        assert_eq!(time_left(40, Some(60)), "40 s, some 20 s left");
+        assert_eq!(time_left(70, Some(60)), "70 s, longer than the last time (60 s)");
+        assert_eq!(time_left(40, None), "40 s");
+    }
 
     #[test]
     fn a_step_knows_how_long_it_took() {

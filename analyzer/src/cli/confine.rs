@@ -1,6 +1,8 @@
 //! Privileges of the main thread after set-up, for each command that reads bytes from the network or from files.
 
-use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -25,15 +27,28 @@ pub(super) fn present<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Resul
 pub(super) fn captures(files: &[PathBuf]) -> Result<()> {
     // What is no file could not be read twice.
     let again: Vec<&PathBuf> = files.iter().filter(|file| file.is_file() || file.is_dir()).collect();
-    let open = || {
-        #[cfg(target_os = "linux")]
-        let _ = sandbox::enter(&Plan::of_files(again.iter().copied().cloned(), Vec::new()));
-        again.iter().try_for_each(|file| Reader::open(file).map(drop))
-    };
-    std::thread::scope(|scope| {
-        let opened = std::thread::Builder::new().name("header".into()).spawn_scoped(scope, open)?;
-        opened.join().unwrap_or(Ok(())).map_err(Into::into)
-    })
+    let open = || again.iter().try_for_each(|file| Reader::open(file).map(drop));
+    #[cfg(target_os = "linux")]
+    let opened = sandbox::alone("header", &Plan::of_files(again.iter().copied().cloned(), Vec::new()), open)?;
+    #[cfg(not(target_os = "linux"))]
+    let opened = open();
+    opened.map_err(Into::into)
+}
+
+/// Call it before the first byte of an engine's answer is parsed; before a server of this port is asked. The page may be
+/// written to `out`.
+pub(super) fn fleet(port: Option<u16>, out: Option<&Path>) {
+    #[cfg(target_os = "linux")]
+    {
+        let folder = |file: &Path| match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let plan = port.map_or_else(Plan::parser, Plan::client);
+        enter(&Plan { write: out.map(folder).into_iter().collect(), ..plan });
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (port, out);
 }
 
 /// Call it before the first byte of a capture is read.
@@ -94,6 +109,12 @@ pub(super) fn record(files: &[PathBuf], folder: PathBuf) {
 #[cfg(target_os = "linux")]
 pub(super) fn doctor() {
     enter(&Plan { all_rights: true, ..Plan::default() });
+}
+
+/// Runs `work`, which parses bytes of the network that `files` or open sockets have, in a thread with the rights of a parser.
+#[cfg(target_os = "linux")]
+pub(super) fn parsing<T: Send>(files: &[PathBuf], work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    sandbox::alone("parser", &Plan::of_files(files.iter().cloned(), Vec::new()), work)
 }
 
 /// Sandbox features that this host lacks, tried by a thread that then ends; `None` if the trial is not possible.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::slice;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -9,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{DoctorArgs, PageOutput};
 use crate::cli::confine;
 use crate::cli::output::{self, Interrupt};
+use crate::cli::progress::Progress;
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
 use crate::ethernet::lldp::Neighbour;
@@ -28,7 +30,9 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
     confine::doctor();
     // First, so that an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
-        .map(|(name, file)| Ok((name, file.as_path(), speakers(file)?)))
+        .map(|(name, file)| {
+            Ok((name, file.as_path(), confine::parsing(slice::from_ref(file), || speakers(file))??))
+        })
         .collect::<Result<_>>()?;
     let (mut heard, mut unread) = (Vec::new(), Unread::new());
     if let Some(name) = &args.netns {
@@ -111,7 +115,10 @@ fn from_switches(host: &HostFacts, limit: Duration, unread: &mut Unread) -> Resu
         return Ok(Vec::new());
     }
     output::say(&format!("listening for LLDP on {} for at most {} s", names.join(", "), limit.as_secs()));
-    let heard = listen::listen(&sockets, limit, || interrupt.is_set());
+    // The sockets are open; frames are parsed without the rights to open more.
+    let progress = Progress::waiting("listening for LLDP".to_owned(), Some(limit));
+    let heard = confine::parsing(&[], || listen::listen(&sockets, limit, || interrupt.is_set()))?;
+    drop(progress);
     for (name, error) in &heard.failed {
         unread.about(name);
         unread.failed(error);
@@ -161,6 +168,8 @@ fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     let mut reader = Reader::open(file)?;
     let mut found: Vec<Speaker> = Vec::new();
     while let Some(record) = reader.next()? {
+        #[cfg(feature = "test-clock")]
+        crate::sandbox::hijack::here("lldp");
         let Some(neighbour) = Neighbour::parse(record.data).filter(|_| record.link_type == LINKTYPE_EN10MB)
         else {
             continue;

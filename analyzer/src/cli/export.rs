@@ -323,6 +323,8 @@ impl Publisher {
             self.reload();
             match feed.updates.recv_timeout(LOOK) {
                 Ok(Update::Sample(sample)) => {
+                    #[cfg(feature = "test-clock")]
+                    crate::sandbox::hijack::here("publisher");
                     let now = Instant::now();
                     let is_due = next.is_none_or(|next| now >= next);
                     self.take(&sample, is_due);

@@ -2,12 +2,14 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::output;
+use super::progress::Progress;
 use super::{FleetArgs, FleetOutput};
+use super::{confine, output};
 use crate::fleet::answer::Answer;
 use crate::fleet::engine::{Engine, dialect_of};
 use crate::fleet::page;
 use crate::fleet::recording::{Dialect, Recordings};
+use crate::fleet::server::Client;
 use crate::util::clickhouse::Server;
 use crate::util::style::Paint;
 
@@ -23,7 +25,8 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         Some(_) if args.engine.is_some() => {
             bail!("--engine is for recordings in files: the server is its own engine")
         }
-        Some(server) => (Ok(Engine::Server(server)), String::new()),
+        // Certificates are read here: the sandbox hides them.
+        Some(server) => (Client::new(server).map(Engine::Server), String::new()),
         None => {
             let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
             let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
@@ -42,8 +45,20 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     // A program must end with us; nothing of a server's would go on here.
     let interrupt = matches!(engine, Engine::Program(..)).then(output::Interrupt::catch).transpose()?;
     let stop = || interrupt.as_ref().is_some_and(output::Interrupt::is_set);
-    let rows = engine.run(&declarations, &[chosen.summary(), question], &stop);
-    let rows = rows.map_err(|error| anyhow!(error))?;
+    let questions = [chosen.summary(), question];
+    // A server's answer is read here. A program is started first: no call of the sandbox starts one.
+    let answers = if let Engine::Server(server) = &engine {
+        confine::fleet(Some(server.port()), args.out.as_deref());
+        let _progress = Progress::waiting(format!("asking {engine}"), None);
+        engine.ask(&declarations, &questions, &stop)
+    } else {
+        let progress = Progress::waiting(format!("asking {engine}"), None);
+        let answers = engine.ask(&declarations, &questions, &stop);
+        drop(progress);
+        confine::fleet(None, args.out.as_deref());
+        answers
+    };
+    let rows = answers.and_then(|answers| answers.rows()).map_err(|error| anyhow!(error))?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let answer = Answer::of(args.question, rows, top).map_err(|error| anyhow!(error))?;
     let text = match args.output {

@@ -84,16 +84,17 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
         tui.host = host_name();
     }
     let output = chosen(view);
-    let attached = attach::connect(attach::Options {
+    let connection = attach::connect(attach::Options {
         socket,
         interval: view.interval,
         samples: output.follows(),
         events: output.needs_events(),
         duration: view.common.duration,
     })?;
-    // Call before the first byte of a sample is read.
+    // Before the first byte of the agent is read.
     let sandbox = sandbox::State::default();
     let notes = confine::live(views.tui.is_some(), &sandbox);
+    let attached = connection.greet()?;
     let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
     let hooks = hooks.iter().map(|hook| plain(hook));
     let hooks = [format!("attached to the agent (process {pid}, rocescope {})", plain(&version))]

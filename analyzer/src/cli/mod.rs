@@ -262,6 +262,11 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
     // The terminal view handles signals itself, since it has to restore the terminal.
     let interrupt = if tui.is_some() { None } else { Some(Interrupt::catch()?) };
     let notes = confine::replay(&args, tui.is_some());
+    // Lines of jsonl appear all the time and need no progress line.
+    let is_long = matches!(output, Output::Text | Output::Json | Output::Html | Output::Trace | Output::Csv);
+    let inputs: Vec<PathBuf> =
+        args.files.iter().chain(args.tap.iter().flat_map(|tap| &tap.files)).cloned().collect();
+    let _progress = is_long.then(|| progress::Progress::of(&inputs)).flatten();
     if let [path] = args.files.as_slice()
         && recording::is_recording(path)
     {
@@ -275,11 +280,6 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };
     }
-    // Lines of jsonl appear all the time and need no progress line.
-    let is_long = matches!(output, Output::Text | Output::Json | Output::Html | Output::Trace | Output::Csv);
-    let inputs: Vec<PathBuf> =
-        args.files.iter().chain(args.tap.iter().flat_map(|tap| &tap.files)).cloned().collect();
-    let _progress = is_long.then(|| progress::Progress::of(&inputs)).flatten();
     let options = replay::Options {
         files: args.files,
         taps: args.tap,

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::util::layout::plain;
 use crate::util::{notice, units};
 
 /// Shorter work shows no progress line.
@@ -25,7 +26,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of reading these files, on standard error. `None` if that is no terminal or a size is unknown.
+    /// Progress of reading these files, on standard error: the time alone where a size is unknown, as of a pipe or a recording.
+    /// `None` if that is no terminal.
     pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;
@@ -34,17 +36,38 @@ impl Progress {
             .iter()
             .map(|file| Some(fs::metadata(file).ok().filter(fs::Metadata::is_file)?.len()))
             .collect();
-        let sizes: u64 = sizes?.iter().sum();
+        let Some(sizes) = sizes else {
+            let names = files.iter().map(|file| match file.to_str() {
+                Some("-") => "standard input".to_owned(),
+                _ => file.display().to_string(),
+            });
+            return Self::waiting(format!("reading {}", plain(&names.collect::<Vec<_>>().join(", "))), None);
+        };
+        let sizes: u64 = sizes.iter().sum();
         let paths = files.iter().filter_map(|file| file.canonicalize().ok()).collect::<Vec<_>>();
+        let mut read = BTreeMap::new();
+        Self::showing(move |passed| {
+            positions(&paths, &mut read);
+            line(read.values().sum(), sizes, passed)
+        })
+    }
+
+    /// Time of work whose size is not known, and what is left of `most`, on standard error. `None` if that is no terminal.
+    pub(super) fn waiting(what: String, most: Option<Duration>) -> Option<Self> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        Self::showing(move |passed| waited(&what, most, passed))
+    }
+
+    fn showing(mut text: impl FnMut(Duration) -> String + Send + 'static) -> Option<Self> {
         let (stop, stopped) = mpsc::channel();
         let work = move || {
             let start = Instant::now();
-            let mut read = BTreeMap::new();
             let mut wait = patience();
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = OFTEN;
-                positions(&paths, &mut read);
-                notice::progress(&line(read.values().sum(), sizes, start.elapsed()));
+                notice::progress(&text(start.elapsed()));
             }
         };
         let thread = std::thread::Builder::new().name("progress".into()).spawn(work).ok()?;
@@ -106,12 +129,13 @@ impl Drop for Rounds {
     }
 }
 
-/// `3 of 21 rounds, 12 s left`.
+/// `3 of 21 rounds, 0.7 s each, 12 s left`.
 #[cfg(feature = "live")]
 fn rounds((done, took): (u32, Duration), all: u32, passed: Duration) -> String {
     let left = took.checked_div(done).map_or("measuring the first".to_owned(), |each| {
         let rest = each.saturating_mul(all.saturating_sub(done));
-        format!("{} s left", rest.saturating_sub(passed.saturating_sub(took)).as_secs())
+        let left = rest.saturating_sub(passed.saturating_sub(took)).as_secs();
+        format!("{:.1} s each, {left} s left", each.as_secs_f64())
     });
     format!("{done} of {all} rounds, {left}")
 }
@@ -140,6 +164,12 @@ fn positions(paths: &[PathBuf], read: &mut BTreeMap<PathBuf, u64>) {
     }
 }
 
+/// `listening for LLDP, 12 s, at most 23 s left`.
+fn waited(what: &str, most: Option<Duration>, passed: Duration) -> String {
+    let left = most.map(|most| format!(", at most {} s left", most.saturating_sub(passed).as_secs()));
+    format!("{what}, {} s{}", passed.as_secs(), left.unwrap_or_default())
+}
+
 /// `34 % of 12.3 GB read, 812 MB/s, 10 s left`.
 fn line(read: u64, size: u64, passed: Duration) -> String {
     let rate = u128::from(read) * 1000 / passed.as_millis().max(1);
@@ -164,14 +194,26 @@ mod tests {
         assert!(line(0, 0, Duration::ZERO).contains("100 %"));
     }
 
+    #[test]
+    fn work_of_unknown_size_has_its_time_and_what_is_left_of_its_limit() {
+        let seconds = Duration::from_secs;
+        assert_eq!(waited("listening", Some(seconds(35)), seconds(12)), "listening, 12 s, at most 23 s left");
+        assert_eq!(waited("listening", Some(seconds(35)), seconds(40)), "listening, 40 s, at most 0 s left");
+        assert_eq!(waited("reading a", None, seconds(3)), "reading a, 3 s");
+    }
+
     #[cfg(feature = "live")]
     #[test]
     fn rounds_have_the_time_left() {
         let seconds = Duration::from_secs;
-        assert_eq!(rounds((3, seconds(6)), 21, seconds(6)), "3 of 21 rounds, 36 s left");
-        assert_eq!(rounds((3, seconds(6)), 21, seconds(7)), "3 of 21 rounds, 35 s left", "in the next round");
+        assert_eq!(rounds((3, seconds(6)), 21, seconds(6)), "3 of 21 rounds, 2.0 s each, 36 s left");
+        assert_eq!(
+            rounds((3, seconds(6)), 21, seconds(7)),
+            "3 of 21 rounds, 2.0 s each, 35 s left",
+            "in the next round"
+        );
         assert_eq!(rounds((0, seconds(0)), 21, seconds(6)), "0 of 21 rounds, measuring the first");
-        assert_eq!(rounds((21, seconds(6)), 21, seconds(60)), "21 of 21 rounds, 0 s left");
+        assert_eq!(rounds((21, seconds(6)), 21, seconds(60)), "21 of 21 rounds, 0.3 s each, 0 s left");
     }
 
     #[test]

@@ -18,6 +18,10 @@ use crate::util::pack::unpacked;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+fn connect(options: Options) -> anyhow::Result<attach::Attached> {
+    attach::connect(options)?.greet()
+}
+
 /// A sample as a live run makes it.
 fn live(time_ns: u64) -> Sample {
     let sample = everything();
@@ -90,9 +94,9 @@ fn a_view_has_the_report_of_the_agent() {
     let folder = tempfile::tempdir().unwrap();
     let wanted_ns = Arc::new(AtomicU64::new(0));
     let (server, board, socket) = server(folder.path(), Some(Arc::clone(&wanted_ns)));
-    assert!(attach::connect(options(&socket)).unwrap_err().to_string().contains("has just begun"));
+    assert!(connect(options(&socket)).unwrap_err().to_string().contains("has just begun"));
     board.views().open(Hello::of(2, &["eth0: TC ingress and TC egress".to_owned()]));
-    let attached = attach::connect(options(&socket)).unwrap();
+    let attached = connect(options(&socket)).unwrap();
     assert_eq!((attached.hello().interfaces, attached.hello().pid), (2, std::process::id()));
     let (feed, thread) = attached.start().unwrap();
     until("the view", || board.views().state.receiver_count() == 1);
@@ -181,8 +185,7 @@ fn a_view_that_wants_no_more_gets_its_last_reading_and_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, board, socket) = server(folder.path(), None);
     board.views().open(Hello::of(1, &[]));
-    let (feed, thread) =
-        attach::connect(Options { samples: false, ..options(&socket) }).unwrap().start().unwrap();
+    let (feed, thread) = connect(Options { samples: false, ..options(&socket) }).unwrap().start().unwrap();
     until("the view", || board.views().state.receiver_count() == 1);
     board.views().sample(Box::new(live(5)));
     assert_eq!(feed.updates.recv_timeout(Duration::from_millis(100)).unwrap_err(), RecvTimeoutError::Timeout);
@@ -205,10 +208,10 @@ fn views_are_limited_and_on_unix_sockets_alone() {
     board.views().open(Hello::of(1, &[]));
     let all: Vec<UnixStream> = (0..MOST).map(|_| asking(&socket)).collect();
     until("all views", || board.views().open.load(Ordering::Relaxed) == MOST);
-    let refused = attach::connect(options(&socket)).unwrap_err().to_string();
+    let refused = connect(options(&socket)).unwrap_err().to_string();
     assert!(refused.contains(&format!("{MOST} views are attached")), "{refused}");
     drop(all);
-    until("room", || attach::connect(options(&socket)).is_ok());
+    until("room", || connect(options(&socket)).is_ok());
 
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();

@@ -213,18 +213,7 @@ fn headline(question: Question, rows: &[Row]) -> String {
     };
     let diagnosis = match question {
         Question::Slow | Question::Loss => hop(row, &shown),
-        Question::Balance => format!(
-            "{} {} {}: {} carries {} the mean, {} {}; {} of {} hosts agree",
-            shown("scope"),
-            shown("place"),
-            shown("direction"),
-            shown("busiest"),
-            shown("busiest_ratio"),
-            shown("idlest"),
-            shown("idlest_ratio"),
-            shown("agree"),
-            shown("of_hosts"),
-        ),
+        Question::Balance => balance(row, &shown),
         Question::Jobs => format!(
             "job {}: {} {} against a median of {}, on {}",
             shown("job_name"),
@@ -247,6 +236,37 @@ fn headline(question: Question, rows: &[Row]) -> String {
     let mut letters = diagnosis.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}{also}. Confidence: {}", letters.as_str(), text(row, "confidence"))
+}
+
+/// The part that is furthest from the mean comes first.
+fn balance(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
+    let (first, other) = if idlest_deviates(row) { ("idlest", "busiest") } else { ("busiest", "idlest") };
+    let ratio = |part: &str| shown(&format!("{part}_ratio"));
+    format!(
+        "{} {} {}: {} carries {} the mean, {} {}; {} of {} hosts agree",
+        shown("scope"),
+        shown("place"),
+        shown("direction"),
+        shown(first),
+        ratio(first),
+        shown(other),
+        ratio(other),
+        shown("agree"),
+        shown("of_hosts"),
+    )
+}
+
+/// True if the idlest part is further from the mean than the busiest. Two parts are always equally far: of planes and rails of
+/// all hosts it is then the idlest, as traffic leaves a bad one, while a hash that prefers one side does so at single places.
+fn idlest_deviates(row: &Row) -> bool {
+    /// Ratios that differ by less are equal.
+    const ROUNDING: f64 = 1e-6;
+    let (Some(busiest), Some(idlest)) = (number(row, "busiest_ratio"), number(row, "idlest_ratio")) else {
+        return false;
+    };
+    let further = (1.0 - idlest) - (busiest - 1.0);
+    let of_all = matches!(text(row, "scope"), "planes" | "rails");
+    if of_all { further > -ROUNDING } else { further > ROUNDING }
 }
 
 fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
@@ -381,11 +401,24 @@ mod tests {
             "scope": "switches", "direction": "ingress", "place": "l1 + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
             "idlest": "plane 2", "idlest_ratio": "0.1", "agree": "20", "of_hosts": 20, "misplaced": "578653607169",
         }));
-        let answer = Answer::of(Question::Balance, vec![summary(), found.clone(), found], 1).unwrap();
+        let answer = Answer::of(Question::Balance, vec![summary(), found.clone(), found.clone()], 1).unwrap();
         assert_eq!(
             answer.headline,
             "Switches l1 + l2 ingress: plane 1 carries 1.90 × the mean, plane 2 0.10 ×; 20 of 20 hosts agree. Confidence: high"
         );
+        for (scope, busiest, idlest, expected) in [
+            ("planes", 1.25, 0.75, "plane 2 carries 0.75 × the mean, plane 1 1.25 ×"),
+            ("planes", 1.25, 0.25, "plane 2 carries 0.25 × the mean, plane 1 1.25 ×"),
+            ("planes", 1.6, 0.8, "plane 1 carries 1.60 × the mean, plane 2 0.80 ×"),
+            ("links of a host", 1.2, 0.1, "plane 2 carries 0.10 × the mean, plane 1 1.20 ×"),
+        ] {
+            let mut other = found.clone();
+            let changes =
+                [("scope", json!(scope)), ("busiest_ratio", json!(busiest)), ("idlest_ratio", json!(idlest))];
+            other.extend(changes.map(|(name, value)| (name.to_owned(), value)));
+            let headline = Answer::of(Question::Balance, vec![summary(), other], 1).unwrap().headline;
+            assert!(headline.contains(expected), "{scope}: {headline}");
+        }
         assert_eq!((answer.rows.len(), answer.left_out), (1, 1));
         assert_eq!(answer.rows[0]["idlest_ratio"], json!(0.1));
         assert!(

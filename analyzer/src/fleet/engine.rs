@@ -1,6 +1,7 @@
 //! Runs SQL on an engine: a program on this host, or a server.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,8 +12,7 @@ use serde_json::Value;
 
 use super::Row;
 use super::recording::Dialect;
-use super::server::ask;
-use crate::util::clickhouse::Server;
+use super::server::{Client, ask};
 
 /// Programs in order of preference.
 const PROGRAMS: [&str; 3] = ["duckdb", "clickhouse", "clickhouse-local"];
@@ -31,7 +31,16 @@ pub enum Engine {
     /// A program that reads SQL from standard input.
     Program(PathBuf, Dialect),
     /// A ClickHouse server with the tables.
-    Server(Server),
+    Server(Client),
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(path, _) => write!(f, "{}", path.display()),
+            Self::Server(server) => write!(f, "{server}"),
+        }
+    }
 }
 
 impl Engine {
@@ -62,30 +71,50 @@ impl Engine {
         Ok(Self::Program(found, dialect))
     }
 
-    /// Runs statements that only declare, then questions, and gives their rows in order. A program is ended once `stop` is true: it would
-    /// go on reading for minutes, with nobody to tell.
+    /// Runs statements that only declare, then questions, and gives their answers, unread. A program is ended once `stop` is true: it
+    /// would go on reading for minutes, with nobody to tell.
     ///
     /// # Errors
     /// The engine cannot be started or reached, refuses the SQL, or was ended.
-    pub fn run(
+    pub fn ask(
         &self,
         declarations: &str,
         questions: &[String],
         stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Row>, String> {
-        match self {
+    ) -> Result<Answers, String> {
+        let texts = match self {
             Self::Program(path, dialect) => {
                 let script = format!("{declarations}{};\n", questions.join(";\n"));
-                program(path, *dialect, &script, stop)
+                vec![program(path, *dialect, &script, stop)?]
             }
             Self::Server(server) => {
-                let mut rows = Vec::new();
-                for question in questions {
-                    rows.extend(parse(&ask(server, question)?)?);
-                }
-                Ok(rows)
+                questions.iter().map(|question| ask(server, question)).collect::<Result<_, _>>()?
             }
+        };
+        Ok(Answers { engine: self.to_string(), texts })
+    }
+}
+
+/// What an engine answered, before anything of it is parsed.
+#[derive(Debug)]
+pub struct Answers {
+    engine: String,
+    texts: Vec<Vec<u8>>,
+}
+
+impl Answers {
+    /// The rows of all answers, in order.
+    ///
+    /// # Errors
+    /// An answer is no JSON, or something other than rows.
+    pub fn rows(&self) -> Result<Vec<Row>, String> {
+        #[cfg(feature = "test-clock")]
+        crate::sandbox::hijack::here("fleet");
+        let mut rows = Vec::new();
+        for text in &self.texts {
+            rows.extend(parse(text).map_err(|error| format!("{}: {error}", self.engine))?);
         }
+        Ok(rows)
     }
 }
 
@@ -96,7 +125,7 @@ pub fn dialect_of(program: &Path) -> Dialect {
     if name.starts_with("clickhouse") { Dialect::ClickHouse } else { Dialect::DuckDb }
 }
 
-fn program(path: &Path, dialect: Dialect, script: &str, stop: &dyn Fn() -> bool) -> Result<Vec<Row>, String> {
+fn program(path: &Path, dialect: Dialect, script: &str, stop: &dyn Fn() -> bool) -> Result<Vec<u8>, String> {
     let mut command = Command::new(path);
     match dialect {
         // Ignore the user's settings, which could change results or their format.
@@ -140,7 +169,7 @@ fn program(path: &Path, dialect: Dialect, script: &str, stop: &dyn Fn() -> bool)
         }
         _ => {}
     }
-    parse(&stdout).map_err(|error| format!("{name}: {error}"))
+    Ok(stdout)
 }
 
 /// Reads a pipe to its end, so that who writes into it never waits.
@@ -232,16 +261,16 @@ mod tests {
         );
         let rows =
             Engine::Program(echo, Dialect::DuckDb)
-                .run("", &["select 1".into(), "select 2".into()], &|| false);
-        let rows = rows.unwrap_err();
+                .ask("", &["select 1".into(), "select 2".into()], &|| false);
+        let rows = rows.unwrap().rows().unwrap_err();
         assert!(rows.contains("no JSON") && rows.contains("select 1;"), "{rows}");
         let bad =
             fake(folder.path(), "clickhouse", "cat >/dev/null; echo 'Code: 60. Unknown table' >&2; exit 60");
         let error =
-            Engine::Program(bad, Dialect::ClickHouse).run("", &["select 1".into()], &|| false).unwrap_err();
+            Engine::Program(bad, Dialect::ClickHouse).ask("", &["select 1".into()], &|| false).unwrap_err();
         assert!(error.contains("Code: 60. Unknown table") && error.contains("exit status: 60"), "{error}");
         let gone = Engine::Program(folder.path().join("none"), Dialect::DuckDb)
-            .run("", &[String::new()], &|| false)
+            .ask("", &[String::new()], &|| false)
             .unwrap_err();
         assert!(gone.contains("cannot start"), "{gone}");
     }

@@ -1,5 +1,6 @@
 //! Queries to a ClickHouse server.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::engine::first_lines;
@@ -11,30 +12,57 @@ const MOST_TIME: Duration = Duration::from_secs(600);
 /// Maximum size of a response: the limits in the SQL keep results far below it.
 const MOST: u64 = 256 << 20;
 
+/// A server, and all that is read of this host to reach it.
+#[derive(Debug)]
+pub struct Client {
+    server: Server,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// # Errors
+    /// If the CA certificates cannot be read.
+    pub fn new(server: Server) -> Result<Self, String> {
+        let agent = request::agent(server.base(), MOST_TIME, &Certificates::default())
+            .map_err(|error| format!("ClickHouse at {server}: {error}"))?;
+        Ok(Self { server, agent })
+    }
+
+    /// TCP port of the server.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.server.port()
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClickHouse at {}", self.server)
+    }
+}
+
 /// Runs a statement and returns the response: JSON, one object per line.
 ///
 /// # Errors
-/// If the CA certificates cannot be read, or the server is unreachable, refuses the statement, or truncates
-/// its response.
-pub(super) fn ask(server: &Server, statement: &str) -> Result<Vec<u8>, String> {
+/// If the server is unreachable, refuses the statement, or truncates its response.
+pub(super) fn ask(client: &Client, statement: &str) -> Result<Vec<u8>, String> {
     // With wait_end_of_query, an error after the first rows still changes the HTTP status.
+    let Client { server, agent } = client;
     let url = server.url(&[
         ("default_format", "JSONEachRow"),
         ("wait_end_of_query", "1"),
         ("session_timezone", "UTC"),
         ("output_format_json_quote_64bit_integers", "0"),
     ]);
-    let failed = |error: ureq::Error| format!("ClickHouse at {server}: {}", request::reason(&error));
-    let agent = request::agent(server.base(), MOST_TIME, &Certificates::default())
-        .map_err(|error| format!("ClickHouse at {server}: {error}"))?;
-    let request = server.post(&agent, &url).header("Content-Type", "text/plain");
+    let failed = |error: ureq::Error| format!("{client}: {}", request::reason(&error));
+    let request = server.post(agent, &url).header("Content-Type", "text/plain");
     let mut response = request.send(statement).map_err(failed)?;
     let body = response.body_mut().with_config().limit(MOST).read_to_vec().map_err(failed)?;
     let status = response.status();
     if status.is_success() {
         Ok(body)
     } else {
-        Err(format!("ClickHouse at {server}: {} (HTTP status {})", first_lines(&body), status.as_u16()))
+        Err(format!("{client}: {} (HTTP status {})", first_lines(&body), status.as_u16()))
     }
 }
 
@@ -67,7 +95,7 @@ mod tests {
                 String::from_utf8(request).unwrap().to_lowercase()
             })
         });
-        let server: Server = format!("http://u:p@127.0.0.1:{port}/fleet").parse().unwrap();
+        let server = Client::new(format!("http://u:p@127.0.0.1:{port}/fleet").parse().unwrap()).unwrap();
         assert_eq!(ask(&server, "select 1").unwrap(), b"{\"a\":1}\n");
         let error = ask(&server, "select 1").unwrap_err();
         assert!(

@@ -78,12 +78,21 @@ pub struct Written {
     pub packets: usize,
 }
 
-/// Writes a dump into a new folder of `parent`, atomically. `facts` is doctor's page as JSON, if available.
+/// Makes the folder of dumps, for its owner alone.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn folder(parent: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(parent)
+}
+
+/// Writes a dump into a new folder of `parent`, which exists, atomically. `facts` is doctor's page as JSON, if available.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Written> {
-    DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    #[cfg(feature = "test-clock")]
+    crate::sandbox::hijack::here("dump");
     let word = dump.reasons.first().map_or("dump", Reason::word);
     let stamp = units::stamp_utc(dump.trigger_ns);
     // A further dump of the same second gets a number.

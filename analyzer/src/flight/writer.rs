@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Settings;
-use super::dump::{self, Dump, PREFIX, WHY};
+use super::dump::{self, Dump, PREFIX, WHY, Written};
+#[cfg(target_os = "linux")]
+use crate::sandbox::{self, Plan};
 use crate::source::feed::Update;
 use crate::util::notice::say;
 
@@ -48,8 +50,8 @@ pub fn start(
 
 fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)) {
     let why = dump.reasons.first().map_or("", |reason| reason.title.as_str());
-    let written = match dump::write(dump, &settings.folder, facts) {
-        Ok(written) => written,
+    let (written, pruned) = match write(settings, dump, facts) {
+        Ok(done) => done,
         Err(error) => {
             let folder = settings.folder.display();
             return say(&format!(
@@ -63,7 +65,7 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)
         lost => format!(", {lost} rows lost"),
     };
     say(&format!("dump written to {folder}: {why} ({} rows{lost})", written.rows));
-    match prune(&settings.folder, settings.most) {
+    match pruned {
         Ok(removed) => {
             for folder in removed {
                 say(&format!("removed {}: --max-dumps {}", folder.display(), settings.most));
@@ -76,6 +78,29 @@ fn one(settings: &Settings, dump: &Dump, facts: Option<&str>, say: &dyn Fn(&str)
     {
         say(&format!("--on-cmd {}: {error}", program.display()));
     }
+}
+
+/// Writes the dump, and removes old ones, without the rights of the caller: samples and headers of packets are from the
+/// network.
+fn write(
+    settings: &Settings,
+    dump: &Dump,
+    facts: Option<&str>,
+) -> io::Result<(Written, io::Result<Vec<PathBuf>>)> {
+    let folder = &settings.folder;
+    // Where nothing is limited yet: its parent is not among the folders of the sandbox.
+    dump::folder(folder)?;
+    let work = || {
+        let written = dump::write(dump, folder, facts)?;
+        Ok((written, prune(folder, settings.most)))
+    };
+    #[cfg(target_os = "linux")]
+    return {
+        let plan = Plan { tree: true, ..Plan::of_files(Vec::new(), vec![folder.clone()]) };
+        sandbox::alone("dump", &plan, work)?
+    };
+    #[cfg(not(target_os = "linux"))]
+    work()
 }
 
 /// Removes the oldest dumps beyond `most`, and returns their paths. Folders that are not dumps stay.

@@ -62,7 +62,11 @@ impl LldpSocket {
     pub fn receive(&self) -> Result<Option<Neighbour>> {
         let mut frame = [0u8; FRAME];
         match net::recv(&self.socket, &mut frame, RecvFlags::empty()) {
-            Ok((length, _)) => Ok(frame.get(..length).and_then(Neighbour::parse)),
+            Ok((length, _)) => {
+                #[cfg(feature = "test-clock")]
+                crate::sandbox::hijack::here("lldp");
+                Ok(frame.get(..length).and_then(Neighbour::parse))
+            }
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(error) => Err(HostError::system(format!("receive LLDP on {}", self.name), error.into())),
         }

@@ -20,6 +20,7 @@ pub mod plan;
 mod rights;
 pub mod threads;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use plan::Plan;
@@ -39,6 +40,21 @@ pub struct State {
     pub holds: Vec<String>,
     /// Limits that this kernel, or the rights that the process began with, did not allow; one sentence each.
     pub missing: Vec<String>,
+}
+
+/// Runs `work` in a thread of its own, which has no rights but those of `plan`, and waits for its result.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn alone<T: Send>(name: &str, plan: &Plan, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, || {
+            // `doctor` and the commands' own sandboxes say what this kernel lacks.
+            let _state = enter(plan);
+            work()
+        })?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right that

@@ -7,7 +7,8 @@
 //! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
 //! | the same | replay only, below each flow of requests: messages as slices, on one thread per concurrent message |
 //!
-//! Times are Unix microseconds with three decimals, as in traces of PyTorch and NCCL, so that traces can be merged.
+//! Times are Unix microseconds with three decimals. Traces of PyTorch and NCCL count from times of their own: docs/report.md
+//! has what to add to them before they are merged.
 //! Of messages, the longest are included, from the first packet to the response; the number left out is in
 //! `otherData`.
 
@@ -36,14 +37,17 @@ const MOST_EVENTS: usize = 200_000;
 /// Maximum number of flows with a track: those with events, those named by findings, then the busiest.
 const MOST_FLOWS: usize = 4_000;
 
+/// Base of the process ids: above every one that Linux gives (at most 2²², and small ones in containers), so that none is
+/// that of a process in a trace that is merged with this one; and a positive 32-bit number, as viewers expect.
+const PROCESSES: u64 = 2_000_000_000;
 /// The process of the findings.
-const FINDINGS: u64 = 1;
+const FINDINGS: u64 = PROCESSES + 1;
 /// The process of the job's steps.
-const JOB: u64 = 2;
+const JOB: u64 = PROCESSES + 2;
 /// Thread ids per flow: the flow, and one for each of its concurrent messages.
 const LANES: u64 = 100;
 /// First process id of links.
-const LINKS: u64 = 10;
+const LINKS: u64 = PROCESSES + 10;
 
 /// An event without packet headers.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +193,7 @@ fn line(entry: &Entry) -> String {
 fn named(names: &mut Vec<Entry>, pid: u64, thread: Option<u64>, name: &str) {
     let (tid, kind) = thread.map_or((0, "process"), |tid| (tid, "thread"));
     for (what, args) in
-        [("name", json!({"name": plain(name)})), ("sort_index", json!({"sort_index": tid.max(pid)}))]
+        [("name", json!({"name": plain(name)})), ("sort_index", json!({"sort_index": thread.unwrap_or(pid)}))]
     {
         let name = format!("{kind}_{what}");
         names.push(Entry { pid, tid, time_ns: 0, length_ns: None, phase: 'M', name, args });

@@ -59,6 +59,13 @@ pub struct Options {
     pub duration: Option<Duration>,
 }
 
+/// A connection to an agent of which nothing has been read.
+#[derive(Debug)]
+pub struct Connection {
+    options: Options,
+    stream: UnixStream,
+}
+
 /// A connection to an agent of which nothing but the greeting has been read.
 #[derive(Debug)]
 pub struct Attached {
@@ -68,19 +75,31 @@ pub struct Attached {
     hello: Hello,
 }
 
-/// Connects to an agent. No privileges are needed afterwards.
+/// Connects to an agent, and reads nothing from it. No privileges are needed afterwards.
 ///
 /// # Errors
-/// If there is no agent, or it may not be accessed, or has an incompatible version.
-pub fn connect(options: Options) -> Result<Attached> {
+/// If there is no agent, or it may not be accessed.
+pub fn connect(options: Options) -> Result<Connection> {
     let socket = &options.socket;
     let stream = UnixStream::connect(socket).map_err(|error| anyhow!("{}", refused(socket, &error)))?;
-    let cannot = || format!("cannot talk to the agent at {}", socket.display());
-    stream.set_read_timeout(Some(ANSWER_TIME)).with_context(cannot)?;
-    let mut reader = BufReader::with_capacity(1 << 16, stream.try_clone().with_context(cannot)?);
-    let hello = greet(socket, &stream, &mut reader)?;
-    stream.set_read_timeout(Some(SILENCE)).with_context(cannot)?;
-    Ok(Attached { options, stream, reader, hello })
+    Ok(Connection { options, stream })
+}
+
+impl Connection {
+    /// Requests samples, and reads the agent's description of itself.
+    ///
+    /// # Errors
+    /// If the agent does not answer, or has an incompatible version.
+    pub fn greet(self) -> Result<Attached> {
+        let Self { options, stream } = self;
+        let socket = &options.socket;
+        let cannot = || format!("cannot talk to the agent at {}", socket.display());
+        stream.set_read_timeout(Some(ANSWER_TIME)).with_context(cannot)?;
+        let mut reader = BufReader::with_capacity(1 << 16, stream.try_clone().with_context(cannot)?);
+        let hello = greet(socket, &stream, &mut reader)?;
+        stream.set_read_timeout(Some(SILENCE)).with_context(cannot)?;
+        Ok(Attached { options, stream, reader, hello })
+    }
 }
 
 impl Attached {
@@ -152,6 +171,8 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
     let at = plain(&socket.display().to_string());
     let asked = stream.write_all(REQUEST).and_then(|()| head(reader));
     let head = asked.with_context(|| format!("no answer from the agent at {at}"))?;
+    #[cfg(feature = "test-clock")]
+    crate::sandbox::hijack::here("attach");
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
         let mut body = String::new();

@@ -150,7 +150,7 @@ impl Fleet {
                 );
                 Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
             }
-            ("balance", Fault::BadPlane) => Some("Planes all hosts".to_owned()),
+            ("balance", Fault::BadPlane) => Some("Planes all hosts egress: plane 2 carries 0.7".to_owned()),
             ("jobs", Fault::LossyPort) => Some(format!("Job {}: ", self.job_of(lossy.host))),
             ("stragglers", Fault::Straggler) => {
                 let host = self.straggler();

@@ -37,6 +37,16 @@ has() {
     failed=1
 }
 
+# What a part skipped has a reason in xtask/src/fresh/skips.
+explained() {
+    grep -hoE '^xtask: SKIP.*' "/tmp/$1" "/tmp/$1.err" | sed 's/^xtask: //' | sort -u >/tmp/skipped
+    grep -vE '^(#|$)' /fresh/skips >/tmp/reasons
+    grep -vE -f /tmp/reasons /tmp/skipped >/tmp/unexplained || return 0
+    say "$1: FAILED: skipped without a reason in xtask/src/fresh/skips:"
+    cat /tmp/unexplained
+    failed=1
+}
+
 # The report of the demonstration has a finding of every episode.
 demonstrated() {
     head -n 4 /tmp/demo

@@ -11,6 +11,7 @@ for wanted in $(cat /fresh/wanted); do
         ;;
     test)
         part test 'cd rocescope && cargo xtask test'
+        explained test
         grep -hE '^xtask: (SKIP|[0-9]+ skipped|passed at|all tests)' /tmp/test.err | sort | uniq
         ;;
     esac

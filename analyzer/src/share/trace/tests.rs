@@ -43,6 +43,7 @@ fn check(all: &Value) {
     let mut named = BTreeSet::new();
     for entry in entries(all) {
         let track = (entry["pid"].as_u64().unwrap(), entry["tid"].as_u64().unwrap());
+        assert!(track.0 > 1 << 22 && i32::try_from(track.0).is_ok(), "that of a process of Linux: {entry}");
         match entry["ph"].as_str().unwrap() {
             "M" => {
                 named.insert(track);
