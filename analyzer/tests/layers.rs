@@ -33,7 +33,10 @@ const RULES: &[(&str, &[&str])] = &[
     ("fleet", &["record", "share", "util"]),
     (
         "flight",
-        &["analysis", "findings", "model", "packet", "record", "report", "sample", "share", "source", "util"],
+        &[
+            "analysis", "findings", "model", "packet", "record", "report", "sample", "sandbox", "share",
+            "source", "util",
+        ],
     ),
     ("sandbox", &["host"]),
     ("doctor", &["ethernet", "host", "util"]),

@@ -471,7 +471,7 @@ fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
         for stream in server.incoming() {
             let mut stream = stream.unwrap();
             // The request fits into one segment of the loopback.
-            let _ = std::io::Read::read(&mut stream, &mut [0; 65_536]).unwrap();
+            let _ = std::io::Read::read(&mut stream, &mut vec![0; 65_536]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
         }
     });

@@ -17,6 +17,7 @@ use crate::run::{captured, has_program, root_command, step, target_dir, workspac
 use crate::setup;
 
 #[path = "../../tests/src/picture.rs"]
+#[expect(unreachable_pub, reason = "it is public in the crate of the tests, too")]
 mod picture;
 
 /// Options.

@@ -254,51 +254,21 @@ fn table() -> Vec<Case> {
 
 /// Those with the exact clock.
 fn exact() -> Vec<Case> {
+    let of = |work, name, about| Case {
+        work,
+        precise: true,
+        ..case(name, about, f::write(0x18), Some(in_order(f::IPV4_BTH)))
+    };
     vec![
         Case {
             work: Work::Clock,
             full: false,
             ..case("clock", "the exact clock alone, nothing counted", f::write(0x10), None)
         },
-        Case {
-            precise: true,
-            ..case(
-                "precise_in_order",
-                "IPv4 WRITE in order, exact clock, bins",
-                f::write(0x18),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            work: Work::Reach,
-            precise: true,
-            ..case(
-                "floor_in_order",
-                "  floor: all but bins and latency",
-                f::write(0x18),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            work: Work::Together,
-            precise: true,
-            ..case(
-                "together_in_order",
-                "  its memory in two lines, uncounted",
-                f::write(0x18),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
-        Case {
-            work: Work::Published,
-            precise: true,
-            ..case(
-                "published_in_order",
-                "  the same with a time from memory",
-                f::write(0x18),
-                Some(in_order(f::IPV4_BTH)),
-            )
-        },
+        of(Work::Counting, "precise_in_order", "IPv4 WRITE in order, exact clock, bins"),
+        of(Work::Reach, "floor_in_order", "  floor: all but bins and latency"),
+        of(Work::Together, "together_in_order", "  its memory in two lines, uncounted"),
+        of(Work::Published, "published_in_order", "  the same with a time from memory"),
         Case {
             precise: true,
             timed: Some(TIMED_QP),

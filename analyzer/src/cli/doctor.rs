@@ -169,7 +169,7 @@ fn speakers(file: &Path) -> Result<Vec<Speaker>> {
     let mut found: Vec<Speaker> = Vec::new();
     while let Some(record) = reader.next()? {
         #[cfg(feature = "test-clock")]
-        crate::sandbox::hijack::here("lldp");
+        crate::util::hijack::here("lldp");
         let Some(neighbour) = Neighbour::parse(record.data).filter(|_| record.link_type == LINKTYPE_EN10MB)
         else {
             continue;

@@ -324,7 +324,7 @@ impl Publisher {
             match feed.updates.recv_timeout(LOOK) {
                 Ok(Update::Sample(sample)) => {
                     #[cfg(feature = "test-clock")]
-                    crate::sandbox::hijack::here("publisher");
+                    crate::util::hijack::here("publisher");
                     let now = Instant::now();
                     let is_due = next.is_none_or(|next| now >= next);
                     self.take(&sample, is_due);

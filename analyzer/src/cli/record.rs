@@ -152,7 +152,7 @@ fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt
         match feed.updates.recv_timeout(LOOK) {
             Ok(Update::Sample(sample)) => {
                 #[cfg(feature = "test-clock")]
-                crate::sandbox::hijack::here("recorder");
+                crate::util::hijack::here("recorder");
                 let report = Report::build(&sample, options);
                 recorder.take(&sample, &report).iter().for_each(|notice| say(notice));
             }

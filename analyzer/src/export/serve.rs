@@ -307,7 +307,7 @@ async fn request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Resu
         let read = stream.read(&mut buffer).await?;
         head.extend_from_slice(buffer.get(..read).unwrap_or_default());
         #[cfg(all(feature = "test-clock", target_os = "linux"))]
-        crate::sandbox::hijack::here("http");
+        crate::util::hijack::here("http");
         if let Some(end) = http::end_of_head(&head).filter(|end| *end <= MOST_HEAD) {
             return Ok(Some(http::parse(head.get(..end).unwrap_or_default())));
         }

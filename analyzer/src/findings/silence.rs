@@ -6,6 +6,7 @@ use super::{Finding, order};
 
 /// An active finding at the latest analysis.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of each name")]
 struct Shown {
     last_seen_ns: u64,
     /// Time without it so far.

@@ -368,6 +368,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         units::duration(before.period_ns),
         units::duration(now.period_ns)
     );
+    let episode = Episode { first_ns: now.first_ns, last_ns: now.last_ns, peak: Some(slower.growth_ratio) };
     let since = format!(" since {} UTC", units::second_utc(now.first_ns));
     let parts = [format!(", {words} {}", units::growth(grew_ns)), since];
     Raise::new(&SLOWER, Severity::Warning, title(diagnosis, parts))
@@ -389,11 +390,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
         .impact(time_lost(slower.lost_ns))
         .step(first, ByHand::Varies)
         .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", ByHand::Reading)
-        .episodes(vec![Episode {
-            first_ns: now.first_ns,
-            last_ns: now.last_ns,
-            peak: Some(slower.growth_ratio),
-        }])
+        .episodes(vec![episode])
         .owner(owner.map(|at| (STRAGGLER.id, at)))
         .into(found);
 }

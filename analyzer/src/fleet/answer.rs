@@ -259,14 +259,14 @@ fn balance(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
 /// True if the idlest part is further from the mean than the busiest. Two parts are always equally far: of planes and rails of
 /// all hosts it is then the idlest, as traffic leaves a bad one, while a hash that prefers one side does so at single places.
 fn idlest_deviates(row: &Row) -> bool {
-    /// Ratios that differ by less are equal.
-    const ROUNDING: f64 = 1e-6;
     let (Some(busiest), Some(idlest)) = (number(row, "busiest_ratio"), number(row, "idlest_ratio")) else {
         return false;
     };
     let further = (1.0 - idlest) - (busiest - 1.0);
     let of_all = matches!(text(row, "scope"), "planes" | "rails");
-    if of_all { further > -ROUNDING } else { further > ROUNDING }
+    // Engines sum in another order, and round the last digits.
+    let rounding = f64::from(f32::EPSILON);
+    if of_all { further > -rounding } else { further > rounding }
 }
 
 fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {

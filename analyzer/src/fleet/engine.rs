@@ -109,7 +109,7 @@ impl Answers {
     /// An answer is no JSON, or something other than rows.
     pub fn rows(&self) -> Result<Vec<Row>, String> {
         #[cfg(feature = "test-clock")]
-        crate::sandbox::hijack::here("fleet");
+        crate::util::hijack::here("fleet");
         let mut rows = Vec::new();
         for text in &self.texts {
             rows.extend(parse(text).map_err(|error| format!("{}: {error}", self.engine))?);

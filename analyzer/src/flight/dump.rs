@@ -92,7 +92,7 @@ pub fn folder(parent: &Path) -> io::Result<()> {
 /// If a file cannot be written.
 pub fn write(dump: &Dump, parent: &Path, facts: Option<&str>) -> io::Result<Written> {
     #[cfg(feature = "test-clock")]
-    crate::sandbox::hijack::here("dump");
+    crate::util::hijack::here("dump");
     let word = dump.reasons.first().map_or("dump", Reason::word);
     let stamp = units::stamp_utc(dump.trigger_ns);
     // A further dump of the same second gets a number.

@@ -64,7 +64,7 @@ impl LldpSocket {
         match net::recv(&self.socket, &mut frame, RecvFlags::empty()) {
             Ok((length, _)) => {
                 #[cfg(feature = "test-clock")]
-                crate::sandbox::hijack::here("lldp");
+                crate::util::hijack::here("lldp");
                 Ok(frame.get(..length).and_then(Neighbour::parse))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),

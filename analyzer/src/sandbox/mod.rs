@@ -7,15 +7,12 @@
 //! | `files` | Landlock: files and TCP ports |
 //! | `calls` | seccomp: system calls |
 //! | [`threads`] | what the kernel says of each thread |
-//! | `hijack` | in builds for tests: a parser that misbehaves |
 //!
 //! These limits belong to a thread, and threads that it starts inherit them. So a thread that starts others enters its
 //! sandbox first, and one that is started while privileges are still there enters its own.
 
 mod calls;
 mod files;
-#[cfg(feature = "test-clock")]
-pub mod hijack;
 pub mod plan;
 mod rights;
 pub mod threads;

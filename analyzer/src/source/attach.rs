@@ -172,7 +172,7 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
     let asked = stream.write_all(REQUEST).and_then(|()| head(reader));
     let head = asked.with_context(|| format!("no answer from the agent at {at}"))?;
     #[cfg(feature = "test-clock")]
-    crate::sandbox::hijack::here("attach");
+    crate::util::hijack::here("attach");
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
         let mut body = String::new();

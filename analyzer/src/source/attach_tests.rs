@@ -56,7 +56,7 @@ fn who_is_no_agent_or_another_version_is_named() {
         (hello(|hello| "rocescope.samples/2".clone_into(&mut hello.schema)), "whose samples this rocescope"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        match connect(options(answering(folder.path(), answer))) {
+        match connect(options(answering(folder.path(), answer))).and_then(Connection::greet) {
             // Another version with a compatible layout is accepted.
             Ok(attached) => assert_eq!((expected, attached.hello().pid), ("no error", std::process::id())),
             Err(error) => assert!(format!("{error:#}").contains(expected), "{error:#}"),
@@ -79,7 +79,8 @@ fn an_agent_that_is_gone_or_sends_nonsense_ends_the_view_with_the_reason() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let answer = [hello(|_| {}), frames].concat();
-        let (feed, thread) = connect(options(answering(folder.path(), answer))).unwrap().start().unwrap();
+        let (feed, thread) =
+            connect(options(answering(folder.path(), answer))).unwrap().greet().unwrap().start().unwrap();
         let Update::Ended(Err(error)) = feed.updates.recv_timeout(ANSWER_TIME).unwrap() else {
             panic!("{expected}")
         };

@@ -6,6 +6,8 @@ pub mod csv;
 pub mod deferred;
 pub mod definition;
 pub mod few;
+#[cfg(feature = "test-clock")]
+pub mod hijack;
 pub mod index;
 pub(crate) mod layout;
 pub mod lock;

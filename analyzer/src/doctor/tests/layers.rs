@@ -198,8 +198,8 @@ fn each_layer_says_what_it_would_need() {
 fn a_context_that_was_read_decides() {
     const BNXT_QP: &str = "answers/rdma/qp.0 <<\n1 u32 0\n2 text bnxt_re0\n19 {\n20 {\n3 u32 1\n21 u32 17\n22 u32 29\n26 u8 2\n27 u8 3\n28 u32 4711\n}\n}\n>>";
     let answer = |lqpn: u32, bytes: &[u8]| {
-        let hex: String = bytes.iter().map(|byte| format!(" {byte:02x}")).collect();
-        format!("answers/rdma/qp_context.0.1.{lqpn} <<\n85 hex{hex}\n>>")
+        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("answers/rdma/qp_context.0.1.{lqpn} <<\n85 hex {}\n>>", hex.join(" "))
     };
     let asked = |text: &str, changes: &str| {
         let host = Recorded::unpack(&format!("{text}\n[]\n{changes}"));

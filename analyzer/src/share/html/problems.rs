@@ -187,10 +187,16 @@ fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
     let cause = |other: &Finding| is_cause(other, finding) && !owns(finding, other);
     let effect = |other: &Finding| is_cause(finding, other) || owns(other, finding);
     let mut any = false;
-    let related: [(&str, &dyn Fn(&Finding) -> bool); 3] =
-        [("Part of", &part), ("Caused by", &cause), ("Leads to", &effect)];
-    for (label, known) in related {
-        for (at, other) in all.iter().enumerate().filter(|(_, other)| known(other)) {
+    let all_related = |label: &str| -> Vec<(usize, &Finding)> {
+        let known = |other: &Finding| match label {
+            "Part of" => part(other),
+            "Caused by" => cause(other),
+            _ => effect(other),
+        };
+        all.iter().enumerate().filter(|(_, other)| known(other)).collect()
+    };
+    for label in ["Part of", "Caused by", "Leads to"] {
+        for (at, other) in all_related(label) {
             if !any {
                 page.raw("<h3>Causes and effects</h3><ul>");
                 any = true;

@@ -328,7 +328,7 @@ impl Work {
 
     fn listen(&mut self) {
         #[cfg(feature = "test-clock")]
-        crate::sandbox::hijack::here("devices");
+        crate::util::hijack::here("devices");
         for socket in &self.sockets {
             for _ in 0..LLDP_FRAMES {
                 let Ok(Some(neighbour)) = socket.receive() else { break };

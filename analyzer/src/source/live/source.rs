@@ -319,7 +319,7 @@ impl Source {
             let Some(item) = ring.next() else { return Ok((events, false)) };
             let Some(record) = event::read(&item) else { continue };
             #[cfg(feature = "test-clock")]
-            crate::sandbox::hijack::here("live");
+            crate::util::hijack::here("live");
             drop(item);
             self.pairs.event(&mut self.programs, &record, &self.clock)?;
             self.losses.changes(&mut self.programs, &self.pairs);

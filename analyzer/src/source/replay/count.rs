@@ -61,7 +61,7 @@ impl Counts {
         frame: &mut Frame,
     ) {
         #[cfg(feature = "test-clock")]
-        crate::sandbox::hijack::here("replay");
+        crate::util::hijack::here("replay");
         let (interface, ts_ns) = at;
         if !self.in_range(ts_ns) {
             return widen(&mut self.out_of_range, ts_ns);

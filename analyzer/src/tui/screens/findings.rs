@@ -433,7 +433,7 @@ mod tests {
         };
         finding.active = false;
         let line = title(&finding, 60).to_string();
-        assert!(line.ends_with("  ended 13:05:09 UTC") && line.chars().count() <= 60, "{line}");
+        assert!(line.ends_with("  ended 13:05:09") && line.chars().count() <= 60, "{line}");
         assert_eq!(ended(&[finding.clone(), finding.clone()]), ["LOSS ended 13:05:09"]);
         assert!(page(&finding).contains("ended 13:05:09 UTC"), "{}", page(&finding));
         assert!(page(&finding).contains("better setting qps_2 · link eth_0"), "{}", page(&finding));

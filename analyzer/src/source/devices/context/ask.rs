@@ -398,8 +398,8 @@ impl Asker {
         let mut undecoded: Vec<RawContext> = self.devices.iter().filter_map(raw).collect();
         undecoded.sort_by(|a, b| a.device.cmp(&b.device));
         let (queried, of) = (qps.len() as u64, self.qps.len() as u64);
-        let queries = Cost { queried, of, refused, undecoded, ..self.cost.clone() };
-        self.sampled = Arc::new(Contexts { qps, queries });
+        let cost = Cost { queried, of, refused, undecoded, ..self.cost.clone() };
+        self.sampled = Arc::new(Contexts { qps, queries: cost });
         Arc::clone(&self.sampled)
     }
 

@@ -117,8 +117,8 @@ impl<'a> Picture<'a> {
         // With one link its load is that of all.
         let mut scale = String::new();
         if self.data.over_time.links.len() > 1 {
-            let (lines, peak) = self.links(&links, 1);
-            all.extend(lines);
+            let (drawn, peak) = self.links(&links, 1);
+            all.extend(drawn);
             scale = shared_scale(links.len(), peak);
         }
         all.truncate(height.saturating_sub(own).max(1));

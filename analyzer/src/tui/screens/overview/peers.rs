@@ -172,8 +172,7 @@ impl Columns {
         let mut pair_shown = troubled && take(pair + 1);
         let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
         used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
-        let figures = used;
-        let share = take(SHARE + 1);
+        let (figures, share) = (used, take(SHARE + 1));
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
         let link = if several && take(17) { 16 } else { 0 };
