@@ -1,7 +1,5 @@
 //! What the pages show of the program's output for the captures of the tests is what it prints.
 
-#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

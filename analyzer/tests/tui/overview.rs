@@ -221,8 +221,11 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
         assert_eq!(counted, flows, "{:?}", data.by);
         if data.by != rocescope::tui::peers::By::QueuePairs {
-            let worst = data.peers.iter().map(|peer| peer.judged.level()).max();
-            assert_eq!(data.peers.first().map(|peer| peer.judged.level()), worst, "{:?}", data.by);
+            // Of those that show trouble now, the one with the finding that the report has first.
+            let shows = |peer: &&rocescope::tui::peers::Peer| peer.judged.active && peer.trouble() > 0;
+            let worst = data.peers.iter().filter(shows).map(|peer| peer.judged.rank()).max();
+            assert!(worst.is_some());
+            assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
             let last = data.peers.last().unwrap().flows;
             press(&mut app, &[Key::End, Key::Enter]);
             assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, last), "group {by}");

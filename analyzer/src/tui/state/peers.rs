@@ -137,7 +137,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn trouble(&self) -> u64 {
+    /// Number of signals of trouble in the time range.
+    #[must_use]
+    pub fn trouble(&self) -> u64 {
         trouble(&self.counts)
     }
 }
