@@ -172,7 +172,7 @@ fn a_healthy_ring() {
     }
 }
 
-/// The same job on a network twice as fast is faster by what the report of the slower one promises at most.
+/// The same job on a network twice as fast gains no more than the report of the slower one promises, and most of it.
 #[test]
 fn a_faster_network_wins_what_the_report_says() {
     let figure = |fast, name: &str| {
@@ -181,8 +181,9 @@ fn a_faster_network_wins_what_the_report_says() {
     };
     let gain = figure(false, "period_ns") - figure(true, "period_ns");
     let promised = figure(false, "faster_network_ns");
+    // Hosts start one after the other: what one sends while another receives counts once for each.
     assert!(
-        gain >= 2 * MS && (gain..=gain + gain / 4).contains(&promised),
+        gain >= 2 * MS && (gain..=gain + gain / 2).contains(&promised),
         "{gain} won, {promised} promised"
     );
 }
