@@ -287,7 +287,7 @@ fn an_agent_says_how_many_rows_a_full_disk_cost() {
         Some(String::from_utf8(buffer[..length].to_vec()).unwrap())
     });
     let status = status.into_iter().find(|state| state.starts_with("STATUS=")).unwrap();
-    assert_eq!(status, "STATUS=8,192 rows of the recording lost");
+    assert_eq!(status, "STATUS=8,192 recording rows lost");
     drop(filler);
     std::fs::remove_file(inside.join("filler")).unwrap();
     // No row is lost any more, so that the end has the number of the metrics.
@@ -369,6 +369,6 @@ fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut service.0.stderr.take().unwrap(), &mut said).unwrap();
     assert_eq!(service.0.wait().unwrap().code(), Some(0), "{said}");
-    assert!(said.contains("is read again; restart the agent to apply per_qp\n"), "{said}");
+    assert!(said.contains("reloaded; restart the agent to apply per_qp\n"), "{said}");
     assert!(said.contains("no.such_finding") && said.contains("the configuration stays as it was"), "{said}");
 }

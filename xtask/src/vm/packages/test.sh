@@ -139,7 +139,7 @@ check "a view attaches" attached
 # Reads its configuration again.
 printf '[findings.ecn]\ncongestion_ratio = 0.5\n' >>/etc/rocescope/agent.toml
 check "reloads" systemctl reload $unit
-check "says so" log_has "/etc/rocescope/agent.toml is read again"
+check "says so" log_has "/etc/rocescope/agent.toml reloaded"
 check "as the same process" is "$(pid)" "$first"
 check "active after it" systemctl --quiet is-active $unit
 printf 'no table\n' >>/etc/rocescope/agent.toml
