@@ -10,7 +10,8 @@ use signal_hook::consts::SIGHUP;
 
 use super::args::agent::{RELOADED, line};
 use super::config::Config;
-use super::export::{self, AgentParts, Reload, Reloaded, parent};
+use super::confine::parent;
+use super::export::{self, AgentParts, Reload, Reloaded};
 use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
 

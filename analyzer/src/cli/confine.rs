@@ -35,17 +35,22 @@ pub(super) fn captures(files: &[PathBuf]) -> Result<()> {
     opened.map_err(Into::into)
 }
 
+/// The folder of a file.
+#[cfg(target_os = "linux")]
+pub(super) fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
 /// Call it before the first byte of an engine's answer is parsed; before a server of this port is asked. The page may be
 /// written to `out`.
 pub(super) fn fleet(port: Option<u16>, out: Option<&Path>) {
     #[cfg(target_os = "linux")]
     {
-        let folder = |file: &Path| match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
         let plan = port.map_or_else(Plan::parser, Plan::client);
-        enter(&Plan { write: out.map(folder).into_iter().collect(), ..plan });
+        enter(&Plan { write: out.map(parent).into_iter().collect(), ..plan });
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (port, out);

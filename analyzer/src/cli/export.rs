@@ -166,15 +166,7 @@ fn folders(textfile: Option<&Path>, addresses: &[Listen]) -> Vec<PathBuf> {
         Listen::Unix(path) => Some(path.as_path()),
         Listen::Tcp(_) => None,
     });
-    textfile.into_iter().chain(sockets).map(parent).collect()
-}
-
-/// The folder of a file.
-pub(super) fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
+    textfile.into_iter().chain(sockets).map(confine::parent).collect()
 }
 
 /// The content of a one-line file; `None` if it cannot be read.

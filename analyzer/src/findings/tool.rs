@@ -67,15 +67,14 @@ struct Latest {
 fn latest(input: &Input<'_>) -> Latest {
     let totals = &input.facts.totals;
     let spells = &input.sample.missed.spells;
-    let packets = |spell: &MissedSpell| own(&counts(&totals.lost, spell));
     let of_packets = own(&totals.lost) > 0;
-    let alike = || spells.iter().filter(|spell| !of_packets || packets(spell) > 0);
+    let alike = || spells.iter().filter(|spell| !of_packets || spell.missed.packets() > 0);
     let untimed = totals.lost.capture_drops.is_some_and(|drops| drops > 0);
     let Some(last) = alike().next_back().filter(|_| !untimed) else {
         let ratio = missed_of(own(&totals.lost), totals.packets);
         return Latest { lost: totals.lost, ratio, episodes: Vec::new() };
     };
-    let ratio = |spell: &MissedSpell| missed_of(packets(spell), meanwhile(input, spell));
+    let ratio = |spell: &MissedSpell| missed_of(spell.missed.packets(), meanwhile(input, spell));
     let episode = |spell: &MissedSpell| Episode {
         first_ns: spell.first_ns,
         last_ns: spell.last_ns,

@@ -17,14 +17,12 @@ pub enum Counted {
     RnrNaks,
 }
 
-/// All of them, in the order of [`Counted`].
-const COUNTERS: [fn(&FlowSample) -> u64; 5] = [
-    |flow| flow.stats.rare.naks[1],
-    |flow| flow.stats.rare.naks[2],
-    |flow| flow.stats.rare.naks[3],
-    |flow| flow.stats.psn.repeats.saturating_add(flow.stats.rare.psn_responses.repeats),
-    |flow| flow.stats.rare.rnr_naks,
-];
+/// All of them for a flow, in the order of [`Counted`].
+fn counts(flow: &FlowSample) -> [u64; 5] {
+    let (stats, rare) = (&flow.stats, &flow.stats.rare);
+    let repeats = stats.psn.repeats.saturating_add(rare.psn_responses.repeats);
+    [rare.naks[1], rare.naks[2], rare.naks[3], repeats, rare.rnr_naks]
+}
 
 /// A counter, summed over all flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,9 +41,12 @@ pub struct GrownTimes {
 impl GrownTimes {
     /// Takes the counts of a sample.
     pub fn take(&mut self, sample: &Sample) {
-        self.counters.resize(COUNTERS.len(), Grown::default());
-        for (grown, of) in self.counters.iter_mut().zip(COUNTERS) {
-            let count = sample.flows.iter().map(of).fold(0, u64::saturating_add);
+        let mut sums = [0_u64; 5];
+        for flow in &*sample.flows {
+            sums.iter_mut().zip(counts(flow)).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+        }
+        self.counters.resize(sums.len(), Grown::default());
+        for (grown, count) in self.counters.iter_mut().zip(sums) {
             // A smaller sum means that a flow was retired.
             if count > grown.count {
                 grown.last_ns = Some(sample.time_ns);

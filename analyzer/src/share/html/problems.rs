@@ -183,20 +183,13 @@ fn related(page: &mut Markup, all: &[Finding], finding: &Finding) {
     let is_cause = |cause: &Finding, effect: &Finding| {
         effect.causes.contains(&cause.id) && cause.effects.contains(&effect.id)
     };
-    let part = |other: &Finding| owns(finding, other);
-    let cause = |other: &Finding| is_cause(other, finding) && !owns(finding, other);
-    let effect = |other: &Finding| is_cause(finding, other) || owns(other, finding);
-    let mut any = false;
-    let all_related = |label: &str| -> Vec<(usize, &Finding)> {
-        let known = |other: &Finding| match label {
-            "Part of" => part(other),
-            "Caused by" => cause(other),
-            _ => effect(other),
-        };
-        all.iter().enumerate().filter(|(_, other)| known(other)).collect()
+    let relations = |other: &Finding| {
+        let part = owns(finding, other);
+        [part, is_cause(other, finding) && !part, is_cause(finding, other) || owns(other, finding)]
     };
-    for label in ["Part of", "Caused by", "Leads to"] {
-        for (at, other) in all_related(label) {
+    let mut any = false;
+    for (kind, label) in ["Part of", "Caused by", "Leads to"].into_iter().enumerate() {
+        for (at, other) in all.iter().enumerate().filter(|(_, other)| relations(other)[kind]) {
             if !any {
                 page.raw("<h3>Causes and effects</h3><ul>");
                 any = true;
