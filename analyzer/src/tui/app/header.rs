@@ -38,7 +38,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
             Some(text) => below_verdict(buffer, at, app, &rest, &text),
             None => metrics(buffer, at, app, data),
         }
-        warning(buffer, at, data);
+        warning(buffer, at, data, app.view.timeline.end.is_none());
     } else {
         line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
     }
@@ -452,12 +452,13 @@ fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {
     part(format!(" {} {word} ", theme::symbol(level)), style)
 }
 
-fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
+/// Packets that are not counted: now, if the data `continues`, or before.
+fn warning(buffer: &mut Buffer, at: &Layout, data: &Data, continues: bool) {
     let lost = &data.model.lost;
     if !lost.any() {
         return;
     }
-    let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
+    let word = if data.model.losing && continues { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
     let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
     spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
     let room = usize::from(at.warning.width).saturating_sub(spans.width);

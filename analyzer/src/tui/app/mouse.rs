@@ -124,7 +124,7 @@ fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
     ((status || frame) && !text.is_empty()).then(|| text.to_owned())
 }
 
-/// What a sentence of a list tells to do, where it is hit: ` Down: 12 more `, `+3 more: screen 8`, `Enter opens all`.
+/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more: screen 8`, `Enter opens all`.
 fn said(row: &[&str], x: usize) -> Option<Input> {
     let text = row.concat();
     // From the letter of this byte to the end of its words: two spaces or a frame.
@@ -159,7 +159,7 @@ mod tests {
     use super::{Input, label, said};
 
     #[test]
-    fn a_sentence_that_tells_what_to_do_does_it() {
+    fn an_action_that_a_line_names_can_be_clicked() {
         let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
         let down = row("│ text  Down: more        Down: 12 more │");
         assert_eq!(said(&down, 28), Some(Input::PageDown));
