@@ -143,9 +143,9 @@ impl OverTime {
         if matches!(series, Series::P99 | Series::Paused) {
             let first = self.gauges.partition_point(|gauge| gauge.to_ns <= from_ns);
             let gauges = self.gauges.get(first..)?.iter().take_while(|gauge| gauge.from_ns < to_ns);
-            let gauged = gauges.map(|gauge| gauge.value(series)).fold(None, larger);
+            let largest = gauges.map(|gauge| gauge.value(series)).fold(None, larger);
             let captured = (series == Series::Paused).then(|| self.paused(from_ns, to_ns)).flatten();
-            return larger(gauged, captured);
+            return larger(largest, captured);
         }
         let (from_ns, to_ns) = self.whole(from_ns, to_ns);
         let first = self.spans.partition_point(|span| span.to_ns <= from_ns);

@@ -245,13 +245,12 @@ impl Areas {
         let links = links.min(lower);
         let peers = Rect { width: half, height: lower - links, ..below };
         let links = Rect { y: peers.bottom(), height: links, ..peers };
-        let (problems, links, steps) = match Self::steps_below(beside, wanted) {
-            Some((problems, steps)) => (problems, links, steps),
-            None => {
-                let width = links.width * 2 / 5;
-                let steps = Rect { x: links.right() - width, width, ..links };
-                (beside, Rect { width: links.width - width, ..links }, steps)
-            }
+        let (problems, links, steps) = if let Some((problems, steps)) = Self::steps_below(beside, wanted) {
+            (problems, links, steps)
+        } else {
+            let width = links.width * 2 / 5;
+            let steps = Rect { x: links.right() - width, width, ..links };
+            (beside, Rect { width: links.width - width, ..links }, steps)
         };
         Self { boxed: true, timeline, problems, peers, links, steps, events }
     }
