@@ -39,8 +39,8 @@ pub struct Finding {
     /// Remedy in one paragraph.
     pub advice: String,
     /// Upper bound of the time at which it was last seen: end of the last loss, NAK, retransmission, marked
-    /// time bin or step; else the last packet of the flows concerned. Unit: Unix ns. Null: not known, or it
-    /// lasts by its nature (a silence, a setting).
+    /// time bin or step; of a silence the end of the data; else the last packet of the flows concerned. Unit: Unix ns.
+    /// Null: not known, or it lasts by its nature (a setting).
     pub last_seen_ns: Option<u64>,
     /// True while it persists: last seen less than 10 s before the end of the data, or lasting by its nature.
     pub active: bool,

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::span::{Span, run};
 use super::title::{more, pair, short, title};
 use super::{
-    ByHand, Commands, Entry, Family, Impact, Input, Measure, Place, Problem, Raise, Unit, ends, label,
+    ByHand, Commands, Entry, Episode, Family, Impact, Input, Measure, Place, Problem, Raise, Unit, ends,
+    label,
 };
 use crate::analysis::{ByLink, Flow};
 use crate::findings::{Finding, Severity};
@@ -214,6 +215,7 @@ fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
 
 fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>) {
     let ForeignTraffic { link, worst: group, rest, share, more: more_groups } = seen;
+    let time = run(group.flows.iter().copied());
     let mut flows = group.flows.clone();
     flows.sort_by_key(|flow| Reverse(flow.bytes));
     let Some(first) = flows.first().copied() else { return };
@@ -221,6 +223,7 @@ fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>)
     let parts = [pair(first.src, first.dst), more(*more_groups, "network")];
     let (requester, responder) = ends::of_data(input, [first]);
     let here = Commands::on(input, link);
+    let (first_ns, last_ns) = (time.first_ns, time.last_ns);
     Raise::new(&FOREIGN, Severity::Warning, title(diagnosis, parts))
         .evidence("hosts", group.hosts.len())
         .evidence("other_hosts", rest.iter().map(|group| group.hosts.len()).sum::<usize>())
@@ -230,6 +233,7 @@ fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>)
         .flows(flows)
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(*share), ..Impact::default() })
+        .episodes(vec![Episode { first_ns, last_ns, peak: Some(*share) }])
         .step(format!("Find {} and {}: MAC table of the switch, LLDP.", first.src, first.dst), ByHand::Switch)
         .step("If they do not belong here, give them a VLAN or VRF of their own.", ByHand::Switch)
         .step("Otherwise give them a traffic class of their own, or limit them with ETS.", here.qos())
@@ -240,7 +244,7 @@ fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>)
 mod tests {
     use super::{Group, network};
     use crate::analysis::Options;
-    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::{Finding, tests::found};
 
     /// The finding if each of these host pairs exchanges packets in both directions.
@@ -303,6 +307,7 @@ mod tests {
         let title = "Foreign RoCE on switch: 21.1 % of the bytes, 192.168.77.8 → 192.168.77.9";
         assert_eq!(found.title, title);
         assert_eq!(found.evidence.get("other_hosts").unwrap().value, 4);
+        assert_eq!((found.first_seen_ns, found.last_seen_ns), (Some(START), Some(START + SECOND)));
         assert_eq!(found.evidence.get("network").unwrap().value, "192.168.77.8/31");
     }
 

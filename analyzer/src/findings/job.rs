@@ -104,7 +104,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             last_ns: ending.last_data_ns.saturating_add(ending.silent_ns),
             peak: Some(ending.silent_ns as f64),
         }])
-        .lasting()
+        .last_seen(input.facts.window.last_ns)
         .into(found);
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::title::{more, title};
-use super::{ByHand, Command, Commands, Entry, Episode, Family, Input, Place, Problem, Raise, Unit, label};
+use super::{
+    ByHand, Command, Commands, Entry, Episode, Family, Impact, Input, Place, Problem, Raise, Unit, label,
+};
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
 use crate::entity::nccl::{REMOTE_ERROR, RankState};
 use crate::findings::{Finding, Severity};
@@ -280,9 +282,11 @@ impl Case<'_> {
         };
         // Between two answers the state is assumed to continue.
         let late_ns = self.nccl.interval_ns.saturating_mul(self.input.limits.nccl.late_answers);
-        let is_late =
-            self.input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(self.now_ns) > late_ns);
-        if is_late { raise } else { raise.lasting() }
+        let end_ns = self.input.facts.window.last_ns;
+        let is_late = end_ns.is_some_and(|end| end.saturating_sub(self.now_ns) > late_ns);
+        raise
+            .impact(Impact { time_lost_ns: Some(self.now_ns.saturating_sub(since_ns)), ..Impact::default() })
+            .last_seen(if is_late { Some(self.now_ns) } else { end_ns })
     }
 
     /// The interface of its process's queue pairs, if there is exactly one.
@@ -437,7 +441,11 @@ mod tests {
         assert_eq!(of(&behind(19), LAGGING.id), None);
         let one = of(&behind(20), LAGGING.id).unwrap();
         assert_eq!(one.title, "Rank 1 lags 2 collectives for 20.0 s (192.0.2.2, GPU 1); 1 rank waits");
-        assert_eq!((one.severity, one.active, one.last_seen_ns), (Severity::Warning, true, None));
+        assert_eq!((one.severity, one.active), (Severity::Warning, true));
+        assert_eq!(
+            (one.last_seen_ns, one.impact.time_lost_ns),
+            (behind(20).window.map(|(_, end)| end), Some(20 * SECOND))
+        );
         assert_eq!(one.evidence["operations"], "AllReduce 7 of 9");
         assert_eq!(one.steps[0].command.as_deref(), Some("py-spy dump --pid 4711"));
         assert_eq!(of(&behind(300), LAGGING.id).unwrap().severity, Severity::Critical);

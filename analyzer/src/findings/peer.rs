@@ -7,7 +7,7 @@ use rocescope_common::wire::bth::MASK24;
 
 use super::title::{more, title};
 use super::{Commands, Place, ends};
-use super::{Entry, Family, Input, Need, Problem, Raise, Unit, label, once};
+use super::{Entry, Episode, Family, Impact, Input, Need, Problem, Raise, Unit, label, once};
 use crate::analysis::{Facts, Flow};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::PSN_WINDOW;
@@ -119,10 +119,10 @@ fn stuck(input: &Input<'_>, found: &mut Vec<Finding>) {
     let times = format!(": QP {} got the same request {} times", worst.dest_qp, stuck + 1);
     let diagnosis = format!("No response from {} to {}", worst.dst, worst.src);
     let severity = if seen { Severity::Critical } else { Severity::Warning };
-    let mut raise = Raise::new(&SILENT, severity, title(diagnosis, [times, more(others, "QP")]))
+    let raise = Raise::new(&SILENT, severity, title(diagnosis, [times, more(others, "QP")]))
         .evidence("retries", *stuck)
-        .flows(silent.iter().map(|(flow, _)| *flow))
-        .lasting();
+        .flows(silent.iter().map(|(flow, _)| *flow));
+    let mut raise = since(input, raise, worst);
     if !seen {
         raise = raise.caveat(format!(
             "Nothing sent to {} is visible at this tap: the answers may take another path.",
@@ -280,9 +280,20 @@ fn unanswered(input: &Input<'_>, found: &mut Vec<Finding>) {
     let severity = if repeated { Severity::Warning } else { Severity::Info };
     let raise = Raise::new(&SILENT, severity, title(diagnosis, [sent, again.to_owned(), more(others, "QP")]))
         .evidence("packets", worst.packets)
-        .flows(silent.iter().map(|(flow, _)| *flow))
-        .lasting();
-    steps(input, raise, worst).into(found);
+        .flows(silent.iter().map(|(flow, _)| *flow));
+    steps(input, since(input, raise, worst), worst).into(found);
+}
+
+/// Adds the time of the silence: from the first request for an ACK, which live is not known, to the end of the data.
+fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
+    let asked_ns = input.sample.metrics.loss.as_ref().and_then(|loss| loss.ack_state(worst.slot).asked_ns);
+    let (asked_ns, end_ns) =
+        (asked_ns.filter(|_| input.sample.kind == SourceKind::Replay), input.facts.window.last_ns);
+    let Some((first_ns, last_ns)) = asked_ns.zip(end_ns) else { return raise.last_seen(end_ns) };
+    let lost_ns = last_ns.saturating_sub(first_ns);
+    raise
+        .episodes(vec![Episode { first_ns, last_ns: last_ns.max(first_ns), peak: None }])
+        .impact(Impact { time_lost_ns: Some(lost_ns), ..Impact::default() })
 }
 
 /// True if the PSN of an ACK lies in the flow's sequence or shortly before it: a capture that begins in the middle
@@ -303,6 +314,7 @@ fn named<'a, T: Copy>(input: &Input<'a>, by_slot: &Map<u32, T>) -> Vec<(&'a Flow
 mod tests {
     use crate::analysis::fixtures::{SECOND, START, counter, key, link, sample, stats};
     use crate::findings::Severity;
+    use crate::findings::episode_tests::by_id;
     use crate::findings::tests::severity;
     use crate::metrics::loss::{AckState, FlowLoss, Loss, Metrics};
     use crate::sample::{Direction, Sample, SourceKind};
@@ -339,6 +351,10 @@ mod tests {
             Some(Severity::Info),
             "the peer sends, and answers nothing"
         );
+        let silent = by_id(&asks(&[(B, A, data)]), "peer.silent").unwrap();
+        let end = START + SECOND;
+        assert_eq!((silent.first_seen_ns, silent.last_seen_ns), (Some(START), Some(end)));
+        assert_eq!(silent.impact.time_lost_ns, Some(SECOND), "from the first request to the end of the data");
         assert_eq!(found(&asks(&[(B, A, answers)])), None);
         assert_eq!(found(&asks(&[])), None, "one direction may be all that is seen");
         let mirror = asks(&[(A, "10.0.0.3", asked), (A, "10.0.0.4", asked)]);

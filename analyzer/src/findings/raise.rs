@@ -22,7 +22,7 @@ pub(super) struct Raise {
     seen_ns: Option<u64>,
     /// Times of the first and the last packet of its flows.
     flows_ns: Option<(u64, u64)>,
-    /// It concerns an absence or a setting, so it does not end with its flows.
+    /// It concerns a setting or a state, so it does not end with its flows.
     lasting: bool,
 }
 
@@ -149,15 +149,9 @@ impl Raise {
     }
 
     /// Sets the latest time at which it can have been seen, Unix nanoseconds; the default is the last packet of its
-    /// flows.
+    /// flows. Of a silence it is the end of the data: it does not end with the flows that fell silent.
     pub(super) fn last_seen(mut self, seen_ns: Option<u64>) -> Self {
         self.seen_ns = seen_ns;
-        self
-    }
-
-    /// Marks it as lasting: a silence does not end with the flows that fell silent.
-    pub(super) fn lasting(mut self) -> Self {
-        self.lasting = true;
         self
     }
 

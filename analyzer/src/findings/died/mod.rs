@@ -397,7 +397,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         )
         .step("Look for link flaps, route changes and drops on the path at that time.", None)
         .episodes(since(input, silent_ns))
-        .lasting()
+        .last_seen(input.facts.window.last_ns)
         .into(found);
 }
 
