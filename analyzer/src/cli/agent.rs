@@ -1,31 +1,34 @@
 //! `agent`: metrics, recording and flight recorder in one process, with one set of kernel programs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use signal_hook::consts::SIGHUP;
 
 use super::args::agent::{RELOADED, line};
 use super::config::Config;
 use super::confine::parent;
 use super::export::{self, AgentParts, Reload, Reloaded};
+use super::mistake::Place;
 use super::output::say;
 use super::{AgentArgs, Args, Verb, record};
 
 pub(super) fn agent(args: AgentArgs) -> Result<()> {
     let Some(path) = args.export.common.config.clone() else { return run(args, None) };
-    let file = Config::load(Some(&path))?.agent;
+    let file = Config::load(Some(&path))?;
     let Some(args) = with_file(&file, &path)? else { return Ok(()) };
-    run(args, Some((path, file)))
+    run(args, Some((path, file.agent)))
 }
 
 /// Parses the arguments with the options of the file before those of the command line. `None` if clap has printed an
 /// error or the help.
-fn with_file(file: &toml::Table, path: &Path) -> Result<Option<AgentArgs>> {
-    let words = line(file, path).map_err(|error| anyhow::anyhow!(error))?;
+fn with_file(file: &Config, path: &Path) -> Result<Option<AgentArgs>> {
+    let words = line(&file.agent, path).map_err(|error| anyhow::anyhow!(error))?;
     let mut own = std::env::args_os();
     let start: Vec<OsString> = own.by_ref().take_while(|word| word != "agent").collect();
     let all =
@@ -33,8 +36,40 @@ fn with_file(file: &toml::Table, path: &Path) -> Result<Option<AgentArgs>> {
     match Args::read(all) {
         Ok(Args { verb: Verb::Agent(args), .. }) => Ok(Some(*args)),
         Ok(_) => Ok(None),
-        Err(error) => bail!("{}, [agent]: {}", path.display(), error.to_string().trim_end()),
+        Err(error) => bail!("{}, {}", path.display(), refused(&error, &file.agent_places)),
     }
+}
+
+/// Why the command line refuses an option of the file: kind, option, place, and the values that it takes. Not the error's own
+/// text, which quotes the value.
+fn refused(error: &clap::Error, places: &BTreeMap<String, Place>) -> String {
+    let words = |kind| match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.clone()],
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => Vec::new(),
+    };
+    let options = words(ContextKind::InvalidArg);
+    let place = options.iter().find_map(|option| {
+        let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+        places.get(&long.replace('-', "_"))
+    });
+    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
+    let (options, others) = (options.join(", "), words(ContextKind::PriorArg).join(", "));
+    let problem = match error.kind() {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let values = words(ContextKind::ValidValue);
+            let values =
+                if values.is_empty() { String::new() } else { format!(": use {}", values.join(", ")) };
+            format!("invalid value of {options}{values}")
+        }
+        ErrorKind::ArgumentConflict => format!("{options} cannot be used with {others}"),
+        ErrorKind::MissingRequiredArgument => format!("{options} is needed beside the others"),
+        ErrorKind::TooManyValues | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+            format!("wrong number of values of {options}")
+        }
+        _ => "its options together are not valid".to_owned(),
+    };
+    format!("[agent]{place}: {problem}; `rocescope agent --help` describes the options")
 }
 
 fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
@@ -57,7 +92,7 @@ fn reload(path: PathBuf, mut table: toml::Table) -> Result<Reload> {
     signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).context("cannot catch SIGHUP")?;
     let read = move || {
         let config = Config::load(Some(&path));
-        let read = config.and_then(|config| Ok((with_file(&config.agent, &path)?, config)));
+        let read = config.and_then(|config| Ok((with_file(&config, &path)?, config)));
         let (args, config) = match read {
             Ok((Some(args), config)) => (args, config),
             Ok((None, _)) => return None,
@@ -89,6 +124,33 @@ fn changed(before: &toml::Table, now: &toml::Table) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_the_file_are_in_no_message() {
+        const SECRET: &str = "zq7Xw0";
+        for (text, said) in [
+            (
+                format!("[agent]\n\nkeep = \"{SECRET}\""),
+                "[agent] at line 3, column 1: invalid value of --keep <DURATION>",
+            ),
+            (
+                format!("[agent]\nper_qp = \"{SECRET}\""),
+                "[agent] at line 2, column 1: invalid value of --per-qp <",
+            ),
+            (format!("[agent]\nhook = \"{SECRET}\""), "invalid value of --hook <HOOK>: use auto, xdp, tc"),
+            (
+                format!("[agent]\nclickhouse = \"http://{SECRET}\""),
+                "--record <DIR> is needed beside the others",
+            ),
+        ] {
+            let config = Config::parse(&text, Path::new("a.toml")).unwrap();
+            let words = line(&config.agent, Path::new("a.toml")).unwrap();
+            let start = ["rocescope", "agent"].map(str::to_owned);
+            let error = Args::read(start.into_iter().chain(words).map(Into::into)).unwrap_err();
+            let error = refused(&error, &config.agent_places);
+            assert!(error.contains(said) && !error.contains(SECRET), "{error}");
+        }
+    }
 
     #[test]
     fn what_needs_a_restart_is_named() {

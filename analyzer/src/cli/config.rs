@@ -3,18 +3,21 @@
 //! `$XDG_CONFIG_HOME/rocescope/config.toml`, else `~/.config/rocescope/config.toml`, else the file
 //! that `--config` names. Everything in it is optional.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
 
+use super::mistake::{self, Place};
 use crate::findings::{self, LimitMeta, Limits};
 use crate::source::devices::context::DEFAULT_PER_SECOND;
 use crate::tui::key::KEYMAP;
 use crate::tui::settings::{self, SettingMeta, Settings};
 use crate::util::layout::plain;
+use crate::util::nearest::hint;
 use crate::util::wrap::wrap;
 
 /// Contents of the file.
@@ -27,6 +30,9 @@ pub struct Config {
     pub live: Live,
     /// Options of `rocescope agent` by their long names: `[agent]`.
     pub agent: toml::Table,
+    /// Where each of those options is in the file.
+    #[serde(skip)]
+    pub(super) agent_places: BTreeMap<String, Place>,
     /// The terminal UI: `[tui]`.
     pub tui: Settings,
 }
@@ -87,39 +93,79 @@ impl Config {
     /// An unknown name or invalid value, with its line.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         // Not the error's own text: it quotes the line, and under sudo the user may have no right to read that file.
-        let config = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count());
-            anyhow!(
-                "{}: invalid configuration at line {}, column {}: {}; `rocescope config` prints a file with all settings",
-                path.display(),
-                before.matches('\n').count() + 1,
-                column + 1,
-                plain(&error.message().replace('\n', ", "))
-            )
+        let mut config: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
+            let place = Place::of(text, error.span().map_or(0, |span| span.start));
+            let kind = plain(&mistake::kind(error.message()).replace('\n', ", "));
+            invalid(path, Some(place), &kind)
         })?;
         let table: toml::Table = toml::from_str(text).unwrap_or_default();
-        if let Some((name, value)) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
-            bail!(
-                "{}: invalid threshold {name} = {value}: must be 0 or more; `rocescope config` prints the defaults",
-                path.display()
-            );
+        if let Some(found) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
+            let keys: Vec<&str> = found.split('.').collect();
+            let problem = format!("invalid threshold {found}: must be 0 or more");
+            return Err(invalid(path, Place::of_key(text, &keys), &problem));
         }
+        config.agent_places = agent_places(text, path, &config.agent)?;
         Ok(config)
     }
 }
 
-/// The first value that is not valid as a threshold, with its name.
-fn senseless(name: &str, value: &toml::Value) -> Option<(String, String)> {
+/// The error for a mistake at this place.
+fn invalid(path: &Path, place: Option<Place>, problem: &str) -> anyhow::Error {
+    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
+    anyhow!(
+        "{}: invalid configuration{place}: {problem}; `rocescope config` prints a file with all settings",
+        path.display()
+    )
+}
+
+/// The first threshold whose value is not valid, by its name. All names are known: the file has been read.
+fn senseless(name: &str, value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::Table(table) => {
             table.iter().find_map(|(key, value)| senseless(&format!("{name}.{key}"), value))
         }
-        toml::Value::Float(number) if !number.is_finite() || *number < 0.0 => {
-            Some((name.to_owned(), number.to_string()))
-        }
+        toml::Value::Float(number) if !number.is_finite() || *number < 0.0 => Some(name.to_owned()),
         _ => None,
     }
+}
+
+/// The places of the options in `[agent]`.
+///
+/// # Errors
+/// A name that is no option of the agent.
+fn agent_places(text: &str, path: &Path, agent: &toml::Table) -> Result<BTreeMap<String, Place>> {
+    if agent.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let known = agent_names();
+    let mut places = BTreeMap::new();
+    for name in agent.keys() {
+        let place = Place::of_key(text, &["agent", name]);
+        if name == "config" {
+            return Err(invalid(path, place, "agent.config: a configuration file names no other one"));
+        }
+        let written = name.replace('-', "_");
+        if !known.contains(&written) {
+            let hint = hint(&written, known.iter().map(String::as_str));
+            return Err(invalid(
+                path,
+                place,
+                &format!("unknown key in [agent]{hint}: use {}", known.join(", ")),
+            ));
+        }
+        places.extend(place.map(|place| (written, place)));
+    }
+    Ok(places)
+}
+
+/// The options of the agent as the file names them.
+fn agent_names() -> Vec<String> {
+    let command = super::command();
+    let of_all = command.get_arguments().filter(|option| option.is_global_set());
+    let own = command.find_subcommand("agent").into_iter().flat_map(clap::Command::get_arguments);
+    // `--config` is valid on the command line only.
+    let longs = own.chain(of_all).filter_map(clap::Arg::get_long).filter(|long| *long != "config");
+    longs.map(|long| long.replace('-', "_")).collect()
 }
 
 /// Path of the user's file; `None` without a home directory.
@@ -317,10 +363,8 @@ mod tests {
         for value in ["nan", "inf", "-0.1"] {
             let text = format!("[findings.ecn]\ncongestion_ratio = {value}");
             let error = Config::parse(&text, Path::new("x.toml")).unwrap_err().to_string();
-            assert!(
-                error.starts_with("x.toml: invalid threshold findings.ecn.congestion_ratio = "),
-                "{error}"
-            );
+            let said = "x.toml: invalid configuration at line 2, column 1: invalid threshold findings.ecn.congestion_ratio: ";
+            assert!(error.starts_with(said) && !error.contains(value), "{error}");
         }
         assert!(Config::parse("[findings.ecn]\ncongestion_ratio = 0.0", Path::new("x")).is_ok());
     }
@@ -332,7 +376,53 @@ mod tests {
         assert_eq!(config.tui.screen, "qps");
         assert_eq!(config.tui.theme.critical, Some(ratatui::style::Color::Indexed(208)));
         let wrong = Config::parse("[tui.theme]\ngood = \"pinkish\"", Path::new("x")).unwrap_err();
-        assert!(format!("{wrong:#}").contains("pinkish"), "{wrong:#}");
+        assert!(
+            format!("{wrong:#}").contains("line 2, column 8: invalid colour: use theme, cyan"),
+            "{wrong:#}"
+        );
+    }
+
+    #[test]
+    fn no_mistake_quotes_the_file() {
+        // No word of the program, and no part of one.
+        const SECRET: &str = "zq7Xw0";
+        let mut texts = vec![
+            format!("findings = \"{SECRET}\""),
+            format!("{SECRET} = 1"),
+            format!("[{SECRET}]\na = 1"),
+            format!("findings = {SECRET}"),
+            format!("{SECRET}"),
+            format!("a = \"{SECRET}"),
+            format!("{SECRET} = 1\n{SECRET} = 2"),
+            format!("[tui]\ncolumns = [\"qp\", \"{SECRET}\"]"),
+            format!("[tui.keys]\nquit = [\"{SECRET}\"]"),
+            format!("[tui]\nfilter = \"ce > {SECRET}\""),
+            format!("[tui]\nhistory_mib = 987654321"),
+            format!("[live]\nqp_queries = -987654321"),
+            format!("[findings.ecn]\ncongestion_ratio = -987654321.0"),
+        ];
+        // Every setting with a text for its value, and an unknown one in every section.
+        let mut section = String::new();
+        for line in template().lines().chain(agent_template().lines()) {
+            if line.starts_with('[') {
+                section = line.to_owned();
+                texts.push(format!("{section}\n{SECRET} = 987654321"));
+            } else if let Some((name, _)) = line.strip_prefix('#').and_then(|line| line.split_once(" = ")) {
+                let name = name.trim_start();
+                texts.extend((!name.contains(' ')).then(|| format!("{section}\n{name} = \"{SECRET}\"")));
+            }
+        }
+        assert!(texts.len() > 300, "{}", texts.len());
+        let mut refused = 0;
+        for text in texts {
+            // Texts of [agent] are judged by the command line.
+            let Err(error) = Config::parse(&text, Path::new("my.toml")) else { continue };
+            let error = format!("{error:#}");
+            assert!(error.starts_with("my.toml: invalid configuration at line "), "{text}: {error}");
+            assert!(!error.contains(SECRET) && !error.contains("987654321"), "{text}: {error}");
+            refused += 1;
+        }
+        assert!(refused > 200, "{refused}");
     }
 
     #[test]
@@ -350,14 +440,20 @@ mod tests {
             ("[tui]\nscreen = \"flows\"", "line 2, column 10"),
             ("[tui]\n\ncolumns = [\"qp\", \"rait\"]", "line 3"),
             ("[tui]\nfilter = \"ce:>x\"", "line 2"),
-            ("[tui]\nsort = \"tunel\"", "invalid column 'tunel' (did you mean 'tunnel'?)"),
-            ("[tui]\nsort = \"rait\"", "invalid column 'rait'"),
+            ("[tui]\nsort = \"tunel\"", "invalid column (did you mean 'tunnel'?)"),
+            ("[tui]\nsort = \"-rait\"", "line 2, column 8: invalid column: use state, "),
             ("[tui]\nhistory_mib = 0", "use 1 to 65536"),
             ("[tui.keys]\nhelp = [\"h\"]\nquit = [\"x\", \"Entre\"]", "line 3"),
-            ("[tui.keys]\nquitt = [\"x\"]", "quitt"),
+            ("[tui.keys]\nquitt = [\"x\"]", "unknown key binding (did you mean 'quit'?)"),
             ("[tui.keys]\nquit = [\"?\"]", "help and quit"),
-            ("[findings.mtu]\nsmal = 2048", "smal"),
-            ("[finding.mtu]\nsmall = 2048", "finding"),
+            ("[findings.mtu]\nsmal = 2048", "line 2, column 1: unknown key: use small"),
+            ("[finding.mtu]\nsmall = 2048", "line 1, column 2: unknown key: use findings, live, agent, tui"),
+            ("[tui]\ncolor = \"red\"", "line 2, column 9: unknown value: use auto, always, never"),
+            (
+                "[agent]\n\nkepe = \"1m\"",
+                "line 3, column 1: unknown key in [agent] (did you mean 'keep'?): use record, ",
+            ),
+            ("findings = 3", "line 1, column 12: invalid type: an integer; use a table"),
             ("[findings.mtu]\nsmall = \"big\"", "line 2"),
         ] {
             let error = format!("{:#}", Config::parse(text, Path::new("my.toml")).unwrap_err());

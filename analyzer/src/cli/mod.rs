@@ -20,6 +20,7 @@ mod help;
 #[cfg(feature = "live")]
 mod live;
 mod manual;
+mod mistake;
 pub mod output;
 mod progress;
 mod record;

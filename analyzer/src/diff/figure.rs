@@ -22,6 +22,8 @@ pub(super) enum FigureUnit {
     Factor,
     /// Nanoseconds.
     Duration,
+    /// Nanoseconds by which a time grows; negative: it becomes shorter.
+    Growth,
     /// A size in bytes.
     Bytes,
     /// A plain number.
@@ -319,6 +321,42 @@ pub(super) const RUN: &[Figure] = &[
         (TAIL, 0.01),
         "`steps.trend.lost_ratio`: against the fastest steps of the same run",
         |r| at(r, "/steps/trend/lost_ratio")
+    ),
+    figure!(
+        "step_trend_ns_per_step",
+        "step time, growth per step",
+        Growth,
+        Less,
+        (TAIL, 100_000.0),
+        "`steps.trend_ns_per_step`; negative: steps became shorter",
+        |r| at(r, "/steps/trend_ns_per_step")
+    ),
+    figure!(
+        "step_communication_ratio",
+        "share of a step from first to last data",
+        Ratio,
+        Neither,
+        (USUAL, 0.02),
+        "`steps.communication_ratio`",
+        |r| at(r, "/steps/communication_ratio")
+    ),
+    figure!(
+        "step_exposed_ratio",
+        "added transfer that steps wait for",
+        Ratio,
+        Less,
+        (TAIL, 0.05),
+        "`steps.trend.slower.exposed_ratio`: 1, the steps wait for all of it; 0, all of it overlaps with computing",
+        |r| at(r, "/steps/trend/slower/exposed_ratio")
+    ),
+    figure!(
+        "step_faster_network_ns",
+        "a network twice as fast gains",
+        Duration,
+        Neither,
+        (USUAL, 100_000.0),
+        "`steps.faster_network_ns`: at most, per step",
+        |r| at(r, "/steps/faster_network_ns")
     ),
     figure!("flows", "flows", Number, Neither, (0.0, 0.0), "flows, each counted once on all links", |r| {
         r.get("flows")?.as_array()?;

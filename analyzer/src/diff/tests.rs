@@ -217,9 +217,12 @@ fn nothing_is_zero_for_want_of_a_field() {
     whole["imbalance"] = json!([{ "max_over_mean": 1.5 }]);
     whole["taps"] = json!([{ "links": ["x", "y"], "packets_matched": 90, "vanished": 10 }]);
     let parts = json!({ "transfer_ns": 500, "wait_ns": 100, "compute_ns": 400 });
-    let trend = json!({ "fastest": { "period_ns": 900 }, "lost_ratio": 0.1 });
-    whole["steps"] =
-        json!({ "period_ns": 1000, "busy_ratio": 0.5, "jitter_ratio": 0.1, "parts": parts, "trend": trend });
+    let slower = json!({ "exposed_ratio": 0.8 });
+    let trend = json!({ "fastest": { "period_ns": 900 }, "lost_ratio": 0.1, "slower": slower });
+    whole["steps"] = json!({
+        "period_ns": 1000, "busy_ratio": 0.5, "communication_ratio": 0.6, "jitter_ratio": 0.1, "parts": parts, "trend": trend,
+        "faster_network_ns": 250, "trend_ns_per_step": 2.5,
+    });
     let mut all = Vec::new();
     paths(&whole, "", &mut all);
     assert!(all.len() > 50);
@@ -362,4 +365,46 @@ fn verdicts_have_a_colour_on_demand() {
         page.contains("\u{1b}[1m\u{1b}[31mworse\u{1b}[0m") && page.contains("\u{1b}[31mnew\u{1b}[0m"),
         "{page}"
     );
+}
+
+#[test]
+fn every_figure_of_steps_is_compared() {
+    let steps = |period: u64, transfer: u64, jitter: f64, growth: f64, exposed: Option<f64>, lost: f64| {
+        let mut whole = report(10, 1_000_000, 0.0, &[]);
+        let slower = exposed.map(|exposed| json!({ "exposed_ratio": exposed }));
+        let trend = json!({ "fastest": { "period_ns": period }, "lost_ratio": lost, "slower": slower });
+        whole["steps"] = json!({
+            "period_ns": period, "communication_ratio": 0.5, "jitter_ratio": jitter, "trend_ns_per_step": growth,
+            "parts": { "transfer_ns": transfer, "wait_ns": 0, "compute_ns": period - transfer },
+            "faster_network_ns": transfer / 2, "trend": trend,
+        });
+        whole
+    };
+    let a = steps(50_000_000, 20_000_000, 0.01, -30_000.0, Some(0.2), 0.0);
+    let b = steps(70_000_000, 40_000_000, 0.1, 2_500_000.0, Some(0.9), 0.2);
+    let compared = diff(("a", &a), ("b", &b));
+    let verdict = |name: &str| compared.metrics.iter().find(|change| change.name == name).unwrap().verdict;
+    for name in [
+        "step_period_ns",
+        "step_jitter_ratio",
+        "step_trend_ns_per_step",
+        "step_exposed_ratio",
+        "step_transfer_ns",
+        "step_lost_ratio",
+    ] {
+        assert_eq!(verdict(name), Some(Verdict::Worse), "{name}");
+    }
+    assert_eq!(verdict("step_faster_network_ns"), Some(Verdict::Changed));
+    assert_eq!(verdict("step_communication_ratio"), Some(Verdict::Same));
+    let text = text(&compared, 120, Paint::PLAIN);
+    for line in
+        ["step time, growth per step", "−30.0 µs", "+2.50 ms", "a network twice as fast gains", "20.0 ms"]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // A job that did not become slower has no share that is exposed.
+    let c = steps(50_000_000, 20_000_000, 0.01, 0.0, None, 0.0);
+    let exposed =
+        diff(("a", &a), ("b", &c)).metrics.into_iter().find(|one| one.name == "step_exposed_ratio").unwrap();
+    assert_eq!((exposed.b, exposed.verdict), (None, None));
 }

@@ -241,6 +241,8 @@ fn value(kind: FigureUnit, value: Option<f64>) -> String {
             reason = "a duration in a report is a u64"
         )]
         FigureUnit::Duration => units::duration(value as u64),
+        #[expect(clippy::cast_possible_truncation, reason = "a growth in a report is far below 2^63 ns")]
+        FigureUnit::Growth => units::growth(value.round() as i64),
         FigureUnit::Bytes => format!("{value:.0} B"),
         FigureUnit::Number => format!("{value:.1}").trim_end_matches(".0").to_owned(),
     }

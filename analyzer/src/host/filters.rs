@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use super::error::Result;
+use super::guarded;
 use super::netlink::{Attrs, Request, RouteSocket, TcHeader};
 
 /// Prefix of the names of rocescope's filters.
@@ -68,8 +69,8 @@ impl Filter {
     /// runs.
     fn is_stale(&self, root: &Path) -> bool {
         self.is_ours()
-            && !fs::read_to_string(root.join(format!("proc/{}/comm", self.handle)))
-                .is_ok_and(|comm| comm.starts_with(OWNER))
+            && !guarded::regular(&root.join(format!("proc/{}/comm", self.handle)))
+                .is_ok_and(|comm| comm.starts_with(OWNER.as_bytes()))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -66,12 +66,29 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
     let resolve = ResolveFlags::IN_ROOT | links;
     // O_PATH does not really open the file, so that neither a pipe nor a driver is affected.
     let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    contents(&opened(&found)?)
+}
+
+/// Opens the regular file behind a link that the kernel made, such as a mapping below `/proc/PID/map_files`, and reads its byte
+/// at `offset`, so that a file system that does not answer holds up this call and not a later one of the kernel.
+///
+/// # Errors
+/// If it is absent, unreadable, shorter or not a regular file.
+pub(super) fn behind(link: &Path, offset: u64) -> io::Result<File> {
+    let found = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let file = opened(&found)?;
+    file.read_exact_at(&mut [0], offset)?;
+    Ok(file)
+}
+
+/// Opens a file that was found with `O_PATH`, if it is a regular one.
+fn opened(found: &OwnedFd) -> io::Result<File> {
     if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(found.as_fd())?.st_mode)
         != rustix::fs::FileType::RegularFile
     {
         return Err(not_regular());
     }
-    regular(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+    open(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
 }
 
 /// Returns the result of `read`, which reads files of another process.
@@ -79,6 +96,14 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
 /// # Errors
 /// Those of `read`, and a timeout after half a second: it then continues in a separate thread.
 pub(super) fn timed<T: Send + 'static>(
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    timed_for(PATIENCE, read)
+}
+
+/// The same with another timeout, for a search that takes longer.
+pub(super) fn timed_for<T: Send + 'static>(
+    patience: Duration,
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let hangs = || io::Error::new(io::ErrorKind::TimedOut, "the file does not answer");
@@ -92,7 +117,7 @@ pub(super) fn timed<T: Send + 'static>(
             HANGING.fetch_sub(1, Ordering::Relaxed);
         }
     })?;
-    result.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    result.recv_timeout(patience).unwrap_or_else(|_| {
         HANGING.fetch_add(1, Ordering::Relaxed);
         Err(hangs())
     })
@@ -141,6 +166,27 @@ mod tests {
         let long = File::create(tree.path().join("root/etc/long")).unwrap();
         long.set_len(1 << 40).unwrap();
         assert_eq!(read("long", Links::Below).unwrap().len() as u64, MAX_FILE);
+    }
+
+    #[test]
+    fn behind_a_link_of_the_kernel_only_a_regular_file_is_opened() {
+        let tree =
+            tree(&[("plain", "xyz"), ("link", "-> plain"), ("out", "-> pipe"), ("zero", "-> /dev/zero")]);
+        // Opening a pipe without a writer for reading would block.
+        fifo(&tree.path().join("pipe"));
+        let at = |name: &str, offset| behind(&tree.path().join(name), offset).map(drop);
+        assert!(at("link", 2).is_ok() && at("plain", 0).is_ok());
+        for (name, offset) in [("link", 3), ("out", 0), ("pipe", 0), ("zero", 0), ("none", 0), ("", 0)] {
+            assert!(at(name, offset).is_err(), "{name}");
+        }
+        // The mapping of this very program.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let range = maps.lines().find(|line| line.contains("/deps/")).unwrap().split(' ').next().unwrap();
+        let link = Path::new("/proc/self/map_files").join(range.trim_start_matches('0'));
+        match std::fs::read_link(&link) {
+            Ok(_) => assert!(behind(&link, 0).is_ok(), "{link:?}"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{link:?}"),
+        }
     }
 
     #[test]

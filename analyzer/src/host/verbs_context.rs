@@ -10,7 +10,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use super::guarded;
 use super::read::HostRoot;
 
 /// `ibv_context.ops.poll_cq`, then `post_send` and `post_recv`, of libibverbs' stable interface (IBVERBS_1.1). Unit:
@@ -90,6 +92,19 @@ pub struct PostSend {
     pub through: PathBuf,
 }
 
+impl PostSend {
+    /// Opens the file. A process chooses what it maps: a pipe or device in its place is not opened, and one that does not answer
+    /// is given up.
+    ///
+    /// # Errors
+    /// If that is not possible, with the path of the file.
+    pub fn open(&self) -> Result<File, String> {
+        let (link, offset) = (self.through.clone(), self.offset);
+        guarded::timed(move || guarded::behind(&link, offset))
+            .map_err(|error| format!("{} cannot be opened: {error}", self.path))
+    }
+}
+
 /// Properties of a process that are determined before its memory is read.
 #[derive(Debug)]
 struct Process<'a> {
@@ -122,11 +137,18 @@ impl Process<'_> {
     }
 }
 
-/// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context.
+/// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context. Memory that a slow
+/// file system backs is given up after `patience`.
 ///
 /// # Errors
 /// The reason why the process cannot be searched, or that nothing was found.
-pub fn of_process(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
+pub fn of_process(root: &HostRoot, pid: u32, patience: Duration) -> Result<Vec<PostSend>, String> {
+    let root = HostRoot::at(root.base());
+    let found = guarded::timed_for(patience, move || Ok(found_in(&root, pid)));
+    found.unwrap_or_else(|_| Err("its memory does not answer".to_owned()))
+}
+
+fn found_in(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     let devices = uverbs(root, pid)?;
     if devices.is_empty() {
         return Err("it has no RDMA device open (/dev/infiniband/uverbs*)".to_owned());
@@ -277,9 +299,9 @@ not a line";
     #[test]
     fn a_process_without_a_device_says_so() {
         let root = HostRoot::at("/");
-        let why = of_process(&root, std::process::id()).unwrap_err();
+        let why = of_process(&root, std::process::id(), Duration::from_secs(5)).unwrap_err();
         assert!(why.contains("no RDMA device open"), "{why}");
-        let why = of_process(&root, u32::MAX).unwrap_err();
+        let why = of_process(&root, u32::MAX, Duration::from_secs(5)).unwrap_err();
         assert!(why.contains("cannot be listed"), "{why}");
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::screen::{Screen, Screens};
+use crate::util::nearest::hint;
 
 /// A key, without regard to the terminal library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,12 +361,15 @@ impl Keys {
     /// The table with other keys for some names.
     ///
     /// # Errors
-    /// A name or key that does not exist, or a key that means two things at once.
+    /// A name or key that does not exist, or a key that means two things at once. The error quotes nothing of the file, which
+    /// the user may have no right to read.
     pub fn new(changes: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
         let mut own = BTreeMap::new();
         for (name, keys) in changes {
             if !KEYMAP.iter().any(|binding| binding.name == name) {
-                return Err(format!("unknown key binding '{name}'"));
+                let known: Vec<&str> = KEYMAP.iter().map(|binding| binding.name).collect();
+                let hint = hint(name, known.iter().copied());
+                return Err(format!("unknown key binding{hint}: use {}", known.join(", ")));
             }
             let parsed: Result<Vec<Key>, String> = keys.iter().map(|key| key.parse()).collect();
             own.insert(name.clone(), parsed.map_err(|error| format!("{name}: {error}"))?);
@@ -373,8 +377,8 @@ impl Keys {
         let keys = Self { changed: own };
         for (i, a) in KEYMAP.iter().enumerate() {
             for b in KEYMAP.iter().skip(i + 1).filter(|b| a.on.meets(b.on)) {
-                if let Some(key) = keys.of(a).iter().find(|key| keys.of(b).contains(key)) {
-                    return Err(format!("{key} is bound to both {} and {}", a.name, b.name));
+                if keys.of(a).iter().any(|key| keys.of(b).contains(key)) {
+                    return Err(format!("one key is bound to both {} and {}", a.name, b.name));
                 }
             }
         }
@@ -429,7 +433,7 @@ impl FromStr for Key {
         NAMED
             .into_iter()
             .find(|key| key.to_string() == text)
-            .ok_or_else(|| format!("invalid key '{text}': use x, Space, Ctrl-X, F1, PgUp or Enter"))
+            .ok_or_else(|| "invalid key: use x, Space, Ctrl-X, F1, PgUp or Enter".to_owned())
     }
 }
 
@@ -530,7 +534,8 @@ mod tests {
         assert_eq!(keys.shown(pause), "p Ctrl-P");
         let clash = with("pause", &["q"]).unwrap_err();
         assert!(clash.contains("pause") && clash.contains("quit"), "{clash}");
-        assert!(with("paws", &["p"]).unwrap_err().contains("paws"));
-        assert!(with("pause", &["Pause"]).unwrap_err().contains("Pause"));
+        let unknown = with("pasue", &["p"]).unwrap_err();
+        assert!(unknown.starts_with("unknown key binding (did you mean 'pause'?): use "), "{unknown}");
+        assert!(with("pause", &["Paws"]).unwrap_err().starts_with("pause: invalid key: use x, "));
     }
 }

@@ -127,7 +127,8 @@ pub struct Settings {
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
-/// A setting that is checked where it is read, so that an error has the line of the mistake.
+/// A setting that is checked where it is read, so that an error has the line of the mistake. The error quotes nothing of the
+/// file, which the user may have no right to read.
 fn checked<'de, D, T>(from: D, check: impl FnOnce(&T) -> Result<(), String>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -139,19 +140,23 @@ where
 }
 
 fn screen<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |name: &String| parse_screen(name).map(drop))
+    checked(from, |name: &String| find_screen(name).map(drop).map_err(|other| other.unquoted()))
 }
 
 fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |names: &Vec<String>| names.iter().try_for_each(|name| parse_columns(name).map(drop)))
+    let check = |name: &String| find_columns(name).map(drop).map_err(|other| other.unquoted());
+    checked(from, |names: &Vec<String>| names.iter().try_for_each(check))
 }
 
 fn filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |text: &String| parse_view_filter(text).map(drop))
+    checked(from, |text: &String| match Query::new(text).error {
+        Some(error) => Err(format!("invalid filter: its character {} is wrong", error.column())),
+        None => Ok(()),
+    })
 }
 
 fn sort<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |text: &String| parse_sort(text).map(drop))
+    checked(from, |text: &String| find_sort(text).map(drop).map_err(|other| other.unquoted()))
 }
 
 fn history_mib<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
@@ -299,7 +304,7 @@ impl Options {
     /// A screen, column or key that does not exist, or two meanings for one key.
     pub fn with_settings(self, settings: &Settings) -> Result<Self, String> {
         let columns: Result<Vec<Vec<Id>>, String> =
-            settings.columns.iter().map(|name| parse_columns(name)).collect();
+            settings.columns.iter().map(|name| find_columns(name).map_err(Other::quoted)).collect();
         Ok(Self {
             screen: parse_screen(&settings.screen)?,
             columns: columns?.concat(),
@@ -320,7 +325,28 @@ fn parse_history(mib: usize) -> Result<usize, String> {
     if (1..=65_536).contains(&mib) {
         Ok(mib << 20)
     } else {
-        Err(format!("invalid history_mib {mib}: use 1 to 65536"))
+        Err("invalid history_mib: use 1 to 65536".to_owned())
+    }
+}
+
+/// A name that is none of those known.
+struct Other<'a> {
+    kind: &'static str,
+    name: &'a str,
+    known: Vec<&'static str>,
+}
+
+impl Other<'_> {
+    /// With the name, for who wrote it.
+    fn quoted(self) -> String {
+        let Self { kind, name, known } = self;
+        format!("invalid {kind} '{name}'{}: use {}", hint(name, known.iter().copied()), known.join(", "))
+    }
+
+    /// Without the name, for one from a file.
+    fn unquoted(self) -> String {
+        let Self { kind, name, known } = self;
+        format!("invalid {kind}{}: use {}", hint(name, known.iter().copied()), known.join(", "))
     }
 }
 
@@ -329,25 +355,24 @@ fn parse_history(mib: usize) -> Result<usize, String> {
 /// # Errors
 /// An error if there is none of this name.
 pub fn parse_screen(name: &str) -> Result<Screen, String> {
-    Screen::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Screen::ALL.iter().map(|screen| screen.name()).collect();
-        let hint = hint(name, names.iter().copied());
-        format!("invalid screen '{name}'{hint}: use {}", names.join(", "))
-    })
+    find_screen(name).map_err(Other::quoted)
+}
+
+fn find_screen(name: &str) -> Result<Screen, Other<'_>> {
+    let known = || Screen::ALL.iter().map(|screen| screen.name()).collect();
+    Screen::from_name(name).ok_or_else(|| Other { kind: "screen", name, known: known() })
 }
 
 /// The columns of a set, or one of them by its own name.
-fn parse_columns(name: &str) -> Result<Vec<Id>, String> {
-    let one = || parse_column(name).map(|id| vec![id]);
+fn find_columns(name: &str) -> Result<Vec<Id>, Other<'_>> {
+    let one = || find_column(name).map(|id| vec![id]);
     column::sets::named(name).map_or_else(one, Ok)
 }
 
-fn parse_column(name: &str) -> Result<Id, String> {
-    column::by_name(name).map(|column| column.id).ok_or_else(|| {
-        let names: Vec<&str> = column::COLUMNS.iter().map(|column| column.name).collect();
-        let hint = hint(name, names.iter().copied());
-        format!("invalid column '{name}'{hint}: use {}", names.join(", "))
-    })
+fn find_column(name: &str) -> Result<Id, Other<'_>> {
+    let known = || column::COLUMNS.iter().map(|column| column.name).collect();
+    let found = column::by_name(name).map(|column| column.id);
+    found.ok_or_else(|| Other { kind: "column", name, known: known() })
 }
 
 /// An expression of `--view-filter`, as typed at `/`.
@@ -363,8 +388,12 @@ pub fn parse_view_filter(text: &str) -> Result<String, String> {
 /// # Errors
 /// An error if there is no such column.
 pub fn parse_sort(text: &str) -> Result<Sort, String> {
+    find_sort(text).map_err(Other::quoted)
+}
+
+fn find_sort(text: &str) -> Result<Sort, Other<'_>> {
     let (name, turned) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
-    let sort = Sort::by(parse_column(name)?);
+    let sort = Sort::by(find_column(name)?);
     Ok(Sort { descending: sort.descending != turned, ..sort })
 }
 

@@ -1,7 +1,9 @@
 //! The web configuration of Prometheus exporters (exporter-toolkit, `web-config.yml`), as far as it is supported.
 //! Pure.
 //!
-//! Unsupported settings are errors and never ignored, so that a required password or certificate is always enforced.
+//! Unsupported settings are errors and never ignored, so that a required password or certificate is always enforced. Errors
+//! quote nothing of the file but names that its format knows: `--web-config` takes any path, and under sudo the user may have
+//! no right to read what is there.
 
 use std::path::{Path, PathBuf};
 
@@ -78,7 +80,10 @@ impl Settings {
     /// # Errors
     /// Names the setting that is unknown, unsupported or contradictory, or the fault in the YAML.
     pub fn read(text: &str, folder: &Path) -> Result<Self, String> {
-        let documents = Yaml::load_from_str(text).map_err(|error| format!("no YAML: {error}"))?;
+        let documents = Yaml::load_from_str(text).map_err(|error| {
+            let at = error.marker();
+            format!("no YAML: mistake at line {}, column {}", at.line(), at.col() + 1)
+        })?;
         let mut settings = Self::default();
         let root = match documents.as_slice() {
             [] => return Ok(settings),
@@ -93,7 +98,7 @@ impl Settings {
                 "tls_server_config" => settings.tls = tls(value, folder)?,
                 "basic_auth_users" => settings.users = users(value)?,
                 "http_server_config" => http(value)?,
-                _ => return Err(refused(name)),
+                _ => return Err(refused("", name, &["rate_limit"], &SECTIONS)),
             }
         }
         Ok(settings)
@@ -115,8 +120,33 @@ impl Settings {
     }
 }
 
-fn refused(name: &str) -> String {
-    format!("{name} is not followed by rocescope: remove it, or put a proxy before rocescope that follows it")
+/// The parts of the file that are followed.
+const SECTIONS: [&str; 3] = ["tls_server_config", "basic_auth_users", "http_server_config"];
+/// Settings of `tls_server_config` that are followed.
+const OF_TLS: [&str; 11] = [
+    "cert_file",
+    "cert",
+    "key_file",
+    "key",
+    "client_ca_file",
+    "client_ca",
+    "client_auth_type",
+    "client_allowed_sans",
+    "min_version",
+    "max_version",
+    "prefer_server_cipher_suites",
+];
+
+/// The error for a name that is not followed: one that exporter-toolkit knows by name, another by what is allowed there.
+fn refused(section: &str, name: &str, toolkit: &[&str], allowed: &[&str]) -> String {
+    let place = if section.is_empty() { "the file" } else { section };
+    if toolkit.contains(&name) || allowed.contains(&name) {
+        let dot = if section.is_empty() { "" } else { "." };
+        return format!(
+            "{section}{dot}{name} is not followed by rocescope: remove it, or put a proxy before rocescope that follows it"
+        );
+    }
+    format!("unknown name in {place}: use {}", allowed.join(", "))
 }
 
 /// The entries of a mapping.
@@ -137,7 +167,7 @@ fn http(value: &Yaml<'_>) -> Result<(), String> {
     for (name, value) in entries("http_server_config", value)? {
         // HTTP/2 is optional for clients, all of which support 1.1.
         if name != "http2" || value.as_bool().is_none() {
-            return Err(refused(&format!("http_server_config.{name}")));
+            return Err(refused("http_server_config", name, &["headers"], &["http2"]));
         }
     }
     Ok(())
@@ -148,7 +178,7 @@ fn users(value: &Yaml<'_>) -> Result<Vec<(String, String)>, String> {
         return Ok(Vec::new());
     }
     let user = |(name, hash): (&str, &Yaml<'_>)| {
-        Ok((name.to_owned(), text(&format!("basic_auth_users.{name}"), hash)?))
+        Ok((name.to_owned(), text("a password of basic_auth_users", hash)?))
     };
     entries("basic_auth_users", value)?.into_iter().map(user).collect()
 }
@@ -161,7 +191,8 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
         return Ok(None);
     }
     for (name, value) in entries("tls_server_config", value)? {
-        let field = format!("tls_server_config.{name}");
+        let field = OF_TLS.into_iter().find(|known| *known == name).unwrap_or("an unknown name");
+        let field = format!("tls_server_config.{field}");
         let file = || text(&field, value).map(|path| Pem::File(folder.join(path)));
         let inline = || text(&field, value).map(Pem::Inline);
         match name {
@@ -181,7 +212,14 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
             // Only TLS 1.3 ciphers and TLS 1.2 ciphers with forward secrecy are offered; Go servers ignore this
             // setting since 1.18.
             "prefer_server_cipher_suites" if value.as_bool().is_some() => {}
-            _ => return Err(refused(&field)),
+            _ => {
+                return Err(refused(
+                    "tls_server_config",
+                    name,
+                    &["cipher_suites", "curve_preferences"],
+                    &OF_TLS,
+                ));
+            }
         }
     }
     let (certificate, key) = match (certificate, key) {
@@ -211,7 +249,7 @@ fn version(field: &str, value: &Yaml<'_>) -> Result<Version, String> {
         "TLS12" => Ok(Version::Tls12),
         "TLS13" => Ok(Version::Tls13),
         "TLS10" | "TLS11" => Err(format!("{field}: TLS 1.0 and 1.1 are broken (RFC 8996); write TLS12")),
-        other => Err(format!("{field} is {other}: write TLS12 or TLS13")),
+        _ => Err(format!("{field}: write TLS12 or TLS13")),
     }
 }
 
@@ -226,9 +264,10 @@ fn clients(policy: &str, authority: Option<Pem>) -> Result<Clients, String> {
         ("VerifyClientCertIfGiven" | "RequireAndVerifyClientCert", None) => {
             Err(format!("client_auth_type {policy} takes a client_ca_file"))
         }
-        _ => Err(format!(
-            "client_auth_type {policy}: write NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert"
-        )),
+        _ => {
+            Err("client_auth_type: write NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert"
+                .to_owned())
+        }
     }
 }
 
@@ -264,9 +303,10 @@ mod tests {
         for (text, said) in [
             ("a: [", "no YAML"),
             ("- a", "no mapping"),
-            ("basic_auth_user: {}", "basic_auth_user is not followed"),
+            ("a: 1\nb: [1", "mistake at line 3, column 1"),
+            ("basic_auth_user: {}", "unknown name in the file: use tls_server_config, "),
             ("rate_limit: {interval: 1s}", "rate_limit is not followed"),
-            ("basic_auth_users: {a: 1}", "basic_auth_users.a is no text"),
+            ("basic_auth_users: {a: 1}", "a password of basic_auth_users is no text"),
             ("tls_server_config: {cert_file: a}", "both cert_file and key_file"),
             ("tls_server_config: {client_auth_type: NoClientCert}", "both cert_file and key_file"),
             ("tls_server_config: {cert_file: a, cert: b, key_file: c}", "remove one"),
@@ -300,6 +340,28 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_file_is_in_an_error() {
+        for text in [
+            "zq7Xw0: 1",
+            "zq7Xw0",
+            "root:zq7Xw0",
+            "zq7Xw0: [",
+            "a: *zq7Xw0",
+            "a: !zq7Xw0!b c",
+            "tls_server_config: zq7Xw0",
+            "tls_server_config: {zq7Xw0: 1}",
+            "tls_server_config: {cert_file: a, key_file: b, min_version: zq7Xw0}",
+            "tls_server_config: {cert_file: a, key_file: b, client_auth_type: zq7Xw0}",
+            "http_server_config: {zq7Xw0: 1}",
+            "basic_auth_users: {zq7Xw0: 1}",
+            "basic_auth_users: zq7Xw0",
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(!error.contains("zq7Xw0"), "{text}: {error}");
         }
     }
 

@@ -461,7 +461,7 @@ impl Work {
             devices: BTreeSet::new(),
             why: None,
         };
-        match functions(pid) {
+        match verbs_context::of_process(&self.root, pid, PATIENCE) {
             Err(why) => searched.why = Some(why),
             Ok(found) => {
                 for function in found {
@@ -484,8 +484,7 @@ impl Work {
             if self.files.len() >= MOST_FILES {
                 return Err(format!("{} files are sampled already", self.files.len()));
             }
-            let file =
-                File::open(&of.through).map_err(|error| format!("{} cannot be opened: {error}", of.path))?;
+            let file = of.open()?;
             let new = Sampled { file, path: of.path.clone(), seen: Instant::now(), is_attached: false };
             self.files.insert(key.clone(), new);
         }
@@ -518,15 +517,4 @@ impl Work {
 struct Taken {
     at_ns: u64,
     window: PostWindow,
-}
-
-/// Searches a process in a separate thread, which is abandoned if reading the memory hangs.
-fn functions(pid: u32) -> Result<Vec<PostSend>, String> {
-    let (done, result) = mpsc::sync_channel(1);
-    let search = move || {
-        // If this fails, the search has timed out.
-        let _ = done.send(verbs_context::of_process(&HostRoot::at("/"), pid));
-    };
-    std::thread::Builder::new().name("search".into()).spawn(search).map_err(|error| error.to_string())?;
-    result.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("its memory does not answer".to_owned()))
 }

@@ -92,11 +92,9 @@ fn color<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Color>, D:
     if name == "theme" {
         return Ok(None);
     }
-    name.parse().map(Some).map_err(|_| {
-        serde::de::Error::custom(format!(
-            "invalid colour '{name}': use theme, cyan, lightred, 208 or #ff8700"
-        ))
-    })
+    // Without the name: the user may have no right to read the file.
+    let invalid = |_| serde::de::Error::custom("invalid colour: use theme, cyan, lightred, 208 or #ff8700");
+    name.parse().map(Some).map_err(invalid)
 }
 
 /// Red, green and blue.
