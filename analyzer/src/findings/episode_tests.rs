@@ -131,6 +131,8 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
     assert_eq!(finding.last_seen_ns, Some(START + 49 * SECOND));
     assert!(finding.active);
     // Two packets lost later are no episode of it.
+    let longest = finding.evidence.get("longest_ns").unwrap();
+    assert!(!longest.value.is_null() && longest.label.ends_with(", all episodes"), "{longest:?}");
     let few = [spell(2..8, 47), spell(41..49, 2)];
     let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
