@@ -17,7 +17,7 @@ use crate::oracle::binary;
 use crate::schema;
 
 /// General timeout, for a slow machine under load.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// The user and group without privileges.
 const NOBODY: u32 = 65534;
 

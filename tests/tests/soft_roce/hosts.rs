@@ -4,7 +4,7 @@ use rocescope_tests::soft_roce::lab::{FAR, Hosts, NEAR};
 use rocescope_tests::soft_roce::report::count;
 use rocescope_tests::soft_roce::verbs::Port;
 
-use crate::faults::{FaultResult, findings};
+use crate::faults::{FaultResult, findings, unhurried};
 
 /// Indices of the ends.
 const AT_NEAR: usize = 0;
@@ -23,7 +23,7 @@ fn roce_of_a_foreign_network_is_named() {
         // The four hosts form a chain, and thus one group; then the two others.
         for (from, to, messages) in [(0, 0, 60), (0, 1, 60), (1, 1, 60), (2, 2, 180)] {
             let (own, peer) = (near[from].queue_pair().unwrap(), far[to].queue_pair().unwrap());
-            own.connect(&peer, |to| to).unwrap();
+            own.connect(&peer, unhurried).unwrap();
             own.write_all(&far[to], messages, 8192).unwrap();
         }
     });
@@ -32,7 +32,8 @@ fn roce_of_a_foreign_network_is_named() {
         let hosts = ["hosts", "other_hosts"].map(|name| count(&foreign[name]));
         assert_eq!((hosts, &foreign["network"]), ([2, 4], &"172.16.5.0/30".into()), "{way}: {foreign}");
         let share = foreign["share"].as_f64().unwrap();
-        assert!((0.45..0.55).contains(&share), "half of the messages: {foreign}");
+        // Half of the messages, and more of those in its seconds where the others took seconds of their own.
+        assert!((0.45..=1.0).contains(&share), "less than half: {foreign}");
         let worse = findings(report).filter(|one| one["severity"] != "info").count();
         assert_eq!(
             worse, 1,

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 /// Frames due within this time are due now, since waiting for each would cost more than counting it.
 const SLACK: Duration = Duration::from_millis(2);
+/// A replay that never waits counts for this many times as long as its last sample took before it takes the next: with
+/// a hundred thousand flows, samples would take most of the time.
+const REST: u32 = 5;
 
 /// Decides when frames are due; the only part of a replay that reads the clock.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Pace {
     /// A point in data time, and the clock time at which it was reached.
     anchor: Option<(u64, Instant)>,
     shown: Option<Instant>,
+    /// Time that the last sample took.
+    took: Duration,
     started: Instant,
 }
 
@@ -21,7 +26,14 @@ impl Pace {
     /// Runs at `speed` times data time.
     #[must_use]
     pub fn new(speed: f64) -> Self {
-        Self { speed, paused: false, anchor: None, shown: None, started: Instant::now() }
+        Self {
+            speed,
+            paused: false,
+            anchor: None,
+            shown: None,
+            took: Duration::ZERO,
+            started: Instant::now(),
+        }
     }
 
     /// True if the replay is paused.
@@ -84,14 +96,21 @@ impl Pace {
         (wait > SLACK).then_some(wait)
     }
 
-    /// True on the first call, and after every `interval` of clock time.
+    /// True on the first call, and after every `interval` of clock time; later if the replay never waits and the last
+    /// sample took long, see [`refreshed`](Self::refreshed).
     pub fn refresh(&mut self, interval: Duration) -> bool {
         let now = Instant::now();
+        let interval = if self.unlimited() { interval.max(self.took * (REST + 1)) } else { interval };
         let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= interval);
         if due {
             self.shown = Some(now);
         }
         due
+    }
+
+    /// The sample of the last refresh has been taken.
+    pub fn refreshed(&mut self) {
+        self.took = self.shown.map_or(Duration::ZERO, |shown| shown.elapsed());
     }
 }
 
@@ -116,5 +135,17 @@ mod tests {
         assert_eq!(pace.wait(u64::MAX), None);
         pace.set_speed(f64::MIN_POSITIVE, Some(0));
         assert!(pace.wait(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn samples_that_take_long_are_rare_where_nothing_waits() {
+        let mut pace = Pace::new(f64::INFINITY);
+        assert!(pace.refresh(Duration::ZERO));
+        pace.refreshed();
+        assert!(pace.took < Duration::from_secs(60));
+        pace.took = Duration::from_secs(60);
+        assert!(!pace.refresh(Duration::ZERO));
+        pace.set_speed(1.0, None);
+        assert!(pace.refresh(Duration::ZERO), "the time of the data decides");
     }
 }
