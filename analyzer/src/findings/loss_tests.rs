@@ -68,9 +68,14 @@ fn page(sample: &Sample) -> String {
 /// The same with losses downstream of READ responses, which the requester repeats after a timeout: no reordering.
 fn with_repeated_reads(mut sample: Sample) -> Sample {
     let loss = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
-    let behind = std::mem::take(&mut loss.requests.as_mut().unwrap().downstream);
+    let requests = loss.requests.as_mut().unwrap();
+    let behind = std::mem::take(&mut requests.downstream);
+    // Each episode costs the same on both sides.
+    requests.upstream.total_ns = requests.upstream.count * SECOND;
     let downstream = Episodes { total_ns: behind.count * SECOND, ..behind };
     loss.responses = Some(Metrics { downstream, ..Metrics::default() });
+    let stats = &mut sample.flows[0].stats;
+    stats.rare.psn_responses = stats.psn;
     sample
 }
 

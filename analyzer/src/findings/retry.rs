@@ -229,14 +229,14 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
         let asked = found.iter().find(|one| retry_asked::asks(one) && is_between(one, hosts));
-        let asked = asked.filter(|one| is_during(one, &judged.span)).map(asked_again);
+        let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
         raise(input, &[hosts], &judged, asked, found);
     }
     retry_asked::check(input, &ends, found);
 }
 
 /// Episodes of NAKs or repeated READs of a loss downstream.
-pub(super) fn asked_again(loss: &Finding) -> u64 {
+pub(super) fn nak_episodes(loss: &Finding) -> u64 {
     loss.evidence["asked_again"].as_u64().unwrap_or(0)
 }
 

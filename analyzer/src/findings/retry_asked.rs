@@ -4,7 +4,7 @@
 use super::Input;
 use super::index::FlowSet;
 use super::loss_taps::Ends;
-use super::retry::{Pair, asked_again, is_between, is_during, raise, whole};
+use super::retry::{Pair, is_between, is_during, nak_episodes, raise, whole};
 use super::span::{Judged, Span, latest, spans};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
@@ -71,5 +71,5 @@ fn judge<'a>(
         let enough = asked >= limits.packets && share(asked, pair.packets) >= limits.asked_ratio;
         (enough && is_during(asking, span)).then_some((pair, Some(ratio)))
     };
-    Some((asked_again(asking), hosts, latest(&spans, whole(&flows), judge)?))
+    Some((nak_episodes(asking), hosts, latest(&spans, whole(&flows), judge)?))
 }
