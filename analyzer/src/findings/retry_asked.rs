@@ -62,7 +62,8 @@ fn judge<'a>(
     let ours: Set<(Address, Address)> = hosts.iter().copied().collect();
     let flows: Vec<&Flow> =
         input.facts.flows.iter().filter(|flow| ours.contains(&(flow.src, flow.dst))).collect();
-    let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
+    // Of the NAKs and repeated READs: retransmissions for another reason, such as RNR NAKs, may go on behind them.
+    let spans = spans(flows.iter().copied(), &[Signal::LossDownstream]);
     let judge = |span: &Span| {
         let pair = Pair::of(input.facts, ends, &flows, span);
         let ratio = pair.ratio();
