@@ -24,6 +24,8 @@ use fake::{Spec, World};
 
 #[path = "tui/bound.rs"]
 mod bound;
+#[path = "tui/busy.rs"]
+mod busy;
 #[path = "tui/columns.rs"]
 mod columns;
 #[path = "tui/devices.rs"]

@@ -51,11 +51,20 @@ struct Gauge {
     paused: Option<f64>,
 }
 
+/// A time in which pause frames were captured, and the share of it that their priority was paused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Paused {
+    from_ns: u64,
+    to_ns: u64,
+    share: f64,
+}
+
 /// Traffic and signals over time.
 #[derive(Clone, Debug, Default)]
 pub struct OverTime {
     spans: Vec<Span>,
     gauges: Vec<Gauge>,
+    pauses: Vec<Paused>,
     /// Name and direction of the links with a series of their own.
     pub links: Vec<(String, Option<Direction>)>,
     /// Length of the shortest span, in nanoseconds.
@@ -81,7 +90,8 @@ impl OverTime {
             if packets.is_some() { lengths.max() } else { lengths.min() }.unwrap_or(NS_PER_S).max(1);
         let pairs = history.iter().zip(history.iter().skip(1));
         let gauges = pairs.filter_map(|(a, b)| Gauge::between(a, b)).collect();
-        Self { spans, gauges, links, least_ns, from_packets: packets.is_some() }
+        let pauses = pauses(sample);
+        Self { spans, gauges, pauses, links, least_ns, from_packets: packets.is_some() }
     }
 
     /// Begin and end, Unix nanoseconds; `None` without data.
@@ -93,8 +103,10 @@ impl OverTime {
     /// True if the series has a known value at any time.
     #[must_use]
     pub fn knows(&self, series: Series) -> bool {
+        let gauged = || self.gauges.iter().any(|gauge| gauge.value(series).is_some());
         match series {
-            Series::P99 | Series::Paused => self.gauges.iter().any(|gauge| gauge.value(series).is_some()),
+            Series::P99 => gauged(),
+            Series::Paused => gauged() || !self.pauses.is_empty(),
             _ => true,
         }
     }
@@ -131,7 +143,9 @@ impl OverTime {
         if matches!(series, Series::P99 | Series::Paused) {
             let first = self.gauges.partition_point(|gauge| gauge.to_ns <= from_ns);
             let gauges = self.gauges.get(first..)?.iter().take_while(|gauge| gauge.from_ns < to_ns);
-            return gauges.map(|gauge| gauge.value(series)).fold(None, larger);
+            let largest = gauges.map(|gauge| gauge.value(series)).fold(None, larger);
+            let captured = (series == Series::Paused).then(|| self.paused(from_ns, to_ns)).flatten();
+            return larger(largest, captured);
         }
         let (from_ns, to_ns) = self.whole(from_ns, to_ns);
         let first = self.spans.partition_point(|span| span.to_ns <= from_ns);
@@ -172,6 +186,16 @@ impl OverTime {
 }
 
 impl OverTime {
+    /// Share of time for which pause frames paused a priority; `None` where none was captured at any time.
+    fn paused(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
+        let (first, last) = self.range()?;
+        if self.pauses.is_empty() || to_ns <= first || from_ns >= last {
+            return None;
+        }
+        let within = self.pauses.iter().filter(|one| one.from_ns < to_ns && one.to_ns > from_ns);
+        Some(within.map(|one| one.share).fold(0.0, f64::max))
+    }
+
     /// The complete points whose middles lie in the time span, or the point that contains it: points are not split,
     /// so that each packet belongs to one column.
     fn whole(&self, from_ns: u64, to_ns: u64) -> (u64, u64) {
@@ -276,6 +300,22 @@ impl Span {
             _ => Some(self.bytes),
         }
     }
+}
+
+/// The pauses that captured frames asked for.
+fn pauses(sample: &Sample) -> Vec<Paused> {
+    let links = sample.metrics.control.iter().flat_map(|control| control.links.values());
+    let spells = links.flat_map(|link| &link.pauses).flat_map(|(.., pause)| &pause.spells.0);
+    let timed = spells.filter_map(|one| {
+        let length_ns = one.last_ns.saturating_sub(one.first_ns).max(1);
+        let share = one.paused_ns.map(|ns| ns as f64 / length_ns as f64).or(one.share)?;
+        Some(Paused {
+            from_ns: one.first_ns,
+            to_ns: one.last_ns.max(one.first_ns + 1),
+            share: share.min(1.0),
+        })
+    });
+    timed.collect()
 }
 
 /// The signals derived from counters, in the order of [`Kind`].
@@ -413,7 +453,7 @@ mod tests {
             }
         };
         let spans: Vec<Span> = (0..100).map(span).collect();
-        OverTime { spans, gauges: Vec::new(), links: Vec::new(), least_ns: 10 * ms, from_packets }
+        OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets, ..OverTime::default() }
     }
 
     #[test]
@@ -508,5 +548,30 @@ mod tests {
         );
         let slow = series.columns(Series::P99, 0, NS_PER_S, 4);
         assert!(slow[0].is_some_and(|ns| ns > 0.0) && slow[1..].iter().all(Option::is_none), "{slow:?}");
+    }
+    /// A capture has no readings of ports: its pause frames say when a priority was paused.
+    #[test]
+    fn pauses_of_a_capture_are_those_of_its_frames() {
+        let span = |from_ns, to_ns| Span {
+            from_ns,
+            to_ns,
+            bytes: 0.0,
+            capable: 0.0,
+            signals: [0.0; SignalKind::ALL.len()],
+            links: Vec::new(),
+        };
+        let pauses = vec![
+            Paused { from_ns: NS_PER_S, to_ns: 2 * NS_PER_S, share: 0.25 },
+            Paused { from_ns: NS_PER_S, to_ns: 2 * NS_PER_S + 1, share: 0.5 },
+        ];
+        let spans = vec![span(0, 2 * NS_PER_S), span(2 * NS_PER_S, 4 * NS_PER_S)];
+        let series = OverTime { spans, pauses, ..OverTime::default() };
+        assert!(series.knows(Series::Paused) && !series.knows(Series::P99));
+        assert_eq!(
+            series.columns(Series::Paused, 0, NS_PER_S, 5),
+            [Some(0.0), Some(0.5), Some(0.5), Some(0.0), None]
+        );
+        let series = OverTime { pauses: Vec::new(), ..series };
+        assert_eq!(series.value(Series::Paused, 0, NS_PER_S), None, "no pause frame is not a pause of 0");
     }
 }

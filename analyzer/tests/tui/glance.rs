@@ -259,8 +259,9 @@ fn the_worst_queue_pair_of_hosts_is_the_one_that_lost_most() {
     let app = overview::replayed("e1_loss1.h1.pcap.gz", USUAL);
     let data = app.view.data.as_ref().unwrap();
     let most = data.model.rows.iter().max_by_key(|row| row.total.lost).unwrap();
-    let named = format!("→ {}", most.id.key.dest_qp);
-    assert!(part(&app, "WORST PEERS")[2].ends_with(&named), "{named}\n{}", text(&app));
+    let named = format!("→ {} ", most.id.key.dest_qp);
+    // Columns of zeros alone follow.
+    assert!(part(&app, "WORST PEERS")[2].contains(&named), "{named}\n{}", text(&app));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn bars_of_links_fill_their_column_and_the_links_say_since_when_they_are_uneven(
     let screen = text(&app);
     let head = screen
         .lines()
-        .find(|line| line.contains("b/s ") && line.contains("LOST") && line.contains("LINK"))
+        .find(|line| line.contains("b/s ") && line.contains("LOST") && line.contains("  LINK "))
         .unwrap();
     let column = |text: &str, what: &str| text[..text.find(what).unwrap()].chars().count();
     let busiest =

@@ -32,8 +32,16 @@ fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     file.extend(length.to_le_bytes());
 }
 
-/// A cycle of the demonstration as pcapng.
-fn capture(cycle: Duration) -> Vec<u8> {
+/// A frame of a capture: its interface, its time from the start, all of its headers, its length.
+pub(super) struct Captured {
+    pub(super) interface: usize,
+    pub(super) at_ns: u64,
+    pub(super) kept: Vec<u8>,
+    pub(super) length: usize,
+}
+
+/// Frames as pcapng.
+fn capture(frames: impl Iterator<Item = Captured>) -> Vec<u8> {
     let mut file = Vec::new();
     let mut section = 0x1A2B_3C4Du32.to_le_bytes().to_vec();
     section.extend([1, 0, 0, 0]);
@@ -43,16 +51,12 @@ fn capture(cycle: Duration) -> Vec<u8> {
         // Ethernet; option 9: resolution of 10^-9 s.
         block(&mut file, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     }
-    let cycle_ns = u64::try_from(cycle.as_nanos()).unwrap();
-    for scheduled in Scenario::new(1, cycle).take_while(|one| one.at_ns < cycle_ns) {
-        let interface = scheduled.uplink.index() * 2 + usize::from(scheduled.direction == Direction::Egress);
-        let time = START + scheduled.at_ns;
-        let kept = scheduled.frame.len().min(SNAP);
-        let fields =
-            [interface as u64, time >> 32, time & 0xFFFF_FFFF, kept as u64, scheduled.frame.len() as u64];
+    for Captured { interface, at_ns, kept, length } in frames {
+        let time = START + at_ns;
+        let fields = [interface as u64, time >> 32, time & 0xFFFF_FFFF, kept.len() as u64, length as u64];
         let mut body: Vec<u8> =
             fields.iter().flat_map(|field| u32::try_from(*field).unwrap().to_le_bytes()).collect();
-        body.extend(&scheduled.frame[..kept]);
+        body.extend(kept);
         body.resize(body.len().next_multiple_of(4), 0);
         block(&mut file, 6, &body);
     }
@@ -61,9 +65,21 @@ fn capture(cycle: Duration) -> Vec<u8> {
 
 /// The samples and events of a cycle, as on the host that it is made for.
 pub(super) fn cycle(cycle: Duration) -> Vec<Update> {
+    let cycle_ns = u64::try_from(cycle.as_nanos()).unwrap();
+    let all = Scenario::new(1, cycle).take_while(|one| one.at_ns < cycle_ns);
+    updates(all.map(|one| Captured {
+        interface: one.uplink.index() * 2 + usize::from(one.direction == Direction::Egress),
+        at_ns: one.at_ns,
+        kept: one.frame[..one.frame.len().min(SNAP)].to_vec(),
+        length: one.frame.len(),
+    }))
+}
+
+/// The samples and events of frames on both rails of a host.
+pub(super) fn updates(frames: impl Iterator<Item = Captured>) -> Vec<Update> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("demo.pcapng");
-    std::fs::write(&path, capture(cycle)).unwrap();
+    std::fs::write(&path, capture(frames)).unwrap();
     let options = replay::Options {
         files: vec![path],
         emit: replay::Emit::Every(Duration::from_secs(1)),
@@ -136,12 +152,17 @@ fn blank(text: &str, (width, height): (u16, u16)) -> f64 {
 }
 
 /// Every screen at every size; where there is much room, none is half empty if there is something on each (`filled`).
-fn every_size(name: &str, filled: bool, app: &mut App) {
-    for screen in Screen::ALL {
+pub(super) fn every_size(name: &str, filled: bool, app: &mut App) {
+    let problem = app.view.verdict().is_some_and(|verdict| verdict.worst.is_some());
+    for screen in Screen::ALL.into_iter().chain(problem.then_some(Screen::Problem)) {
         press(app, &[Key::Esc]);
-        let keys = [Key::Char(char::from(b'1' + screen as u8)), Key::Down];
-        let detail = [Key::Char('2'), Key::Down, Key::Enter];
-        press(app, if screen == Screen::Detail { &detail } else { &keys });
+        let number = [Key::Char(char::from(b'1' + screen as u8)), Key::Down];
+        let keys: &[Key] = match screen {
+            Screen::Detail => &[Key::Char('2'), Key::Down, Key::Enter],
+            Screen::Problem => &[Key::Char('1'), Key::Enter],
+            _ => &number,
+        };
+        press(app, keys);
         assert_eq!(app.view.screen, screen);
         let mut all = String::new();
         for size in ALL {

@@ -409,20 +409,15 @@ impl Replay {
     /// Sends the sample that is due at `sample_ns` and sets the time of the next one.
     fn sample_due(&mut self, sample_ns: u64, ts_ns: u64, interval: u64) -> Step {
         let fast = self.pace.unlimited();
-        let mut refreshed = false;
-        let wanted = match self.options.emit {
-            // For a long capture this would take longer than its packets.
-            Emit::Watch(most) if interval < nanos(most) && self.counts.table.len() <= FEW_FLOWS => true,
-            Emit::Watch(_) => {
-                refreshed = self.pace.refresh(REFRESH);
-                refreshed
-            }
-            _ => true,
+        let rationed = match self.options.emit {
+            Emit::Watch(most) => interval >= nanos(most) || self.counts.table.len() > FEW_FLOWS,
+            _ => false,
         };
-        if wanted {
+        if !rationed {
             self.send(sample_ns)?;
-        }
-        if refreshed {
+        } else if self.pace.refresh(REFRESH) {
+            // For a long capture, samples would take longer than its packets.
+            self.send(sample_ns)?;
             self.pace.refreshed();
         }
         let mut next = sample_ns.saturating_add(interval);

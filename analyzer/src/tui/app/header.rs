@@ -18,6 +18,7 @@ use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
 use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
+use crate::util::layout::tap_name;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
@@ -37,7 +38,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
             Some(text) => below_verdict(buffer, at, app, &rest, &text),
             None => metrics(buffer, at, app, data),
         }
-        warning(buffer, at, data);
+        warning(buffer, at, data, app.view.timeline.end.is_none());
     } else {
         line(buffer, at.verdict, 0, &Line::styled(" waiting for the first sample…", theme::DIM));
     }
@@ -79,7 +80,11 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
         };
         let only = if app.view.options.source_filtered { " filtered" } else { "" };
         let (all, room) = (room, room.saturating_sub(left.width + only.len()));
-        left.push(names::together(&inputs, room), theme::BOLD);
+        // The kind of a file says less than its name.
+        let whole = names::together(&inputs, usize::MAX);
+        let bare = || inputs.iter().map(|name| tap_name(name)).collect::<Vec<_>>();
+        let shown = if whole.chars().count() <= room { whole } else { names::together(&bare(), room) };
+        left.push(shown, theme::BOLD);
         left.push(only, theme::text(Level::Warning));
         let host = app.view.options.host.as_ref().map(|host| format!(" · {host}"));
         if let Some(host) = host.filter(|host| left.width + host.chars().count() <= all) {
@@ -420,9 +425,11 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     let whole = [form(true, every), form(false, every)].into_iter().find(|spans| room_of(spans) >= title);
     // In two lines a title that has half of its length in the first can be read.
     let least = if continues { TITLE.max(title / 2) } else { title };
-    let mut fewer = (1..=every).rev().map(|count| form(false, count));
+    let mut fewer = (1..=every).rev().flat_map(|count| [form(true, count), form(false, count)]);
     let spans = whole.or_else(|| fewer.find(|spans| room_of(spans) >= least));
-    let mut spans = spans.unwrap_or_else(|| form(false, 1));
+    // A badge is a word where the title is cut in any case.
+    let named = Some(form(true, 1)).filter(|spans| room_of(spans) >= TITLE);
+    let mut spans = spans.or(named).unwrap_or_else(|| form(false, 1));
     let room = width.saturating_sub(spans.width + 2);
     let mut rest = String::new();
     if room >= TITLE {
@@ -445,12 +452,13 @@ fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {
     part(format!(" {} {word} ", theme::symbol(level)), style)
 }
 
-fn warning(buffer: &mut Buffer, at: &Layout, data: &Data) {
+/// Packets that are not counted: now, if the data `continues`, or before.
+fn warning(buffer: &mut Buffer, at: &Layout, data: &Data, continues: bool) {
     let lost = &data.model.lost;
     if !lost.any() {
         return;
     }
-    let word = if data.model.losing { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
+    let word = if data.model.losing && continues { "DROPPING NOW" } else { "CAPTURE INCOMPLETE" };
     let mut spans = badge(Level::Warning, word, theme::badge(Level::Warning));
     spans.push(format!(" {}", own_losses(lost)), theme::BOLD);
     let room = usize::from(at.warning.width).saturating_sub(spans.width);

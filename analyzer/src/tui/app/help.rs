@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use crate::findings::Problem;
 use crate::tui::column::COLUMNS;
 use crate::tui::column::sets::SETS;
-use crate::tui::key::KEYMAP;
+use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::log::CLASSES;
 use crate::tui::query;
 use crate::tui::screen::{Screen, Screens};
@@ -38,9 +38,14 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     let entry = |name: &str, text: &'static str| entry(name, text, width);
     let title = format!("Keys of this screen: {}", screen.title());
     let mut lines = vec![Line::styled(title, theme::BOLD)];
-    // Keys of this screen alone come first.
-    for own in [true, false] {
-        let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && (b.on != Screens::ALL) == own);
+    // What most people look for, then keys of this screen alone.
+    let order = |b: &Binding| match b.input {
+        Input::Open => 0,
+        _ if b.on != Screens::ALL => 1,
+        _ => 2,
+    };
+    for place in 0..=2 {
+        let bindings = KEYMAP.iter().filter(|b| b.on.has(screen) && order(b) == place);
         lines.extend(bindings.flat_map(|b| entry(&view.options.keys.shown(b), b.help)));
     }
     if view.options.mouse {

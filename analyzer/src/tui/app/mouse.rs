@@ -84,6 +84,9 @@ impl App {
             .collect::<Vec<_>>();
         let status = self.view.layout().status.contains(at);
         let keys = &self.view.options.keys;
+        if let Some(input) = said(&row, usize::from(at.x)).filter(|_| !status) {
+            return Some(input);
+        }
         let label = label(&row, usize::from(at.x), status)?;
         let inputs = label.split(' ').map_while(|word| {
             let bound = |binding: &&Binding| {
@@ -121,9 +124,54 @@ fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
     ((status || frame) && !text.is_empty()).then(|| text.to_owned())
 }
 
+/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more: screen 8`, `Enter opens all`.
+fn said(row: &[&str], x: usize) -> Option<Input> {
+    let text = row.concat();
+    // From the letter of this byte to the end of its words: two spaces or a frame.
+    let hit = |from: usize, to: usize| {
+        let letter = |byte: usize| text.get(..byte).map_or(0, |before| before.chars().count());
+        (letter(from)..letter(to)).contains(&x)
+    };
+    let end = |from: usize| {
+        let rest = text.get(from..).unwrap_or_default();
+        from + rest.find("  ").into_iter().chain(rest.find('│')).min().unwrap_or(rest.len())
+    };
+    let is_last = text.trim_end_matches(['│', ' ']).ends_with(" more");
+    let more = text.rfind(" Down: ").filter(|from| is_last && hit(*from, text.len()));
+    if more.is_some() {
+        return Some(Input::PageDown);
+    }
+    let screen = text.match_indices(": screen ").find_map(|(at, words)| {
+        let from = text.get(..at)?.rfind("  ").map_or(0, |from| from + 2);
+        let number = text.get(at + words.len()..)?.chars().next()?.to_digit(10)?;
+        let screen = usize::try_from(number).ok()?.checked_sub(1)?;
+        hit(from, end(at)).then_some(Input::Screen(screen))
+    });
+    let all = text.find(" opens all").filter(|at| {
+        let from = text.get(..*at).and_then(|before| before.rfind("  ")).map_or(0, |from| from + 2);
+        hit(from, end(*at))
+    });
+    screen.or(all.map(|_| Input::Open))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::label;
+    use super::{Input, label, said};
+
+    #[test]
+    fn an_action_that_a_line_names_can_be_clicked() {
+        let row = |text: &'static str| text.split_inclusive(|_: char| true).collect::<Vec<_>>();
+        let down = row("│ text  Down: more        Down: 12 more │");
+        assert_eq!(said(&down, 28), Some(Input::PageDown));
+        assert_eq!(said(&down, 10), None);
+        let more = row("│   +3 more: screen 8      │ next");
+        assert_eq!(said(&more, 5), Some(Input::Screen(7)));
+        assert_eq!(said(&more, 18), Some(Input::Screen(7)));
+        assert_eq!((said(&more, 1), said(&more, 29)), (None, None));
+        let all = row(" 45 more lines: Enter opens all  ");
+        assert_eq!(said(&all, 3), Some(Input::Open));
+        assert_eq!(said(&row(" nothing to do "), 3), None);
+    }
 
     #[test]
     fn a_label_is_what_stands_around_the_mouse() {

@@ -24,7 +24,7 @@ use crate::tui::widgets::panel::{Title, panel, section};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
-use crate::util::wrap::{hanging_parts, wrap};
+use crate::util::wrap::{hanging, hanging_parts, wrap};
 
 /// Lines of a strip chart at least and at most, and columns of its scale.
 const TALL: usize = 3;
@@ -300,16 +300,15 @@ fn recent(bursts: &Bursts, cells: usize) -> Strip {
     let rate = |bytes: &u32| f64::from(*bytes) * 8e9 / column_ns;
     let from_bin = bursts.bins.saturating_sub(shown as u64);
     let [length, bin] = [shown as u64 * bursts.bin_ns, bursts.bin_ns].map(units::duration);
-    // Few bins are as wide as there is room for.
-    let wide = cells.checked_div(shown).unwrap_or(1).max(1);
-    let each = if wide > 1 { format!("bins of {bin}") } else { format!("{bin} per column") };
-    let values = bursts.recent.iter().skip(first).map(rate);
+    let each = if shown < cells { format!("bins of {bin}") } else { format!("{bin} per column") };
+    let values = bursts.recent.iter().skip(first).map(rate).collect();
     Strip {
         text: format!("last {length}, {each}"),
-        values: values.flat_map(|value| std::iter::repeat_n(value, wide)).collect(),
+        values,
         start_ns: bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns)),
-        column_ns: column_ns / wide as f64,
+        column_ns,
     }
+    .stretched(cells)
 }
 
 /// The whole run, with as many points per column as it takes; `None` if the latest bins are the whole run.
@@ -322,16 +321,26 @@ fn run(bursts: &Bursts, cells: usize) -> Option<Strip> {
     // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
     let rate = |points: &[u64]| points.iter().sum::<u64>() as f64 * 8e9 / column_ns;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let text = format!("whole run, {} per column", units::duration(column_ns as u64));
-    Some(Strip {
-        text,
-        values: bursts.long.chunks(per_column).map(rate).collect(),
-        start_ns: bursts.long_first.saturating_mul(bursts.bin_ns),
-        column_ns,
-    })
+    let length = units::duration(column_ns as u64);
+    let values: Vec<f64> = bursts.long.chunks(per_column).map(rate).collect();
+    let each =
+        if values.len() < cells { format!("means of {length}") } else { format!("{length} per column") };
+    let text = format!("whole run, {each}");
+    let start_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
+    Some(Strip { text, values, start_ns, column_ns }.stretched(cells))
 }
 
 impl Strip {
+    /// The same over all of the columns where there are more of them than values.
+    fn stretched(self, cells: usize) -> Self {
+        let count = self.values.len();
+        if count == 0 || count >= cells {
+            return self;
+        }
+        let values = (0..cells).filter_map(|cell| self.values.get(cell * count / cells).copied()).collect();
+        Self { values, column_ns: self.column_ns * count as f64 / cells as f64, ..self }
+    }
+
     fn most(&self) -> f64 {
         self.values.iter().copied().fold(0.0, f64::max)
     }
@@ -416,7 +425,8 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![section("STEPS", "of the job", width)];
     let Some(steps) = &report.facts.steps else {
         let why = report.facts.steps_absent.unwrap_or("not collected");
-        lines.push(Line::styled(format!(" none: {why}"), theme::DIM));
+        let why = hanging(&format!("none: {why}"), width.saturating_sub(2), 2).into_iter();
+        lines.extend(why.map(|text| Line::styled(format!(" {text}"), theme::DIM)));
         return lines;
     };
     lines.extend(step_times(&steps.starts_ns, width));
@@ -484,16 +494,17 @@ fn incast(report: &Report, width: usize) -> Vec<Line<'static>> {
     let several = report.facts.incast.iter().flatten().filter(|incast| incast.senders > 1);
     let mut lines: Vec<Line<'static>> = several
         .take(RECEIVERS)
-        .map(|incast| {
-            Line::raw(format!(
-                " {} on {}: {} senders, max {} concurrent (p99 {}), {} of bytes during incast",
+        .flat_map(|incast| {
+            let text = format!(
+                "{} on {}: {} senders, max {} concurrent (p99 {}), {} of bytes during incast",
                 incast.dst,
-                incast.link,
+                tap_name(&incast.link),
                 incast.senders,
                 incast.senders_max,
                 incast.senders_p99,
                 units::ratio(Some(incast.several_ratio))
-            ))
+            );
+            hanging(&text, width.saturating_sub(2), 2).into_iter().map(|text| Line::raw(format!(" {text}")))
         })
         .collect();
     if !lines.is_empty() {

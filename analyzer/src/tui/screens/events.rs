@@ -250,7 +250,9 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     spans.push(format!("{symbol} {:<word$} ", entry.class.word), theme::text(level));
     spans.push(format!("{:<flow$}", route(&entry.key)), theme::PLAIN);
     if state.count > 1 {
-        spans.push(format!(" ×{}", compact(state.count as f64)), theme::BOLD);
+        // In a table it begins where the text of others does.
+        let gap = if flow > 0 { "  " } else { " " };
+        spans.push(format!("{gap}×{}", compact(state.count as f64)), theme::BOLD);
         // Of gaps there is more to say than of others.
         let since = if view.size.0 < BOXED || entry.class.bit == Event::GAP {
             format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)))

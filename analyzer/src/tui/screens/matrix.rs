@@ -363,9 +363,13 @@ fn scroll(selected: usize, count: usize, page: usize) -> usize {
 fn heads(buffer: &mut Buffer, grid: &Grid, selected: usize, data: &Data) {
     let hosts = &data.matrix.destinations;
     let common = common_prefix(hosts);
+    let shown = || hosts.iter().enumerate().skip(grid.from.1).take(grid.shown.1);
+    let room = usize::from(grid.cell) - 1;
+    // A number that is wider than its column also takes that of the column before, which then has none.
+    let wide = grid.numbered() && shown().any(|(_, host)| data.matrix.number(host).to_string().len() > room);
+    let (left, room) = if wide { (grid.cell, room + usize::from(grid.cell)) } else { (0, room) };
     let mut x = grid.area.x + grid.names;
-    for (column, host) in hosts.iter().enumerate().skip(grid.from.1).take(grid.shown.1) {
-        let room = usize::from(grid.cell) - 1;
+    for (column, host) in shown() {
         let text = if grid.numbered() {
             data.matrix.number(host).to_string()
         } else {
@@ -375,7 +379,9 @@ fn heads(buffer: &mut Buffer, grid: &Grid, selected: usize, data: &Data) {
             if over == 0 { end } else { format!("…{}", end.chars().skip(over + 1).collect::<String>()) }
         };
         let style = if column == selected { theme::HEAD } else { theme::BOLD };
-        buffer.set_stringn(x + 1, grid.area.y, format!("{text:>room$}"), room, style);
+        if !wide || column % 2 == selected % 2 {
+            buffer.set_stringn(x + 1 - left, grid.area.y, format!("{text:>room$}"), room, style);
+        }
         x += grid.cell;
     }
 }

@@ -107,7 +107,7 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines.extend(answered(counts, Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, counts.ecn_data, Some(row)));
-    lines.push(entry("latency", latency_now(Some(row), view)));
+    lines.push(entry("latency", latency_now(Some(row), view, u64::MAX)));
     lines
 }
 
@@ -205,12 +205,17 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
         .map(|(count, what)| format!("{} {what}", compact(count as f64)))
         .collect();
     let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
-    let mut lines = vec![styled("ECN", text, bad(congested, Level::Warning))];
+    // Without an ECN-capable packet there is no ratio, and the codepoints say why.
+    let mut lines = Vec::new();
+    if ratio.is_some() {
+        lines.push(styled("ECN", text, bad(congested, Level::Warning)));
+    }
     if counts.cnp > 0 {
         let text = format!("{} CNP", compact(counts.cnp as f64));
         lines.push(styled("", text, level(Level::Warning, row)));
     }
-    lines.push(entry("", marks.join(", ")));
+    let name = if lines.is_empty() { "ECN" } else { "" };
+    lines.push(entry(name, marks.join(", ")));
     lines
 }
 
@@ -317,7 +322,7 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
     let p999 = enough(all.p999, all.count, P999_SAMPLES);
     let lines = [
-        entry("latency", latency_now(row, view)),
+        entry("latency", latency_now(row, view, all.max)),
         entry("  total", format!("p50 {p50}, p99 {p99}")),
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
@@ -325,14 +330,14 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     lines.into_iter().chain(not_timed).collect()
 }
 
-/// Latency percentiles in the time range.
-fn latency_now(row: Option<&Row>, view: &View) -> String {
+/// Latency percentiles in the time range: those of a histogram, whose buckets end above the `max` of all requests.
+fn latency_now(row: Option<&Row>, view: &View, max: u64) -> String {
     let times = row.zip(view.data.as_ref()).and_then(|(row, data)| data.model.latency(row));
     times.map_or_else(
         || units::UNKNOWN.to_owned(),
         |times| {
-            let (p50, p99) =
-                (units::duration(times.p50.ns()), enough(times.p99.ns(), times.count, P99_SAMPLES));
+            let [p50, p99] = [times.p50, times.p99].map(|time| time.ns().min(max));
+            let (p50, p99) = (units::duration(p50), enough(p99, times.count, P99_SAMPLES));
             format!("p50 {p50}, p99 {p99}")
         },
     )
@@ -398,12 +403,12 @@ fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row
 
 fn nak_codes(stats: &Stats, row: Option<&Row>) -> Vec<Line<'static>> {
     let codes = (0u32..).zip(stats.rare.naks).filter(|(_, count)| *count > 0);
-    codes
-        .map(|(code, count)| {
-            let name = syndrome((0x60 | code) << 24);
-            styled("", format!("{count} {name}"), level(Level::Critical, row))
-        })
-        .collect()
+    let line = |(at, (code, count)): (usize, (u32, u64))| {
+        let name = syndrome((0x60 | code) << 24);
+        let label = if at == 0 { "naks out" } else { "" };
+        styled(label, format!("{count} {name}"), level(Level::Critical, row))
+    };
+    codes.enumerate().map(line).collect()
 }
 
 fn peer(detail: &Detail, sender: Option<u32>) -> String {

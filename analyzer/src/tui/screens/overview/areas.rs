@@ -44,6 +44,10 @@ const HIGH: u16 = 34;
 /// for its columns and the problems for whole sentences.
 const BESIDE: u16 = 140;
 
+/// From this size on events stand beside peers and links: neither fills such a width.
+const WIDE: u16 = 240;
+const WIDE_HIGH: u16 = 40;
+
 /// Columns of the problems, with their frame.
 pub(super) fn problems_width(width: u16) -> u16 {
     if width < BESIDE { width } else { (width * 3 / 8).clamp(56, 110) }
@@ -60,6 +64,7 @@ impl Areas {
         match body.width {
             ..BOXED => Self::stacked(body, wanted),
             BOXED..BESIDE => Self::layered(body, wanted),
+            WIDE.. if body.height >= WIDE_HIGH => Self::columns(body, wanted),
             _ => Self::beside(body, wanted),
         }
     }
@@ -210,17 +215,54 @@ impl Areas {
         let (wide_links, narrow_links, beside_links) = line(links);
         let (events, ..) = line(events);
         // Few problems leave room below them for the steps, and the links have all of their line.
-        let below = |lines: u16| beside.height >= frame + lines.max(1) + frame + STEPS;
-        let few = if below(wanted.problems_and_rest) { wanted.problems_and_rest } else { wanted.problems };
-        let few = frame + few.max(1);
-        let (problems, links, steps) = if beside.height >= few + frame + STEPS {
-            let problems = Rect { height: few, ..beside };
-            let steps = Rect { y: beside.y + few, height: beside.height - few, ..beside };
-            (problems, wide_links, steps)
-        } else {
-            (beside, narrow_links, beside_links)
+        let (problems, links, steps) = match Self::steps_below(beside, wanted) {
+            Some((problems, steps)) => (problems, wide_links, steps),
+            None => (beside, narrow_links, beside_links),
         };
         Self { boxed: true, timeline, problems, peers, links, steps, events }
+    }
+
+    /// The widest screens: problems beside the timeline, and events beside peers and links.
+    fn columns(body: Rect, wanted: Wanted) -> Self {
+        let frame = frame_height(true);
+        let height = body.height;
+        let sentences = wanted.sentences.min(height * 9 / 20);
+        let top_least = (frame + wanted.timeline.max(TIMELINE).max(sentences)).min(height * 3 / 5);
+        let framed = |lines: u16| if lines > 0 { frame.saturating_add(lines) } else { 0 };
+        let links = framed(wanted.links).min(height / 5);
+        // There may be any number of events: they fill what the others do, or a part of the height.
+        let own = framed(wanted.peers).saturating_add(links);
+        let lower = own.max(framed(wanted.events).min(height * 2 / 5)).min(height - top_least);
+        let half = if wanted.events > 0 { body.width / 2 } else { body.width };
+        let (top, below) = (
+            Rect { height: height - lower, ..body },
+            Rect { y: body.bottom() - lower, height: lower, ..body },
+        );
+        let right = problems_width(body.width);
+        let timeline = Rect { width: top.width - right, ..top };
+        let beside = Rect { x: timeline.right(), width: right, ..top };
+        let events = Rect { x: below.x + half, width: below.width - half, ..below };
+        let links = links.min(lower);
+        let peers = Rect { width: half, height: lower - links, ..below };
+        let links = Rect { y: peers.bottom(), height: links, ..peers };
+        let (problems, links, steps) = if let Some((problems, steps)) = Self::steps_below(beside, wanted) {
+            (problems, links, steps)
+        } else {
+            let width = links.width * 2 / 5;
+            let steps = Rect { x: links.right() - width, width, ..links };
+            (beside, Rect { width: links.width - width, ..links }, steps)
+        };
+        Self { boxed: true, timeline, problems, peers, links, steps, events }
+    }
+
+    /// Problems and below them the steps, where the problems leave room for them.
+    fn steps_below(area: Rect, wanted: Wanted) -> Option<(Rect, Rect)> {
+        let frame = frame_height(true);
+        let below = |lines: u16| area.height >= frame + lines.max(1) + frame + STEPS;
+        let few = if below(wanted.problems_and_rest) { wanted.problems_and_rest } else { wanted.problems };
+        let few = frame + few.max(1);
+        let steps = Rect { y: area.y + few, height: area.height.checked_sub(few)?, ..area };
+        (steps.height >= frame + STEPS).then_some((Rect { height: few, ..area }, steps))
     }
 }
 

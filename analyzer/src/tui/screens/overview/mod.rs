@@ -450,14 +450,20 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     spans.push(bar(entropy.normalized.unwrap_or(0.0), cells), theme::BAR);
     spans.push(format!(" {}", units::ratio(entropy.normalized)), theme::text(level));
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
-    spans.push(
-        format!(" {} ≈ {effective} equal flows", super::counted(entropy.five_tuples, "5-tuple")),
-        theme::PLAIN,
-    );
+    let mut parts = vec![
+        format!(" {}", super::counted(entropy.five_tuples, "5-tuple")),
+        format!(" ≈ {effective} equal flows"),
+    ];
     // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
     let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);
-    if let Some(data) = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized) {
-        spans.push(format!(" · data {} since the start", units::ratio(Some(data))), theme::PLAIN);
+    let data = facts.and_then(|facts| facts.entropy.data).and_then(|data| data.normalized);
+    parts.extend(data.map(|data| format!(" · data {} since the start", units::ratio(Some(data)))));
+    for part in parts {
+        // Whole parts, and none behind one that has no room.
+        if spans.width + part.chars().count() > width {
+            break;
+        }
+        spans.push(part, theme::PLAIN);
     }
     spans.into_line()
 }

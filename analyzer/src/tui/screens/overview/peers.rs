@@ -75,7 +75,10 @@ struct Columns {
     address: usize,
     /// Columns of the name.
     name: usize,
+    /// Figures with a value in some row.
     figures: Vec<&'static Figure>,
+    /// The others, which stand behind everything that has values.
+    quiet: Vec<&'static Figure>,
     /// True if median and 99th percentile of the latency have their columns.
     latency: bool,
     /// Columns of the bar; 0 where there is none.
@@ -160,7 +163,7 @@ impl Columns {
             data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
         };
         let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
-        let mut used: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
+        let figures: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
         // Of a remote host or a link there may be several.
         let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
         let process = if owned && take(PROCESS + 1) { PROCESS } else { 0 };
@@ -171,8 +174,8 @@ impl Columns {
         let pair = pair.max(letters(PAIR));
         let mut pair_shown = troubled && take(pair + 1);
         let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
-        used.extend(none.into_iter().filter(|figure| take(figure.width + 1)));
-        let (figures, share) = (used, take(SHARE + 1));
+        let quiet: Vec<&Figure> = none.into_iter().filter(|figure| take(figure.width + 1)).collect();
+        let share = take(SHARE + 1);
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
         let link = if several && take(17) { 16 } else { 0 };
@@ -191,7 +194,7 @@ impl Columns {
         let (process, pod) = (grow(process, longest), grow(pod, longest_pod));
         let share = grow(if share { SHARE } else { 0 }, LONGEST);
         let (name, units) = (named(address), Units::of(data));
-        Self { address, name, figures, latency, share, packets, link, pair, process, pod, units }
+        Self { address, name, figures, quiet, latency, share, packets, link, pair, process, pod, units }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -225,7 +228,10 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "PROCESS", w = self.process);
         }
         if self.pod > 0 {
-            text.push_str(" POD");
+            let _ = write!(text, " {:<w$}", "POD", w = self.pod);
+        }
+        for figure in &self.quiet {
+            let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
         }
         Line::styled(text, theme::DIM)
     }
@@ -269,10 +275,13 @@ impl Columns {
             spans.push(format!(" {packets:>7}"), theme::PLAIN);
         }
         let marked = if peer.judged.active { level } else { Level::Fine };
-        for figure in &self.figures {
-            let (text, style) = cell(figure, &peer.counts, marked, &units.percent);
-            spans.push(format!(" {text:>w$}", w = figure.width), style);
-        }
+        let cells = |spans: &mut Spans, figures: &[&Figure]| {
+            for figure in figures {
+                let (text, style) = cell(figure, &peer.counts, marked, &units.percent);
+                spans.push(format!(" {text:>w$}", w = figure.width), style);
+            }
+        };
+        cells(&mut spans, &self.figures);
         if self.latency {
             let times = peer.latency.map(|times| (times.p50, times.tail()));
             let shown = |time: Option<Bucket>| units.times.show(time.map(|time| time.ns() as f64));
@@ -284,6 +293,7 @@ impl Columns {
         }
         self.link(&mut spans, peer, data);
         self.owner(&mut spans, peer, data);
+        cells(&mut spans, &self.quiet);
         spans.into_line()
     }
 
@@ -321,7 +331,7 @@ impl Columns {
         }
         if self.pod > 0 {
             let text = known(owner.and_then(|owner| owner.pod.clone()));
-            spans.push(format!(" {}", cut(&text, self.pod, true)), theme::PLAIN);
+            spans.push(format!(" {:<w$}", cut(&text, self.pod, true), w = self.pod), theme::PLAIN);
         }
     }
 }

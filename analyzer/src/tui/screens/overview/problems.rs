@@ -46,7 +46,8 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
-    let episodes = if all.is_empty() { "" } else { " · figures of the latest episode" };
+    let problems = all.iter().any(|one| one.severity > Severity::Info);
+    let episodes = if problems { " · figures of the latest episode" } else { "" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
         0 => about(view) + episodes,
         notes => format!("{}, {notes} for information{episodes}", about(view)),
@@ -112,7 +113,7 @@ pub(in crate::tui) fn card(view: &View, width: usize, count: usize, room: usize)
     };
     let end = end(view, &concluded);
     let shown = || problems_of(concluded.findings).take(count);
-    let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width)).collect();
+    let mut lines: Vec<Line<'static>> = shown().flat_map(|(_, one)| brief(one, end, width).lines).collect();
     if lines.is_empty() {
         return vec![nothing(&concluded).1];
     }
@@ -150,11 +151,11 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 /// none.
 fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Option<Vec<Entry>> {
     let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width)).collect();
-    let mut left = room.checked_sub(brief.iter().map(Vec::len).sum())?;
+    let mut left = room.checked_sub(brief.iter().map(|one| one.lines.len()).sum())?;
     let mut lines = Vec::new();
-    for ((at, finding), mut sentence) in problems.iter().zip(brief) {
+    for ((at, finding), Brief { lines: mut sentence, rest }) in problems.iter().zip(brief) {
         if left > 0
-            && let Some(below) = below(finding, end, width)
+            && let Some(below) = below(finding, rest, width)
         {
             left -= 1;
             sentence.push(below);
@@ -174,7 +175,7 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
     let mut lines: Vec<Entry> = Vec::new();
     let mut count = 0;
     for (at, finding) in problems {
-        let mut own = brief(finding, end, width);
+        let mut own = brief(finding, end, width).lines;
         let counter = usize::from(count + 1 < problems.len());
         if lines.len() + own.len() + counter > room {
             // A cut sentence says more than a count, and no line stays blank.
@@ -198,7 +199,7 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
 pub(super) fn sentences(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
     let end = end(view, &concluded);
-    problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width).len()).sum()
+    problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width).lines.len()).sum()
 }
 
 fn nothing(concluded: &Concluded<'_>) -> Entry {
@@ -266,9 +267,16 @@ fn when(finding: &Finding, end: DataEnd) -> String {
     }
 }
 
+/// A problem in few lines.
+struct Brief {
+    lines: Vec<Line<'static>>,
+    /// Parts of place and cost that the lines do not have.
+    rest: Vec<Part>,
+}
+
 /// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a clock alone
-/// where that has no room for words, or stands in a line of its own.
-fn brief(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
+/// where that has no room for words, or stands in a line of its own, behind as much of place and cost as it has room for.
+fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     let lead = lead(finding);
     let indent = lead.width;
     let room = width.saturating_sub(indent + 1);
@@ -277,11 +285,16 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let long = when(finding, end);
     let short = clock(&long);
     let last = texts.last().map_or(0, |text| letters(text));
+    let mut rest = parts(finding, end);
+    let mut below = None;
     let when = match () {
         () if long.is_empty() || last + 2 + letters(&long) <= room => long,
         () if last + 2 + letters(&short) <= room => short,
         () => {
-            texts.push(String::new());
+            let (some, others) = fitting(rest, room.saturating_sub(letters(&long) + 2));
+            rest = others;
+            below = Some(texts.len());
+            texts.push(joined(&some));
             long
         }
     };
@@ -295,13 +308,13 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
             blank
         });
         let gap = room.saturating_sub(letters(&text) + letters(&when));
-        spans.push(text, style);
+        spans.push(text, if below == Some(at) { theme::DIM } else { style });
         if at + 1 == count {
             spans.push(" ".repeat(gap), theme::PLAIN).push(when.clone(), theme::DIM);
         }
         spans.into_line()
     };
-    texts.into_iter().enumerate().map(line).collect()
+    Brief { lines: texts.into_iter().enumerate().map(line).collect(), rest }
 }
 
 /// The diagnosis in one line, cut where it has no room.
@@ -325,38 +338,61 @@ fn clock(when: &str) -> String {
     clock.split(", ").next().unwrap_or_default().to_owned()
 }
 
-/// Place and cost in a line for below the diagnosis: of both the parts that find room, the first ones first.
-fn below(finding: &Finding, end: DataEnd, width: usize) -> Option<Line<'static>> {
-    const NEXT: &str = " · ";
-    let indent = lead(finding).width;
-    let room = width.saturating_sub(indent + 1);
-    let letters = |text: &str| text.chars().count();
+/// Between two parts of a place or a cost.
+const NEXT: &str = " · ";
+
+/// A part of a place or a cost.
+struct Part {
+    is_place: bool,
+    text: String,
+}
+
+/// Parts of place and cost that the title does not have, those that matter most first.
+fn parts(finding: &Finding, end: DataEnd) -> Vec<Part> {
     let place = field(finding, end, "Where").unwrap_or_default();
     let cost = new_cost(finding, end).unwrap_or_default();
-    let [mut places, mut costs] =
-        [&place, &cost].map(|text| text.split(NEXT).filter(|part| !part.is_empty()));
-    let (mut left, mut right) = (String::new(), String::new());
-    let mut used = 0;
+    let [places, costs] = [&place, &cost].map(|text| text.split(NEXT).filter(|part| !part.is_empty()));
+    let (mut places, mut costs) = (places.filter(|part| !finding.title.contains(part)), costs);
+    let mut all = Vec::new();
     // The cost is worth more than the switch behind its place.
     for is_place in [true, false, true, false, false, false] {
-        let Some(part) = (if is_place { places.next() } else { costs.next() }) else { continue };
-        let side = if is_place { &mut left } else { &mut right };
-        let gap = if side.is_empty() { "" } else { NEXT };
-        // Two columns stay between the sides.
-        if used + letters(gap) + letters(part) + 2 <= room {
-            *side = format!("{side}{gap}{part}");
-            used += letters(gap) + letters(part);
-        }
+        let next = if is_place { places.next() } else { costs.next() };
+        all.extend(next.map(|part| Part { is_place, text: part.to_owned() }));
     }
-    if used == 0 {
+    all
+}
+
+/// The parts that find room behind one another, and the others.
+fn fitting(parts: Vec<Part>, room: usize) -> (Vec<Part>, Vec<Part>) {
+    let mut used = 0;
+    parts.into_iter().partition(|part| {
+        let letters = part.text.chars().count() + if used > 0 { NEXT.chars().count() } else { 0 };
+        let fits = used + letters <= room;
+        used += if fits { letters } else { 0 };
+        fits
+    })
+}
+
+fn joined(parts: &[Part]) -> String {
+    parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(NEXT)
+}
+
+/// Parts of place and cost in a line for below the diagnosis, the place left and the cost right; `None` where none finds room.
+fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'static>> {
+    let indent = lead(finding).width;
+    let room = width.saturating_sub(indent + 1);
+    let (some, _) = fitting(parts, room);
+    if some.is_empty() {
         return None;
     }
+    let (places, costs): (Vec<_>, Vec<_>) = some.into_iter().partition(|part| part.is_place);
+    let (left, right) = (joined(&places), joined(&costs));
     let style = if finding.active { theme::PLAIN } else { theme::DIM };
-    let between = " ".repeat(room.saturating_sub(used));
+    let between = room.saturating_sub(left.chars().count() + right.chars().count());
     Some(Line::from(vec![
         Span::raw(" ".repeat(indent)),
         Span::styled(left, theme::DIM),
-        Span::raw(between),
+        Span::raw(" ".repeat(between)),
         Span::styled(right, style),
     ]))
 }
@@ -455,7 +491,8 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let time = Some(when(worst, end)).filter(|text| !text.is_empty());
     let impact = new_cost(worst, end);
     let bare = |text: &String| !text.contains(' ');
-    let place = field(worst, end, "Where").map(|text| if bare(&text) { format!("at {text}") } else { text });
+    let place = field(worst, end, "Where").filter(|text| !worst.title.contains(text));
+    let place = place.map(|text| if bare(&text) { format!("at {text}") } else { text });
     let parts = [time, who(worst), impact, place].into_iter().flatten();
     let text = parts.collect::<Vec<_>>().join(" · ");
     (!text.is_empty()).then_some(text)
@@ -487,7 +524,7 @@ mod tests {
         let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
         for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
             for title in ends.iter().map(|end| &words[..*end]) {
-                let lines = texts(&brief(&lossy(title, seen), end, width));
+                let lines = texts(&brief(&lossy(title, seen), end, width).lines);
                 let all = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
                 let time = if seen == 9 { "13:00:00" } else { "quiet" };
                 let last = lines.last().unwrap();

@@ -3,6 +3,7 @@
 use ratatui::text::Line;
 
 use super::super::findings::{self, labelled};
+use super::super::overview::Chart;
 use super::super::overview::chart::Picture;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding};
@@ -166,8 +167,13 @@ impl<'a> Subject<'a> {
 
     /// The signals that the finding is about, and when it held.
     pub(super) fn timeline(&self, width: usize, height: usize) -> Option<Section> {
-        let picture = Picture::of(self.view, self.data, self.finding, width)?;
-        let (lines, scale) = picture.lines_of(self.finding, height);
+        let own = Picture::of(self.view, self.data, self.finding, width);
+        // A setting holds at all times.
+        let all = || Picture::new(self.view, self.data, Chart::default(), width);
+        let dated = own.is_some();
+        let picture = own.or_else(all)?;
+        let (lines, scale) =
+            if dated { picture.lines_of(self.finding, height) } else { picture.lines(height) };
         let length = units::duration(picture.grid.column_ns.saturating_mul(picture.grid.columns as u64));
         let section = Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect());
         section.map(|section| section.with(scale))
@@ -247,8 +253,9 @@ impl<'a> Subject<'a> {
         }
         let known = finding.flows.len();
         let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
-        let more = if all > known as u64 { format!(" of {}", units::count(all)) } else { String::new() };
-        let text = format!(" {}{more}: the table of queue pairs", units::plural(known as u64, "flow"));
+        let some =
+            if all > known as u64 { format!("{} of ", units::count(known as u64)) } else { String::new() };
+        let text = format!(" {some}{} in the table of queue pairs", units::plural(all, "flow"));
         entries.push(Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Table) });
         let rows = rows_of(self.data, &finding.flows);
         for (at, (flow, row)) in finding.flows.iter().zip(rows).enumerate() {
@@ -289,7 +296,7 @@ impl<'a> Subject<'a> {
         rows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let count = units::plural(rows.len() as u64, "flow");
         let place = self.finding.place.in_words().unwrap_or_default();
-        let text = cut(&format!(" {count} on {place}: the table of queue pairs"), width, false);
+        let text = cut(&format!(" {count} on {place} in the table of queue pairs"), width, false);
         let mut entries = vec![Entry { line: Line::styled(text, theme::DIM), item: Some(Item::Link) }];
         for (_, row) in rows.into_iter().take(BUSIEST) {
             let mut spans = Spans::default();
