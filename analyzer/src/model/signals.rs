@@ -30,13 +30,13 @@ pub const ROWS: [Row; 8] = [
     Row {
         name: "retransmit",
         series: Series::Signal(SignalKind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering, Problem::NotReady],
+        about: &[Problem::Retransmission, Problem::Loss, Problem::NotReady],
         now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(SignalKind::Nak),
-        about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering, Problem::NotReady],
+        about: &[Problem::Refused, Problem::Loss, Problem::NotReady],
         now: Some(|c| Some(c.naks() as f64)),
     },
     Row {
