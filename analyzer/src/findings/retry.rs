@@ -4,15 +4,15 @@ use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
 use super::retry_asked;
-use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, scaled, spans};
 use super::timeouts::nearest_sender;
 use super::title::{self, title};
-use super::{ByHand, Commands, Place, ends};
+use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
-use crate::sample::Address;
+use crate::sample::{Address, Direction};
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -63,7 +63,7 @@ pub(super) const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: receivers ask for these packets again, and what that costs is certain, lost or reordered. Its host pairs are one finding. \
+               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: receivers ask for these packets again, and what that costs is certain, lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
@@ -252,6 +252,29 @@ fn last_again(flow: &Flow) -> Option<u64> {
     flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
+/// Adds how to tell loss downstream of the tap from reordering.
+fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
+    let Some(flow) = flow else { return raise };
+    let Flow { src, dst, .. } = flow;
+    let raise = raise
+        .step(
+            format!("Compare the drop counters of the switches between {src} and {dst} with the NAK episodes: without drops, packets were reordered."),
+            ByHand::Switch,
+        )
+        .step(
+            format!("Check that the NIC of {dst} counts out_of_sequence without discards: then packets were reordered."),
+            Commands::at(input, flow, *dst).nic_counters(),
+        );
+    // A tap on the way into the receiver is at the receiver.
+    if flow.direction == Some(Direction::Ingress) {
+        return raise;
+    }
+    raise.step(
+        format!("Capture on {dst} and at this tap at the same time, and replay both: what passes both taps was not lost between them, and the second shows what arrives out of order."),
+        Commands::at(input, flow, *dst).capture(),
+    )
+}
+
 /// Raises it between these hosts. `asked`: how often receivers asked for packets that passed the tap; `None` where that is
 /// not what the retransmissions are for.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
@@ -281,6 +304,13 @@ pub(super) fn raise(
         signal: Signal::Retransmitted,
         waits: &[Wait::Timeout, Wait::RecoveryDownstream],
     };
+    let cost = impact(span, flows(), &cost);
+    // Of what the flows retransmitted, those stated.
+    let bytes = cost.goodput_lost_bytes.map(|bytes| {
+        scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
+    });
+    let cost =
+        Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
     let mut raise =
         Raise::new(&STORM, Severity::Warning, title(diagnosis, [title::hosts(hosts.iter().copied())]))
             .advice(&advice)
@@ -295,7 +325,7 @@ pub(super) fn raise(
             .flows(flows())
             .place(place)
             .ends(requester, responder)
-            .impact(impact(span, flows(), &cost))
+            .impact(cost)
             .episodes(episodes.clone());
     if storm.reordered > 0 || asked.is_some() {
         raise = raise.owns(&[super::timeouts::TIMEOUTS.id]);
@@ -304,6 +334,9 @@ pub(super) fn raise(
         raise = raise
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
+    }
+    if asked.is_some() && storm.reordered == 0 {
+        raise = decide(input, flows().next(), raise);
     }
     if storm.timeouts > 0 {
         raise = raise.step(

@@ -11,7 +11,6 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
-use crate::util::numbers::share;
 
 /// True for loss or reordering downstream of a tap.
 pub(super) fn asks(finding: &Finding) -> bool {
@@ -65,11 +64,12 @@ fn judge<'a>(
     // Of the NAKs and repeated READs: retransmissions for another reason, such as RNR NAKs, may go on behind them.
     let spans = spans(flows.iter().copied(), &[Signal::LossDownstream]);
     let judge = |span: &Span| {
-        let pair = Pair::of(input.facts, ends, &flows, span);
-        let ratio = pair.ratio();
+        let mut pair = Pair::of(input.facts, ends, &flows, span);
         // A slow receiver has what follows its RNR NAKs.
         let asked = pair.retransmitted.saturating_sub(pair.after_rnr);
-        let enough = asked >= limits.packets && share(asked, pair.packets) >= limits.asked_ratio;
+        pair.retransmitted = asked;
+        let ratio = pair.ratio();
+        let enough = asked >= limits.packets && ratio >= limits.asked_ratio;
         (enough && is_during(asking, span)).then_some((pair, Some(ratio)))
     };
     Some((nak_episodes(asking), hosts, latest(&spans, whole(&flows), judge)?))

@@ -260,8 +260,8 @@ fn sprayed(lab: &mut Lab) {
             let found = all.filter(|finding| finding["id"] == "loss.before_tap");
             found.map(|finding| finding["evidence"]["lost"].as_f64()).sum()
         },
-        lost * 0.8,
-        lost * 1.05,
+        lost,
+        lost,
     );
 }
 
