@@ -29,7 +29,7 @@ const SEND_ONLY: u8 = 0x04;
 const WRITE_MIDDLE: u8 = 0x07;
 
 /// Findings that both `live` and `replay` must raise, in order.
-const EXPECTED: [&str; 21] = [
+const EXPECTED: [&str; 22] = [
     "burst.incast",
     "cnp.without_ce",
     "ecn.congestion",
@@ -49,6 +49,7 @@ const EXPECTED: [&str; 21] = [
     "qos.cnp_dscp",
     "qos.dscp_mixed",
     "qos.dscp_unset",
+    "retry.storm",
     "rnr.slow_receiver",
     "rocev1.present",
 ];

@@ -43,6 +43,10 @@ fn evidence(report: &Value, id: &str, name: &str) -> u64 {
     finding["evidence"][name].as_u64().unwrap()
 }
 
+fn named(id: &str, severity: &str) -> (String, String) {
+    (id.to_owned(), severity.to_owned())
+}
+
 /// The sum of a figure of `flows[].loss`.
 fn sum(report: &Value, name: &str) -> u64 {
     let flows = report["flows"].as_array().unwrap().iter();
@@ -53,8 +57,8 @@ fn sum(report: &Value, name: &str) -> u64 {
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // Retransmissions after a loss are owned by its finding.
-    assert_eq!(ids(&near), ["loss.after_tap"]);
+    // One tap does not tell loss downstream from reordering: the cost is the warning.
+    assert_eq!(found(&near), [named("retry.storm", "warning"), named("loss.after_tap", "info")]);
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one more NAK arrived when it had already gone back.
     let asked = evidence(&near, "loss.after_tap", "asked_again");
@@ -318,10 +322,10 @@ fn clean_traffic_before_and_behind_does_not_dilute_a_loss() {
 
 #[test]
 fn loss_takes_several_episodes() {
-    for (seen, id) in [(false, "loss.before_tap"), (true, "loss.after_tap")] {
-        assert_eq!(found(&losses(5, seen).report()), [(id.into(), "warning".into())]);
-        assert_eq!(found(&losses(4, seen).report()), []);
-    }
+    let of = |count, seen| found(&losses(count, seen).report());
+    assert_eq!(of(5, false), [named("loss.before_tap", "warning")]);
+    assert!(of(5, true).contains(&named("loss.after_tap", "info")), "{:?}", of(5, true));
+    assert!((of(4, false).is_empty()) && of(4, true).is_empty());
 }
 
 #[test]

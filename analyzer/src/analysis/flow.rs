@@ -10,6 +10,7 @@ use crate::analysis::{
     latency,
 };
 use crate::metrics::duplicates::Copies;
+use crate::metrics::loss::is_in_vain;
 use crate::sample::{Extra, FlowSample, Sample, Stats, address};
 use crate::util::packed_option::PackedOption;
 use crate::util::shared::Shared;
@@ -66,11 +67,10 @@ impl Flow {
         self.cnp_packets.saturating_sub(self.copies().cnp_packets)
     }
 
-    /// True if its sender has retried the same request at least twice without progress at the end: a lost packet causes one
-    /// retry.
+    /// True if its sender has retried the same request in vain.
     #[must_use]
     pub fn is_retried_in_vain(&self) -> bool {
-        self.loss.get().is_some_and(|loss| loss.stuck >= 2)
+        self.loss.get().is_some_and(|loss| is_in_vain(loss.stuck))
     }
 
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.

@@ -252,6 +252,12 @@ impl Between<'_> {
     }
 }
 
+/// Of the packets that vanished before the second tap, those that reached the receiver: packets that its sender never
+/// retransmitted. One that retried in vain (`in_vain`) had no chance to. Not for UC, which gives no evidence of arrival.
+pub(super) fn arrived(vanished: u64, unfilled: u64, in_vain: bool) -> u64 {
+    if in_vain { 0 } else { unfilled.min(vanished) }
+}
+
 impl Facts {
     /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the sender, the
     /// other, and the flow.
@@ -303,8 +309,8 @@ impl Facts {
             }
             let Some(flow) = at(to, tap) else { continue };
             let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
-            // A sender that does not retransmit gives no evidence of arrival.
-            let missed = if flow.is_uc() { 0 } else { unfilled.min(vanished) };
+            let in_vain = near.is_some_and(Flow::is_retried_in_vain);
+            let missed = if flow.is_uc() { 0 } else { arrived(vanished, unfilled, in_vain) };
             sum.vanished += vanished - missed;
             sum.missed += missed;
             if let Some((first, last)) = tap.vanished_first_ns.zip(tap.vanished_last_ns) {

@@ -6,6 +6,7 @@
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 
+use super::taps::arrived;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
 use crate::sample::{FlowSample, Sample};
@@ -36,11 +37,11 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
             continue;
         }
         let vanished = pair.only[0];
-        // A packet that the sender never retransmitted has arrived: the second capture missed it.
+        let in_vain = losses.flow(one.slot).requests.is_some_and(|requests| requests.is_retried_in_vain());
         let missed = if two.stats.transport == TRANSPORT_UC {
             0
         } else {
-            sum(losses, two, |metrics| metrics.unfilled).min(vanished)
+            arrived(vanished, sum(losses, two, |metrics| metrics.unfilled), in_vain)
         };
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }

@@ -164,8 +164,12 @@ pub(super) fn lost_between_taps(report: &Value) -> Option<f64> {
         let same =
             |flow: &&Value| ["src", "dst", "dest_qp"].iter().all(|name| flow.get(name) == tap.get(name));
         let to = tap.get("to").filter(|_| vanished > 0.0);
-        let reached = to.and_then(|to| list(report).filter(same).find(|flow| flow.get("link") == Some(to)));
-        let missed = reached.map_or(0.0, |flow| if is_uc(flow) { 0.0 } else { unfilled(flow).min(vanished) });
+        let on = |link: &Value| list(report).filter(same).find(|flow| flow.get("link") == Some(link));
+        let reached = to.and_then(on);
+        // What a sender retried in vain has not arrived.
+        let in_vain = tap.get("from").and_then(on).and_then(|flow| at(flow, "/loss/stuck")) >= Some(2.0);
+        let arrived = |flow: &Value| if in_vain || is_uc(flow) { 0.0 } else { unfilled(flow).min(vanished) };
+        let missed = reached.map_or(0.0, arrived);
         let (lost, packets) = pairs.entry(tap.get("links")?.to_string()).or_default();
         *lost += vanished - missed;
         *packets += at(tap, "/packets_matched")? + vanished - missed;

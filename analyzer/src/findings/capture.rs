@@ -34,7 +34,7 @@ const DUPLICATES: Entry = Entry {
               packets, bytes and opcodes of the report are those of the capture. Or the network itself duplicates packets: receivers drop and acknowledge the second one.",
     computed: "Per pair of hosts on a link. Duplicates of the capture: nine in ten packets, in both directions where both are captured, pass twice within 10 ms (100 ms where senders count IPv4 identifications up) with the same PSN, opcode, identification, source port and AETH \
                (TTL and ECN may differ), with new packets and no NAK between the two. Duplicates by the network: single packets pass twice without a NAK or a timeout, and not as part of a \
-               go-back-N (flows[].loss.mirrored), while their responses pass once. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.",
+               go-back-N (flows[].loss.mirrored), while their responses pass once; not in flows with as many packets that are or may be reordered (flows[].loss.recovered, lost_or_reordered), where originals pass after their retransmissions. Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
@@ -129,7 +129,7 @@ fn by_capture(
 
 fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
     let all = flows.clone();
-    flows.retain(|flow| mirrored(flow) > 0);
+    flows.retain(|flow| mirrored(flow) > reordered(flow));
     let copies: u64 = flows.iter().copied().map(mirrored).sum();
     let times = spans(flows.iter().copied(), &[Signal::Duplicate]);
     let span = all_of(&times, run(flows.iter().copied()));
@@ -166,6 +166,11 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
 fn mirrored(flow: &Flow) -> u64 {
     let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored).sum();
     all.saturating_sub(flow.copies().requests + flow.copies().responses)
+}
+
+/// Packets out of order, or that may be: an original that comes late looks like a duplicate of its retransmission.
+fn reordered(flow: &Flow) -> u64 {
+    flow.losses().iter().flatten().map(|loss| loss.recovered + loss.lost_or_reordered).sum()
 }
 
 #[cfg(test)]
@@ -237,6 +242,17 @@ mod tests {
             "{}",
             found.title
         );
+    }
+
+    #[test]
+    fn late_originals_of_retransmissions_are_no_duplicates() {
+        for (late, raised) in [(59, true), (60, false)] {
+            let mut sample = seen(1_000, 0, 60);
+            let requests = Metrics { mirrored: 60, recovered: late, ..Metrics::default() };
+            let loss = sample.metrics.loss.as_mut().unwrap();
+            loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
+            assert_eq!(duplicates(&sample).is_some(), raised, "{late}");
+        }
     }
 
     #[test]

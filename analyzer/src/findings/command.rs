@@ -162,6 +162,13 @@ impl<'a> Commands<'a> {
         self.with(|dev| format!("ethtool -S {dev} | grep -iE 'discard|drop|buf|{pauses}|err'"))
     }
 
+    /// Captures the headers of RoCE packets, tagged ones included, into a file.
+    pub(super) fn capture(self) -> Option<Command> {
+        self.with(|dev| {
+            format!("tcpdump -i {dev} -s 128 -c 1000000 -w receiver.pcap 'udp port 4791 or (vlan and udp port 4791)'")
+        })
+    }
+
     /// Shows trust mode, priorities, PFC and buffers.
     pub(super) fn qos(self) -> Option<Command> {
         self.with(|dev| format!("mlnx_qos -i {dev}"))

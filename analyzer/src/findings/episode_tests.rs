@@ -131,6 +131,8 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
     assert_eq!(finding.last_seen_ns, Some(START + 49 * SECOND));
     assert!(finding.active);
     // Two packets lost later are no episode of it.
+    let longest = finding.evidence.get("longest_ns").unwrap();
+    assert!(!longest.value.is_null() && longest.label.ends_with(", all episodes"), "{longest:?}");
     let few = [spell(2..8, 47), spell(41..49, 2)];
     let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
@@ -250,17 +252,19 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
 #[test]
 fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
     use crate::findings::Severity;
-    let severity = |doubtful: Spell| {
+    let raised = |doubtful: Spell| {
         let mut sample = lossy(100, &[spell(2..8, 300), spell(41..49, 100)]);
         let loss = sample.metrics.loss.as_mut().unwrap();
         let metrics = loss.flows.get_mut(&0).unwrap().requests.as_mut().unwrap();
         metrics.doubtful = doubtful.count;
         let flow = loss.spells.flows.remove(&0).unwrap().with(Signal::Doubtful, vec![doubtful]);
         loss.spells.flows.insert(0, flow);
-        by_id(&sample, "loss.before_tap").unwrap().severity
+        let all = found(&sample, &Options::default()).into_iter().filter(|one| one.id == "loss.before_tap");
+        all.map(|one| (one.severity, one.evidence["lost"].clone())).collect::<Vec<_>>()
     };
-    assert_eq!(severity(spell(2..8, 300)), Severity::Critical, "those of the first episode");
-    assert_eq!(severity(spell(41..49, 90)), Severity::Info, "those of the latest");
+    // Each has the figures of its own episode.
+    assert_eq!(raised(spell(2..8, 300)), [(Severity::Critical, 100.into()), (Severity::Info, 300.into())]);
+    assert_eq!(raised(spell(41..49, 90)), [(Severity::Critical, 300.into()), (Severity::Info, 100.into())]);
 }
 
 /// RoCE packets that found the flow table full, by second.

@@ -1,28 +1,29 @@
 //! Packet loss, upstream or downstream of the tap.
 
-use std::cell::LazyCell;
+use std::cell::{Cell, LazyCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use super::loss_grade::{Doubt, grade, headline, in_words};
 use super::loss_links::{self, Lossy};
 use super::loss_steps;
 use super::loss_sum::Sum;
-use super::loss_taps::{self, Ends, nobody_asked, own_loss, with_own_loss};
+use super::loss_taps::{self, Ends, own_loss, with_own_loss};
 use super::not_evaluated::flows_not_evaluated;
 use super::once::name;
 use super::span::{Cost, Span, Wait, all_of, impact, latest, run, scaled, spans};
 use super::title;
 use super::tool::own_between;
-use super::{ByHand, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
+use super::{Place, ends};
 use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
-use crate::util::units::{self, plural};
+use crate::util::units::plural;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -74,9 +75,6 @@ macro_rules! downstream {
     };
 }
 
-/// Caveat of NAKs for packets seen at the tap.
-const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
-
 /// Addition if there is loss on both sides of a tap.
 const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a cause common to all hops (PFC off for this priority, a DSCP \
      that no hop maps to it) rather than one bad cable.";
@@ -100,14 +98,14 @@ pub(super) const BEFORE: Entry = Entry {
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are \
                never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the packets). Raised when all that passes the tap (live: all \
                interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that \
-               share; critical from `loss.critical_ratio`. Info where loss and reordering cannot be distinguished, because IPv4 identifications do not count up:\n\
+               share. Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
                - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
                a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
                With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
                the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
-               over 1 s at least. Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
+               over 1 s at least; of several, longest recovery and largest episode are those of all. Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
@@ -128,7 +126,7 @@ pub(super) const AFTER: Entry = Entry {
     title: "Loss downstream of this tap",
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
-               Where the reverse direction is not captured, every retransmission counts, and the finding is a warning at most. Where as many packets are reordered at this tap, the finding is info. Raised and graded as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
+               Where the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions cost is `retry.storm`. Where READs are repeated after a timeout, it is loss, graded as loss.before_tap. Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
                the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",
@@ -185,29 +183,31 @@ limits! {
 #[derive(Default)]
 pub(super) struct Pair<'a> {
     flows: Vec<(&'a Flow, u64)>,
-    sum: Sum,
+    pub(super) sum: Sum,
     longest_ns: u64,
     largest: u64,
     timeouts: u64,
     reordered: u64,
     /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence of
     /// the requester.
-    rereads: (u64, u64),
+    pub(super) rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,
     /// Lost PSNs that may have been reordered (`lost_or_reordered`), and all lost PSNs.
-    doubtful: (u64, u64),
-    reliable: bool,
+    pub(super) doubtful: (u64, u64),
+    pub(super) reliable: bool,
+    /// Why nothing may have been lost.
+    pub(super) doubt: Doubt,
 }
 
 impl<'a> Pair<'a> {
     /// True if more is lost than counted: loss of the last packets in flight ends in a timeout and leaves no gap.
-    const fn at_least(&self) -> bool {
+    pub(super) const fn at_least(&self) -> bool {
         self.reliable && self.timeouts + self.requesters_timed_out > 0
     }
 
     /// Classifies its episodes downstream of the tap.
-    fn downstream(&self) -> Downstream {
+    pub(super) fn downstream(&self) -> Downstream {
         let (all, after_silence) = self.rereads;
         let episodes = self.sum.episodes;
         let silent = if after_silence == all { after_silence } else { 0 };
@@ -319,10 +319,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(input.facts);
     let from = found.len();
     sides(input, &ends, Side::Before, found);
-    let middle = found.len();
     sides(input, &ends, Side::After, found);
-    if (from + 1..found.len()).contains(&middle) {
-        for finding in found.iter_mut().skip(from) {
+    // Of certain loss: what may be reordering has another cause.
+    let certain = |one: &&mut Finding| one.severity > Severity::Info;
+    let own = || found.iter().skip(from).filter(|one| one.severity > Severity::Info);
+    if own().any(|one| one.id == BEFORE.id) && own().any(|one| one.id == AFTER.id) {
+        for finding in found.iter_mut().skip(from).filter(certain) {
             let _ = write!(finding.advice, " {BOTH_SIDES}");
         }
     }
@@ -386,11 +388,16 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         for &flow in flows {
             links.entry(flow.link.as_str()).or_default().push(flow);
         }
-        let judge = |own: &[&'a Flow]| {
+        // Pairs that lost packets for certain and pairs that may not have lost any are two findings: neither has the
+        // severity, or the figures, of the other.
+        let has_doubtful = Cell::new(false);
+        let judge = |own: &[&'a Flow], certain: bool| {
             let in_span = |span: &Span| {
                 let tap =
                     known.iter().find(|(known, _)| known == span).map_or_else(|| &*whole, |(_, tap)| tap);
-                let bad = bad(input, own, side, span, tap);
+                let mut bad = bad(input, own, side, span, tap);
+                has_doubtful.set(has_doubtful.get() || bad.iter().any(|(_, pair)| !pair.is_certain()));
+                bad.retain(|(_, pair)| pair.is_certain() == certain);
                 let ratio = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio();
                 (!bad.is_empty()).then_some((bad, Some(ratio)))
             };
@@ -399,11 +406,18 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         };
         let lossy = |(link, mut own): (&'a str, Vec<&'a Flow>)| {
             own.sort_by_key(|flow| (flow.src, flow.dst));
-            let judged = judge(&own)?;
-            let graded = graded(input, &judged.what);
-            Some(Lossy::new(link, own, judged, graded))
+            has_doubtful.set(false);
+            let certain = judge(&own, true);
+            let doubtful = if has_doubtful.get() { judge(&own, false) } else { None };
+            let of = |(judged, certain): (Option<_>, bool)| {
+                judged.map(|judged| Lossy::new(link, own.clone(), judged, certain))
+            };
+            [(certain, true), (doubtful, false)].into_iter().filter_map(of).collect::<Vec<_>>()
         };
-        let one_by_one = links.into_iter().filter_map(lossy).collect();
+        let mut one_by_one: Vec<Lossy<'_>> = links.into_iter().flat_map(lossy).collect();
+        for one in &mut one_by_one {
+            one.severity = grade(input, side, &one.judged.what);
+        }
         raised.extend(loss_links::join(&input.limits.loss, one_by_one, judge, |flow| {
             flow.losses().iter().flatten().map(|loss| side.of(loss).episodes).sum()
         }));
@@ -412,12 +426,6 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
     for lossy in &raised {
         raise(input, side, lossy, found);
     }
-}
-
-/// The ratio that the severity follows: of the worst host pair. A share of few packets says little of one pair, but much of all.
-fn graded(input: &Input<'_>, bad: &[LossyPair<'_>]) -> f64 {
-    let worst = bad.first().map(|(_, pair)| pair.sum).filter(|sum| sum.is_enough(&input.limits.loss));
-    worst.unwrap_or_else(|| Sum::of_all(bad.iter().map(|(_, pair)| pair.sum))).ratio()
 }
 
 /// From the first episode to the last of these flows; `None` without episodes.
@@ -437,7 +445,8 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
         for flow in flows {
             pair.add(input.facts, flow, side, span);
         }
-        flows.first().map(|flow| ((flow.src, flow.dst), pair))
+        let hosts = flows.first().map(|flow| (flow.src, flow.dst))?;
+        Some((hosts, pair))
     });
     let fewest = limits.pair_episodes.clamp(1, limits.episodes.max(1));
     let enough = |pair: &Pair<'_>| {
@@ -449,6 +458,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
         .filter(|(_, pair)| enough(pair))
         // With senders that do not retransmit, this pattern also arises when a capture has every other packet.
         .filter(|(_, pair)| pair.reliable || pair.sum.ratio() < limits.other_way)
+        .map(|(hosts, pair)| (hosts, Pair { doubt: Doubt::of(input, side, hosts, &pair), ..pair }))
         .collect();
     let weight = |pair: &Pair<'_>| (pair.reliable, pair.sum.is_enough(limits));
     bad.sort_by(|(_, a), (_, b)| {
@@ -463,47 +473,24 @@ pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Finding>) {
-    let limits = &input.limits.loss;
     let (links, judged) = (&place.links[..], &place.judged);
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
     let answers = input.facts.between(*dst, *src).next().is_some();
-    // If at least as many packets arrive out of order, each NAK may be for one of them. If nothing triggered a
-    // retransmission, the packets that filled the gaps may be originals that arrived out of order.
-    let unasked = side == Side::Before && worst.reliable && nobody_asked(input, (*src, *dst));
-    let (late, lost) = worst.doubtful;
-    let doubtful = side == Side::Before && late > 0 && late as f64 >= limits.doubtful * lost as f64;
-    let downstream = worst.downstream();
-    let reordering = unasked || doubtful || side == Side::After && downstream == Downstream::ReorderingOrLoss;
     let all = Sum::of_all(bad.iter().map(|(_, pair)| pair.sum));
     let dropped = own_between(input, (!span.is_whole()).then_some((span.first_ns, span.last_ns)));
-    let severity = if !worst.reliable || reordering {
-        Severity::Info
-    } else if place.graded.max(graded(input, bad)) >= limits.critical_ratio
-        && (side == Side::Before || answers)
-    {
-        Severity::Critical
-    } else {
-        Severity::Warning
-    };
-    let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().unwrap_or(0);
-    let known = |n: u64| (span.is_whole() || judged.episodes.len() == 1).then_some(n);
+    // A link that loses little does not make another one better.
+    let severity = place.severity.max(grade(input, side, bad));
+    let most = |of: fn(&Pair<'_>) -> u64| bad.iter().map(|(_, pair)| of(pair)).max().filter(|n| *n > 0);
     let entry = if side == Side::Before { &BEFORE } else { &AFTER };
     let lossy = || bad.iter().flat_map(|(_, pair)| pair.flows.iter().map(|(flow, _)| *flow));
     let Some((first, _)) = worst.flows.first() else { return };
-    let named: Vec<String> = bad
-        .iter()
-        .map(|((src, dst), pair)| {
-            let at_least = if side == Side::After || pair.at_least() { "at least " } else { "" };
-            format!("{src} → {dst} ({at_least}{})", units::ratio(Some(pair.sum.ratio())))
-        })
-        .collect();
     let waits = [if side == Side::Before { Wait::RecoveryUpstream } else { Wait::RecoveryDownstream }];
     let cost = Cost { ratio: Some(all.ratio()), signal: Signal::Retransmitted, waits: &waits };
     let (requester, responder) = ends::of_lost(input, lossy());
     let sum = if others.is_empty() { worst.sum } else { all };
     let hosts = title::hosts(bad.iter().map(|(hosts, _)| *hosts));
-    let named_by = |link: &str| headline(side, link, worst, sum, answers, reordering);
+    let named_by = |link: &str| headline(side, link, worst, sum, answers);
     let mut title = named_by(&title::links(links));
     if links.len() > 1 && !title::fits(&title, [&hosts]) {
         title = named_by(&plural(links.len() as u64, "link"));
@@ -514,18 +501,19 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
         .evidence("packets", all.packets)
         .evidence("episodes", all.episodes)
-        .evidence("longest_ns", known(most(|pair| pair.longest_ns)))
-        .evidence("largest", known(most(|pair| pair.largest)))
+        .evidence("longest_ns", most(|pair| pair.longest_ns))
+        .evidence("largest", most(|pair| pair.largest))
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
-        .evidence("pairs", named)
+        .evidence("pairs", in_words(input, side, bad))
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(span, lossy(), &cost))
         .owns(if severity > Severity::Info { &[super::timeouts::TIMEOUTS.id] } else { &[] })
-        .episodes(judged.episodes.clone());
+        .episodes(judged.episodes.clone())
+        .of_all_episodes(&["longest_ns", "largest"]);
     if links.len() > 1 {
         raise = raise.evidence("by_link", loss_links::by_link(input, links, bad, side, span));
     }
@@ -533,58 +521,14 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
     if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
         raise = raise.evidence("lower_bound", true);
     }
-    let is_loss = if side == Side::After { downstream == Downstream::Loss } else { !reordering };
-    if !is_loss {
-        raise = raise.evidence("or_reordering", true);
-    }
-    if side == Side::After && !is_loss {
-        raise = raise.caveat(SAME_AS_REORDERING);
-    }
     if !answers && side == Side::After {
         raise = raise.caveat(
             "The reverse direction was not captured: the sender may also have retransmitted after RNR NAKs or timeouts.",
         );
     }
-    if unasked {
-        raise = raise.caveat("No NAK or timeout triggered these packets: they may be reordered originals; a constant IPv4 identification does not distinguish those from retransmissions.");
-    }
-    if doubtful {
-        raise = raise.caveat(format!(
-            "{} of these PSNs may have been reordered rather than lost: they passed twice after their gap, or after later ones without a NAK or timeout that explains it, or in gaps that are more often filled without a NAK or timeout than after one. Constant IPv4 identifications do not distinguish originals from retransmissions.",
-            units::count(worst.doubtful.0)
-        ));
-    }
-    if reordering {
-        raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
-    }
+    raise = worst.doubt.said(raise, worst);
     let far: BTreeSet<Address> = bad.iter().map(|((src, dst), _)| side.far(src, dst)).collect();
     loss_steps::steps(with_own_loss(dropped, raise), input, side, links, (first, far.len())).into(found);
-}
-
-/// The diagnosis with its figure.
-fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool, reordering: bool) -> String {
-    let Sum { lost, packets, .. } = sum;
-    let lost_words = units::count(lost);
-    match side {
-        Side::Before if reordering => {
-            format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
-        }
-        Side::Before => format!(
-            "Loss upstream of {link}: {}{lost_words} of {} ({})",
-            if worst.at_least() { "at least " } else { "" },
-            plural(packets, "packet"),
-            units::ratio(Some(sum.ratio()))
-        ),
-        Side::After if answers || worst.downstream() == Downstream::ReorderingOrLoss => {
-            let what = match worst.downstream() {
-                Downstream::Loss => "repeated READ",
-                _ if worst.rereads.0 == 0 => "NAK episode",
-                _ => "episode",
-            };
-            format!("{} downstream of {link}: {}", worst.downstream().name(), plural(lost, what))
-        }
-        Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
-    }
 }
 
 /// The flows of all pairs, those that lost most first, each pair's worst before any pair's second.

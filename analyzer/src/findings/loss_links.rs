@@ -7,6 +7,7 @@ use super::once::{Name, name};
 use super::span::{Judged, Span};
 use super::title::short;
 use crate::analysis::Flow;
+use crate::findings::Severity;
 use crate::sample::{Address, Direction};
 use crate::util::map::Set;
 use crate::util::units;
@@ -18,8 +19,10 @@ pub(super) struct Lossy<'a> {
     /// What passes them, by hosts.
     flows: Vec<&'a Flow>,
     pub(super) judged: Judged<Vec<LossyPair<'a>>>,
-    /// The ratio that grades the worst of them: a link that loses little does not make another one better.
-    pub(super) graded: f64,
+    /// Severity of the worst of them: a link that loses little does not make another one better.
+    pub(super) severity: Severity,
+    /// Whether its packets were lost for certain; else they may have been reordered.
+    certain: bool,
 }
 
 impl<'a> Lossy<'a> {
@@ -27,9 +30,9 @@ impl<'a> Lossy<'a> {
         link: &'a str,
         flows: Vec<&'a Flow>,
         judged: Judged<Vec<LossyPair<'a>>>,
-        graded: f64,
+        certain: bool,
     ) -> Self {
-        Self { links: vec![link], flows, judged, graded }
+        Self { links: vec![link], flows, judged, severity: Severity::Info, certain }
     }
 
     /// The direction in which most is lost.
@@ -42,11 +45,12 @@ impl<'a> Lossy<'a> {
         self.judged.what.iter().map(|(hosts, _)| *hosts).collect()
     }
 
-    /// Whether time and direction are the same, and enough of the host pairs of both.
+    /// Whether certainty, time and direction are the same, and enough of the host pairs of both.
     fn is_with(&self, other: &Self, limits: &Limits) -> bool {
         let (own, others) = (self.hosts(), other.hosts());
         let both = own.intersection(&others).count();
-        self.judged.span == other.judged.span
+        self.certain == other.certain
+            && self.judged.span == other.judged.span
             && self.direction() == other.direction()
             && both as f64 >= limits.same_pairs * (own.len() + others.len() - both) as f64
     }
@@ -65,7 +69,7 @@ impl<'a> Lossy<'a> {
 pub(super) fn join<'a>(
     limits: &Limits,
     one_by_one: Vec<Lossy<'a>>,
-    judge: impl Fn(&[&'a Flow]) -> Option<Judged<Vec<LossyPair<'a>>>>,
+    judge: impl Fn(&[&'a Flow], bool) -> Option<Judged<Vec<LossyPair<'a>>>>,
     lost: impl Fn(&Flow) -> u64,
 ) -> Vec<Lossy<'a>> {
     let mut joined: Vec<Lossy<'a>> = Vec::new();
@@ -73,13 +77,13 @@ pub(super) fn join<'a>(
         let like = joined.iter_mut().find(|other| other.is_with(&one, limits));
         let both = like.and_then(|other| {
             let flows = other.union(&one, limits, &lost);
-            let judged = judge(&flows)?;
+            let judged = judge(&flows, one.certain)?;
             Some((other, flows, judged))
         });
         match both {
             Some((other, flows, judged)) => {
                 other.links.extend(&one.links);
-                other.graded = other.graded.max(one.graded);
+                other.severity = other.severity.max(one.severity);
                 (other.flows, other.judged) = (flows, judged);
             }
             None => joined.push(one),

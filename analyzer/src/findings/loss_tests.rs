@@ -4,8 +4,8 @@ use rocescope_common::account::PsnTrack;
 
 use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
-use crate::findings::Finding;
 use crate::findings::tests::found;
+use crate::findings::{Finding, Severity};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::report::{Report, text};
 use crate::sample::{Direction, FlowSample, Sample};
@@ -65,6 +65,20 @@ fn page(sample: &Sample) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The same with losses downstream of READ responses, which the requester repeats after a timeout: no reordering.
+fn with_repeated_reads(mut sample: Sample) -> Sample {
+    let loss = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
+    let requests = loss.requests.as_mut().unwrap();
+    let behind = std::mem::take(&mut requests.downstream);
+    // Each episode costs the same on both sides.
+    requests.upstream.total_ns = requests.upstream.count * SECOND;
+    let downstream = Episodes { total_ns: behind.count * SECOND, ..behind };
+    loss.responses = Some(Metrics { downstream, ..Metrics::default() });
+    let stats = &mut sample.flows[0].stats;
+    stats.rare.psn_responses = stats.psn;
+    sample
+}
+
 #[test]
 fn advice_is_whole_in_each_finding() {
     let (before, after) = ("loss.before_tap", "loss.after_tap");
@@ -84,11 +98,17 @@ fn advice_is_whole_in_each_finding() {
         );
         assert!(!page(&sample).contains(" above."));
     }
+    // What may be reordering is no loss on both sides, and comes last.
+    let doubtful = lossy(9, 90, 1);
+    for id in [before, after] {
+        assert!(!advice(&doubtful, id).contains("both sides"));
+    }
+    assert!(page(&doubtful).find(before) < page(&doubtful).find(after));
     // The worse one comes first, else the loss nearer the sender.
     for (lost, behind, first, second) in
         [(9, 9, before, after), (9, 90, after, before), (90, 9, before, after)]
     {
-        let sample = lossy(lost, behind, 1);
+        let sample = with_repeated_reads(lossy(lost, behind, 1));
         for advice in [advice(&sample, first), advice(&sample, second)] {
             assert!(advice.contains(whole) && advice.contains("Loss on both sides"), "{advice}");
         }
@@ -220,7 +240,7 @@ fn without_a_nak_or_a_timeout_it_may_be_reordering() {
     let mut sample = lossy(9, 0, 1);
     sample.flows[1].stats.rare.naks[0] = 0;
     let finding = by_id(&sample, "loss.before_tap").unwrap();
-    assert_eq!(finding.severity, crate::findings::Severity::Info);
+    assert_eq!(finding.severity, Severity::Info);
     assert!(finding.title.starts_with("Reordering or loss upstream of eth0: 9 packets"), "{}", finding.title);
     sample.flows[1].stats.acks = 0;
     let finding = by_id(&sample, "loss.before_tap").unwrap();
@@ -232,11 +252,81 @@ fn where_one_direction_is_seen_it_is_not_known_who_asked() {
     let mut sample = lossy(0, 90, 1);
     let both = by_id(&sample, "loss.after_tap").unwrap();
     assert!(both.title.starts_with("Loss or reordering downstream of eth0: 90 NAK"), "{}", both.title);
-    assert_eq!(both.severity, crate::findings::Severity::Critical);
+    assert_eq!(both.severity, Severity::Info, "loss and reordering look the same");
+    let lost = with_repeated_reads(lossy(0, 90, 1));
+    let lost = by_id(&lost, "loss.after_tap").unwrap();
+    assert!(lost.title.starts_with("Loss downstream of eth0: 90 repeated READs"), "{}", lost.title);
+    assert_eq!(lost.severity, Severity::Critical);
     sample.flows.truncate(1);
     let alone = by_id(&sample, "loss.after_tap").unwrap();
     assert!(alone.title.starts_with("Retransmissions of packets seen at eth0: 90 times"), "{}", alone.title);
-    assert_eq!(alone.severity, crate::findings::Severity::Warning);
+    assert_eq!(alone.severity, Severity::Info);
+}
+
+/// 1,000 requests, of which receivers asked for some in nine episodes, with this many retransmissions.
+fn asked(retransmitted: u64) -> Sample {
+    let mut sample = lossy(0, 9, 1);
+    sample.flows[0].stats.packets = 10_000;
+    let requests = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap().requests.as_mut();
+    requests.unwrap().retransmitted = retransmitted;
+    sample
+}
+
+#[test]
+fn what_receivers_ask_for_costs_the_same_lost_or_reordered() {
+    let warned = by_id(&asked(100), "retry.storm").unwrap();
+    assert_eq!(warned.severity, Severity::Warning);
+    assert_eq!(warned.title, "Retransmissions: 100 of 10,000 packets (1.00 %), 10.0.0.1 → 10.0.0.2");
+    assert_eq!((&warned.evidence["asked_again"], &warned.causes[..]), (&9.into(), &["loss.after_tap"][..]));
+    assert_eq!(by_id(&asked(99), "retry.storm"), None, "few");
+    let storm = by_id(&asked(2_000), "retry.storm").unwrap();
+    assert!(storm.title.starts_with("Retransmission storm: 2,000 of 10,000"), "{}", storm.title);
+    // Below the share of a storm, nothing but a receiver's NAKs makes them worth a warning.
+    let mut unasked = asked(1_000);
+    let loss = unasked.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
+    loss.requests.as_mut().unwrap().downstream = Episodes::default();
+    assert_eq!(by_id(&unasked, "retry.storm"), None);
+}
+
+/// Of two host pairs at a tap, one may have reordered packets: neither changes the severity or the figures of the other.
+#[test]
+fn each_host_pair_is_judged_by_its_own_figures() {
+    let mut sample = pairs(&[(0, 1, 20), (0, 2, 9)]);
+    let of = |sample: &Sample| -> Vec<(Severity, String)> {
+        let all = found(sample, &Options::default()).into_iter();
+        all.filter(|one| one.id == "loss.before_tap").map(|one| (one.severity, one.title)).collect()
+    };
+    assert_eq!(
+        of(&sample),
+        [(
+            Severity::Critical,
+            "Loss upstream of eth0: 29 of 2,029 packets (1.43 %), 2 hosts → 10.0.0.99".into()
+        )]
+    );
+    let worst = by_id(&sample, "loss.before_tap").unwrap();
+    assert_eq!(
+        worst.evidence["pairs"],
+        serde_json::json!([
+            "10.0.0.1 → 10.0.0.99 (1.96 %, critical)",
+            "10.0.0.2 → 10.0.0.99 (0.89 %, warning)"
+        ])
+    );
+    // The worst of them may have lost nothing.
+    let flows = &mut sample.metrics.loss.as_mut().unwrap().flows;
+    flows.get_mut(&0).unwrap().requests.as_mut().unwrap().doubtful = 20;
+    assert_eq!(
+        of(&sample),
+        [
+            (
+                Severity::Warning,
+                "Loss upstream of eth0: 9 of 1,009 packets (0.89 %), 10.0.0.2 → 10.0.0.99".to_owned()
+            ),
+            (
+                Severity::Info,
+                "Reordering or loss upstream of eth0: 20 packets, 10.0.0.1 → 10.0.0.99".to_owned()
+            )
+        ]
+    );
 }
 
 /// A live run that starts to follow a queue pair after it has lost packets for long.

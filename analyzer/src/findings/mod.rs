@@ -41,6 +41,7 @@ mod job;
 mod labels;
 mod latency;
 mod loss;
+mod loss_grade;
 mod loss_links;
 mod loss_steps;
 mod loss_sum;
@@ -65,6 +66,7 @@ mod raise;
 pub mod recorded;
 mod relate;
 mod retry;
+mod retry_asked;
 mod rnr;
 mod settings;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Requests that a responder rejected with a fatal NAK.
 
 use super::once::once;
-use super::span::{Judged, Span, latest, run, timed};
+use super::span::{Judged, Span, latest, run, scaled, timed};
 use super::title::{more, pair, title};
 use super::{ByHand, Commands, End, Episode, Place, ends};
 use super::{Entry, Family, Input, Problem, Raise, Unit, label};
@@ -186,9 +186,14 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
         .map(|(flow, _)| flow)
         .collect();
     let counted = |flow: &Flow| flow.naks_once().psn_sequence_error;
+    // Which of a flow's NAKs have no known cause is not known of single ones: of a part of the run, that share of them.
+    let unknown = |flow: &Flow, span: &Span| {
+        let all = facts.nak_causes(flow).unknown;
+        scaled(span.count(flow, Signal::SequenceNak, counted(flow)), all, counted(flow))
+    };
     let least = input.limits.loss.episodes.max(1);
     let judge = |span: &Span| {
-        let flows = once(all.iter().copied(), |flow| span.count(flow, Signal::SequenceNak, counted(flow)));
+        let flows = once(all.iter().copied(), |flow| unknown(flow, span));
         let naks: u64 = flows.iter().map(|(_, naks)| naks).sum();
         (naks >= least).then_some(((flows, naks), Some(naks as f64)))
     };

@@ -53,8 +53,6 @@ problems! {
         "request refused: remote access, operational or invalid request error";
     Loss: "LOSS", "LOSS",
         "packets lost, or NAKed for a PSN sequence error";
-    LossOrReordering: "LOS?", "LOSS OR REORDERING",
-        "sequence-error NAKs for packets seen at this tap: lost or reordered downstream";
     NotReady: "RNR", "RNR",
         "receiver not ready: no receive buffer posted";
     Silent: "PEER", "PEER SILENT",
@@ -82,10 +80,10 @@ problems! {
 }
 
 impl Problem {
-    /// True for packets that were lost, or may have been.
+    /// True for packets that were lost, or, as information, may have been.
     #[must_use]
     pub fn is_loss(self) -> bool {
-        matches!(self, Self::Loss | Self::LossOrReordering)
+        self == Self::Loss
     }
 
     /// The kind of a finding; `None` for an id that is not known.
@@ -93,7 +91,6 @@ impl Problem {
     pub fn of(finding: &Finding) -> Option<Self> {
         let evidence = |name: &str| &finding.evidence[name];
         Some(match catalog::entry(finding.id)?.problem {
-            Self::Loss if evidence("or_reordering") == true => Self::LossOrReordering,
             // One of several links is congested, slow or lossy.
             Self::Congestion if evidence("kind") == "loss" => Self::Loss,
             Self::Congestion if evidence("kind") == "delay" => Self::Latency,

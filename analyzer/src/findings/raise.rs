@@ -46,6 +46,19 @@ impl Raise {
         self
     }
 
+    /// Says of these, set before, that they are of all episodes, where there are several: those of each are not kept.
+    pub(super) fn of_all_episodes(mut self, names: &[&str]) -> Self {
+        if self.finding.episodes.len() > 1 {
+            for name in names {
+                if let Some(mut one) = self.finding.evidence.get(name).cloned() {
+                    one.label.push_str(", all episodes");
+                    self.finding.evidence.insert(one);
+                }
+            }
+        }
+        self
+    }
+
     /// Adds one value per member of another list, with names and labels from that list.
     pub(super) fn measured(
         mut self,

@@ -3,15 +3,16 @@
 use super::loss_taps::Ends;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
-use super::span::{Cost, Judged, Span, Wait, impact, latest, run, spans};
+use super::retry_asked;
+use super::span::{Cost, Judged, Span, Wait, impact, latest, run, scaled, spans};
 use super::timeouts::nearest_sender;
-use super::title::{pair, title};
-use super::{ByHand, Commands, Place, ends};
+use super::title::{self, title};
+use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::{SPELL_NS, Signal};
-use crate::sample::Address;
+use crate::sample::{Address, Direction};
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -35,6 +36,7 @@ pub(super) const FAMILY: Family = Family {
     limits: &[Limits::META],
     evidence: &[
         label("late", "packets out of order", Unit::Count),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
         label("retransmitted", "retransmissions", Unit::Count),
         label("retransmitted_ratio", "retransmission ratio", Unit::Ratio),
         label("packets", "packets sent", Unit::Count),
@@ -61,6 +63,7 @@ pub(super) const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
+               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: receivers ask for these packets again, and what that costs is certain, lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
@@ -82,6 +85,9 @@ limits! {
     ratio: f64 = 0.2,
         "minimum retransmission ratio",
         "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing";
+    asked_ratio: f64 = 0.01,
+        "minimum retransmission ratio where receivers ask again for packets that passed this tap",
+        "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
     packets: u64 = 100,
         "minimum retransmissions",
         "A short exchange that is retransmitted once is no storm";
@@ -109,18 +115,18 @@ fn reordered(flow: &Flow) -> u64 {
 
 /// Packets from one host to another, in one time span.
 #[derive(Default)]
-struct Pair<'a> {
-    packets: u64,
-    retransmitted: u64,
+pub(super) struct Pair<'a> {
+    pub(super) packets: u64,
+    pub(super) retransmitted: u64,
     /// Packets out of order, seen by a capture nearer the receiver or in the other direction.
     reordered: u64,
-    after_rnr: u64,
+    pub(super) after_rnr: u64,
     timeouts: u64,
     flows: Vec<(&'a Flow, u64)>,
 }
 
 impl<'a> Pair<'a> {
-    fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
+    pub(super) fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
         let flows = || flows.iter().copied();
         let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.get().as_ref().map_or(0, of);
         let timeouts = |flow: &Flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
@@ -142,19 +148,28 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn ratio(&self) -> f64 {
+    pub(super) fn ratio(&self) -> f64 {
         share(self.retransmitted, self.packets)
     }
 }
 
 /// Findings that own the retransmissions between two hosts, which are then no finding of their own.
-const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
+pub(super) const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
 /// Owner if most of them follow RNR NAKs.
 const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
 
 /// True if a finding concerns two hosts, in either direction.
-fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
+pub(super) fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
     finding.named.iter().any(|(from, to, _)| (*from, *to) == (src, dst) || (*from, *to) == (dst, src))
+}
+
+/// True if a finding shows in this time.
+pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
+    finding.episodes.is_empty()
+        || finding.episodes.iter().any(|episode| {
+            episode.first_ns <= span.last_ns.saturating_add(SPELL_NS)
+                && span.first_ns <= episode.last_ns.saturating_add(SPELL_NS)
+        })
 }
 
 /// True if another finding explains the retransmissions from one host to another.
@@ -165,24 +180,21 @@ fn is_owned(
     span: &Span,
     found: &[Finding],
 ) -> bool {
-    let meanwhile = |one: &Finding| {
-        one.episodes.is_empty()
-            || one.episodes.iter().any(|episode| {
-                episode.first_ns <= span.last_ns.saturating_add(SPELL_NS)
-                    && span.first_ns <= episode.last_ns.saturating_add(SPELL_NS)
-            })
-    };
+    let asked = found.iter().any(|one| retry_asked::asks(one) && is_between(one, hosts));
     found.iter().any(|one| {
-        let explains = OWNERS.contains(&one.id) && one.severity > Severity::Info
+        // What owns a loss downstream, such as corruption, owns what the receivers ask for.
+        let explains = asked && retry_asked::owns_asked(one)
+            || OWNERS.contains(&one.id) && one.severity > Severity::Info
             || one.id == SLOW_RECEIVER
                 && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
-        explains && is_between(one, hosts) && meanwhile(one)
+        explains && is_between(one, hosts) && is_during(one, span)
     })
 }
 
 /// Advice about the retransmissions between two hosts, after the other findings.
-fn advice(reordered: u64, hosts: (Address, Address), found: &[Finding]) -> String {
-    let why = |id: &&&str| found.iter().any(|one| one.id == **id && is_between(one, hosts));
+fn advice(reordered: u64, hosts: &[(Address, Address)], found: &[Finding]) -> String {
+    let of = |one: &Finding| hosts.iter().any(|hosts| is_between(one, *hosts));
+    let why = |id: &&&str| found.iter().any(|one| one.id == **id && of(one));
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
     if reordered > 0 {
@@ -215,11 +227,24 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
             (enough && !is_owned(limits, &pair, hosts, span, found)).then_some((pair, Some(ratio)))
         };
-        let whole = run(flows.iter().copied());
-        let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
-        let Some(judged) = latest(&spans, Span::whole(whole.first_ns, last_ns), judge) else { continue };
-        raise(input, hosts, &judged, found);
+        let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
+        let asked = found.iter().find(|one| retry_asked::asks(one) && is_between(one, hosts));
+        let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
+        raise(input, &[hosts], &judged, asked, found);
     }
+    retry_asked::check(input, &ends, found);
+}
+
+/// Episodes of NAKs or repeated READs of a loss downstream.
+pub(super) fn nak_episodes(loss: &Finding) -> u64 {
+    loss.evidence["asked_again"].as_u64().unwrap_or(0)
+}
+
+/// The run of these flows up to the last retransmission.
+pub(super) fn whole(flows: &[&Flow]) -> Span {
+    let whole = run(flows.iter().copied());
+    let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
+    Span::whole(whole.first_ns, last_ns)
 }
 
 /// Time of the flow's last retransmission.
@@ -227,12 +252,45 @@ fn last_again(flow: &Flow) -> Option<u64> {
     flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
-fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>, found: &mut Vec<Finding>) {
-    let (src, dst) = hosts;
+/// Adds how to tell loss downstream of the tap from reordering.
+fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
+    let Some(flow) = flow else { return raise };
+    let Flow { src, dst, .. } = flow;
+    let raise = raise
+        .step(
+            format!("Compare the drop counters of the switches between {src} and {dst} with the NAK episodes: without drops, packets were reordered."),
+            ByHand::Switch,
+        )
+        .step(
+            format!("Check that the NIC of {dst} counts out_of_sequence without discards: then packets were reordered."),
+            Commands::at(input, flow, *dst).nic_counters(),
+        );
+    // A tap on the way into the receiver is at the receiver.
+    if flow.direction == Some(Direction::Ingress) {
+        return raise;
+    }
+    raise.step(
+        format!("Capture on {dst} and at this tap at the same time, and replay both: what passes both taps was not lost between them, and the second shows what arrives out of order."),
+        Commands::at(input, flow, *dst).capture(),
+    )
+}
+
+/// Raises it between these hosts. `asked`: how often receivers asked for packets that passed the tap; `None` where that is
+/// not what the retransmissions are for.
+#[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
+pub(super) fn raise(
+    input: &Input<'_>,
+    hosts: &[(Address, Address)],
+    judged: &Judged<Pair<'_>>,
+    asked: Option<u64>,
+    found: &mut Vec<Finding>,
+) {
     let Judged { span, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let is_storm = storm.ratio() >= input.limits.retry.ratio;
     let diagnosis = format!(
-        "Retransmission storm: {} of {} ({})",
+        "{}: {} of {} ({})",
+        if is_storm { "Retransmission storm" } else { "Retransmissions" },
         units::count(storm.retransmitted),
         plural(storm.packets, "packet"),
         units::ratio(Some(storm.ratio()))
@@ -240,31 +298,45 @@ fn raise(input: &Input<'_>, hosts: (Address, Address), judged: &Judged<Pair<'_>>
     let advice = advice(storm.reordered, hosts, found);
     let (requester, responder) = ends::of_data(input, flows());
     let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let here = flows().next().map(|flow| Commands::near(input, flow, src));
+    let here = flows().next().map(|flow| Commands::near(input, flow, flow.src));
     let cost = Cost {
         ratio: Some(storm.ratio()),
         signal: Signal::Retransmitted,
         waits: &[Wait::Timeout, Wait::RecoveryDownstream],
     };
-    let mut raise = Raise::new(&STORM, Severity::Warning, title(diagnosis, [pair(src, dst)]))
-        .advice(&advice)
-        .evidence("late", storm.reordered)
-        .evidence("retransmitted", storm.retransmitted)
-        .evidence("retransmitted_ratio", storm.ratio())
-        .evidence("packets", storm.packets)
-        .evidence("timeouts", storm.timeouts)
-        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
-        .evidence("rnr_resent", storm.after_rnr)
-        .flows(flows())
-        .place(place)
-        .ends(requester, responder)
-        .impact(impact(span, flows(), &cost))
-        .episodes(episodes.clone());
+    let cost = impact(span, flows(), &cost);
+    // Of what the flows retransmitted, those stated.
+    let bytes = cost.goodput_lost_bytes.map(|bytes| {
+        scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
+    });
+    let cost =
+        Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
+    let mut raise =
+        Raise::new(&STORM, Severity::Warning, title(diagnosis, [title::hosts(hosts.iter().copied())]))
+            .advice(&advice)
+            .evidence("late", storm.reordered)
+            .evidence("asked_again", asked)
+            .evidence("retransmitted", storm.retransmitted)
+            .evidence("retransmitted_ratio", storm.ratio())
+            .evidence("packets", storm.packets)
+            .evidence("timeouts", storm.timeouts)
+            .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+            .evidence("rnr_resent", storm.after_rnr)
+            .flows(flows())
+            .place(place)
+            .ends(requester, responder)
+            .impact(cost)
+            .episodes(episodes.clone());
+    if storm.reordered > 0 || asked.is_some() {
+        raise = raise.owns(&[super::timeouts::TIMEOUTS.id]);
+    }
     if storm.reordered > 0 {
         raise = raise
-            .owns(&[super::timeouts::TIMEOUTS.id])
             .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
             .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
+    }
+    if asked.is_some() && storm.reordered == 0 {
+        raise = decide(input, flows().next(), raise);
     }
     if storm.timeouts > 0 {
         raise = raise.step(

@@ -68,8 +68,8 @@ pub(super) const TIMEOUTS: Entry = Entry {
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
                hosts show them at the same time (`stalls`; not live). A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one); shortest and longest silence and lost ACKs \
-               are known of a single one alone. Where steps of a job are known \
+               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, \
+               and lost ACKs are not known. Where steps of a job are known \
                (`steps`), `felt_ns` is what of the silence the job felt at most: in each step longer than the median, \
                the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
@@ -244,10 +244,11 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
     let losses = || flows().flat_map(Flow::losses).flatten();
-    // Of one episode the figures of the run are its own; of several, those of each are not kept.
+    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of all of
+    // them, a sum says nothing of one.
     let alone = span.is_whole() || episodes.len() == 1;
-    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min().filter(|_| alone);
-    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max().filter(|_| alone);
+    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
+    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
     let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
     let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
@@ -268,9 +269,13 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
     };
     let here = Commands::near(input, worst.flow, worst.flow.src);
-    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them.
-    let reordered =
-        found.iter().any(|one| one.id == super::retry::STORM.id && one.evidence["late"].as_u64() > Some(0));
+    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and what
+    // receivers ask for again.
+    let explained = |one: &Finding| {
+        one.id == super::retry::STORM.id
+            && ["late", "asked_again"].iter().any(|name| one.evidence[name].as_u64() > Some(0))
+    };
+    let reordered = found.iter().any(explained);
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
         .evidence("timeouts", count)
@@ -282,7 +287,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("longest_ns", longest)
         .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
         .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
-        .evidence("backoff", shortest.zip(longest).map(|(a, b)| b as f64 / a.max(1) as f64))
+        .evidence("backoff", shortest.zip(longest).filter(|_| alone).map(|(a, b)| b as f64 / a.max(1) as f64))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .flows(flows())
@@ -290,6 +295,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .ends(requester, responder)
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
+        .of_all_episodes(&["shortest_ns", "longest_ns"])
         .owns(if reordered { &[] } else { &[super::retry::STORM.id] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
@@ -399,7 +405,13 @@ mod tests {
         assert_eq!(first.evidence["longest_ns"], 2_000 * MS);
         let twice = judged(vec![spell(20..40, 5), spell(3_580..3_600, 4)]);
         assert_eq!((twice.active, &twice.evidence["timeouts"]), (true, &4.into()));
-        assert!(twice.evidence["longest_ns"].is_null(), "which of them had it is not known");
+        assert_eq!(twice.evidence["longest_ns"], 2_000 * MS, "of both episodes");
+        let label = |one: &crate::findings::Finding| one.evidence.get("longest_ns").unwrap().label.clone();
+        assert_eq!(
+            (label(&first), label(&twice)),
+            ("longest silence".into(), "longest silence, all episodes".into())
+        );
+        assert!(twice.evidence["backoff"].is_null(), "silences of two episodes are no back-off");
     }
 
     /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.

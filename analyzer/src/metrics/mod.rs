@@ -130,8 +130,9 @@ impl Collector {
             self.ecn.marked(packet);
             self.loss.marked(packet);
         }
-        for slot in self.duplicates.decided() {
+        for (slot, copies) in self.duplicates.decided() {
             self.loss.forget(slot);
+            self.traffic.take_out(slot, &copies);
         }
     }
 

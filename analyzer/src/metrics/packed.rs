@@ -94,12 +94,12 @@ pack! {
     struct Sizes { largest, before, largest_psn }
     struct Naks { rnr, codes }
     struct NakTally { count, last_ns }
-    struct GivenUp { psn, last_psn, retries, last_ns, until_ns }
+    struct GivenUp { psn, last_psn, retries, opcode, bytes, last_ns, until_ns }
     struct Episodes { count, longest_ns, total_ns, largest, first_ns, last_ns }
     struct loss::Metrics {
         recovered, depth, lost, doubtful, unfilled, retransmitted, mirrored, rereads, rnr_retransmitted, timeout_retransmitted,
         timeouts, timeouts_acked, read_timeouts, timeout_wait_ns, timeout_range_ns, rnr_wait_ns, gaps_capable, gaps_ce,
-        last_retransmission_ns, upstream, downstream, retransmission, stuck,
+        last_retransmission_ns, upstream, downstream, retransmission, stuck, stuck_opcode, stuck_bytes,
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
     struct Spells { flows, marks }

@@ -30,13 +30,13 @@ pub const ROWS: [Row; 8] = [
     Row {
         name: "retransmit",
         series: Series::Signal(SignalKind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss, Problem::LossOrReordering, Problem::NotReady],
+        about: &[Problem::Retransmission, Problem::Loss, Problem::NotReady],
         now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(SignalKind::Nak),
-        about: &[Problem::Refused, Problem::Loss, Problem::LossOrReordering, Problem::NotReady],
+        about: &[Problem::Refused, Problem::Loss, Problem::NotReady],
         now: Some(|c| Some(c.naks() as f64)),
     },
     Row {
@@ -85,10 +85,11 @@ pub fn held(finding: &Finding, from_ns: u64, to_ns: u64) -> bool {
         || finding.episodes.iter().any(|one| one.first_ns < to_ns && one.last_ns >= from_ns)
 }
 
-/// True if an active finding reports lost packets: zero packets lost upstream of a tap do not contradict it.
+/// True if an active finding reports packets that were lost or may have been, if only as information: zero packets lost
+/// upstream of a tap do not contradict it.
 #[must_use]
 pub fn is_losing(findings: &[Finding]) -> bool {
-    level(findings, &[Problem::Loss, Problem::LossOrReordering], |finding| finding.active) > Level::Fine
+    findings.iter().filter(|finding| finding.active).filter_map(Problem::of).any(Problem::is_loss)
 }
 
 /// Severity of the worst finding about these problems that satisfies `of`.

@@ -72,6 +72,12 @@ pub(crate) struct Facts {
     pub(crate) lost: u64,
     pub(crate) lost_data: u64,
     pub(crate) timeouts: u64,
+    /// Of these, those whose oldest packet without an ACK had arrived.
+    pub(crate) acks_lost: u64,
+    /// Packets that a fault delayed, changed or sent twice.
+    pub(crate) delayed: u64,
+    pub(crate) changed: u64,
+    pub(crate) copied: u64,
     pub(crate) died: Vec<usize>,
     pub(crate) marked: u64,
     pub(crate) trimmed: u64,

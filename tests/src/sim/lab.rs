@@ -149,7 +149,9 @@ impl Scenario {
         let Lab { world, mut truth, options } = lab;
         (truth.lost, truth.lost_data) = (world.facts.lost, world.facts.lost_data);
         (truth.timeouts, truth.marked) = (world.facts.timeouts, world.facts.marked);
-        truth.trimmed = world.facts.trimmed;
+        (truth.trimmed, truth.pauses) = (world.facts.trimmed, world.facts.pauses);
+        (truth.delayed, truth.changed, truth.copied) =
+            (world.facts.delayed, world.facts.changed, world.facts.copied);
         truth.died = world.facts.died.len() as u64;
         let mut files = Vec::new();
         for tap in &world.taps {

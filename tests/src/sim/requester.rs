@@ -144,6 +144,8 @@ impl World {
             return self.die(index);
         }
         self.facts.timeouts += 1;
+        let (oldest, peer) = (self.qps[index].una, self.qps[index].peer);
+        self.facts.acks_lost += u64::from(self.qps[peer].expected > oldest);
         self.go_back(index);
         self.arm(index);
         self.ring(index);

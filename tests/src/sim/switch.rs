@@ -138,11 +138,20 @@ impl World {
                 }
                 Effect::Delay { ppm, ns, jitter_ns } if self.rng.chance(ppm) => {
                     arrival += ns + self.rng.below(jitter_ns + 1);
+                    self.facts.delayed += 1;
                 }
-                Effect::Tos { keep, set } => packet.tos = packet.tos & keep | set,
-                Effect::Corrupt { ppm } if self.rng.chance(ppm) => packet.corrupt = true,
+                Effect::Tos { keep, set } => {
+                    let tos = packet.tos & keep | set;
+                    self.facts.changed += u64::from(tos != packet.tos);
+                    packet.tos = tos;
+                }
+                Effect::Corrupt { ppm } if self.rng.chance(ppm) => {
+                    packet.corrupt = true;
+                    self.facts.changed += 1;
+                }
                 Effect::Alter { ppm, recompute } if self.rng.chance(ppm) => {
                     packet.altered = true;
+                    self.facts.changed += 1;
                     packet.corrupt |= !recompute;
                 }
                 Effect::Trim { ppm, payload, tos } if packet.payload > payload && self.rng.chance(ppm) => {
@@ -150,7 +159,10 @@ impl World {
                     (packet.payload, packet.tos, packet.corrupt) = (payload, tos, true);
                     self.facts.trimmed += 1;
                 }
-                Effect::Duplicate { ppm, after_ns } if self.rng.chance(ppm) => copy = Some(after_ns),
+                Effect::Duplicate { ppm, after_ns } if self.rng.chance(ppm) => {
+                    copy = Some(after_ns);
+                    self.facts.copied += 1;
+                }
                 Effect::Mark { ppm } if matches!(packet.tos & CE, 1 | 2) && self.rng.chance(ppm) => {
                     packet.tos |= CE;
                     self.facts.marked += 1;

@@ -9,6 +9,7 @@ mod tests;
 use std::cmp::Reverse;
 
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::opcode::Op;
 
 use super::title::{more, pair, title};
 use super::{Commands, Entry, Episode, Family, Impact, Input, Need, Place, Problem, Raise, Unit, label};
@@ -119,8 +120,10 @@ struct Dead<'a> {
     /// Time at which another connection reused its number.
     until_ns: Option<u64>,
     acked: Option<u32>,
-    message: Option<&'static str>,
+    message: Option<String>,
     retries: u64,
+    /// It stopped in the middle of a message.
+    stopped: bool,
     /// Packets of its siblings since; computed only for the first queue pair that stopped in mid-message.
     siblings: Option<u64>,
 }
@@ -131,15 +134,12 @@ pub(super) fn is_at_or_after(psn: u32, other: u32, of: &Psn) -> bool {
     psn.wrapping_sub(before) & MASK24 >= other.wrapping_sub(before) & MASK24
 }
 
-/// The latest PSN of the flow that the peer acknowledged; a NAK acknowledges the PSN before its own.
+/// The latest PSN of the flow that the peer acknowledged.
 pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> {
     let psn = flow.psn?;
     let before = psn.first.wrapping_sub(PSN_WINDOW);
     let place = |psn: u32| psn.wrapping_sub(before) & MASK24;
-    let acked = |other: &Flow| {
-        let ack_state = loss.ack_state(other.slot);
-        Some(ack_state.answer_psn?.wrapping_sub(u32::from(ack_state.refused)) & MASK24)
-    };
+    let acked = |other: &Flow| loss.ack_state(other.slot).acknowledged();
     let sent = |answer: &u32| place(*answer) < place(psn.expected);
     let latest = |answers: &mut dyn Iterator<Item = &Flow>| {
         answers.filter_map(acked).filter(sent).max_by_key(|answer| place(*answer))
@@ -164,6 +164,19 @@ fn open_message(flow: &Flow) -> Option<&'static str> {
     let open = |first: &[u8], last: &[u8]| count(first) == count(last) + 1;
     let found = kinds.iter().find(|(_, first, last)| open(first, last)).map(|(kind, ..)| *kind);
     found.filter(|_| whole)
+}
+
+/// The message that its sender retries, by the packet it goes back to; with its length, where that packet says it.
+fn in_progress(opcode: u8, bytes: Option<u32>) -> Option<String> {
+    let op = Op::of(opcode);
+    let kind = match opcode & 0x1F {
+        _ if !op.has(Op::REQUEST) => return None,
+        0x00..=0x05 | 0x16 | 0x17 => "SEND",
+        0x06..=0x0B => "RDMA WRITE",
+        0x0C => "RDMA READ",
+        _ => "atomic",
+    };
+    Some(bytes.map_or_else(|| kind.to_owned(), |bytes| format!("{kind} of {}", units::bytes(bytes.into()))))
 }
 
 /// A fatal NAK for requests of a flow.
@@ -258,11 +271,14 @@ fn died<'a>(
         acked,
         message: None,
         retries,
+        stopped: false,
         siblings: None,
     };
     if retries >= limits.retries.max(1) && open && given_up() && !was_answered(input, loss, flow) {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
-        return Some(Dead { cause, ..dead });
+        let requests = loss.flow(flow.slot).requests.unwrap_or_default();
+        let message = requests.stuck_opcode.and_then(|opcode| in_progress(opcode, requests.stuck_bytes));
+        return Some(Dead { cause, message, ..dead });
     }
     let message = open_message(flow)?;
     let stopped = silent_ns >= limits.silent_ms.saturating_mul(NS_PER_MS)
@@ -272,7 +288,7 @@ fn died<'a>(
     }
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    Some(Dead { cause, message: Some(message), ..dead })
+    Some(Dead { cause, message: Some(message.to_owned()), stopped: true, ..dead })
 }
 
 /// True in a live run if the peer acknowledged something after the last request. The kernel programs do not store
@@ -321,8 +337,9 @@ fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dea
         until_ns: Some(given_up.until_ns),
         // The requester goes back to the oldest unacknowledged PSN.
         acked: Some(given_up.psn.wrapping_sub(1) & MASK24),
-        message: None,
+        message: in_progress(given_up.opcode, given_up.bytes),
         retries: given_up.retries,
+        stopped: false,
         siblings: None,
     })
 }
@@ -347,7 +364,7 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
         .collect();
     // Only for the first to stop, since counting for each of many would take long.
     if let Some(first) = dead.iter_mut().min_by_key(|one| one.last_ns)
-        && first.message.is_some()
+        && first.stopped
     {
         let silent_ns = end_ns.saturating_sub(first.flow.last_ns);
         first.siblings = Some(siblings.since(first.flow, silent_ns, u64::MAX));
@@ -374,7 +391,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         // The kernel programs store that there were ACKs and the time of the requests, not their PSNs.
         .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
         .evidence("last_sent_psn", first.last_psn)
-        .evidence("message", first.message)
+        .evidence("message", first.message.as_deref())
         .evidence("retries", first.retries)
         .evidence("silent_ns", silent_ns)
         .evidence("siblings_packets", first.siblings)

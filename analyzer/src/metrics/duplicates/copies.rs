@@ -12,6 +12,8 @@ pub struct Copies {
     pub packets: u64,
     /// Their outer frames' bytes.
     pub bytes: u64,
+    /// The same of what is no acknowledgement and no CNP.
+    pub data_bytes: u64,
     /// Payload of the copies, bytes.
     pub payload_bytes: u64,
     /// Data packets by ECN bits. A packet that shows CE in one of its copies counts as marked: the other is here.
@@ -57,6 +59,7 @@ impl Copies {
             payload_bytes,
             ecn_data,
             ecn_control,
+            data_bytes,
             cnp_packets,
             acks,
             rnr_naks,
@@ -64,7 +67,7 @@ impl Copies {
             requests,
             responses,
         } = self;
-        let single = [packets, bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
+        let single = [packets, bytes, data_bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
         single.into_iter().chain(ecn_data).chain(ecn_control).chain(naks)
     }
 
@@ -72,11 +75,12 @@ impl Copies {
     pub(super) fn add(&mut self, packet: &Packet, op: Op, first_ecn: u8) {
         self.packets += 1;
         self.bytes += u64::from(packet.wire_len);
+        let control = op.any(Op::CNP | Op::ACKNOWLEDGE);
+        self.data_bytes += if control { 0 } else { u64::from(packet.wire_len) };
         self.payload_bytes += if packet.payload == UNKNOWN { 0 } else { u64::from(packet.payload) };
         if packet.has_ecn() {
             let ecn = packet.tos & ECT_MASK;
             let gone = usize::from(if ecn == CE { first_ecn } else { ecn });
-            let control = op.any(Op::CNP | Op::ACKNOWLEDGE);
             let counts = if control { &mut self.ecn_control } else { &mut self.ecn_data };
             counts[gone & 3] += 1;
         }

@@ -253,8 +253,8 @@ pub struct Filter {
     found: Duplicates,
     /// Of flows whose pair is not decided: what are copies if it is found to be copied.
     pending: Map<u32, OnLink>,
-    /// Flows of a pair that was decided just now.
-    decided: Vec<u32>,
+    /// Flows of a pair that was decided just now, with their copies until then.
+    decided: Vec<(u32, Copies)>,
 }
 
 impl Filter {
@@ -286,9 +286,10 @@ impl Filter {
         verdict
     }
 
-    /// Flows whose figures so far took copies for packets: their pair was found to be copied. Each is given once.
+    /// Flows whose figures so far took copies for packets, and these copies: their pair was found to be copied. Each is given
+    /// once.
     #[inline]
-    pub fn decided(&mut self) -> Vec<u32> {
+    pub fn decided(&mut self) -> Vec<(u32, Copies)> {
         std::mem::take(&mut self.decided)
     }
 
@@ -466,7 +467,7 @@ impl Filter {
             // Copies that the collectors have taken for packets until now are dropped by them only if they drop all.
             let pending = self.pending.remove(&slot).filter(|_| whole);
             if whole && self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
-                self.decided.push(slot);
+                self.decided.push((slot, pending.map(|pending| pending.copies).unwrap_or_default()));
                 self.count(slot, at, pending);
             }
         }

@@ -74,6 +74,31 @@ fn both_directions_of_a_mirror_count_once() {
     }
 }
 
+/// Copies that come when many later packets have passed, without identifications that tell them.
+#[test]
+fn copies_milliseconds_later_are_known_without_identifications() {
+    for delay_ns in [MS, 3 * MS, 9 * MS] {
+        let (metrics, slot) = doubled(1_000, delay_ns, false).metrics();
+        let found = metrics.duplicates.unwrap();
+        assert_eq!(found.link(0).copies.packets, 9_000, "after {delay_ns} ns");
+        let loss = metrics.loss.unwrap();
+        let requests = loss.flow(slot).requests.unwrap_or_default();
+        assert_eq!((requests.lost, requests.retransmitted, requests.timeouts), (0, 0, 0), "{requests:?}");
+    }
+}
+
+/// Also those that pass before the pair of hosts is decided.
+#[test]
+fn hosts_send_each_other_each_packet_once() {
+    for (delay_ns, numbered) in [(3_500, false), (3_500, true), (3 * MS, false)] {
+        let (metrics, _) = doubled(1_000, delay_ns, numbered).metrics();
+        let traffic = metrics.traffic.unwrap();
+        let mut packets: Vec<u64> = traffic.pairs.iter().map(|pair| pair.packets).collect();
+        packets.sort_unstable();
+        assert_eq!(packets, [1_000, 8_000], "after {delay_ns} ns, numbered {numbered}");
+    }
+}
+
 /// Files of two taps merged into one: a queue between them holds each packet for longer than retransmissions take.
 #[test]
 fn copies_from_a_second_tap_are_known_by_their_identification() {

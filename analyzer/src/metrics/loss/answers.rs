@@ -31,10 +31,13 @@ impl Answers {
         Self { hosts, ..Self::default() }
     }
 
-    pub(super) fn seen_on(&mut self, link: u16) {
-        if !self.links.contains(&link) && self.links.len() < ANSWER_LINKS {
+    /// True if they are captured on this link for the first time.
+    pub(super) fn seen_on(&mut self, link: u16) -> bool {
+        let new = !self.links.contains(&link) && self.links.len() < ANSWER_LINKS;
+        if new {
             self.links.push(link);
         }
+        new
     }
 
     pub(super) fn nak(&mut self, link: u16, nak: Nak) {

@@ -21,6 +21,14 @@ pub(super) struct Nak {
     pub(super) rnr: bool,
 }
 
+/// A request by one of its packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Request {
+    pub(super) opcode: u8,
+    /// Length of the message, in its first packet of a WRITE or READ; else [`UNKNOWN`](super::UNKNOWN).
+    pub(super) bytes: u32,
+}
+
 /// A packet that arrived at the tap, and its surroundings.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one packet")]
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +53,15 @@ pub(super) struct Arrival<'a> {
     pub(super) span: u32,
     /// True for a READ request.
     pub(super) read: bool,
+    pub(super) request: Request,
     /// Its ECN bits; 0 where they are not known.
     pub(super) ecn: u8,
     /// NAKs of the reverse direction, in no order.
     pub(super) naks: &'a [Nak],
     /// True if packets of the reverse direction are captured.
     pub(super) reverse_captured: bool,
+    /// The reverse direction is not captured, but answers of other hosts to the sender are on this link.
+    pub(super) others_answer: bool,
     /// Slot of the flow with its answers at this tap, or [`UNKNOWN`].
     pub(super) answers_slot: u32,
     /// Time of the last READ response to the flow; `None` if that is unknown.

@@ -42,6 +42,8 @@ impl KernelEvent {
         window_ns: u64,
     ) -> Arrival<'a> {
         Arrival {
+            others_answer: false,
+            request: super::arrival::Request::default(),
             psn: self.psn,
             time_ns: self.time_ns,
             id: 0,

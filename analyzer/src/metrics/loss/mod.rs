@@ -53,13 +53,13 @@ use super::packet::{CE, Packet, PacketExtras};
 use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::Answers;
-use arrival::{Arrival, Nak};
+use arrival::{Arrival, Nak, Request};
 pub(crate) use cause::DEFINITIONS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
 use parallel::Parallel;
-pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission};
+pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission, is_in_vain};
 use sequence::Sequence;
 use spells::{Counts, Recorder, Signal, Spells};
 use state::Missing;
@@ -113,7 +113,7 @@ pub struct AckState {
     pub asked_ns: Option<u64>,
     /// PSN of the latest ACK, NAK or response in this flow.
     pub answer_psn: Option<u32>,
-    /// That was a sequence-error or RNR NAK, which acknowledges the PSN before.
+    /// That was a NAK, which acknowledges the PSN before.
     pub refused: bool,
     /// It carried ACKs, but their PSNs are not known.
     pub answered_something: bool,
@@ -188,6 +188,14 @@ impl Loss {
     }
 }
 
+impl AckState {
+    /// The latest PSN that the flow acknowledges: a NAK acknowledges what lies before its own.
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<u32> {
+        Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
+    }
+}
+
 impl Sizes {
     #[cold]
     fn grow(&mut self, packet: &Packet) {
@@ -205,6 +213,8 @@ pub struct Collector {
     /// Places in `answers`.
     pairs: Index,
     answers: Vec<Answers>,
+    /// Links and hosts: answers to the host were captured there.
+    answered: Set<(u16, u8, Addr)>,
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
     spells: Recorder,
@@ -240,6 +250,16 @@ impl Slot {
     fn empty() -> Self {
         Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
     }
+
+    fn ack_state(&self) -> AckState {
+        AckState {
+            asked_ns: (self.asked_ns != 0).then_some(self.asked_ns),
+            answer_psn: (self.answer_psn != UNKNOWN).then_some(self.answer_psn),
+            refused: self.refused,
+            answered_something: false,
+            sizes: self.sizes,
+        }
+    }
 }
 
 impl Collector {
@@ -252,6 +272,7 @@ impl Collector {
             slots: Vec::new(),
             pairs: Index::default(),
             answers: Vec::new(),
+            answered: Set::default(),
             naks: Map::default(),
             overlaps: Map::default(),
             spells: Recorder::new(bin_ns),
@@ -344,17 +365,7 @@ impl Collector {
             spells: self.spells.spells(),
             naks: self.naks.clone(),
             overlaps: self.overlaps.clone(),
-            ack_states: self
-                .slots
-                .iter()
-                .map(|slot| AckState {
-                    asked_ns: (slot.asked_ns != 0).then_some(slot.asked_ns),
-                    answer_psn: (slot.answer_psn != UNKNOWN).then_some(slot.answer_psn),
-                    refused: slot.refused,
-                    answered_something: false,
-                    sizes: slot.sizes,
-                })
-                .collect(),
+            ack_states: self.slots.iter().map(Slot::ack_state).collect(),
         }
     }
 
@@ -411,14 +422,17 @@ impl Collector {
         let pair = slot.pair;
         let code = packet.aeth >> 24 & 0x1F;
         let rnr = packet.outcome.events & Event::RNR != 0;
-        slot.refused = nak && (rnr || code == 0);
+        slot.refused = nak;
         if nak {
             self.note_nak(packet.slot, rnr, code, packet.time_ns);
         }
         if (first || nak || !op.has(Op::ACKNOWLEDGE))
             && let Some(answers) = self.answers.get_mut(pair as usize)
         {
-            answers.seen_on(packet.link);
+            if answers.seen_on(packet.link) {
+                let (family, _, to) = answers.hosts;
+                self.answered.insert((packet.link, family, to));
+            }
             // Other NAKs end the connection, without retransmission.
             if nak && (rnr || code == 0) {
                 let nak = Nak { slot: packet.slot, psn: packet.psn, time_ns: packet.time_ns, rnr };
@@ -506,9 +520,9 @@ impl Collector {
     #[cold]
     #[inline(never)]
     fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
-        let Self { slots, answers, window_ns, spells, parallel, .. } = self;
+        let Self { slots, answers, answered, window_ns, spells, parallel, .. } = self;
         let answers_of = slots.get(reverse.slot as usize);
-        let acked = answers_of.map(|slot| slot.answer_psn).filter(|psn| *psn != UNKNOWN);
+        let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
@@ -523,6 +537,11 @@ impl Collector {
             }
             _ => (Vec::new(), false),
         };
+        let answers_to_source = || {
+            let source = answers.get(slot.pair as usize).map(|own| (packet.link, own.hosts.0, own.hosts.1));
+            !response && source.is_some_and(|source| answered.contains(&source))
+        };
+        let others_answer = !reverse_captured && answers_to_source();
         let (latest, loss) = if response {
             (&mut *slot.responses, &mut slot.response_loss)
         } else {
@@ -547,9 +566,11 @@ impl Collector {
             expected: packet.expected,
             span: span_of(packet, op),
             read: op.has(Op::READ_REQUEST),
+            request: Request { opcode: packet.opcode, bytes: packet.dma_len },
             ecn: packet.tos & 3,
             naks: &naks,
             reverse_captured,
+            others_answer,
             answers_slot: reverse.slot,
             responded_ns,
             window_ns: *window_ns,

@@ -96,6 +96,25 @@ pub struct Metrics {
     pub retransmission: Option<Retransmission>,
     /// Number of restarts at one PSN in a row, without progress.
     pub stuck: u64,
+    /// Opcode of the packet it restarts with; `None` without restarts. Live: not known.
+    pub stuck_opcode: Option<u8>,
+    /// Length of that message, where the packet says it.
+    pub stuck_bytes: Option<u32>,
+}
+
+impl Metrics {
+    /// True if the sender has retried the same request at least twice without progress at the end: a lost packet causes one
+    /// retry.
+    #[must_use]
+    pub const fn is_retried_in_vain(&self) -> bool {
+        is_in_vain(self.stuck)
+    }
+}
+
+/// True for this number of restarts at one PSN.
+#[must_use]
+pub const fn is_in_vain(stuck: u64) -> bool {
+    stuck >= 2
 }
 
 /// A connection whose sender restarted at one PSN, got no answer to it, and sent nothing more until another connection
@@ -108,6 +127,10 @@ pub struct GivenUp {
     pub last_psn: u32,
     /// Number of restarts in a row.
     pub retries: u64,
+    /// Opcode of the packet it restarted with.
+    pub opcode: u8,
+    /// Length of that message, where the packet says it.
+    pub bytes: Option<u32>,
     /// Its last packet, Unix nanoseconds.
     pub last_ns: u64,
     /// The first packet of the connection after it, Unix nanoseconds.

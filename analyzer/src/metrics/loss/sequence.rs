@@ -35,7 +35,7 @@ use rocescope_common::wire::frame::{CE, UNKNOWN};
 
 use super::DUPLICATE_NS;
 use super::WINDOW;
-use super::arrival::{Arrival, ID_AHEAD, Nak};
+use super::arrival::{Arrival, ID_AHEAD, Nak, Request};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Gap, Gaps};
@@ -67,6 +67,8 @@ pub(super) struct Sequence {
     /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,
     stuck: u64,
+    /// What it retransmitted then.
+    stuck_request: Request,
     /// Times of the last two restarts, the latest last, Unix nanoseconds.
     restarts_ns: [u64; 2],
     /// The silence before a timeout that is not recorded yet.
@@ -118,6 +120,7 @@ impl Sequence {
             selective: 0,
             stuck_at: 0,
             stuck: 0,
+            stuck_request: Request::default(),
             restarts_ns: [0; 2],
             silence: None,
             answered: None,
@@ -235,6 +238,8 @@ impl Sequence {
             downstream: self.downstream.metrics(),
             retransmission,
             stuck: self.stuck,
+            stuck_opcode: (self.stuck > 0).then_some(self.stuck_request.opcode),
+            stuck_bytes: Some(self.stuck_request.bytes).filter(|bytes| self.stuck > 0 && *bytes != UNKNOWN),
             ..self.metrics
         }
     }
@@ -440,7 +445,7 @@ impl Sequence {
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival.psn, arrival.time_ns);
+        self.restarted_at(arrival);
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted && !arrival.elsewhere => {
@@ -456,8 +461,10 @@ impl Sequence {
     }
 
     /// Counts how often in a row the sender restarts at one PSN.
-    const fn restarted_at(&mut self, psn: u32, time_ns: u64) {
+    const fn restarted_at(&mut self, arrival: &Arrival<'_>) {
+        let &Arrival { psn, time_ns, request, .. } = arrival;
         self.restarts_ns = [self.restarts_ns[1], time_ns];
+        self.stuck_request = request;
         if self.stuck > 0 && self.stuck_at == psn {
             self.stuck += 1;
         } else {
@@ -477,7 +484,7 @@ impl Sequence {
             return;
         }
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival.psn, arrival.time_ns);
+        self.restarted_at(arrival);
         let unasked = self.is_unasked(arrival, pause_ns);
         self.asked += u64::from(!unasked && !arrival.numbered);
         self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });

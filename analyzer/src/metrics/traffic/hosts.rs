@@ -1,5 +1,6 @@
 //! Hosts, who sends to whom, and how many at once.
 
+use super::super::duplicates::Copies;
 use super::windows::{Window, Windows, count};
 use crate::util::index::Index;
 use crate::util::pack::pack;
@@ -425,6 +426,14 @@ impl Pairs {
         if seen.gaps != 0 {
             target.open.gaps += seen.gaps;
         }
+    }
+
+    /// Takes out copies that were counted between the hosts of a pair.
+    pub fn take_out(&mut self, number: u32, copies: &Copies) {
+        let Some(pair) = self.list.get_mut(number as usize) else { return };
+        pair.packets = pair.packets.saturating_sub(copies.packets);
+        pair.bytes = pair.bytes.saturating_sub(copies.bytes);
+        pair.data_bytes = pair.data_bytes.saturating_sub(copies.data_bytes);
     }
 
     /// A message, or the response to a READ, has begun or ended in one of the flows of a pair.

@@ -27,6 +27,7 @@ use rocescope_common::account::message::{
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Op;
 
+use super::duplicates::Copies;
 use super::packet::{CE, Packet, PacketExtras};
 use super::timeline::LinkPoints;
 use bins::{Binner, Bursts, CLASS_CNP};
@@ -223,6 +224,14 @@ impl Collector {
         }
         if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
             slot.answer = PsnTime::of(psn, time_ns);
+        }
+    }
+
+    /// Takes copies of packets in the flow of a slot out of what its hosts sent each other.
+    #[cold]
+    pub fn take_out(&mut self, slot: u32, copies: &Copies) {
+        if let Some(slot) = self.slots.get(slot as usize) {
+            self.pairs.take_out(slot.pair, copies);
         }
     }
 

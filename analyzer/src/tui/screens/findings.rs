@@ -259,7 +259,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     spans.into_line()
 }
 
-/// Kinds that have ended, each with its latest end: `LOSS OR REORDERING ended 12:09:50`.
+/// Kinds that have ended, each with its latest end: `LOSS ended 12:09:50`.
 pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     let mut kinds: Vec<Problem> = Vec::new();
     let mut texts = Vec::new();

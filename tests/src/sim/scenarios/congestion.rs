@@ -70,8 +70,22 @@ fn incast(lab: &mut Lab, senders: usize, quantum: u32, marks: bool, buffer: u64)
     lab.expect(&["burst.incast"], receiver).also(CONGESTED);
     if !marks {
         lab.also(&["loss.before_tap", "loss.after_tap", "retry.timeouts"]).never(&["retry.storm"]);
+        lab.figure("losses that the incast owns", owned_losses, 1.0, 1.0);
     }
     lab.world.run();
+}
+
+/// Share of the findings of loss and timeouts whose owner is the incast.
+fn owned_losses(report: &serde_json::Value) -> Option<f64> {
+    let costs = |id: &str| id.starts_with("loss.") || id == "retry.timeouts";
+    let all: Vec<bool> = report["findings"]
+        .as_array()?
+        .iter()
+        .filter(|finding| finding["id"].as_str().is_some_and(costs))
+        .map(|finding| finding["owner"] == "burst.incast")
+        .collect();
+    let owned = all.iter().filter(|owned| **owned).count();
+    (!all.is_empty()).then(|| owned as f64 / all.len() as f64)
 }
 
 fn parameter_server(lab: &mut Lab) {

@@ -68,6 +68,7 @@ fn lost_acks(lab: &mut Lab, at: usize) {
     let pair = lab.pair(0, 1);
     lab.expect(&["retry.timeouts"], pair).also(&["loss.between_taps", "latency.tail", "retry.storm"]);
     lab.world.run();
+    most_acks_lost(lab);
 }
 
 fn dead_path(lab: &mut Lab, at: usize) {
@@ -108,6 +109,10 @@ fn said(report: &serde_json::Value, name: &str) -> Option<f64> {
     all.find(|finding| finding["id"] == "retry.timeouts")?["evidence"][name].as_f64()
 }
 
+fn owned_by_silent_peer(report: &serde_json::Value) -> Option<f64> {
+    Some(report["findings"].as_array()?.iter().filter(|one| one["owner"] == "peer.silent").count() as f64)
+}
+
 /// More packets are lost than one retransmission repairs: some go-back-N runs lose their first packet again, which a
 /// timeout repairs.
 fn go_back_lost_again(lab: &mut Lab, at: usize) {
@@ -125,6 +130,14 @@ fn go_back_lost_again(lab: &mut Lab, at: usize) {
     if at == 0 {
         lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
     }
+    most_acks_lost(lab);
+}
+
+/// No more timeouts after lost ACKs than there were.
+fn most_acks_lost(lab: &mut Lab) {
+    let most = lab.world.facts.acks_lost as f64;
+    let found = |report: &serde_json::Value| Some(said(report, "acks_lost").unwrap_or(0.0));
+    lab.figure("timeouts of lost ACKs", found, 0.0, most);
 }
 
 /// The last packets of READ responses are lost, and each READ is repeated after a timeout; the tap is at the
@@ -287,8 +300,11 @@ fn never_answers(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).gap(3 * MS, MS), 0);
     tap(lab, 0);
     let pair = lab.pair(0, 2);
-    lab.expect(&["peer.silent", "qp.died"], pair).also(LOSSES).also(&["qp.died"]);
+    lab.expect(&["peer.silent"], pair).also(&["retry.timeouts", "retry.storm"]).never(&["loss.after_tap", "loss.before_tap"]);
     lab.world.run();
+    let timeouts = lab.world.facts.timeouts as f64;
+    lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
+    lab.figure("findings that the silent peer owns", owned_by_silent_peer, 2.0, 2.0);
 }
 
 fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
@@ -299,7 +315,19 @@ fn refused(lab: &mut Lab, code: u8, ids: &[&'static str], verb: Verb) {
     lab.world.tap_host(2, "h2.pcap");
     let pair = lab.pair(0, 2);
     lab.expect(ids, pair).also(&["qp.died"]);
+    if ids[0] == "nak.remote_operational_error" {
+        lab.figure("steps about messages longer than the receive buffers", receive_buffers, 1.0, 1.0);
+    }
     lab.world.run();
+}
+
+fn receive_buffers(report: &serde_json::Value) -> Option<f64> {
+    let mut all = report["findings"].as_array()?.iter();
+    let nak = all.find(|finding| finding["id"] == "nak.remote_operational_error")?;
+    let compares = |step: &&serde_json::Value| {
+        step["text"].as_str().is_some_and(|text| text.contains("length of the message with the receive buffers"))
+    };
+    Some(nak["steps"].as_array()?.iter().filter(compares).count() as f64)
 }
 
 /// Packets above 1,500 bytes are lost between two switches; queue pairs with small messages are not affected.
@@ -315,6 +343,12 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
         20 * MS,
     );
     only_small_arrive(lab, taps);
+}
+
+/// Packets lost between taps, all findings together.
+fn vanished(report: &serde_json::Value) -> Option<f64> {
+    let between = report["findings"].as_array()?.iter().filter(|one| one["id"] == "loss.between_taps");
+    between.map(|one| one["evidence"]["vanished"].as_f64()).sum()
 }
 
 /// The same for queue pairs without small messages, of which nothing arrives. Those with a small path MTU work.
@@ -356,6 +390,12 @@ fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
         .also(&["qp.died", "peer.silent"])
         .never(&["mtu.small"]);
     lab.world.run();
+    most_acks_lost(lab);
+    let lost = lab.world.facts.lost as f64;
+    if taps.len() == 2 {
+        // All on the hop between the taps.
+        lab.figure("packets lost between the taps", vanished, lost, lost);
+    }
 }
 
 /// The first request of each queue pair is answered late: that is the maximum.

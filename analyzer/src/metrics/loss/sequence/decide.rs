@@ -106,6 +106,8 @@ impl Sequence {
                 psn: self.stuck_at,
                 last_psn: arrival.last_psn,
                 retries: self.stuck,
+                opcode: self.stuck_request.opcode,
+                bytes: Some(self.stuck_request.bytes).filter(|bytes| *bytes != UNKNOWN),
                 last_ns: arrival.last_ns,
                 until_ns: arrival.time_ns,
             });
@@ -128,6 +130,7 @@ impl Sequence {
         const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
+        let from_first = run.start == arrival.first;
         // A NAK may show a loss once more; a third time in a row, only one that came since the last go-back-N.
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
         let gap_before = self.gaps.at(right_before);
@@ -156,11 +159,12 @@ impl Sequence {
             gap_right_before: self.gaps.knows(right_before),
             gap_ahead: self.gaps.any_between(run.start, arrival.expected),
             back: arrival.expected.wrapping_sub(run.start) & MASK24,
-            from_first: run.start == arrival.first,
+            from_first,
             pause_ns: run.pause_ns,
             reliable: self.reliable,
             follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
-            reverse_captured: arrival.reverse_captured,
+            // A peer that never answers: its requester goes back to its first request, where answers of others pass.
+            reverse_captured: arrival.reverse_captured || arrival.others_answer && paused && from_first,
         }
     }
 

@@ -1,0 +1,76 @@
+//! Retransmissions that receivers ask for, where the tap does not show whether packets were lost downstream or reordered: the
+//! cost is certain, whatever the reason.
+
+use super::Input;
+use super::index::FlowSet;
+use super::loss_taps::Ends;
+use super::retry::{Pair, is_between, is_during, nak_episodes, raise, whole};
+use super::span::{Judged, Span, latest, spans};
+use crate::analysis::Flow;
+use crate::findings::{Finding, Severity};
+use crate::metrics::loss::spells::Signal;
+use crate::sample::Address;
+use crate::util::map::Set;
+
+/// True for loss or reordering downstream of a tap.
+pub(super) fn asks(finding: &Finding) -> bool {
+    finding.id == super::loss::AFTER.id && finding.severity == Severity::Info
+}
+
+/// True for what owns loss downstream of a tap, and with it what receivers ask for again.
+pub(super) fn owns_asked(finding: &Finding) -> bool {
+    finding.severity > Severity::Info && finding.owns.contains(&super::loss::AFTER.id)
+}
+
+/// Raises retransmissions between the hosts that such a finding names, where no storm or loss has them.
+pub(super) fn check(input: &Input<'_>, ends: &Ends<'_>, found: &mut Vec<Finding>) {
+    let asking: Vec<usize> = (0..found.len()).filter(|at| found.get(*at).is_some_and(asks)).collect();
+    for at in asking {
+        let Some((asked, hosts, judged)) = found.get(at).and_then(|one| judge(input, ends, one, found))
+        else {
+            continue;
+        };
+        raise(input, &hosts, &judged, Some(asked), found);
+    }
+}
+
+/// Host pairs of a finding, each once, in order.
+fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
+    let mut hosts: Vec<(Address, Address)> = named.iter().map(|(src, dst, _)| (*src, *dst)).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// How often the receivers of this finding ask, its hosts whose retransmissions nothing else has, and these.
+fn judge<'a>(
+    input: &Input<'a>,
+    ends: &Ends<'_>,
+    asking: &Finding,
+    found: &[Finding],
+) -> Option<(u64, Vec<(Address, Address)>, Judged<Pair<'a>>)> {
+    let limits = &input.limits.retry;
+    let has = |one: &Finding| {
+        one.id == super::retry::STORM.id
+            || owns_asked(one)
+            || super::retry::OWNERS.contains(&one.id) && one.severity > Severity::Info
+    };
+    let had = |hosts: &(Address, Address)| found.iter().any(|one| has(one) && is_between(one, *hosts));
+    let mut hosts = hosts(&asking.named);
+    hosts.retain(|hosts| !had(hosts));
+    let ours: Set<(Address, Address)> = hosts.iter().copied().collect();
+    let flows: Vec<&Flow> =
+        input.facts.flows.iter().filter(|flow| ours.contains(&(flow.src, flow.dst))).collect();
+    // Of the NAKs and repeated READs: retransmissions for another reason, such as RNR NAKs, may go on behind them.
+    let spans = spans(flows.iter().copied(), &[Signal::LossDownstream]);
+    let judge = |span: &Span| {
+        let mut pair = Pair::of(input.facts, ends, &flows, span);
+        // A slow receiver has what follows its RNR NAKs.
+        let asked = pair.retransmitted.saturating_sub(pair.after_rnr);
+        pair.retransmitted = asked;
+        let ratio = pair.ratio();
+        let enough = asked >= limits.packets && ratio >= limits.asked_ratio;
+        (enough && is_during(asking, span)).then_some((pair, Some(ratio)))
+    };
+    Some((nak_episodes(asking), hosts, latest(&spans, whole(&flows), judge)?))
+}
