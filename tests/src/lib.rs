@@ -12,6 +12,7 @@ pub mod diff;
 pub mod document;
 #[cfg(feature = "live")]
 pub mod fleet;
+pub mod hostile;
 #[cfg(feature = "live")]
 pub mod kernel;
 #[cfg(feature = "live")]

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use rocescope_common::account::Event;
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
 use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::Frame;
 use rocescope_tests::kernel::machine::{Hook, Machine};
 use rocescope_tests::kernel::{available, replayed};
+use rocescope_tests::oracle::binary;
 use rocescope_tests::oracle::craft::{self, Roce};
 use serde_json::{Value, json};
 
@@ -273,5 +275,35 @@ fn reset_leaves_nothing() {
         assert_eq!(after["flows"], json!([]));
         assert_eq!(after["totals"]["retired"]["packets"], 0);
         assert_eq!(after["entropy"]["five_tuples"], 0);
+    }
+}
+
+#[test]
+fn figures_of_all_packets_are_unknown_while_some_are_in_no_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.pcap");
+    let mut file = Pcap::new(Order::Little, true, ETHERNET);
+    for frame in in_turn(1..13, 5) {
+        file.packet(frame.time_ns, &frame.data);
+    }
+    std::fs::write(&path, file.finish()).unwrap();
+    for (flows, is_known) in [("12", true), ("8", false)] {
+        let mut command = std::process::Command::new(binary::path().unwrap());
+        let output = command
+            .arg("replay")
+            .arg(&path)
+            .args(["--output", "json", "--max-flows", flows])
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let link = &report["links"][0];
+        assert_eq!(link["left_out_packets"], if is_known { 0 } else { 4 * 5 }, "{flows}");
+        for field in ["frame_sizes", "dscp"] {
+            assert_eq!(link[field].is_array(), is_known, "{flows} {field}: {link}");
+            assert_eq!(link[field].is_null(), !is_known, "{flows} {field}: {link}");
+        }
+        let frames = || link["frame_sizes"].as_array().into_iter().flatten();
+        let counted: u64 = frames().map(|one| one["frames"].as_u64().unwrap()).sum();
+        assert_eq!(counted, if is_known { 60 } else { 0 }, "{flows}");
     }
 }

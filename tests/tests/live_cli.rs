@@ -524,9 +524,17 @@ fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
         return;
     }
     let world = World::new().unwrap();
-    let mut tun = world.tun("tun0", [10, 8, 0, 1].into(), None).unwrap();
-    for hook in ["auto", "xdp"] {
-        let options = ["-i", "tun0", "--hook", hook, "--output", "jsonl", "--interval", "50ms"];
+    // The hardware types of tun and WireGuard (none), of ipip, ip6tnl and sit.
+    for (hook, name, hardware) in [
+        ("auto", "tun0", None),
+        ("xdp", "tun1", None),
+        ("auto", "wg0", Some(libc::ARPHRD_NONE)),
+        ("auto", "ipip0", Some(libc::ARPHRD_TUNNEL)),
+        ("auto", "ip6tnl0", Some(libc::ARPHRD_TUNNEL6)),
+        ("auto", "sit0", Some(libc::ARPHRD_SIT)),
+    ] {
+        let mut tun = world.tun(name, [10, 8, 0, 1].into(), hardware).unwrap();
+        let options = ["-i", name, "--hook", hook, "--output", "jsonl", "--interval", "50ms"];
         let program = Program::live(&world.near, &options).unwrap();
         // Without their Ethernet headers.
         for frame in frames::sends(5, 100) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rocescope_tests::capture_file::{ETHERNET, Order, Pcap, PcapNg};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -202,11 +203,6 @@ fn every_packet_before_damage_in_a_gzip_stream_counts() {
         let streamed: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(streamed["totals"]["packets"], PACKETS, "in parts of {part}: {}", said(&output));
     }
-}
-
-/// Characters that control a terminal, and those that mislead a reader.
-fn is_hostile(c: char) -> bool {
-    c.is_control() && c != '\n' || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 #[test]

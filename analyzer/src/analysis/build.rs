@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::analysis::facts::ByHosts;
+use crate::analysis::facts::{ByHosts, LinkNames};
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
@@ -81,6 +81,7 @@ impl Facts {
             spreads: entropy::QpSpread::by_sender(sample),
             related: paths::related(sample),
             by_hosts: ByHosts::default(),
+            link_names: LinkNames::default(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);

@@ -39,8 +39,11 @@ fn left_out(sample: &Sample, link: u16) -> u64 {
     sample.links.get(usize::from(link)).map_or(0, |link| link.without_flow().packets)
 }
 
-/// Frames of one link by length; `None` where they were not counted.
+/// Frames of one link by length; `None` where they, or some of them, were not counted.
 pub(super) fn frame_sizes(sample: &Sample, link: usize) -> Option<Vec<FrameSize>> {
+    if sample.links.get(link).is_some_and(|link| link.without_flow().packets > 0) {
+        return None;
+    }
     let links = &sample.metrics.traffic.as_ref()?.links;
     let sizes = match links.get(link) {
         Some(link) => link.frame_sizes?,

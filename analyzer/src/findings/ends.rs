@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{End, Input, Place};
-use crate::analysis::{DeviceQp, Flow, Link, Loss, QpEvent};
+use crate::analysis::{DeviceQp, Flow, InputKind, Link, Loss, QpEvent};
 use crate::sample::Direction;
 
 impl Place {
@@ -11,7 +11,7 @@ impl Place {
     pub(super) fn link(input: &Input<'_>, name: &str, direction: Option<Direction>) -> Self {
         // A link of a capture file is named after the file, with the interface after a colon.
         let tap = if direction.is_some() { name } else { name.split(':').next().unwrap_or_default() };
-        let mut own = input.facts.links.iter().filter(|link| link.name == name);
+        let mut own = input.facts.links_named(name);
         let heard = |link: &Link| {
             let label = link.neighbours.first()?.label();
             (!label.is_empty()).then_some(label)
@@ -125,6 +125,10 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
     let end = |addr, qpn| End { addr, qpn, pid: None, comm: None, pod: None };
     let (mut sender, mut receiver) = (end(flow.src, flow.peer_qp), end(flow.dst, Some(flow.dest_qp)));
     let facts = input.facts;
+    if facts.source.kind == InputKind::Replay {
+        // No process is known. There may be as many flows of one queue pair as links.
+        return (sender, receiver);
+    }
     let back = flow.peer_qp.into_iter().flat_map(|peer| facts.to_qp(flow.dst, flow.src, peer));
     let forth = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
     let both = forth.map(|other| (true, other)).chain(back.map(|other| (false, other)));

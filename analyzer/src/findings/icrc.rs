@@ -1,6 +1,7 @@
 //! Corrupt packets.
 
 use std::cell::LazyCell;
+use std::cmp::Reverse;
 
 use super::span::Span;
 use super::title::{pair, short, title};
@@ -8,6 +9,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
+use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -20,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
         label("checked", "packets checked", Unit::Count),
         label("unchecked", "packets cut, not checked", Unit::Count),
         label("bad_ratio", "corruption ratio", Unit::Ratio),
+        label("further_links", "links, all but the worst 16", Unit::Count),
     ],
     check,
 };
@@ -35,7 +38,7 @@ pub(super) const ERRORS: Entry = Entry {
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC \
                  and the share `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
-                 the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
+                 the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification. The worst 16 links of either kind have a finding each, the others one together.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
                memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
                rx_roce_errors count the same packets.",
@@ -60,24 +63,125 @@ limits! {
         "A packet with a damaged header may look like a flow of its own";
 }
 
+/// Links that have a finding of their own; beyond them, the rest have one together.
+const MOST_LINKS: usize = 16;
+
+/// A link with wrong ICRCs, and the flows that have them.
+struct Corrupt<'a> {
+    link: &'a Link,
+    flows: Vec<&'a Flow>,
+    icrc: Icrc,
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let by_link = LazyCell::new(|| ByLink::of(input.facts));
+    let (mut damaged, mut always) = (Vec::new(), Vec::new());
     for link in &input.facts.links {
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
         let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
-        let (always, damaged): (Vec<&Flow>, Vec<&Flow>) =
+        let (of_always, of_damaged): (Vec<&Flow>, Vec<&Flow>) =
             bad.partition(|flow| is_always(flow, &input.limits.icrc));
-        let of_always = always.iter().filter_map(|flow| flow.icrc.get());
-        let (bad, checked) = of_always.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
-        corruption(
-            input,
-            link,
-            damaged,
-            Icrc { bad: all.bad.saturating_sub(bad), checked: all.checked.saturating_sub(checked), ..all },
-            found,
-        );
-        rewritten(input, link, always, (bad, checked), found);
+        let sums = of_always.iter().filter_map(|flow| flow.icrc.get());
+        let (bad, checked) = sums.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
+        let rest =
+            Icrc { bad: all.bad.saturating_sub(bad), checked: all.checked.saturating_sub(checked), ..all };
+        if rest.bad > 0 {
+            damaged.push(Corrupt { link, flows: of_damaged, icrc: rest });
+        }
+        if !of_always.is_empty() {
+            always.push(Corrupt { link, flows: of_always, icrc: Icrc { bad, checked, ..all } });
+        }
     }
+    let (rest, rest_always) = (worst(&mut damaged), worst(&mut always));
+    for one in damaged {
+        corruption(input, by_link.on(one.link), one, found);
+    }
+    others(input, rest, &|one| explains_loss(by_link.on(one.link)), found);
+    for one in always {
+        rewritten(input, one, found);
+    }
+    others_rewritten(rest_always, found);
+}
+
+/// Leaves the worst links, in order, if there are too many, and returns the others.
+fn worst<'a>(all: &mut Vec<Corrupt<'a>>) -> Vec<Corrupt<'a>> {
+    if all.len() <= MOST_LINKS {
+        return Vec::new();
+    }
+    let mut by_bad: Vec<(u64, Reverse<usize>)> =
+        all.iter().enumerate().map(|(at, one)| (one.icrc.bad, Reverse(at))).collect();
+    by_bad.sort_unstable_by(|a, b| b.cmp(a));
+    let kept: Set<usize> = by_bad.iter().take(MOST_LINKS).map(|(_, Reverse(at))| *at).collect();
+    let (own, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(all).into_iter().enumerate().partition(|(at, _)| kept.contains(at));
+    all.extend(own.into_iter().map(|(_, one)| one));
+    rest.into_iter().map(|(_, one)| one).collect()
+}
+
+/// Flows, wrong and checked packets of several links.
+fn sum<'a>(rest: &[Corrupt<'a>]) -> (Vec<&'a Flow>, Icrc) {
+    let of = |one: fn(&Icrc) -> u64| rest.iter().map(|link| one(&link.icrc)).sum();
+    let (bad, checked, unchecked) = (of(|icrc| icrc.bad), of(|icrc| icrc.checked), of(|icrc| icrc.unchecked));
+    let mut flows: Vec<&Flow> = rest.iter().flat_map(|one| one.flows.iter().copied()).collect();
+    flows.sort_by_key(|flow| Reverse(bad_of(flow)));
+    (flows, Icrc { bad, checked, unchecked, ..rest.first().map(|one| one.icrc).unwrap_or_default() })
+}
+
+/// Some packets of each of many further links have a wrong ICRC.
+fn others(
+    input: &Input<'_>,
+    rest: Vec<Corrupt<'_>>,
+    explains: &dyn Fn(&Corrupt<'_>) -> bool,
+    found: &mut Vec<Finding>,
+) {
+    if rest.is_empty() {
+        return;
+    }
+    let (flows, Icrc { bad, checked, unchecked, .. }) = sum(&rest);
+    let limits = &input.limits.icrc;
+    let ratio = share(bad, checked);
+    let is_severe = |one: &Corrupt<'_>| {
+        one.icrc.bad >= limits.packets && share(one.icrc.bad, one.icrc.checked) >= limits.ratio
+    };
+    let severity = if rest.iter().any(is_severe) { Severity::Warning } else { Severity::Info };
+    let diagnosis = format!(
+        "Corruption on {}: {} of {} with a wrong ICRC",
+        plural(rest.len() as u64, "further link"),
+        units::count(bad),
+        plural(checked, "packet")
+    );
+    Raise::new(&ERRORS, severity, title(diagnosis, [format!(" ({})", units::ratio(Some(ratio)))]))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .evidence("unchecked", unchecked)
+        .evidence("bad_ratio", ratio)
+        .evidence("further_links", rest.len() as u64)
+        .episodes(seen(&flows, Some(ratio)))
+        .flows(flows)
+        .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+        .owns(if rest.iter().all(explains) { &[super::loss::AFTER.id] } else { &[] })
+        .step("Begin with the links that have a finding of their own: they have the most.", ByHand::Reading)
+        .into(found);
+}
+
+/// All packets of some flows on each of many further links have a wrong ICRC.
+fn others_rewritten(rest: Vec<Corrupt<'_>>, found: &mut Vec<Finding>) {
+    if rest.is_empty() {
+        return;
+    }
+    let (flows, Icrc { bad, checked, .. }) = sum(&rest);
+    let diagnosis = format!(
+        "ICRC always wrong on {}: rewritten, or filled in later",
+        plural(rest.len() as u64, "further link")
+    );
+    Raise::new(&ERRORS, Severity::Info, title(diagnosis, []))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .evidence("further_links", rest.len() as u64)
+        .episodes(seen(&flows, None))
+        .flows(flows)
+        .step("Begin with the links that have a finding of their own: they have the most.", ByHand::Reading)
+        .into(found);
 }
 
 fn bad_of(flow: &Flow) -> u64 {
@@ -91,14 +195,10 @@ fn is_always(flow: &Flow, limits: &Limits) -> bool {
     })
 }
 
-/// True if each flow of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a receiver
+/// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a receiver
 /// drops such a packet and then sends a NAK.
-fn explains_loss(input: &Input<'_>, link: &Link) -> bool {
-    let mut flows = input.facts.flows.iter();
-    flows.all(|flow| {
-        let elsewhere = flow.link != link.name || flow.direction != link.direction;
-        elsewhere || flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow))
-    })
+fn explains_loss(on_link: &[&Flow]) -> bool {
+    on_link.iter().all(|flow| flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow)))
 }
 
 /// Times of packets with a wrong ICRC in these flows.
@@ -111,34 +211,25 @@ fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
 }
 
-/// Packets of a link whose ICRC was checked, from the first wrong one of these flows to the last.
-fn checked_meanwhile(input: &Input<'_>, link: &Link, damaged: &[&Flow]) -> u64 {
+/// Packets of a link, with these flows, whose ICRC was checked, from the first wrong one of the damaged flows to the last.
+fn checked_meanwhile(input: &Input<'_>, on_link: &[&Flow], damaged: &[&Flow]) -> u64 {
     let [episode] = &seen(damaged, None)[..] else { return u64::MAX };
     let span = Span::between(episode.first_ns, episode.last_ns);
-    let by_link = ByLink::of(input.facts);
     let of = |flow: &&Flow| {
         let checked = flow.icrc.get().map_or(0, |icrc| icrc.checked);
         span.part(input.facts, flow, checked)
     };
-    by_link.on(link).iter().map(of).sum()
+    on_link.iter().map(of).sum()
 }
 
 /// Some packets of a link have a wrong ICRC.
-fn corruption(
-    input: &Input<'_>,
-    link: &Link,
-    mut damaged: Vec<&Flow>,
-    Icrc { bad, checked, unchecked, .. }: Icrc,
-    found: &mut Vec<Finding>,
-) {
+fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mut Vec<Finding>) {
+    let Corrupt { link, flows: mut damaged, icrc: Icrc { bad, checked, unchecked, .. } } = one;
     let limits = &input.limits.icrc;
-    if bad == 0 {
-        return;
-    }
-    let meanwhile = checked_meanwhile(input, link, &damaged).clamp(bad, checked.max(bad));
+    let meanwhile = checked_meanwhile(input, on_link, &damaged).clamp(bad, checked.max(bad));
     let ratio = share(bad, meanwhile);
     let severe = bad >= limits.packets && ratio >= limits.ratio;
-    damaged.sort_by_key(|flow| std::cmp::Reverse(bad_of(flow)));
+    damaged.sort_by_key(|flow| Reverse(bad_of(flow)));
     let diagnosis = format!(
         "Corruption upstream of {}: {} of {} with a wrong ICRC",
         short(&link.name),
@@ -159,7 +250,7 @@ fn corruption(
         .place(Place::link(input, &link.name, link.direction).hop("upstream"))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-        .owns(if explains_loss(input, link) { &[super::loss::AFTER.id] } else { &[] })
+        .owns(if explains_loss(on_link) { &[super::loss::AFTER.id] } else { &[] })
         .step(
             "Capture at a second point to find the device between a correct and a wrong ICRC.",
             ByHand::Elsewhere,
@@ -173,13 +264,8 @@ fn corruption(
 }
 
 /// All packets of some flows have a wrong ICRC.
-fn rewritten(
-    input: &Input<'_>,
-    link: &Link,
-    always: Vec<&Flow>,
-    (bad, checked): (u64, u64),
-    found: &mut Vec<Finding>,
-) {
+fn rewritten(input: &Input<'_>, one: Corrupt<'_>, found: &mut Vec<Finding>) {
+    let Corrupt { link, flows: always, icrc: Icrc { bad, checked, .. } } = one;
     let Some(first) = always.first() else { return };
     let diagnosis = format!(
         "ICRC always wrong in {} on {}: rewritten, or filled in later",
@@ -204,6 +290,7 @@ fn rewritten(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::analysis::{Episodes, Facts, Loss, Options, fixtures::everything};
     use crate::findings::tests::found_on;
     use crate::metrics::icrc::{Checked, Wrong};
@@ -250,5 +337,41 @@ mod tests {
         };
         assert!((ratio(2, (1, 3)) - 0.005).abs() < 1e-9, "{}", ratio(2, (1, 3)));
         assert!((ratio(60, (10, 12)) - 0.005).abs() < 1e-9, "{}", ratio(60, (10, 12)));
+    }
+
+    #[test]
+    fn many_links_have_a_finding_each_up_to_sixteen_and_one_together() {
+        let found = |links: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let (link, flow) = (facts.links[0].clone(), facts.flows[0].clone());
+            (facts.links, facts.flows) = (Vec::new(), Vec::new());
+            for at in 0..links {
+                let name = format!("port{at}");
+                let wrong = Wrong { packets: 10 + at, at_ns: (1, 2) };
+                let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
+                let of_link = Some(icrc.clone().into());
+                facts.links.push(Link { name: name.clone(), direction: None, icrc: of_link, ..link.clone() });
+                let of_flow = Some(icrc).into();
+                facts.flows.push(Flow {
+                    link: name.as_str().into(),
+                    direction: None,
+                    icrc: of_flow,
+                    ..flow.clone()
+                });
+            }
+            let all = crate::findings::tests::all_on(&facts);
+            all.into_iter().filter(|one| one.id == "icrc.errors").collect::<Vec<_>>()
+        };
+        assert_eq!(found(16).len(), 16);
+        let many = found(300);
+        assert_eq!(many.len(), 17);
+        let rest = many.iter().find(|one| one.place.link.is_none()).unwrap();
+        assert_eq!(
+            rest.title,
+            "Corruption on 284 further links: 43,026 of 284,000 packets with a wrong ICRC"
+        );
+        assert_eq!(rest.evidence["further_links"], 284);
+        let bad: u64 = many.iter().map(|one| one.evidence["bad"].as_u64().unwrap()).sum();
+        assert_eq!(bad, (0..300).map(|at| 10 + at).sum::<u64>(), "a packet is in no finding");
     }
 }

@@ -48,6 +48,7 @@ mod loss_sum;
 mod loss_taps;
 #[cfg(test)]
 mod loss_tests;
+mod meet;
 mod nak;
 mod nccl;
 mod not_evaluated;
@@ -176,7 +177,7 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
     }
     let peer =
         |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
-    relate::relate(&mut found, peer);
+    relate::relate(&mut found, relate::once(peer));
     order::sort(&mut found, end_ns);
     found
 }

@@ -7,6 +7,7 @@ use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::util::definition::definitions;
+use crate::util::map::Map;
 use crate::util::units;
 
 /// A finding not seen for this long before the end of the data has ended, in nanoseconds.
@@ -102,11 +103,18 @@ fn cost(finding: &Finding) -> u32 {
 /// ([`Impact::share`](super::Impact::share)), then [`Entry::rank`](super::Entry::rank), causes first. An effect
 /// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
-    let keys: Vec<(Key, Option<usize>, &'static str)> =
-        findings.iter().map(|one| (key(one, end_ns), one.at, one.id)).collect();
+    // The keys of owners: by place, and the first of each kind where the kind alone is known.
+    let mut by_place: Map<(&'static str, Option<usize>), (Key, Option<usize>)> = Map::default();
+    let mut by_kind: Map<&'static str, (Key, Option<usize>)> = Map::default();
+    for one in findings.iter() {
+        let own = (key(one, end_ns), one.at);
+        let least = |known: &mut (Key, Option<usize>)| *known = (*known).min(own);
+        by_place.entry((one.id, one.at)).and_modify(least).or_insert(own);
+        by_kind.entry(one.id).and_modify(least).or_insert(own);
+    }
     let of_owner = |owned: &Finding| {
-        let owners = keys.iter().filter(|(_, at, id)| owned.is_owned_by(id, *at));
-        owners.map(|(key, at, _)| (*key, *at)).min()
+        let id = owned.owner?;
+        if owned.owner_at.is_none() { by_kind.get(id) } else { by_place.get(&(id, owned.owner_at)) }.copied()
     };
     // Within a family, the check lists the worst first.
     findings.sort_by_cached_key(|finding| {
@@ -121,33 +129,117 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
 /// shows now stays before a quiet cause.
 /// Findings with an owner move with it.
 fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
-    let group = |one: &Finding| {
-        let (group, quiet, severity, ..) = key(one, end_ns);
-        (group, quiet, severity, one.owner.is_some())
-    };
-    // Each move puts one effect after its last cause; two that name one another stay.
-    let mut at = 0;
-    let mut moves = findings.len();
-    while let Some(effect) = findings.get(at) {
-        let behind = findings.iter().skip(at + 1).rposition(|other| {
-            effect.owner.is_none()
-                && group(other) == group(effect)
-                && effect.causes.contains(&other.id)
-                && !other.causes.contains(&effect.id)
-        });
-        match behind.filter(|_| moves > 0) {
-            Some(behind) => {
-                let mut to = at + 1 + behind;
-                // Findings that the cause owns follow it, and those that the effect owns follow the effect.
-                while findings.get(to + 1).is_some_and(|next| next.owner.is_some()) {
-                    to += 1;
-                }
-                let owned = findings[at + 1..].iter().take_while(|next| next.owner.is_some()).count();
-                findings[at..=to].rotate_left(1 + owned);
-                moves -= 1;
-            }
-            None => at += 1,
+    let mut order = Vec::with_capacity(findings.len());
+    let mut blocks = Blocks::of(findings, end_ns);
+    while blocks.next_group() {
+        blocks.order(&mut order);
+    }
+    // Each is moved once: `order` names the place of what comes next.
+    let mut places: Vec<usize> = vec![0; order.len()];
+    for (to, from) in order.into_iter().enumerate() {
+        if let Some(place) = places.get_mut(from) {
+            *place = to;
         }
+    }
+    for at in 0..places.len() {
+        while places[at] != at {
+            let to = places[at];
+            findings.swap(at, to);
+            places.swap(at, to);
+        }
+    }
+}
+
+/// Findings in blocks: one that stands for itself, and those that it owns behind it.
+struct Blocks {
+    /// Group, class, first finding and the one after the last of each block.
+    all: Vec<Block>,
+    /// What each class names as its causes, but for classes that name it in turn: a class is a kind with the same causes.
+    blockers: Vec<Vec<usize>>,
+    /// The blocks of the group in question.
+    group: std::ops::Range<usize>,
+}
+
+struct Block {
+    group: (u8, bool, Reverse<Severity>),
+    class: usize,
+    findings: std::ops::Range<usize>,
+}
+
+impl Blocks {
+    fn of(findings: &[Finding], end_ns: Option<u64>) -> Self {
+        let mut classes: Map<(&'static str, &[&'static str]), usize> = Map::default();
+        let mut names = Vec::new();
+        let mut all: Vec<Block> = Vec::new();
+        for (at, one) in findings.iter().enumerate() {
+            if let (Some(_), Some(last)) = (one.owner, all.last_mut()) {
+                last.findings.end = at + 1;
+                continue;
+            }
+            let class = *classes.entry((one.id, &one.causes)).or_insert_with(|| {
+                names.push((one.id, &one.causes[..]));
+                names.len() - 1
+            });
+            let (group, quiet, severity, ..) = key(one, end_ns);
+            all.push(Block { group: (group, quiet, severity), class, findings: at..at + 1 });
+        }
+        let blocks = |effect: &(&str, &[&str]), cause: &(&str, &[&str])| {
+            effect.1.contains(&cause.0) && !cause.1.contains(&effect.0)
+        };
+        let blockers = names.iter().map(|effect| {
+            let causes = names.iter().enumerate().filter(|(_, cause)| blocks(effect, cause));
+            causes.map(|(class, _)| class).collect()
+        });
+        Self { blockers: blockers.collect(), all, group: 0..0 }
+    }
+
+    /// Turns to the next group; false after the last.
+    fn next_group(&mut self) -> bool {
+        let start = self.group.end;
+        let Some(first) = self.all.get(start) else { return false };
+        let rest = self.all[start..].iter().take_while(|block| block.group == first.group);
+        self.group = start..start + rest.count();
+        true
+    }
+
+    /// Appends the findings of the group: as they are, but an effect directly after the last of its causes.
+    fn order(&self, order: &mut Vec<usize>) {
+        let mut left: Vec<usize> = vec![0; self.blockers.len()];
+        for block in &self.all[self.group.clone()] {
+            left[block.class] += 1;
+        }
+        let is_free =
+            |left: &[usize], class: usize| self.blockers[class].iter().all(|cause| left[*cause] == 0);
+        // Effects that wait, by class.
+        let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); self.blockers.len()];
+        for at in self.group.clone() {
+            if !is_free(&left, self.all[at].class) {
+                waiting[self.all[at].class].push(at);
+                continue;
+            }
+            let mut free = vec![at];
+            while let Some(at) = free.pop() {
+                let block = &self.all[at];
+                order.extend(block.findings.clone());
+                left[block.class] -= 1;
+                if left[block.class] == 0 {
+                    // Those that it was the last cause of; what waits longest comes last, since the others were put before it.
+                    let of_it = |class: &usize| {
+                        self.blockers[*class].contains(&block.class) && is_free(&left, *class)
+                    };
+                    let mut freed: Vec<usize> = (0..waiting.len())
+                        .filter(of_it)
+                        .flat_map(|class| std::mem::take(&mut waiting[class]))
+                        .collect();
+                    freed.sort_unstable();
+                    free.extend(freed);
+                }
+            }
+        }
+        // Kinds that cause one another in a circle stay as they are.
+        let mut rest: Vec<usize> = waiting.into_iter().flatten().collect();
+        rest.sort_unstable();
+        order.extend(rest.into_iter().flat_map(|at| self.all[at].findings.clone()));
     }
 }
 
@@ -290,5 +382,84 @@ mod tests {
         let old = Finding { first_seen_ns: Some(episode.first_ns), ..old };
         assert_eq!(old.ended(Some(then + OVER_NS)).as_deref(), Some("ended 13:05:09 UTC after 8.00 s"));
         assert_eq!(old.ended(Some(then)), None);
+    }
+
+    /// As the words say it: each effect in turn goes behind the last of its causes, until none is before one.
+    fn causes_first_one_by_one(findings: &mut [Finding]) {
+        let group = |one: &Finding| (one.severity, one.owner.is_some());
+        let (mut at, mut moves) = (0, findings.len());
+        while let Some(effect) = findings.get(at) {
+            let behind = findings.iter().skip(at + 1).rposition(|other| {
+                effect.owner.is_none()
+                    && group(other) == group(effect)
+                    && effect.causes.contains(&other.id)
+                    && !other.causes.contains(&effect.id)
+            });
+            let Some(behind) = behind.filter(|_| moves > 0) else {
+                at += 1;
+                continue;
+            };
+            let mut to = at + 1 + behind;
+            while findings.get(to + 1).is_some_and(|next| next.owner.is_some()) {
+                to += 1;
+            }
+            let owned = findings[at + 1..].iter().take_while(|next| next.owner.is_some()).count();
+            findings[at..=to].rotate_left(1 + owned);
+            moves -= 1;
+        }
+    }
+
+    #[test]
+    fn effects_are_behind_their_causes_where_moving_them_one_by_one_puts_them() {
+        // Each may be caused by those before it, so that there is no circle.
+        const IDS: [&str; 5] = ["tool.lost", "pfc.storm", "icrc.errors", "loss.after_tap", "retry.storm"];
+        // With effects of effects, those that wait for the same cause may be in another order among themselves.
+        for (rounds, first_effect) in [(2_000, 3), (2_000, 1)] {
+            let mut random = random();
+            for round in 0..rounds {
+                let mut all: Vec<Finding> = (0..2 + random(12))
+                    .map(|at| {
+                        let kind = random(IDS.len());
+                        let severity = [Severity::Critical, Severity::Warning][usize::from(at > 6)];
+                        let mut one = Finding { at: Some(at), ..finding(IDS[kind], severity, None) };
+                        let causes = match first_effect {
+                            1 => kind,
+                            first if kind < first => 0,
+                            first => first,
+                        };
+                        one.causes = IDS[..causes].iter().copied().filter(|_| random(3) == 0).collect();
+                        one.owner = (at > 0 && random(5) == 0).then_some("pfc.victim");
+                        one
+                    })
+                    .collect();
+                let mut reference = all.clone();
+                causes_first_one_by_one(&mut reference);
+                causes_first(&mut all, None);
+                let places = |all: &[Finding]| all.iter().map(|one| one.at).collect::<Vec<_>>();
+                if first_effect > 1 {
+                    assert_eq!(places(&all), places(&reference), "round {round}");
+                }
+                let heads: Vec<&Finding> = all.iter().filter(|one| one.owner.is_none()).collect();
+                for (at, effect) in heads.iter().enumerate() {
+                    let late = heads[at..]
+                        .iter()
+                        .any(|cause| cause.severity == effect.severity && effect.causes.contains(&cause.id));
+                    assert!(!late, "round {round}: {} is before a cause", effect.id);
+                }
+                let mut sorted = places(&all);
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..all.len()).map(Some).collect::<Vec<_>>(), "round {round}");
+            }
+        }
+    }
+
+    fn random() -> impl FnMut(usize) -> usize {
+        let mut state = 0x5eed_u64;
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % below as u64).unwrap()
+        }
     }
 }

@@ -1,17 +1,22 @@
 //! Causes and effects: findings that name the same hosts at the same time, if the one can cause the other.
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::index::Name;
-use super::{Episode, Evidence, Finding, Impact, Severity};
+use super::meet::{Times, met, overlap};
+use super::{Evidence, Finding, Impact, Severity};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
-use crate::util::map::Map;
+use crate::util::map::{Map, Set};
 
 /// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
+///
+/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`] finds
+/// those of a kind that meet one by their places and times.
 pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
-    let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, finding) in found.iter_mut().enumerate() {
         finding.at = Some(at);
     }
@@ -19,27 +24,13 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
     let queue_pairs: Vec<BTreeSet<(Address, u32)>> =
         found.iter().map(|one| queue_pairs(one, &peer)).collect();
     let claimed = claimed(found, &hosts);
-    for (effect, finding) in found.iter().enumerate() {
-        let causes = entry(finding.id).map_or(&[][..], |entry| entry.causes);
-        for (cause, other) in found.iter().enumerate().filter(|(_, other)| causes.contains(&other.id)) {
-            if other.no_cause_of.contains(&finding.id) {
-                continue;
-            }
-            let meet = if entry(other.id).is_some_and(|entry| entry.of_queue_pairs) {
-                !queue_pairs[cause].is_disjoint(&queue_pairs[effect])
-            } else {
-                hosts[cause].is_empty()
-                    || hosts[effect].is_empty()
-                    || !hosts[cause].is_disjoint(&hosts[effect])
-            };
-            if meet && overlap(&finding.episodes, &other.episodes) {
-                pairs.push((cause, effect));
-            }
-        }
+    let met = met(found, &hosts, &queue_pairs);
+    for (finding, (causes, effects)) in found.iter_mut().zip(met) {
+        causes.into_iter().for_each(|id| add(&mut finding.causes, id));
+        effects.into_iter().for_each(|id| add(&mut finding.effects, id));
     }
     let owned = owned(found, &hosts, claimed.owned);
-    pairs.extend(claimed.caused);
-    for (cause, effect) in pairs.into_iter().chain(owned.iter().copied()) {
+    for (cause, effect) in claimed.caused.into_iter().chain(owned.iter().copied()) {
         let (cause_id, effect_id) = (found[cause].id, found[effect].id);
         add(&mut found[effect].causes, cause_id);
         add(&mut found[cause].effects, effect_id);
@@ -62,6 +53,12 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
     }
 }
 
+/// Asks once for each flow: thousands of findings may name the same one, on as many links.
+pub(super) fn once(peer: impl Fn(&Name) -> Option<u32>) -> impl Fn(&Name) -> Option<u32> {
+    let known: RefCell<Map<Name, Option<u32>>> = RefCell::default();
+    move |name| *known.borrow_mut().entry(*name).or_insert_with(|| peer(name))
+}
+
 /// Causes and owners set by a family itself, from better evidence than hosts and times.
 struct Claimed {
     caused: Vec<(usize, usize)>,
@@ -69,11 +66,19 @@ struct Claimed {
 }
 
 fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed {
+    // The first of each kind, and the first of it between two hosts.
+    let mut first: Map<&'static str, usize> = Map::default();
+    let mut first_between: Map<(&'static str, (Address, Address)), usize> = Map::default();
+    for (at, one) in found.iter().enumerate() {
+        first.entry(one.id).or_insert(at);
+        for pair in &hosts[at] {
+            first_between.entry((one.id, *pair)).or_insert(at);
+        }
+    }
     // Of several of a kind, one between the same hosts.
     let of = |effect: usize, id: &'static str| {
-        let alike = || (0..found.len()).filter(|at| found[*at].id == id);
-        let meets = |at: &usize| !hosts[*at].is_disjoint(&hosts[effect]);
-        Some((alike().find(meets).or_else(|| alike().next())?, effect))
+        let meets = hosts[effect].iter().filter_map(|pair| first_between.get(&(id, *pair))).min();
+        Some((*meets.or_else(|| first.get(id))?, effect))
     };
     let owner =
         |at: usize, one: &Finding| one.owner_at.map(|owner| (owner, at)).or_else(|| of(at, one.owner?));
@@ -84,6 +89,47 @@ fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed
     }
 }
 
+/// Owners that are compared with one finding, of those at the same time between one of its pairs of hosts. What more of them
+/// would explain stands for itself.
+const MOST_OWNERS: usize = 64;
+
+/// Findings that own one kind between two hosts: begin, place and end of each episode, sorted, and the latest end so far. Of those
+/// that begin together, the first in the order of the checks comes last.
+#[derive(Default)]
+struct Owners {
+    all: Vec<(u64, Reverse<usize>, u64)>,
+    latest: Vec<u64>,
+}
+
+impl Owners {
+    fn prepare(&mut self) {
+        self.all.sort_unstable();
+        self.latest = self
+            .all
+            .iter()
+            .scan(0, |latest: &mut u64, (.., last_ns)| {
+                *latest = (*latest).max(*last_ns);
+                Some(*latest)
+            })
+            .collect();
+    }
+
+    /// Places of those at most 10 s from these times, at most [`MOST_OWNERS`], in the order of the checks.
+    fn near(&self, times: &Times) -> Vec<usize> {
+        let mut found = Vec::new();
+        for (first_ns, last_ns) in &times.0 {
+            let begun = self.all.partition_point(|(first, ..)| *first <= last_ns.saturating_add(SPELL_NS));
+            let is_near = |last: u64| last.saturating_add(SPELL_NS) >= *first_ns;
+            let earlier = self.all.iter().zip(&self.latest).take(begun).rev();
+            let reach = earlier.take_while(|(_, latest)| is_near(**latest)).take(4 * MOST_OWNERS);
+            found.extend(reach.filter(|((.., last), _)| is_near(*last)).map(|((_, Reverse(at), _), _)| *at));
+        }
+        found.truncate(MOST_OWNERS);
+        found.sort_unstable();
+        found
+    }
+}
+
 /// Owners and the findings that they explain: at the same time, between no other hosts. An info finding owns nothing,
 /// and a likely cause owns nothing more severe: a guess must neither hide a certain finding nor adopt its severity.
 fn owned(
@@ -91,18 +137,32 @@ fn owned(
     hosts: &[BTreeSet<(Address, Address)>],
     mut owned: Vec<(usize, usize)>,
 ) -> Vec<(usize, usize)> {
-    let owners = found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
-    for (owner, finding) in owners {
-        for (effect, other) in found.iter().enumerate().filter(|(_, other)| finding.owns.contains(&other.id))
-        {
-            let within = !hosts[effect].is_empty() && hosts[effect].is_subset(&hosts[owner]);
-            let first = owned.iter().all(|(_, known)| *known != effect);
-            let is_sure = finding.evidence["certainty"] != "likely" || other.severity <= finding.severity;
-            if within && first && is_sure && overlap(&finding.episodes, &other.episodes) {
-                owned.push((owner, effect));
-            }
+    let mut known: Set<usize> = owned.iter().map(|(_, effect)| *effect).collect();
+    let mut owners: Map<(&'static str, (Address, Address)), Owners> = Map::default();
+    for (at, one) in found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
+        let times = Times::of(&one.episodes);
+        for key in one.owns.iter().flat_map(|id| hosts[at].iter().map(|pair| (*id, *pair))) {
+            let all = times.0.iter().map(|(first_ns, last_ns)| (*first_ns, Reverse(at), *last_ns));
+            owners.entry(key).or_default().all.extend(all);
         }
     }
+    owners.values_mut().for_each(Owners::prepare);
+    let mut new = Vec::new();
+    for (effect, other) in found.iter().enumerate() {
+        // An owner names all pairs of what it owns, so that those of the rarest pair suffice.
+        let of_pairs: Option<Vec<&Owners>> =
+            hosts[effect].iter().map(|pair| owners.get(&(other.id, *pair))).collect();
+        let rarest = of_pairs.and_then(|all| all.into_iter().min_by_key(|owners| owners.all.len()));
+        let Some(rarest) = rarest else { continue };
+        let owner = rarest.near(&Times::of(&other.episodes)).into_iter().find(|owner| {
+            let finding = &found[*owner];
+            let is_sure = finding.evidence["certainty"] != "likely" || other.severity <= finding.severity;
+            is_sure && hosts[effect].is_subset(&hosts[*owner]) && overlap(&finding.episodes, &other.episodes)
+        });
+        new.extend(owner.filter(|_| known.insert(effect)).map(|owner| (owner, effect)));
+    }
+    new.sort_unstable();
+    owned.extend(new);
     owned
 }
 
@@ -128,28 +188,25 @@ fn add(ids: &mut Vec<&'static str>, id: &'static str) {
 }
 
 /// The host pairs named by a finding, smaller address first; a finding about a device names none.
-fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
+pub(super) fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
     finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
 }
 
 /// The queue pairs named by a finding, each with its host.
-fn queue_pairs(finding: &Finding, peer: impl Fn(&Name) -> Option<u32>) -> BTreeSet<(Address, u32)> {
+pub(super) fn queue_pairs(
+    finding: &Finding,
+    peer: impl Fn(&Name) -> Option<u32>,
+) -> BTreeSet<(Address, u32)> {
     let is_of_them =
         |one: &&Finding| entry(one.id).is_some_and(|entry| entry.of_queue_pairs || !entry.causes.is_empty());
     let names = Some(finding).filter(is_of_them).into_iter().flat_map(|one| one.named.iter());
     names.flat_map(|name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))]).flatten().collect()
 }
 
-/// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
-fn overlap(a: &[Episode], b: &[Episode]) -> bool {
-    let near = |a: &Episode, b: &Episode| {
-        a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
-    };
-    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| near(a, b)))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Episode;
+    use super::super::meet::COMPARED;
     use super::*;
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
@@ -313,6 +370,42 @@ mod tests {
             assert_eq!((found[0].owner, found[2].severity), (owner, severity), "{certainty}");
             assert_eq!(found[1].owner, Some("path.mtu_black_hole"));
         }
+    }
+
+    #[test]
+    fn twice_as_many_findings_are_compared_twice_as_often() {
+        let compared = |count: u64| {
+            let mut found: Vec<Finding> = (0..count)
+                .flat_map(|at| {
+                    // Damage and loss between the same two hosts, each at its own time.
+                    let at_ns = at * 5 * SPELL_NS;
+                    ["icrc.errors", "loss.after_tap"].map(|id| Finding {
+                        named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)]
+                            .into_iter()
+                            .collect(),
+                        episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
+                        owns: if id == "icrc.errors" { &["loss.after_tap"] } else { &[] },
+                        ..Finding::new(id, Severity::Warning, String::new())
+                    })
+                })
+                .collect();
+            let asked = std::cell::Cell::new(0_u64);
+            COMPARED.set(0);
+            relate(
+                &mut found,
+                once(|_| {
+                    asked.set(asked.get() + 1);
+                    None
+                }),
+            );
+            assert_eq!(asked.get(), 1, "the same queue pair is looked up again and again");
+            let owners = found.iter().skip(1).step_by(2).map(|one| one.owner_at);
+            assert!(owners.zip((0..).step_by(2)).all(|(owner, at)| owner == Some(at)), "each has its own");
+            assert!(found.iter().skip(1).step_by(2).all(|one| one.causes == ["icrc.errors"]));
+            COMPARED.get()
+        };
+        let (few, many) = (compared(1_000), compared(2_000));
+        assert!(few > 0 && many <= 2 * few + 100, "{few}, {many}");
     }
 
     #[test]

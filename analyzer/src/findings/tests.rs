@@ -95,8 +95,13 @@ pub(super) fn with_steps(change: impl FnOnce(&mut crate::analysis::traffic::Step
 
 /// The finding with this id for these facts, if raised.
 pub(super) fn found_on(facts: &Facts, id: &str) -> Option<Finding> {
+    all_on(facts).into_iter().find(|finding| finding.id == id)
+}
+
+/// All findings for these facts.
+pub(super) fn all_on(facts: &Facts) -> Vec<Finding> {
     let (sample, limits) = (crate::analysis::fixtures::everything(), Limits::default());
-    check(&Input { sample: &sample, facts, limits: &limits }).into_iter().find(|finding| finding.id == id)
+    check(&Input { sample: &sample, facts, limits: &limits })
 }
 
 /// Requests for 20 seconds, and NAKs in another flow, with or without known times.

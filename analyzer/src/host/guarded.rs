@@ -180,8 +180,10 @@ mod tests {
             assert!(at(name, offset).is_err(), "{name}");
         }
         // The mapping of this very program.
+        let own = std::env::current_exe().unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let range = maps.lines().find(|line| line.contains("/deps/")).unwrap().split(' ').next().unwrap();
+        let mapping = maps.lines().find(|line| line.ends_with(own.to_str().unwrap())).unwrap();
+        let range = mapping.split(' ').next().unwrap();
         let link = Path::new("/proc/self/map_files").join(range.trim_start_matches('0'));
         match std::fs::read_link(&link) {
             Ok(_) => assert!(behind(&link, 0).is_ok(), "{link:?}"),

@@ -148,7 +148,7 @@ pub enum Framing {
     /// Ethernet, including the loopback interface.
     #[default]
     Ethernet,
-    /// IP: tun, WireGuard and other interfaces without a link layer.
+    /// IP: tun, WireGuard, tunnels of IP in IP and other interfaces without a link layer.
     RawIp,
     /// Another one: the number in linux/if_arp.h (`ARPHRD_*`).
     Other(u16),
@@ -159,7 +159,12 @@ impl Framing {
         const ARPHRD_RAWIP: u16 = 519;
         match hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Self::Ethernet,
-            libc::ARPHRD_NONE | ARPHRD_RAWIP => Self::RawIp,
+            // ipip, ip6tnl and sit have taken the outer header off, or will put it on behind the hook.
+            libc::ARPHRD_NONE
+            | ARPHRD_RAWIP
+            | libc::ARPHRD_TUNNEL
+            | libc::ARPHRD_TUNNEL6
+            | libc::ARPHRD_SIT => Self::RawIp,
             other => Self::Other(other),
         }
     }

@@ -157,3 +157,15 @@ fn presence_differs_from_absence() {
     assert!(lo && !other);
     assert!(netns.run(|| get(77)).unwrap().unwrap_err().is_absent());
 }
+
+#[test]
+fn tunnels_without_a_link_layer_begin_with_ip() {
+    for hardware in [libc::ARPHRD_NONE, 519, libc::ARPHRD_TUNNEL, libc::ARPHRD_TUNNEL6, libc::ARPHRD_SIT] {
+        assert_eq!(Framing::from_hardware(hardware), Framing::RawIp, "{hardware}");
+    }
+    assert_eq!(Framing::from_hardware(libc::ARPHRD_ETHER), Framing::Ethernet);
+    // PPP and GRE have headers of their own.
+    for hardware in [libc::ARPHRD_PPP, libc::ARPHRD_IPGRE, libc::ARPHRD_INFINIBAND] {
+        assert_eq!(Framing::from_hardware(hardware), Framing::Other(hardware));
+    }
+}

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
+use crate::hostile::is_hostile;
+
 /// Timeout after which a run counts as hanging: the inputs have some hundred kilobytes.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
@@ -61,12 +63,14 @@ pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
     if kind == "screen" {
         return None;
     }
-    let control = |bytes: &[u8]| bytes.iter().any(|byte| (*byte < b' ' && *byte != b'\n') || *byte == 0x7F);
-    if control(&ended.output) || control(&ended.errors) {
-        return Some("wrote control characters".to_owned());
-    }
     let output = String::from_utf8_lossy(&ended.output);
-    if !output.starts_with('{') {
+    // JSON escapes control characters, and leaves the direction of text to the reader.
+    let is_json = output.starts_with('{');
+    let is_bad = |c: char| if is_json { c.is_control() && c != '\n' } else { is_hostile(c) };
+    if output.contains(is_bad) || said.contains(is_hostile) {
+        return Some("wrote characters that control a terminal or mislead".to_owned());
+    }
+    if !is_json {
         return None;
     }
     let reports: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&output).into_iter().collect();
@@ -124,6 +128,7 @@ mod tests {
         };
         assert_eq!(wrong_with(0, &report(4, 5), ""), None);
         assert_eq!(wrong_with(1 << 8, "", "rocescope: not a capture\n"), None, "refused");
+        assert_eq!(wrong_with(0, "{\"name\": \"\u{202E}\"}", ""), None, "JSON is not for people");
         for (status, output, errors) in [
             (101 << 8, String::new(), "thread 'main' panicked at x.rs:1"),
             (9, String::new(), ""),
@@ -131,6 +136,10 @@ mod tests {
             (0, report(5, 5), ""),
             (0, "{\"totals\":".to_owned(), ""),
             (0, "LINK \u{1b}[31m".to_owned(), ""),
+            (0, "LINK \u{9b}31m".to_owned(), ""),
+            (0, "LINK \u{202E}0rt".to_owned(), ""),
+            (0, "{\"a\": \"\u{9b}31m\"}".to_owned(), ""),
+            (1 << 8, String::new(), "rocescope: link \u{2066}x"),
         ] {
             assert!(wrong_with(status, &output, errors).is_some(), "{status} {output} {errors}");
         }

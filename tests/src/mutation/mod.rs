@@ -1,7 +1,7 @@
 //! Mutated input for rocescope: files, packets, reports and keys that do not occur in normal use.
 //!
 //! A number and a seed determine a mutant, the same on every machine. It fails if rocescope panics, is killed by a
-//! signal, hangs, writes control characters to a terminal, or writes a report with inconsistent packet sums. In a
+//! signal, hangs, writes characters that control a terminal or mislead its reader, or writes a report with inconsistent packet sums. In a
 //! build with overflow checks (profile `checked`), an overflowing count is a panic.
 //!
 //! | kind | mutates | runs |
@@ -11,7 +11,7 @@
 //! | `report` | values of reports, and their bytes | `diff` |
 //! | `screen` | keys, mouse and the size of the terminal | `replay` in the terminal UI |
 //!
-//! Mutated `/proc` and `/sys` trees are a unit test of `doctor`.
+//! Mutated `/proc` and `/sys` trees are a unit test of `doctor`, which `cargo xtask mutate` runs, too.
 
 mod bytes;
 mod frames;

@@ -39,7 +39,7 @@ pub struct Link {
     /// Length of their outer frames. Unit: bytes.
     pub bytes: u64,
     /// Packets of the link that are in no flow: the flow table was full, or the counters were locked. They are in
-    /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time`, `icrc` and `frame_sizes`; `dscp` is null then.
+    /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time` and `icrc`; `frame_sizes` and `dscp` are null then.
     /// Unit: packets.
     pub left_out_packets: u64,
     /// Copies among these packets. Null: none.
@@ -65,7 +65,7 @@ pub struct Link {
     /// Check of the invariant CRC over flows and retired flows of the link. Null: not checked by this source
     /// (live).
     pub icrc: Option<Icrc>,
-    /// RoCE frames by length, without `left_out_packets`. Null: not collected by this source.
+    /// RoCE frames by length. Null: not collected by this source, or not of all packets (`left_out_packets`).
     pub frame_sizes: Option<Vec<traffic::FrameSize>>,
     /// MTU of the interface. Unit: bytes. Null: replay.
     pub mtu: Option<u32>,

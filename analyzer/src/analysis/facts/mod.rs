@@ -27,7 +27,7 @@ use super::{
 use crate::sample::SourceKind;
 
 pub(super) use by_hosts::ByHosts;
-pub(crate) use by_link::ByLink;
+pub(crate) use by_link::{ByLink, LinkNames};
 pub use flow::{
     Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
     Untimed,
@@ -106,6 +106,9 @@ pub struct Facts {
     /// The flows by their hosts.
     #[serde(skip)]
     pub(crate) by_hosts: ByHosts,
+    /// The links by their names.
+    #[serde(skip)]
+    pub(crate) link_names: LinkNames,
 }
 
 impl Facts {

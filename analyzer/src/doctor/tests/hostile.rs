@@ -12,6 +12,11 @@ use crate::host::testing::fifo;
 struct Random(u64);
 
 impl Random {
+    /// The numbers of one tree of a run.
+    fn of(seed: u64, tree: u64) -> Self {
+        Self((seed ^ tree.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0x5eed_0123_4567_89ab) | 1)
+    }
+
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -38,7 +43,7 @@ fn files(base: &Path) -> Vec<PathBuf> {
 }
 
 fn change(path: &Path, random: &mut Random) {
-    const NUMBERS: [&str; 8] = [
+    const NUMBERS: [&str; 9] = [
         "",
         "0",
         "-1",
@@ -47,6 +52,7 @@ fn change(path: &Path, random: &mut Random) {
         "0x7fffffffffffffff",
         "1e309 Gb/s (4X EDR)",
         "\u{1b}[2J\u{202e}4: ACTIVE\0\n\n",
+        "\u{9b}2J\u{2066}eth0\u{85}\u{202a}",
     ];
     if path.is_dir() {
         // Changed before.
@@ -76,15 +82,17 @@ fn change(path: &Path, random: &mut Random) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Five seconds of them, or as many as `ROCESCOPE_MUTATE_SECONDS` says.
+/// Five seconds of them, or as many as `ROCESCOPE_MUTATE_SECONDS` says, of the seed `ROCESCOPE_MUTATE_SEED`.
+/// `ROCESCOPE_MUTATE_TREE` repeats one. `cargo xtask mutate` runs this test by its name.
 #[test]
 fn mutated_trees_are_survived_in_time_and_without_control_characters() {
-    let seconds = std::env::var("ROCESCOPE_MUTATE_SECONDS").map_or(5, |text| text.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut random = Random(0x5eed_0123_4567_89ab);
-    let mut trees = 0;
-    while Instant::now() < end || trees < 3 {
+    let set = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let end = Instant::now() + Duration::from_secs(set("ROCESCOPE_MUTATE_SECONDS").unwrap_or(5));
+    let (seed, only) = (set("ROCESCOPE_MUTATE_SEED").unwrap_or(1), set("ROCESCOPE_MUTATE_TREE"));
+    let mut trees = only.map_or(0, |tree| tree - 1);
+    while only.map_or(Instant::now() < end || trees < 3, |tree| trees < tree) {
         trees += 1;
+        let mut random = Random::of(seed, trees);
         let recorded = [MLX5, BNXT_RE, IRDMA, RXE][random.below(4)];
         let host = Recorded::unpack(&format!("{recorded}\n[]\n{}", environment(&["NCCL_IB_HCA=mlx5_0"])));
         let root = host.root();
@@ -104,8 +112,11 @@ fn mutated_trees_are_survived_in_time_and_without_control_characters() {
         let page = Page::of(collect(&root, &host.kernel()));
         assert!(began.elapsed() < Duration::from_secs(20), "tree {trees} took {:?}", began.elapsed());
         let text = text::text(&page, true, 100);
-        let control = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
-        assert!(!text.contains(control), "tree {trees}: {text:?}");
+        // As `is_hostile` of the integration tests.
+        let hostile = |c: char| {
+            c.is_control() && c != '\n' || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+        };
+        assert!(!text.contains(hostile), "tree {trees}: {text:?}");
         assert!(!text.contains("root:x:0"), "tree {trees}: a link out of the process's root was followed");
         serde_json::from_str::<serde_json::Value>(&page.json().unwrap()).unwrap();
     }

@@ -1,0 +1,279 @@
+//! Which findings meet: between the same hosts or in the same queue pair, at the same time. There may be thousands of findings, so
+//! none is compared with all others.
+
+use std::collections::BTreeSet;
+
+use super::catalog::entry;
+use super::{Episode, Finding};
+use crate::metrics::loss::spells::SPELL_NS;
+use crate::sample::Address;
+use crate::util::map::Map;
+
+/// Kinds that cause a finding, and kinds that it causes.
+pub(super) type Related = (Vec<&'static str>, Vec<&'static str>);
+
+/// Causes and effects by places and times: kinds in the order of the checks.
+pub(super) fn met(
+    found: &[Finding],
+    hosts: &[BTreeSet<(Address, Address)>],
+    queue_pairs: &[BTreeSet<(Address, u32)>],
+) -> Vec<Related> {
+    let mut known = Known::default();
+    for (at, finding) in found.iter().enumerate() {
+        known.add(finding, &hosts[at], &queue_pairs[at]);
+    }
+    known.prepare();
+    // Kinds by what they cause, as the entries of the effects name it.
+    let kinds: Vec<&'static str> = known.kinds.iter().map(|(id, _)| *id).collect();
+    let causes_of = |id| entry(id).map_or(&[][..], |entry| entry.causes);
+    let mut effects_of: Map<&'static str, Vec<&'static str>> = Map::default();
+    for effect in &kinds {
+        for cause in causes_of(effect) {
+            effects_of.entry(cause).or_default().push(effect);
+        }
+    }
+    let related = |(at, one): (usize, &Finding)| {
+        let meets = |kind: &Kind, by_queue_pairs| {
+            let times = Times::of(&one.episodes);
+            if by_queue_pairs {
+                kind.at_queue_pairs(&queue_pairs[at], &times)
+            } else {
+                kind.between(&hosts[at], &times)
+            }
+        };
+        let causes = kinds.iter().copied().filter(|cause| {
+            causes_of(one.id).contains(cause)
+                && known
+                    .of(cause)
+                    .any(|kind| !kind.no_cause_of.contains(&one.id) && meets(kind, is_of_queue_pairs(cause)))
+        });
+        let effects = effects_of.get(one.id).into_iter().flatten().copied().filter(|effect| {
+            !one.no_cause_of.contains(effect)
+                && known.of(effect).any(|kind| meets(kind, is_of_queue_pairs(one.id)))
+        });
+        (causes.collect(), effects.collect())
+    };
+    found.iter().enumerate().map(related).collect()
+}
+
+fn is_of_queue_pairs(id: &str) -> bool {
+    entry(id).is_some_and(|entry| entry.of_queue_pairs)
+}
+
+/// All findings by kind, in the order in which the kinds are found.
+#[derive(Default)]
+struct Known {
+    kinds: Vec<(&'static str, Vec<Kind>)>,
+    at: Map<&'static str, usize>,
+}
+
+impl Known {
+    fn add(
+        &mut self,
+        one: &Finding,
+        hosts: &BTreeSet<(Address, Address)>,
+        queue_pairs: &BTreeSet<(Address, u32)>,
+    ) {
+        let at = *self.at.entry(one.id).or_insert_with(|| {
+            self.kinds.push((one.id, Vec::new()));
+            self.kinds.len() - 1
+        });
+        let of_kind = &mut self.kinds[at].1;
+        let own = of_kind.iter().position(|kind| kind.no_cause_of == one.no_cause_of).unwrap_or_else(|| {
+            of_kind.push(Kind { no_cause_of: one.no_cause_of, ..Kind::default() });
+            of_kind.len() - 1
+        });
+        of_kind[own].add(&one.episodes, hosts, queue_pairs);
+    }
+
+    fn prepare(&mut self) {
+        for kind in self.kinds.iter_mut().flat_map(|(_, of_kind)| of_kind) {
+            let times = kind.by_hosts.values_mut().chain(kind.by_queue_pair.values_mut());
+            times.chain([&mut kind.all, &mut kind.anywhere]).for_each(Times::prepare);
+        }
+    }
+
+    fn of(&self, id: &str) -> impl Iterator<Item = &Kind> {
+        self.at.get(id).into_iter().flat_map(|at| &self.kinds[*at].1)
+    }
+}
+
+/// Times of the findings of one kind that cannot cause the same other kinds.
+#[derive(Default)]
+struct Kind {
+    no_cause_of: &'static [&'static str],
+    all: Times,
+    /// Those that name no hosts.
+    anywhere: Times,
+    by_hosts: Map<(Address, Address), Times>,
+    by_queue_pair: Map<(Address, u32), Times>,
+}
+
+impl Kind {
+    fn add(
+        &mut self,
+        episodes: &[Episode],
+        hosts: &BTreeSet<(Address, Address)>,
+        queue_pairs: &BTreeSet<(Address, u32)>,
+    ) {
+        let times = Times::of(episodes);
+        self.all.extend(&times);
+        if hosts.is_empty() {
+            self.anywhere.extend(&times);
+        }
+        for pair in hosts {
+            self.by_hosts.entry(*pair).or_default().extend(&times);
+        }
+        for queue_pair in queue_pairs {
+            self.by_queue_pair.entry(*queue_pair).or_default().extend(&times);
+        }
+    }
+
+    /// True if one of them was at the same time between one of these hosts, or if the hosts of either are not known.
+    fn between(&self, hosts: &BTreeSet<(Address, Address)>, times: &Times) -> bool {
+        if hosts.is_empty() {
+            return self.all.meets(times);
+        }
+        self.anywhere.meets(times)
+            || hosts.iter().filter_map(|pair| self.by_hosts.get(pair)).any(|own| own.meets(times))
+    }
+
+    /// True if one of them was at the same time in one of these queue pairs.
+    fn at_queue_pairs(&self, queue_pairs: &BTreeSet<(Address, u32)>, times: &Times) -> bool {
+        queue_pairs.iter().filter_map(|one| self.by_queue_pair.get(one)).any(|own| own.meets(times))
+    }
+}
+
+/// Times of findings: first and last nanosecond. When prepared, sorted by the first, each with the latest end so far.
+#[derive(Default)]
+pub(super) struct Times(pub(super) Vec<(u64, u64)>);
+
+impl Times {
+    /// The times of one finding; all time where it is not known.
+    pub(super) fn of(episodes: &[Episode]) -> Self {
+        if episodes.is_empty() {
+            return Self(vec![(0, u64::MAX)]);
+        }
+        Self(episodes.iter().map(|one| (one.first_ns, one.last_ns)).collect())
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
+    fn prepare(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
+        let mut latest = 0;
+        for (_, last_ns) in &mut self.0 {
+            latest = latest.max(*last_ns);
+            *last_ns = latest;
+        }
+    }
+
+    /// True if one of these, prepared, and one of the others are at most 10 s apart.
+    fn meets(&self, others: &Self) -> bool {
+        #[cfg(test)]
+        COMPARED.set(COMPARED.get() + 1);
+        others.0.iter().any(|(first_ns, last_ns)| {
+            let begun = self.0.partition_point(|(first, _)| *first <= last_ns.saturating_add(SPELL_NS));
+            let latest = begun.checked_sub(1).map(|at| self.0[at].1);
+            latest.is_some_and(|latest| latest.saturating_add(SPELL_NS) >= *first_ns)
+        })
+    }
+}
+
+/// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
+pub(super) fn overlap(a: &[Episode], b: &[Episode]) -> bool {
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
+    let near = |a: &Episode, b: &Episode| {
+        a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
+    };
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| near(a, b)))
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often the times of two findings, or of one and of those of a kind in one place, were compared.
+    pub(super) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity;
+    use super::super::relate::{hosts, queue_pairs};
+    use super::*;
+
+    /// Numbers that can be repeated.
+    fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed | 1;
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        }
+    }
+
+    #[test]
+    fn what_is_found_by_place_and_time_is_what_comparing_all_with_all_finds() {
+        const IDS: [&str; 5] =
+            ["icrc.errors", "loss.after_tap", "retry.storm", "rnr.slow_receiver", "path.rewritten"];
+        for seed in 1..60 {
+            let mut random = random(seed);
+            let found: Vec<Finding> = (0..30)
+                .map(|_| {
+                    let episode = |first_ns| Episode { first_ns, last_ns: first_ns + SPELL_NS, peak: None };
+                    let mut name = |_| {
+                        let host = |at: u64| Address::from([10, 0, 0, u8::try_from(at).unwrap()]);
+                        (host(random(3)), host(random(3)), u32::try_from(random(3)).unwrap())
+                    };
+                    let named = (0..seed % 3).map(&mut name).collect();
+                    let no_cause_of = if random(4) == 0 { &["retry.storm"][..] } else { &[] };
+                    let episodes = (0..random(3)).map(|_| episode(random(20) * SPELL_NS)).collect();
+                    let id = IDS[usize::try_from(random(IDS.len() as u64)).unwrap()];
+                    Finding {
+                        named,
+                        no_cause_of,
+                        episodes,
+                        ..Finding::new(id, Severity::Warning, String::new())
+                    }
+                })
+                .collect();
+            let hosts: Vec<_> = found.iter().map(hosts).collect();
+            let queue_pairs: Vec<_> = found.iter().map(|one| queue_pairs(one, |_| None)).collect();
+            let sorted = |ids: &mut Vec<&'static str>| {
+                ids.sort_unstable();
+                ids.dedup();
+                ids.clone()
+            };
+            for (effect, (mut causes, mut effects)) in
+                met(&found, &hosts, &queue_pairs).into_iter().enumerate()
+            {
+                let related = |cause: usize, effect: usize| {
+                    let (one, other) = (&found[cause], &found[effect]);
+                    let is_cause = entry(other.id).is_some_and(|entry| entry.causes.contains(&one.id));
+                    let meet = if is_of_queue_pairs(one.id) {
+                        !queue_pairs[cause].is_disjoint(&queue_pairs[effect])
+                    } else {
+                        hosts[cause].is_empty()
+                            || hosts[effect].is_empty()
+                            || !hosts[cause].is_disjoint(&hosts[effect])
+                    };
+                    is_cause
+                        && meet
+                        && !one.no_cause_of.contains(&other.id)
+                        && overlap(&one.episodes, &other.episodes)
+                };
+                let all = || 0..found.len();
+                let mut own: Vec<_> =
+                    all().filter(|at| related(*at, effect)).map(|at| found[at].id).collect();
+                assert_eq!(sorted(&mut causes), sorted(&mut own), "causes of {effect}, seed {seed}");
+                let mut own: Vec<_> =
+                    all().filter(|at| related(effect, *at)).map(|at| found[at].id).collect();
+                assert_eq!(sorted(&mut effects), sorted(&mut own), "effects of {effect}, seed {seed}");
+            }
+        }
+    }
+}
