@@ -298,7 +298,10 @@ fn retransmissions_after_rnr_naks_are_not_among_those_that_receivers_ask_for() {
         by_id(&sample, "retry.storm")
     };
     let warned = after_rnr(784, 30).unwrap();
-    assert_eq!((&warned.evidence["retransmitted"], &warned.evidence["rnr_resent"]), (&754.into(), &30.into()));
+    assert_eq!(
+        (&warned.evidence["retransmitted"], &warned.evidence["rnr_resent"]),
+        (&754.into(), &30.into())
+    );
     assert_eq!(warned.impact.retransmissions, Some(754));
     assert!(warned.title.starts_with("Retransmissions: 754 of 10,000 packets (7.54 %)"), "{}", warned.title);
     assert_eq!(after_rnr(784, 685), None, "too few are asked for");
