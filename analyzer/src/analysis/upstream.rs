@@ -98,6 +98,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sender_retries_in_vain_was_not_received() {
+        for (stuck, lost) in [(1, 80), (2, 92)] {
+            let mut sample = sample([(0, 0), (80, 12), (0, 0)], &[([0, 1], true, 1_000, [92, 0])]);
+            let sender = sample.flows[0].slot;
+            let loss = sample.metrics.loss.as_mut().unwrap();
+            loss.flows.get_mut(&sender).unwrap().requests.as_mut().unwrap().stuck = stuck;
+            assert_eq!(at_taps(&sample), [None, Some(lost), None], "{stuck}");
+        }
+    }
+
+    #[test]
     fn of_three_taps_the_first_decides() {
         let all =
             [([0, 1], true, 1_000, [4, 0]), ([1, 2], true, 1_000, [5, 0]), ([0, 2], true, 1_000, [9, 0])];

@@ -288,6 +288,38 @@ fn what_receivers_ask_for_costs_the_same_lost_or_reordered() {
     assert_eq!(by_id(&unasked, "retry.storm"), None);
 }
 
+/// A slow receiver has its share of the retransmissions.
+#[test]
+fn retransmissions_after_rnr_naks_are_not_among_those_that_receivers_ask_for() {
+    let after_rnr = |retransmitted, rnr| {
+        let mut sample = asked(retransmitted);
+        let loss = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
+        loss.requests.as_mut().unwrap().rnr_retransmitted = rnr;
+        by_id(&sample, "retry.storm")
+    };
+    let warned = after_rnr(784, 30).unwrap();
+    assert_eq!(
+        (&warned.evidence["retransmitted"], &warned.evidence["rnr_resent"]),
+        (&754.into(), &30.into())
+    );
+    assert_eq!(warned.impact.retransmissions, Some(754));
+    assert!(warned.title.starts_with("Retransmissions: 754 of 10,000 packets (7.54 %)"), "{}", warned.title);
+    assert_eq!(after_rnr(784, 685), None, "too few are asked for");
+}
+
+#[test]
+fn steps_tell_loss_from_reordering_downstream() {
+    let storm = by_id(&asked(100), "retry.storm").unwrap();
+    let step = |begin: &str| storm.steps.iter().find(|step| step.text.starts_with(begin)).unwrap();
+    let command = |begin| step(begin).command.as_deref();
+    assert_eq!(command("Compare the drop counters of the switches"), None);
+    assert!(command("Check that the NIC of 10.0.0.2").unwrap().contains("discard"));
+    let capture = step("Capture on 10.0.0.2 and at this tap");
+    let line = capture.command.as_deref().unwrap();
+    assert!(line.starts_with("tcpdump -i DEV ") && line.contains("-w receiver.pcap"), "{line}");
+    assert_eq!(capture.host.map(|host| host.to_string()).as_deref(), Some("10.0.0.2"));
+}
+
 /// Of two host pairs at a tap, one may have reordered packets: neither changes the severity or the figures of the other.
 #[test]
 fn each_host_pair_is_judged_by_its_own_figures() {

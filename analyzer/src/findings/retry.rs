@@ -309,8 +309,7 @@ pub(super) fn raise(
     let bytes = cost.goodput_lost_bytes.map(|bytes| {
         scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
     });
-    let cost =
-        Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
+    let cost = Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
     let mut raise =
         Raise::new(&STORM, Severity::Warning, title(diagnosis, [title::hosts(hosts.iter().copied())]))
             .advice(&advice)

@@ -49,6 +49,22 @@ fn a_replay_knows_what_was_acknowledged() {
     assert!(died.title.starts_with("QP 17 died: retries exhausted"), "{}", died.title);
 }
 
+#[test]
+fn the_message_in_progress_is_that_of_the_request_retried() {
+    let message = |stuck_opcode, stuck_bytes| {
+        let mut sample = five_retries(SourceKind::Replay, Some(99), LAST + SECOND);
+        let loss = sample.metrics.loss.as_mut().unwrap();
+        let requests = loss.flows.get_mut(&0).unwrap().requests.as_mut().unwrap();
+        (requests.stuck_opcode, requests.stuck_bytes) = (stuck_opcode, stuck_bytes);
+        by_id(&sample, "qp.died").unwrap().evidence["message"].clone()
+    };
+    assert_eq!(message(Some(0x06), Some(65_536)), "RDMA WRITE of 65.5 kB");
+    assert_eq!(message(Some(0x04), None), "SEND");
+    assert_eq!(message(Some(0x0C), Some(4_096)), "RDMA READ of 4.10 kB");
+    assert_eq!(message(Some(0x13), None), "atomic");
+    assert!(message(None, None).is_null(), "live");
+}
+
 /// What the kernel knows of the queue pair stands beside what packets show.
 #[test]
 fn a_death_in_packets_has_the_settings_of_the_queue_pair() {

@@ -67,7 +67,8 @@ impl Copies {
             requests,
             responses,
         } = self;
-        let single = [packets, bytes, data_bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
+        let single =
+            [packets, bytes, data_bytes, payload_bytes, cnp_packets, acks, rnr_naks, requests, responses];
         single.into_iter().chain(ecn_data).chain(ecn_control).chain(naks)
     }
 

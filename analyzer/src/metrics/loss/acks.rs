@@ -1,17 +1,39 @@
-//! Timeouts after which the receiver turns out to have the packets: their ACKs were lost.
+//! What is acknowledged, and timeouts after which the receiver turns out to have the packets: their ACKs were lost.
 //!
 //! Either an ACK of what is retransmitted has passed this tap, and was lost between tap and requester; or the receiver
 //! acknowledges the first retransmissions with a PSN beyond them, and its ACK was lost upstream of the tap.
 
 use rocescope_common::wire::bth::MASK24;
+use rocescope_common::wire::frame::UNKNOWN;
 
 use super::cause::Cause;
 use super::sequence::Sequence;
 use super::state::State;
+use super::{AckState, Slot};
 
 /// True if `psn` is at or beyond `start`.
 pub(super) const fn reaches(psn: u32, start: u32) -> bool {
     psn.wrapping_sub(start) & MASK24 < MASK24 / 2
+}
+
+impl AckState {
+    /// The latest PSN that the flow acknowledges: a NAK acknowledges what lies before its own.
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<u32> {
+        Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
+    }
+}
+
+impl Slot {
+    pub(super) fn ack_state(&self) -> AckState {
+        AckState {
+            asked_ns: (self.asked_ns != 0).then_some(self.asked_ns),
+            answer_psn: (self.answer_psn != UNKNOWN).then_some(self.answer_psn),
+            refused: self.refused,
+            answered_something: false,
+            sizes: self.sizes,
+        }
+    }
 }
 
 impl Sequence {

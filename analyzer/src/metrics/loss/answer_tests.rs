@@ -124,6 +124,51 @@ fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
     }
 }
 
+/// The receiver asks for a PSN, what is retransmitted is lost as well, and the timer retransmits it again.
+#[test]
+fn a_nak_acknowledges_what_lies_before_its_psn_alone() {
+    for (asked, acked) in [(210, 0), (211, 1)] {
+        let [mut scene, _] = scenes();
+        scene.send(200..220, &[]);
+        scene.nak(asked);
+        scene.send(210..220, &[]);
+        scene.now_ns += 67 * MS;
+        scene.send(210..220, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.timeouts, loss.timeouts_acked), (1, acked), "{asked}: {loss:?}");
+        assert_eq!(loss.stuck_opcode, Some(DATA.opcode));
+    }
+}
+
+/// Requests to a host of which no answer passes: those of another host do, or only its own requests.
+#[test]
+fn a_peer_that_never_answers_makes_its_requester_time_out_where_answers_of_others_pass() {
+    for (others_answer, from, timeouts) in [(true, 500, 3), (false, 500, 0), (true, 510, 0)] {
+        let [mut scene, _] = scenes();
+        if !others_answer {
+            scene = Scene::new(false);
+            scene.send(100..200, &[]);
+        }
+        let mut slot = UNKNOWN;
+        let mut send = |from: u32, now_ns: u64| {
+            for psn in from..520 {
+                let p = P { dst: 3, qp: 33, psn, time_ns: now_ns + u64::from(psn) * 10 * US, ..DATA };
+                let Scene { wire, collector, .. } = &mut scene;
+                let reverse = Reverse { slot: UNKNOWN, paired: false };
+                slot = wire.pass(p, |packet, extras| collector.packet(packet, extras, reverse));
+            }
+        };
+        send(500, 2_000 * MS);
+        for retry in 1..4 {
+            send(from, 2_000 * MS + retry * 67 * MS);
+        }
+        let loss = scene.collector.metrics().flow(slot).requests.unwrap();
+        let downstream = if timeouts > 0 { 0 } else { 3 };
+        let found = (loss.timeouts, loss.timeout_retransmitted, loss.downstream.count);
+        assert_eq!(found, (timeouts, timeouts * 20, downstream), "{others_answer} {from}");
+    }
+}
+
 /// Retries without an answer, and then another connection on the same number.
 #[test]
 fn a_connection_that_is_given_up_is_known_when_its_number_is_used_again() {

@@ -33,16 +33,21 @@ pub struct KernelEvent {
     pub time_ns: u64,
 }
 
+/// What is known of the other direction of a flow.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    /// In the order of their times.
+    naks: &'a [Nak],
+    reverse_captured: bool,
+    others_answer: bool,
+    window_ns: u64,
+}
+
 impl KernelEvent {
-    fn arrival<'a>(
-        &self,
-        expected: u32,
-        naks: &'a [Nak],
-        reverse_captured: bool,
-        window_ns: u64,
-    ) -> Arrival<'a> {
+    fn arrival<'a>(&self, expected: u32, around: &Surroundings<'a>) -> Arrival<'a> {
+        let &Surroundings { naks, reverse_captured, others_answer, window_ns } = around;
         Arrival {
-            others_answer: false,
+            others_answer,
             request: super::arrival::Request::default(),
             psn: self.psn,
             time_ns: self.time_ns,
@@ -69,6 +74,9 @@ impl KernelEvent {
     }
 }
 
+/// Live, one place sees all links of the host: answers come in by another than requests leave by.
+const ANY_LINK: u16 = u16::MAX;
+
 impl Collector {
     /// A flow has taken a slot; what was known of the flow before it in the slot is forgotten.
     pub fn flow(&mut self, slot: u32, key: &FlowKey) {
@@ -84,7 +92,10 @@ impl Collector {
     pub fn answers(&mut self, slot: u32, link: u16) {
         let pair = self.slots.get(slot as usize).map(|slot| slot.pair);
         if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) {
-            answers.seen_on(link);
+            if answers.seen_on(link) {
+                let (family, _, to) = answers.hosts;
+                self.answered.insert((ANY_LINK, family, to));
+            }
         }
     }
 
@@ -104,17 +115,17 @@ impl Collector {
     /// A request skipped PSNs.
     pub fn gap(&mut self, event: &KernelEvent, missing: u32) {
         let expected = event.psn.wrapping_add(1) & MASK24;
-        self.with(event, |sequence, naks, reverse_captured, window| {
-            sequence.gap(&event.arrival(expected, naks, reverse_captured, window), missing, Missing::All);
+        self.with(event, |sequence, around| {
+            sequence.gap(&event.arrival(expected, around), missing, Missing::All);
         });
     }
 
     /// The PSN sequence of the flow restarted.
     pub fn restart(&mut self, event: &KernelEvent) {
-        self.with(event, |sequence, naks, reverse_captured, window| {
+        self.with(event, |sequence, around| {
             let expected = event.psn.wrapping_add(1) & MASK24;
             // PSNs of ACKs are not known.
-            sequence.restart(&event.arrival(expected, naks, reverse_captured, window), None);
+            sequence.restart(&event.arrival(expected, around), None);
         });
     }
 
@@ -125,7 +136,8 @@ impl Collector {
         let most = WINDOW;
         let read = run.op().has(Op::READ_REQUEST);
         let count = if read { 1 } else { run.packets.min(most) };
-        self.with(event, |sequence, naks, reverse_captured, window| {
+        self.with(event, |sequence, around| {
+            let naks = around.naks;
             let step = run.end_ns.saturating_sub(run.start_ns) / u64::from(count.max(2) - 1);
             let mut last_ns = run.start_ns.saturating_sub(u64::from(run.pause_ns));
             let mut last_psn = run.expected.wrapping_sub(1) & MASK24;
@@ -134,30 +146,33 @@ impl Collector {
                 let time_ns = run.start_ns + u64::from(i) * step;
                 // Without the NAKs that arrived later in the run.
                 let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
-                let arrival = event.arrival(run.expected, naks, reverse_captured, window);
+                let arrival = event.arrival(run.expected, &Surroundings { naks, ..*around });
                 let span = if read { run.packets.max(1) } else { 1 };
                 sequence.behind(&Arrival { psn, time_ns, last_psn, last_ns, span, read, ..arrival });
                 (last_psn, last_ns) = (psn, time_ns);
             }
             // A gap behind the run is an event of its own.
             if !again && event.psn == run.expected {
-                let arrival =
-                    event.arrival(event.psn.wrapping_add(1) & MASK24, naks, reverse_captured, window);
+                let arrival = event.arrival(event.psn.wrapping_add(1) & MASK24, around);
                 sequence.in_order(&Arrival { last_psn, last_ns, ..arrival });
             }
         });
     }
 
-    fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &[Nak], bool, u64)) {
-        let Self { slots, answers, window_ns, spells, .. } = self;
+    fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &Surroundings<'_>)) {
+        let Self { slots, answers, answered, window_ns, spells, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             Some(answers) => (answers.on(event.link, false, event.answers), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
+        let source = answers.get(slot.pair as usize).map(|own| (ANY_LINK, own.hosts.0, own.hosts.1));
+        let others_answer = !reverse_captured && source.is_some_and(|source| answered.contains(&source));
         naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
-        happened(sequence, &naks, reverse_captured, *window_ns);
+        let surroundings =
+            Surroundings { naks: &naks, reverse_captured, others_answer, window_ns: *window_ns };
+        happened(sequence, &surroundings);
         sequence.record(spells, event.slot, event.time_ns, None);
     }
 }
@@ -234,6 +249,23 @@ mod tests {
         collector.run(&event(120, 10 * MS + 200_000), &run(101, 19, 120, 10 * MS + 150_000), false);
         let metrics = collector.metrics().flow(0).requests.unwrap();
         assert_eq!((metrics.retransmitted, metrics.downstream.count), (19, 0));
+    }
+
+    #[test]
+    fn a_peer_that_never_answers_makes_its_requester_time_out_where_others_answer() {
+        for others in [true, false] {
+            let mut collector = if others { collector() } else { Collector::new(REORDER_WINDOW_NS, BIN_NS) };
+            let silent =
+                FlowKey { src: [0, 0, 0, 1], dst: [0, 0, 0, 3], dest_qp: 7, family: 4, ..FlowKey::default() };
+            collector.flow(2, &silent);
+            for retry in 1..4 {
+                let run = RetxRun { pause_ns: 67_000_000, ..run(10, 2, 12, retry * 70 * MS) };
+                collector.run(&KernelEvent { slot: 2, ..event(12, retry * 70 * MS) }, &run, true);
+            }
+            let metrics = collector.metrics().flow(2).requests.unwrap();
+            let expected = if others { (3, 0) } else { (0, 3) };
+            assert_eq!((metrics.timeouts, metrics.downstream.count), expected, "{others}: {metrics:?}");
+        }
     }
 
     #[test]

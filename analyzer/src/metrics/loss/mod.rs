@@ -16,7 +16,7 @@
 //! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `answers` | ACKs and NAKs of two hosts, and where they were captured |
-//! | `acks` | timeouts whose packets had arrived |
+//! | `acks` | the latest PSN acknowledged, and timeouts whose packets had arrived |
 //! | `arrival` | a packet and its surroundings |
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
@@ -188,14 +188,6 @@ impl Loss {
     }
 }
 
-impl AckState {
-    /// The latest PSN that the flow acknowledges: a NAK acknowledges what lies before its own.
-    #[must_use]
-    pub fn acknowledged(&self) -> Option<u32> {
-        Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
-    }
-}
-
 impl Sizes {
     #[cold]
     fn grow(&mut self, packet: &Packet) {
@@ -249,16 +241,6 @@ impl Slot {
     /// Without a flow.
     fn empty() -> Self {
         Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
-    }
-
-    fn ack_state(&self) -> AckState {
-        AckState {
-            asked_ns: (self.asked_ns != 0).then_some(self.asked_ns),
-            answer_psn: (self.answer_psn != UNKNOWN).then_some(self.answer_psn),
-            refused: self.refused,
-            answered_something: false,
-            sizes: self.sizes,
-        }
     }
 }
 

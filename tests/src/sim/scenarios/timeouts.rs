@@ -300,7 +300,9 @@ fn never_answers(lab: &mut Lab) {
     lab.world.start(Stream::new(&ends, Verb::Write, 64 * KB, 100).gap(3 * MS, MS), 0);
     tap(lab, 0);
     let pair = lab.pair(0, 2);
-    lab.expect(&["peer.silent"], pair).also(&["retry.timeouts", "retry.storm"]).never(&["loss.after_tap", "loss.before_tap"]);
+    lab.expect(&["peer.silent"], pair)
+        .also(&["retry.timeouts", "retry.storm"])
+        .never(&["loss.after_tap", "loss.before_tap"]);
     lab.world.run();
     let timeouts = lab.world.facts.timeouts as f64;
     lab.figure("transport timeouts", |report| said(report, "timeouts"), timeouts, timeouts);
@@ -325,7 +327,9 @@ fn receive_buffers(report: &serde_json::Value) -> Option<f64> {
     let mut all = report["findings"].as_array()?.iter();
     let nak = all.find(|finding| finding["id"] == "nak.remote_operational_error")?;
     let compares = |step: &&serde_json::Value| {
-        step["text"].as_str().is_some_and(|text| text.contains("length of the message with the receive buffers"))
+        step["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("length of the message with the receive buffers"))
     };
     Some(nak["steps"].as_array()?.iter().filter(compares).count() as f64)
 }
