@@ -1,7 +1,5 @@
-//! Loss and its place, rejected and damaged packets: conclusions of `rocescope replay` from captures.
-//!
-//! Real captures with counts from queues and drivers (tests/data/README.md), and crafted ones just above or below a
-//! threshold.
+//! Conclusions of `rocescope replay` about loss, its place, rejected and damaged packets: from real captures with counts
+//! of queues and drivers (tests/data/README.md), and from crafted ones just above or below a threshold.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -43,10 +41,6 @@ fn evidence(report: &Value, id: &str, name: &str) -> u64 {
     finding["evidence"][name].as_u64().unwrap()
 }
 
-fn named(id: &str, severity: &str) -> (String, String) {
-    (id.to_owned(), severity.to_owned())
-}
-
 /// The sum of a figure of `flows[].loss`.
 fn sum(report: &Value, name: &str) -> u64 {
     let flows = report["flows"].as_array().unwrap().iter();
@@ -58,7 +52,10 @@ fn sum(report: &Value, name: &str) -> u64 {
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
     // One tap does not tell loss downstream from reordering: the cost is the warning.
-    assert_eq!(found(&near), [named("retry.storm", "warning"), named("loss.after_tap", "info")]);
+    assert_eq!(
+        found(&near),
+        [("retry.storm".into(), "warning".into()), ("loss.after_tap".into(), "info".into())]
+    );
     assert_eq!((sum(&near, "lost"), sum(&near, "recovered")), (0, 0));
     // The sender's driver counted 49 sequence errors; one more NAK arrived when it had already gone back.
     let asked = evidence(&near, "loss.after_tap", "asked_again");
@@ -323,8 +320,8 @@ fn clean_traffic_before_and_behind_does_not_dilute_a_loss() {
 #[test]
 fn loss_takes_several_episodes() {
     let of = |count, seen| found(&losses(count, seen).report());
-    assert_eq!(of(5, false), [named("loss.before_tap", "warning")]);
-    assert!(of(5, true).contains(&named("loss.after_tap", "info")), "{:?}", of(5, true));
+    assert_eq!(of(5, false), [("loss.before_tap".into(), "warning".into())]);
+    assert!(of(5, true).contains(&("loss.after_tap".into(), "info".into())), "{:?}", of(5, true));
     assert!((of(4, false).is_empty()) && of(4, true).is_empty());
 }
 
