@@ -252,7 +252,7 @@ impl Between<'_> {
     }
 }
 
-/// Of the packets that vanished before the second tap, those that reached the receiver: packets that its sender never
+/// Of the packets that the second tap did not see, those that reached the receiver: packets that its sender never
 /// retransmitted. One that retried in vain (`in_vain`) had no chance to. Not for UC, which gives no evidence of arrival.
 pub(super) fn arrived(vanished: u64, unfilled: u64, in_vain: bool) -> u64 {
     if in_vain { 0 } else { unfilled.min(vanished) }

@@ -163,7 +163,7 @@ fn a_peer_that_never_answers_makes_its_requester_time_out_where_answers_of_other
             send(from, 2_000 * MS + retry * 67 * MS);
         }
         let loss = scene.collector.metrics().flow(slot).requests.unwrap();
-        let downstream = if timeouts > 0 { 0 } else { 3 };
+        let downstream = if timeouts > 0 { 0 } else { 2 };
         let found = (loss.timeouts, loss.timeout_retransmitted, loss.downstream.count);
         assert_eq!(found, (timeouts, timeouts * 20, downstream), "{others_answer} {from}");
     }

@@ -12,7 +12,7 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
-use super::arrival::{Arrival, Nak};
+use super::arrival::{Arrival, Nak, Request};
 use super::sequence::Sequence;
 use super::state::Missing;
 
@@ -48,7 +48,7 @@ impl KernelEvent {
         let &Surroundings { naks, reverse_captured, others_answer, window_ns } = around;
         Arrival {
             others_answer,
-            request: super::arrival::Request::default(),
+            request: Request { opcode: 0, bytes: UNKNOWN },
             psn: self.psn,
             time_ns: self.time_ns,
             id: 0,
@@ -148,7 +148,8 @@ impl Collector {
                 let naks = naks.get(..naks.partition_point(|nak| nak.time_ns <= time_ns)).unwrap_or_default();
                 let arrival = event.arrival(run.expected, &Surroundings { naks, ..*around });
                 let span = if read { run.packets.max(1) } else { 1 };
-                sequence.behind(&Arrival { psn, time_ns, last_psn, last_ns, span, read, ..arrival });
+                let request = Request { opcode: run.first.to_be_bytes()[0], bytes: UNKNOWN };
+                sequence.behind(&Arrival { psn, time_ns, last_psn, last_ns, span, read, request, ..arrival });
                 (last_psn, last_ns) = (psn, time_ns);
             }
             // A gap behind the run is an event of its own.
@@ -263,7 +264,8 @@ mod tests {
                 collector.run(&KernelEvent { slot: 2, ..event(12, retry * 70 * MS) }, &run, true);
             }
             let metrics = collector.metrics().flow(2).requests.unwrap();
-            let expected = if others { (3, 0) } else { (0, 3) };
+            // The latest run goes on.
+            let expected = if others { (3, 0) } else { (0, 2) };
             assert_eq!((metrics.timeouts, metrics.downstream.count), expected, "{others}: {metrics:?}");
         }
     }

@@ -96,7 +96,7 @@ pub struct Metrics {
     pub retransmission: Option<Retransmission>,
     /// Number of restarts at one PSN in a row, without progress.
     pub stuck: u64,
-    /// Opcode of the packet it restarts with; `None` without restarts. Live: not known.
+    /// Opcode of the packet it restarts with; `None` without restarts.
     pub stuck_opcode: Option<u8>,
     /// Length of that message, where the packet says it.
     pub stuck_bytes: Option<u32>,

@@ -350,7 +350,7 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
 }
 
 /// Packets lost between taps, all findings together.
-fn vanished(report: &serde_json::Value) -> Option<f64> {
+fn lost_between_taps(report: &serde_json::Value) -> Option<f64> {
     let between = report["findings"].as_array()?.iter().filter(|one| one["id"] == "loss.between_taps");
     between.map(|one| one["evidence"]["vanished"].as_f64()).sum()
 }
@@ -398,7 +398,7 @@ fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
     let lost = lab.world.facts.lost as f64;
     if taps.len() == 2 {
         // All on the hop between the taps.
-        lab.figure("packets lost between the taps", vanished, lost, lost);
+        lab.figure("packets lost between the taps", lost_between_taps, lost, lost);
     }
 }
 
