@@ -18,7 +18,7 @@ pub(super) fn met(
     hosts: &[BTreeSet<(Address, Address)>],
     queue_pairs: &[BTreeSet<(Address, u32)>],
 ) -> Vec<Related> {
-    let mut known = Known::default();
+    let mut known = FindingIndex::default();
     for (at, finding) in found.iter().enumerate() {
         known.add(finding, &hosts[at], &queue_pairs[at]);
     }
@@ -33,7 +33,7 @@ pub(super) fn met(
         }
     }
     let related = |(at, one): (usize, &Finding)| {
-        let meets = |kind: &Kind, by_queue_pairs| {
+        let meets = |kind: &KindIndex, by_queue_pairs| {
             let times = Times::of(&one.episodes);
             if by_queue_pairs {
                 kind.at_queue_pairs(&queue_pairs[at], &times)
@@ -62,12 +62,12 @@ fn is_of_queue_pairs(id: &str) -> bool {
 
 /// All findings by kind, in the order in which the kinds are found.
 #[derive(Default)]
-struct Known {
-    kinds: Vec<(&'static str, Vec<Kind>)>,
+struct FindingIndex {
+    kinds: Vec<(&'static str, Vec<KindIndex>)>,
     at: Map<&'static str, usize>,
 }
 
-impl Known {
+impl FindingIndex {
     fn add(
         &mut self,
         one: &Finding,
@@ -80,7 +80,7 @@ impl Known {
         });
         let of_kind = &mut self.kinds[at].1;
         let own = of_kind.iter().position(|kind| kind.no_cause_of == one.no_cause_of).unwrap_or_else(|| {
-            of_kind.push(Kind { no_cause_of: one.no_cause_of, ..Kind::default() });
+            of_kind.push(KindIndex { no_cause_of: one.no_cause_of, ..KindIndex::default() });
             of_kind.len() - 1
         });
         of_kind[own].add(&one.episodes, hosts, queue_pairs);
@@ -93,14 +93,14 @@ impl Known {
         }
     }
 
-    fn of(&self, id: &str) -> impl Iterator<Item = &Kind> {
+    fn of(&self, id: &str) -> impl Iterator<Item = &KindIndex> {
         self.at.get(id).into_iter().flat_map(|at| &self.kinds[*at].1)
     }
 }
 
 /// Times of the findings of one kind that cannot cause the same other kinds.
 #[derive(Default)]
-struct Kind {
+struct KindIndex {
     no_cause_of: &'static [&'static str],
     all: Times,
     /// Those that name no hosts.
@@ -109,7 +109,7 @@ struct Kind {
     by_queue_pair: Map<(Address, u32), Times>,
 }
 
-impl Kind {
+impl KindIndex {
     fn add(
         &mut self,
         episodes: &[Episode],

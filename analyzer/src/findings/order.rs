@@ -413,7 +413,7 @@ mod tests {
     fn effects_are_behind_their_causes_where_moving_them_one_by_one_puts_them() {
         // Each may be caused by those before it, so that there is no circle.
         const IDS: [&str; 5] = ["tool.lost", "pfc.storm", "icrc.errors", "loss.after_tap", "retry.storm"];
-        // With effects of effects, those that wait for the same cause may be in another order among themselves.
+        // With effects of effects, effects of one cause may be in another order among themselves.
         for (rounds, first_effect) in [(2_000, 3), (2_000, 1)] {
             let mut random = random();
             for round in 0..rounds {

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_as_many_findings_are_compared_twice_as_often() {
+    fn comparisons_grow_with_the_number_of_findings_and_no_faster() {
         let compared = |count: u64| {
             let mut found: Vec<Finding> = (0..count)
                 .flat_map(|at| {

@@ -40,6 +40,8 @@ impl Layer {
 const ICRC: u32 = 4;
 const VCRC: u32 = 2;
 const ROCE_PORT: u16 = 4791;
+/// Length of a segment routing header with two segments (RFC 8754).
+const SEGMENTS_LEN: u32 = 8 + 2 * 16;
 
 /// Bytes of the frame on the wire, without FCS.
 pub(crate) fn wire_len(packet: &Packet, ends: (Addr, Addr), layer: Layer) -> u32 {
@@ -49,7 +51,16 @@ pub(crate) fn wire_len(packet: &Packet, ends: (Addr, Addr), layer: Layer) -> u32
         Body::Pfc { .. } => 60,
         Body::Other { bytes } => 14 + tag + ip + 8 + bytes,
         Body::Roce if layer == Layer::InfiniBand => 8 + roce_len(packet) + VCRC,
-        Body::Roce => 14 + tag + if packet.outer.is_some() { 40 } else { 0 } + ip + 8 + roce_len(packet),
+        Body::Roce => 14 + tag + outer_len(packet) + ip + 8 + roce_len(packet),
+    }
+}
+
+/// Length of the headers in front of the inner IP header.
+fn outer_len(packet: &Packet) -> u32 {
+    match (packet.outer.is_some(), packet.routing) {
+        (false, _) => 0,
+        (true, false) => 40,
+        (true, true) => 40 + SEGMENTS_LEN,
     }
 }
 
@@ -130,14 +141,20 @@ fn ethernet(packet: &Packet, version: Addr, layer: Layer, out: &mut Vec<u8>) {
     out.extend(if matches!(version, Addr::V4(_)) { [0x08, 0x00] } else { [0x86, 0xDD] });
 }
 
-fn outer(packet: &Packet, segment: u16, inner: Addr, udp_len: u32, out: &mut Vec<u8>) {
+fn outer(packet: &Packet, plane: u16, inner: Addr, udp_len: u32, out: &mut Vec<u8>) {
+    const IPV6_ROUTE: u8 = 43;
     let (inner_header, next_header) = if matches!(inner, Addr::V4(_)) { (20, 4) } else { (40, 41) };
+    let segment = |end: u16| [[0x5F, 0, 0, 0, 0, 0, 0], [0; 7]].concat().into_iter().chain(end.to_be_bytes());
     out.extend([0x60 | packet.tos >> 4, packet.tos << 4, 0, 0]);
-    out.extend(((udp_len + inner_header) as u16).to_be_bytes());
-    out.extend([next_header, 64]);
-    for end in [packet.src as u16 + 1, segment] {
-        out.extend([0x5F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        out.extend(end.to_be_bytes());
+    out.extend(((outer_len(packet) - 40 + udp_len + inner_header) as u16).to_be_bytes());
+    out.extend([if packet.routing { IPV6_ROUTE } else { next_header }, 64]);
+    out.extend(segment(packet.src as u16 + 1));
+    out.extend(segment(plane));
+    if packet.routing {
+        // Type 4, one segment left of two: the plane is on its way, the switch of the receiver comes last.
+        out.extend([next_header, (SEGMENTS_LEN / 8 - 1) as u8, 4, 1, 1, 0, 0, 0]);
+        out.extend(segment(0x1000 + packet.dst as u16));
+        out.extend(segment(plane));
     }
 }
 

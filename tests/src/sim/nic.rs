@@ -70,6 +70,7 @@ impl World {
         };
         if qp.set.planes > 0 {
             packet.outer = Some((qp.packets % u64::from(qp.set.planes)) as u16);
+            packet.routing = qp.set.routing;
         }
         let rate = qp.rate.recover(now, port);
         let time = (u64::from(len + 24) * 8_000_000_000).checked_div(rate).unwrap_or(0);

@@ -88,6 +88,8 @@ pub(crate) struct Packet {
     pub(crate) entry: Option<usize>,
     /// Outer IPv6 header of the fabric: its segment (plane).
     pub(crate) outer: Option<u16>,
+    /// A routing header with segments follows the outer header (SRv6).
+    pub(crate) routing: bool,
 }
 
 impl Packet {
@@ -119,6 +121,7 @@ impl Packet {
             notify: None,
             entry: None,
             outer: None,
+            routing: false,
         }
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<(u32, u8)>,
     /// Planes of the fabric over which packets are spread by an outer header; 0 for none.
     pub(crate) planes: u16,
+    /// The outer header names its segments in a routing header (SRv6), not by its destination alone.
+    pub(crate) routing: bool,
 }
 
 impl Default for Settings {
@@ -92,6 +94,7 @@ impl Default for Settings {
             first_psn: 0x1000,
             refuse: None,
             planes: 0,
+            routing: false,
         }
     }
 }

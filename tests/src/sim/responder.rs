@@ -71,6 +71,7 @@ impl World {
         };
         if qp.set.planes > 0 {
             packet.outer = Some((psn % u64::from(qp.set.planes)) as u16);
+            packet.routing = qp.set.routing;
         }
         packet
     }

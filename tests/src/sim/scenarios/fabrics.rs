@@ -20,6 +20,8 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-multipath-ports", |lab| multipath(lab, 128, 0)),
     ("control", "clean-multipath-many-ports", |lab| multipath(lab, 256, 0)),
     ("control", "clean-multipath-planes", |lab| multipath(lab, 64, 4)),
+    ("control", "clean-multipath-ipv6-in-ipv6", |lab| multipath_of_ipv6(lab, false)),
+    ("control", "clean-multipath-srv6", |lab| multipath_of_ipv6(lab, true)),
     ("control", "clean-multipath-trimmed", trimmed),
     ("control", "clean-hashed-uplinks", hashed_uplinks),
     ("control", "clean-mirror-of-switch", mirror),
@@ -146,15 +148,28 @@ fn overtaking(lab: &mut Lab, idents: bool, taps: &[usize]) {
 
 /// Each packet of a queue pair has one of many source ports, and possibly one of several planes in an outer header.
 fn multipath(lab: &mut Lab, ports: u16, planes: u16) {
+    multipath_with(lab, false, &Settings { ports: Ports::Many(0xC000, ports), planes, ..tolerant() });
+}
+
+/// The same between hosts with IPv6 addresses: IPv6 in IPv6, or with the segments of SRv6 in a routing header.
+fn multipath_of_ipv6(lab: &mut Lab, routing: bool) {
+    // Room for both IPv6 headers, the segments, and the transport.
+    lab.world.snap = lab.world.snap.max(192);
+    multipath_with(lab, true, &Settings { ports: Ports::Many(0xC000, 64), planes: 8, routing, ..tolerant() });
+}
+
+fn multipath_with(lab: &mut Lab, ipv6: bool, set: &Settings) {
     lab.world.leaf_spine(2, 2, 4, (10 * GBIT, 10 * GBIT));
+    if ipv6 {
+        lab.world.ipv6();
+    }
     for at in 0..lab.world.channels.len() {
         if lab.world.channels[at].from == Node::Switch(4) {
             lab.world.channels[at].delay_ns += 3 * US;
         }
     }
-    let set = Settings { ports: Ports::Many(0xC000, ports), planes, ..tolerant() };
-    let mut ends = connections(lab, 0, 2, 4, &set);
-    ends.extend(connections(lab, 1, 3, 4, &set));
+    let mut ends = connections(lab, 0, 2, 4, set);
+    ends.extend(connections(lab, 1, 3, 4, set));
     lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 45).gap(500 * US, 500 * US), 0);
     lab.world.tap_host(2, "h2.pcap");
     lab.world.run();
