@@ -256,3 +256,43 @@ fn the_parts_of_the_first_step_are_no_steps() {
     // The next one is due, or nothing followed for long: a job that has stopped.
     assert!(!may_be_parts(10) && !may_be_parts(1_500));
 }
+
+/// What a live run has: the latest flowlets alone. A job, then a minute of other traffic, then the job again.
+#[test]
+fn steps_are_found_again_after_other_traffic() {
+    const PAUSE_MS: u64 = 60_000;
+    let job = ring(0, 0);
+    let end = job.iter().map(|(.., end, _)| *end).max().unwrap();
+    let found = |list: &[(u32, u32, u64, u64, u64)], until: u64| steps(&traffic(list, until), &[]);
+    let whole = found(&job, end + 10).unwrap().links[0].steps.len();
+    // A storage server: parts of any size at any time, without a pattern.
+    let other: Vec<_> = (0..400_u64)
+        .map(|at| {
+            let start = end + 500 + at * 137 + (at * at * 31) % 97;
+            (1, 2, start, start + 1 + (at * 7) % 11, 1 + (at * at * 13) % 900)
+        })
+        .collect();
+    let mut all = job.clone();
+    all.extend(&other);
+    let last = other.iter().map(|(.., end, _)| *end).max().unwrap();
+    assert!(last < end + PAUSE_MS, "{last}");
+    if let Ok(meanwhile) = found(&all, last + 10) {
+        assert!(
+            meanwhile.links[0].ending.is_over(),
+            "other traffic goes on as steps: {:?}",
+            meanwhile.links[0]
+        );
+    }
+    let later = end + PAUSE_MS;
+    let moved = |list: &[(u32, u32, u64, u64, u64)]| -> Vec<(u32, u32, u64, u64, u64)> {
+        list.iter()
+            .map(|(src, dst, from, to, bytes)| (*src, *dst, from + later, to + later, *bytes))
+            .collect()
+    };
+    // The oldest flowlets have been dropped by then, as the collector does beyond its limit.
+    let again = [other[other.len() / 2..].to_vec(), moved(&job)].concat();
+    let found = found(&again, later + end + 10).unwrap();
+    assert!(!found.links[0].ending.is_over(), "{:?}", found.links[0].ending);
+    let of_job = found.links[0].steps.iter().filter(|step| step.start_ns >= later * MS).count();
+    assert!(of_job + 1 >= whole, "{of_job} of {whole} steps");
+}
