@@ -290,10 +290,10 @@ fn since(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let (asked_ns, end_ns) =
         (asked_ns.filter(|_| input.sample.kind == SourceKind::Replay), input.facts.window.last_ns);
     let Some((first_ns, last_ns)) = asked_ns.zip(end_ns) else { return raise.last_seen(end_ns) };
-    let lost_ns = last_ns.saturating_sub(first_ns);
+    let waited_ns = last_ns.saturating_sub(first_ns);
     raise
         .episodes(vec![Episode { first_ns, last_ns: last_ns.max(first_ns), peak: None }])
-        .impact(Impact { time_lost_ns: Some(lost_ns), ..Impact::default() })
+        .impact(Impact { time_lost_ns: Some(waited_ns), ..Impact::default() })
 }
 
 /// True if the PSN of an ACK lies in the flow's sequence or shortly before it: a capture that begins in the middle

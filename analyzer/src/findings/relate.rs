@@ -135,9 +135,9 @@ impl Owners {
 fn owned(
     found: &[Finding],
     hosts: &[BTreeSet<(Address, Address)>],
-    mut owned: Vec<(usize, usize)>,
+    mut pairs: Vec<(usize, usize)>,
 ) -> Vec<(usize, usize)> {
-    let mut known: Set<usize> = owned.iter().map(|(_, effect)| *effect).collect();
+    let mut known: Set<usize> = pairs.iter().map(|(_, effect)| *effect).collect();
     let mut owners: Map<(&'static str, (Address, Address)), Owners> = Map::default();
     for (at, one) in found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
         let times = Times::of(&one.episodes);
@@ -162,8 +162,8 @@ fn owned(
         new.extend(owner.filter(|_| known.insert(effect)).map(|owner| (owner, effect)));
     }
     new.sort_unstable();
-    owned.extend(new);
-    owned
+    pairs.extend(new);
+    pairs
 }
 
 impl Finding {
