@@ -112,7 +112,9 @@ fn counted_by_tshark(path: &Path) -> Counted {
     ];
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;", "-E", "occurrence=f"]);
-    FIELDS.iter().for_each(|field| drop(command.args(["-e", field])));
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
     let output = command.output().unwrap();
     let number = |text: &str| {
         let hex = text.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));

@@ -191,23 +191,25 @@ fn marks_between_hosts_are_those_of_data() {
     assert!((ratio - (0.2 * 1000.0 + 0.5 * 500.0) / 1500.0).abs() < 1e-9, "{ratio}");
 }
 
+/// JSON pointers of all values of a report.
+fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
+    if !at.is_empty() {
+        all.push(at.to_owned());
+    }
+    match value {
+        Value::Object(map) => map.iter().for_each(|(name, one)| paths(one, &format!("{at}/{name}"), all)),
+        Value::Array(list) => {
+            for (n, one) in list.iter().enumerate() {
+                paths(one, &format!("{at}/{n}"), all);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Whatever part of a report is not there: what rests on it is unknown, and everything else as before.
 #[test]
 fn nothing_is_zero_for_want_of_a_field() {
-    fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
-        if !at.is_empty() {
-            all.push(at.to_owned());
-        }
-        match value {
-            Value::Object(map) => map.iter().for_each(|(name, one)| paths(one, &format!("{at}/{name}"), all)),
-            Value::Array(list) => {
-                for (n, one) in list.iter().enumerate() {
-                    paths(one, &format!("{at}/{n}"), all);
-                }
-            }
-            _ => {}
-        }
-    }
     let mut whole = report(10, 1_000_000, 0.1, &[("mtu.small", "info")]);
     whole["totals"]["lost"]["capture_drops"] = json!(3);
     whole["totals"]["cnp_packets"] = json!(70);

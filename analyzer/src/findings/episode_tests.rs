@@ -18,6 +18,7 @@ pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64) -> Spell {
 }
 
 /// Requests from 10.0.0.1 to QP 17 on 10.0.0.2 at 1,000 per second, and their ACKs to QP 18.
+#[expect(clippy::large_types_passed_by_value, reason = "tests write it where they call")]
 pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
     let mut data = stats(50_000, 1_000 * seconds, 1_000_000 * seconds);
     let mut acks = stats(50_001, 100 * seconds, 6_200 * seconds);

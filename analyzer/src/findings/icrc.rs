@@ -89,18 +89,18 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             damaged.push(Corrupt { link, flows: of_damaged, icrc: rest });
         }
         if !of_always.is_empty() {
-            always.push(Corrupt { link, flows: of_always, icrc: Icrc { bad, checked, ..all } });
+            always.push(Corrupt { link, flows: of_always, icrc: Icrc { checked, bad, ..all } });
         }
     }
     let (rest, rest_always) = (worst(&mut damaged), worst(&mut always));
     for one in damaged {
         corruption(input, by_link.on(one.link), one, found);
     }
-    others(input, rest, &|one| explains_loss(by_link.on(one.link)), found);
+    others(input, &rest, &|one| explains_loss(by_link.on(one.link)), found);
     for one in always {
         rewritten(input, one, found);
     }
-    others_rewritten(rest_always, found);
+    others_rewritten(&rest_always, found);
 }
 
 /// Leaves the worst links, in order, if there are too many, and returns the others.
@@ -124,20 +124,20 @@ fn sum<'a>(rest: &[Corrupt<'a>]) -> (Vec<&'a Flow>, Icrc) {
     let (bad, checked, unchecked) = (of(|icrc| icrc.bad), of(|icrc| icrc.checked), of(|icrc| icrc.unchecked));
     let mut flows: Vec<&Flow> = rest.iter().flat_map(|one| one.flows.iter().copied()).collect();
     flows.sort_by_key(|flow| Reverse(bad_of(flow)));
-    (flows, Icrc { bad, checked, unchecked, ..rest.first().map(|one| one.icrc).unwrap_or_default() })
+    (flows, Icrc { checked, bad, unchecked, ..rest.first().map(|one| one.icrc).unwrap_or_default() })
 }
 
 /// Some packets of each of many further links have a wrong ICRC.
 fn others(
     input: &Input<'_>,
-    rest: Vec<Corrupt<'_>>,
+    rest: &[Corrupt<'_>],
     explains: &dyn Fn(&Corrupt<'_>) -> bool,
     found: &mut Vec<Finding>,
 ) {
     if rest.is_empty() {
         return;
     }
-    let (flows, Icrc { bad, checked, unchecked, .. }) = sum(&rest);
+    let (flows, Icrc { bad, checked, unchecked, .. }) = sum(rest);
     let limits = &input.limits.icrc;
     let ratio = share(bad, checked);
     let is_severe = |one: &Corrupt<'_>| {
@@ -165,11 +165,11 @@ fn others(
 }
 
 /// All packets of some flows on each of many further links have a wrong ICRC.
-fn others_rewritten(rest: Vec<Corrupt<'_>>, found: &mut Vec<Finding>) {
+fn others_rewritten(rest: &[Corrupt<'_>], found: &mut Vec<Finding>) {
     if rest.is_empty() {
         return;
     }
-    let (flows, Icrc { bad, checked, .. }) = sum(&rest);
+    let (flows, Icrc { bad, checked, .. }) = sum(rest);
     let diagnosis = format!(
         "ICRC always wrong on {}: rewritten, or filled in later",
         plural(rest.len() as u64, "further link")

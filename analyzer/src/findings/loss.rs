@@ -471,7 +471,6 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
-#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Finding>) {
     let (links, judged) = (&place.links[..], &place.judged);
     let (span, bad) = (&judged.span, &judged.what);

@@ -235,8 +235,8 @@ mod tests {
                     let id = IDS[usize::try_from(random(IDS.len() as u64)).unwrap()];
                     Finding {
                         named,
-                        no_cause_of,
                         episodes,
+                        no_cause_of,
                         ..Finding::new(id, Severity::Warning, String::new())
                     }
                 })

@@ -104,11 +104,13 @@ fn cost(finding: &Finding) -> u32 {
 /// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // The keys of owners: by place, and the first of each kind where the kind alone is known.
-    let mut by_place: Map<(&'static str, Option<usize>), (Key, Option<usize>)> = Map::default();
-    let mut by_kind: Map<&'static str, (Key, Option<usize>)> = Map::default();
+    type Kind = &'static str;
+    type Rank = (Key, Option<usize>);
+    let mut by_place: Map<(Kind, Option<usize>), Rank> = Map::default();
+    let mut by_kind: Map<Kind, Rank> = Map::default();
     for one in findings.iter() {
         let own = (key(one, end_ns), one.at);
-        let least = |known: &mut (Key, Option<usize>)| *known = (*known).min(own);
+        let least = |known: &mut Rank| *known = (*known).min(own);
         by_place.entry((one.id, one.at)).and_modify(least).or_insert(own);
         by_kind.entry(one.id).and_modify(least).or_insert(own);
     }

@@ -26,8 +26,12 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
     let claimed = claimed(found, &hosts);
     let met = met(found, &hosts, &queue_pairs);
     for (finding, (causes, effects)) in found.iter_mut().zip(met) {
-        causes.into_iter().for_each(|id| add(&mut finding.causes, id));
-        effects.into_iter().for_each(|id| add(&mut finding.effects, id));
+        for id in causes {
+            add(&mut finding.causes, id);
+        }
+        for id in effects {
+            add(&mut finding.effects, id);
+        }
     }
     let owned = owned(found, &hosts, claimed.owned);
     for (cause, effect) in claimed.caused.into_iter().chain(owned.iter().copied()) {

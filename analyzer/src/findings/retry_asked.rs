@@ -34,6 +34,9 @@ pub(super) fn check(input: &Input<'_>, ends: &Ends<'_>, found: &mut Vec<Finding>
     }
 }
 
+/// Source and destination.
+type Hosts = (Address, Address);
+
 /// Host pairs of a finding, each once, in order.
 fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
     let mut hosts: Vec<(Address, Address)> = named.iter().map(|(src, dst, _)| (*src, *dst)).collect();
@@ -48,7 +51,7 @@ fn judge<'a>(
     ends: &Ends<'_>,
     asking: &Finding,
     found: &[Finding],
-) -> Option<(u64, Vec<(Address, Address)>, Judged<Pair<'a>>)> {
+) -> Option<(u64, Vec<Hosts>, Judged<Pair<'a>>)> {
     let limits = &input.limits.retry;
     let has = |one: &Finding| {
         one.id == super::retry::STORM.id

@@ -236,6 +236,15 @@ fn in_words(timeouts: u64, stalls: u64) -> String {
     }
 }
 
+/// The step that finds the drops.
+fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
+    if by_acks {
+        format!("Compare drop counters from {dst} to {src}: the way of the ACKs, in their traffic class.")
+    } else {
+        format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
+    }
+}
+
 fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
     let Judged { span, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
@@ -262,12 +271,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
     let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps, longer];
     let (requester, responder) = ends::of_data(input, flows());
-    let (src, dst) = (worst.flow.src, worst.flow.dst);
-    let drops = if by_acks {
-        format!("Compare drop counters from {dst} to {src}: the way of the ACKs, in their traffic class.")
-    } else {
-        format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
-    };
+    let src = worst.flow.src;
+    let drops = compare_drops(worst.flow, by_acks);
     let here = Commands::near(input, worst.flow, worst.flow.src);
     // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and what
     // receivers ask for again.

@@ -140,11 +140,11 @@ where
 }
 
 fn screen<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |name: &String| find_screen(name).map(drop).map_err(|other| other.unquoted()))
+    checked(from, |name: &String| find_screen(name).map(drop).map_err(Other::unquoted))
 }
 
 fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let check = |name: &String| find_columns(name).map(drop).map_err(|other| other.unquoted());
+    let check = |name: &String| find_columns(name).map(drop).map_err(Other::unquoted);
     checked(from, |names: &Vec<String>| names.iter().try_for_each(check))
 }
 
@@ -156,7 +156,7 @@ fn filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 fn sort<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked(from, |text: &String| find_sort(text).map(drop).map_err(|other| other.unquoted()))
+    checked(from, |text: &String| find_sort(text).map(drop).map_err(Other::unquoted))
 }
 
 fn history_mib<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {

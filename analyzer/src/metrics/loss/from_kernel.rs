@@ -91,11 +91,11 @@ impl Collector {
     /// The flow in a slot carries ACKs.
     pub fn answers(&mut self, slot: u32, link: u16) {
         let pair = self.slots.get(slot as usize).map(|slot| slot.pair);
-        if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize)) {
-            if answers.seen_on(link) {
-                let (family, _, to) = answers.hosts;
-                self.answered.insert((ANY_LINK, family, to));
-            }
+        if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize))
+            && answers.seen_on(link)
+        {
+            let (family, _, to) = answers.hosts;
+            self.answered.insert((ANY_LINK, family, to));
         }
     }
 

@@ -508,7 +508,6 @@ impl Collector {
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
-        let events = packet.outcome.events;
         let smooth = is_smooth(packet);
         let is_partial = slot.request_loss.as_ref().is_some_and(|sequence| sequence.is_partial(psns(packet)));
         let (naks, reverse_captured) = match answers.get(slot.reverse as usize) {
@@ -558,19 +557,26 @@ impl Collector {
             window_ns: *window_ns,
             elsewhere,
         };
-        if events & Event::RESTART != 0 {
-            sequence.restart(&arrival, acked);
-        } else if packet.outcome.duplicate_psn || repeated_read {
-            sequence.behind(&arrival);
-        } else if packet.outcome.missing != 0 {
-            sequence.gap(&arrival, packet.outcome.missing, Missing::of(events, op.has(Op::STARTS)));
-        } else {
-            sequence.in_order(&arrival);
-        }
-        sequence.acknowledged_before(acked);
+        follow(sequence, &arrival, packet, acked, repeated_read);
         sequence.record(spells, packet.slot, packet.time_ns, Some(slot.counts));
         latest.passed(arrival.psn, packet.id, arrival.time_ns, smooth && !repeated_read);
     }
+}
+
+/// Takes a packet that is not simply the next one into its sequence.
+fn follow(sequence: &mut Sequence, arrival: &Arrival<'_>, packet: &Packet, acked: Option<u32>, reread: bool) {
+    let events = packet.outcome.events;
+    if events & Event::RESTART != 0 {
+        sequence.restart(arrival, acked);
+    } else if packet.outcome.duplicate_psn || reread {
+        sequence.behind(arrival);
+    } else if packet.outcome.missing != 0 {
+        let starts = Op::of(packet.opcode).has(Op::STARTS);
+        sequence.gap(arrival, packet.outcome.missing, Missing::of(events, starts));
+    } else {
+        sequence.in_order(arrival);
+    }
+    sequence.acknowledged_before(acked);
 }
 
 /// PSNs of its sequence before a packet.
