@@ -108,6 +108,8 @@ fn comparable(loss: &FlowLoss) -> impl PartialEq + std::fmt::Debug + use<> {
         metrics.last_retransmission_ns = 0;
         // Live runs see no single ACK or response, so that the silence before a repeated READ is unknown.
         metrics.timeouts_acked = 0;
+        // Events have no length of a message.
+        metrics.stuck_bytes = None;
         metrics.timeouts -= u64::from(metrics.read_timeouts);
         if metrics.timeouts == 0 || metrics.read_timeouts > 0 {
             (metrics.read_timeouts, metrics.timeout_wait_ns, metrics.timeout_range_ns) = (0, 0, (0, 0));

@@ -104,10 +104,10 @@ fn cost(finding: &Finding) -> u32 {
 /// follows a cause of the same severity that it names, whatever its cost. A finding with an owner follows its owner.
 pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     // The keys of owners: by place, and the first of each kind where the kind alone is known.
-    type Kind = &'static str;
+    type Id = &'static str;
     type Rank = (Key, Option<usize>);
-    let mut by_place: Map<(Kind, Option<usize>), Rank> = Map::default();
-    let mut by_kind: Map<Kind, Rank> = Map::default();
+    let mut by_place: Map<(Id, Option<usize>), Rank> = Map::default();
+    let mut by_kind: Map<Id, Rank> = Map::default();
     for one in findings.iter() {
         let own = (key(one, end_ns), one.at);
         let least = |known: &mut Rank| *known = (*known).min(own);

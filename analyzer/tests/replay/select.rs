@@ -97,8 +97,10 @@ fn idle_flows_retire_and_a_full_table_says_so() {
     let sum = |list: &serde_json::Value, field: &str| -> u64 {
         list.as_array().unwrap().iter().map(|one| one[field].as_u64().unwrap()).sum()
     };
-    assert_eq!((sum(&link["frame_sizes"], "frames"), sum(&pattern["matrix"], "packets")), (40, 40));
-    assert_eq!(link["dscp"], serde_json::Value::Null);
+    assert_eq!(sum(&pattern["matrix"], "packets"), 40);
+    for partial in ["frame_sizes", "dscp"] {
+        assert_eq!(link[partial], serde_json::Value::Null, "{partial}");
+    }
     assert_eq!(report_full["entropy"]["unattributed_bytes"], 60 * 62);
     assert_eq!(report_full["steps_absent"], "too many packets are in no flow");
     let text = replay(&[&path, "--max-flows", "4", "--output", "text"]);

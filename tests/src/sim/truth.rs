@@ -112,7 +112,6 @@ impl Truth {
             "rnr" => first.rnr_naks >= 20,
             "cnp" => seen(0x81) >= 20,
             "cm" => seen(0x64) >= 1,
-            "pfc" => self.pauses >= 1,
             "icrc" => self.changed >= 5,
             "rewritten" => self.changed >= 10,
             "duplicates" if name == "duplicates-made-by-network" => self.copied >= 20,

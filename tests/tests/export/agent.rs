@@ -370,5 +370,9 @@ fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
     std::io::Read::read_to_string(&mut service.0.stderr.take().unwrap(), &mut said).unwrap();
     assert_eq!(service.0.wait().unwrap().code(), Some(0), "{said}");
     assert!(said.contains("reloaded; restart the agent to apply per_qp\n"), "{said}");
-    assert!(said.contains("no.such_finding") && said.contains("the configuration stays as it was"), "{said}");
+    assert!(
+        said.contains("invalid value of --on") && said.contains("the configuration stays as it was"),
+        "{said}"
+    );
+    assert!(!said.contains("no.such_finding"), "text of the file: {said}");
 }
