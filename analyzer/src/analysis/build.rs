@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::analysis::facts::{ByHosts, LinkNames};
+use crate::analysis::facts::Places;
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
@@ -80,8 +80,8 @@ impl Facts {
             coverage: Vec::new(),
             spreads: entropy::QpSpread::by_sender(sample),
             related: paths::related(sample),
-            by_hosts: ByHosts::default(),
-            link_names: LinkNames::default(),
+            by_hosts: Places::default(),
+            by_name: Places::default(),
             marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);

@@ -253,9 +253,10 @@ impl Between<'_> {
 }
 
 /// Of the packets that the second tap did not see, those that reached the receiver: packets that its sender never
-/// retransmitted. One that retried in vain (`in_vain`) had no chance to. Not for UC, which gives no evidence of arrival.
-pub(super) fn arrived(vanished: u64, unfilled: u64, in_vain: bool) -> u64 {
-    if in_vain { 0 } else { unfilled.min(vanished) }
+/// retransmitted. `is_proof`: that shows it. It does not of UC, which retransmits nothing, nor of a sender that retried in
+/// vain, which had no chance to.
+pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
+    if is_proof { unfilled.min(vanished) } else { 0 }
 }
 
 impl Facts {
@@ -310,7 +311,7 @@ impl Facts {
             let Some(flow) = at(to, tap) else { continue };
             let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
             let in_vain = near.is_some_and(Flow::is_retried_in_vain);
-            let missed = if flow.is_uc() { 0 } else { arrived(vanished, unfilled, in_vain) };
+            let missed = arrived(vanished, unfilled, !flow.is_uc() && !in_vain);
             sum.vanished += vanished - missed;
             sum.missed += missed;
             if let Some((first, last)) = tap.vanished_first_ns.zip(tap.vanished_last_ns) {

@@ -38,11 +38,8 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
         }
         let vanished = pair.only[0];
         let in_vain = losses.flow(one.slot).requests.is_some_and(|requests| requests.is_retried_in_vain());
-        let missed = if two.stats.transport == TRANSPORT_UC {
-            0
-        } else {
-            arrived(vanished, sum(losses, two, |metrics| metrics.unfilled), in_vain)
-        };
+        let is_proof = two.stats.transport != TRANSPORT_UC && !in_vain;
+        let missed = arrived(vanished, sum(losses, two, |metrics| metrics.unfilled), is_proof);
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
 
-use super::mistake::{self, Place};
+use super::mistake::{self, Document, Place};
 use crate::findings::{self, LimitMeta, Limits};
 use crate::source::devices::context::DEFAULT_PER_SECOND;
 use crate::tui::key::KEYMAP;
@@ -102,7 +102,8 @@ impl Config {
         if let Some(found) = table.get("findings").and_then(|limits| senseless("findings", limits)) {
             let keys: Vec<&str> = found.split('.').collect();
             let problem = format!("invalid threshold {found}: must be 0 or more");
-            return Err(invalid(path, Place::of_key(text, &keys), &problem));
+            let place = Document::parse(text).and_then(|document| document.place(&keys));
+            return Err(invalid(path, place, &problem));
         }
         config.agent_places = agent_places(text, path, &config.agent)?;
         Ok(config)
@@ -137,10 +138,10 @@ fn agent_places(text: &str, path: &Path, agent: &toml::Table) -> Result<BTreeMap
     if agent.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let known = agent_names();
+    let (known, document) = (agent_names(), Document::parse(text));
     let mut places = BTreeMap::new();
     for name in agent.keys() {
-        let place = Place::of_key(text, &["agent", name]);
+        let place = document.as_ref().and_then(|document| document.place(&["agent", name]));
         if name == "config" {
             return Err(invalid(path, place, "agent.config: a configuration file names no other one"));
         }

@@ -23,11 +23,23 @@ impl Place {
         let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count());
         Self { line: before.matches('\n').count() + 1, column: column + 1 }
     }
+}
+
+/// A text that is TOML, and the places of its keys.
+pub(super) struct Document<'a> {
+    text: &'a str,
+    root: DeTable<'a>,
+}
+
+impl<'a> Document<'a> {
+    /// `None` if the text is no TOML.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        Some(Self { text, root: DeTable::parse(text).ok()?.into_inner() })
+    }
 
     /// The place of the key with this path of tables; `None` if the text has no such key.
-    pub(super) fn of_key(text: &str, path: &[&str]) -> Option<Self> {
-        let root = DeTable::parse(text).ok()?;
-        let (mut table, mut at) = (root.get_ref(), None);
+    pub(super) fn place(&self, path: &[&str]) -> Option<Place> {
+        let (mut table, mut at) = (&self.root, None);
         for (level, name) in path.iter().enumerate() {
             let (key, value) = table.iter().find(|(key, _)| key.get_ref().as_ref() == *name)?;
             at = Some(key.span().start);
@@ -37,7 +49,7 @@ impl Place {
                 _ => {}
             }
         }
-        Some(Self::of(text, at?))
+        Some(Place::of(self.text, at?))
     }
 }
 
@@ -138,7 +150,8 @@ mod tests {
         let text = "a = 1\n[b]\n\"é\" = 2\n[b.c]\nd.e = 3\n";
         assert_eq!(Place::of(text, text.find("= 2").unwrap()).to_string(), "line 3, column 5");
         assert_eq!(Place::of("é", 1), Place { line: 1, column: 1 });
-        let key = |path: &[&str]| Place::of_key(text, path).map(|place| (place.line, place.column));
+        let document = Document::parse(text).unwrap();
+        let key = |path: &[&str]| document.place(path).map(|place| (place.line, place.column));
         assert_eq!([key(&["a"]), key(&["b", "é"])], [Some((1, 1)), Some((3, 1))]);
         assert_eq!([key(&["b", "c", "d", "e"]), key(&["a", "b"]), key(&["z"])], [Some((5, 3)), None, None]);
     }

@@ -6,6 +6,7 @@ use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
 use crate::metrics::latency::P99_SAMPLES;
+use crate::metrics::loss::is_in_vain;
 use crate::util::time::seconds;
 
 /// Length of the time range in nanoseconds.
@@ -167,7 +168,8 @@ pub(super) fn lost_between_taps(report: &Value) -> Option<f64> {
         let on = |link: &Value| list(report).filter(same).find(|flow| flow.get("link") == Some(link));
         let reached = to.and_then(on);
         // What a sender retried in vain has not arrived.
-        let in_vain = tap.get("from").and_then(on).and_then(|flow| at(flow, "/loss/stuck")) >= Some(2.0);
+        let stuck = tap.get("from").and_then(on).and_then(|flow| flow.pointer("/loss/stuck")?.as_u64());
+        let in_vain = stuck.is_some_and(is_in_vain);
         let arrived = |flow: &Value| if in_vain || is_uc(flow) { 0.0 } else { unfilled(flow).min(vanished) };
         let missed = reached.map_or(0.0, arrived);
         let (lost, packets) = pairs.entry(tap.get("links")?.to_string()).or_default();

@@ -115,12 +115,16 @@ impl Finding {
         self.owner == Some(id) && (self.owner_at.is_none() || self.owner_at == at)
     }
 
+    /// True if it concerns a setting or a state, so that it does not end with its flows.
+    pub(super) fn lasts(&self) -> bool {
+        entry(self.id).is_some_and(|entry| entry.lasting.is_some())
+    }
+
     /// Sets the time of the data on a finding without flows: device counters are read at both ends of it.
     pub(super) fn time(&mut self, input: &Input<'_>) {
-        let lasts = entry(self.id).is_some_and(|entry| entry.lasting.is_some());
         let window = &input.facts.window;
         let Some((first_ns, end_ns)) = window.first_ns.zip(window.last_ns) else { return };
-        if self.episodes.is_empty() && !lasts {
+        if self.episodes.is_empty() && !self.lasts() {
             let last_ns = self.last_seen_ns.unwrap_or(end_ns).max(first_ns);
             self.episodes = vec![Episode { first_ns, last_ns, peak: None }];
         }

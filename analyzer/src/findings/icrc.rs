@@ -63,6 +63,13 @@ limits! {
         "A packet with a damaged header may look like a flow of its own";
 }
 
+impl Limits {
+    /// Severity of this number of damaged packets, which are this share.
+    fn severity(&self, bad: u64, ratio: f64) -> Severity {
+        if bad >= self.packets && ratio >= self.ratio { Severity::Warning } else { Severity::Info }
+    }
+}
+
 /// Links that have a finding of their own; beyond them, the rest have one together.
 const MOST_LINKS: usize = 16;
 
@@ -140,10 +147,8 @@ fn others(
     let (flows, Icrc { bad, checked, unchecked, .. }) = sum(rest);
     let limits = &input.limits.icrc;
     let ratio = share(bad, checked);
-    let is_severe = |one: &Corrupt<'_>| {
-        one.icrc.bad >= limits.packets && share(one.icrc.bad, one.icrc.checked) >= limits.ratio
-    };
-    let severity = if rest.iter().any(is_severe) { Severity::Warning } else { Severity::Info };
+    let of = |one: &Corrupt<'_>| limits.severity(one.icrc.bad, share(one.icrc.bad, one.icrc.checked));
+    let severity = rest.iter().map(of).max().unwrap_or(Severity::Info);
     let diagnosis = format!(
         "Corruption on {}: {} of {} with a wrong ICRC",
         plural(rest.len() as u64, "further link"),
@@ -228,7 +233,6 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
     let limits = &input.limits.icrc;
     let meanwhile = checked_meanwhile(input, on_link, &damaged).clamp(bad, checked.max(bad));
     let ratio = share(bad, meanwhile);
-    let severe = bad >= limits.packets && ratio >= limits.ratio;
     damaged.sort_by_key(|flow| Reverse(bad_of(flow)));
     let diagnosis = format!(
         "Corruption upstream of {}: {} of {} with a wrong ICRC",
@@ -239,7 +243,7 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
     let share = format!(" ({})", units::ratio(Some(ratio)));
     let (requester, responder) = ends::of_data(input, damaged.iter().copied());
     let at = damaged.first().map(|flow| Commands::near(input, flow, flow.dst));
-    let severity = if severe { Severity::Warning } else { Severity::Info };
+    let severity = limits.severity(bad, ratio);
     Raise::new(&ERRORS, severity, title(diagnosis, [share]))
         .evidence("bad", bad)
         .evidence("checked", checked)

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::catalog::entry;
 use super::command::{Command, Means};
 use super::once::{Name, name};
 use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Unit};
@@ -22,16 +21,13 @@ pub(super) struct Raise {
     seen_ns: Option<u64>,
     /// Times of the first and the last packet of its flows.
     flows_ns: Option<(u64, u64)>,
-    /// It concerns a setting or a state, so it does not end with its flows.
-    lasting: bool,
 }
 
 impl Raise {
     /// Begins a finding of this kind. `title` is the diagnosis with the most important figure.
     pub(super) fn new(entry: &Entry, severity: Severity, title: String) -> Self {
         let finding = Finding { advice: entry.advice.to_owned(), ..Finding::new(entry.id, severity, title) };
-        let (caveat, lasting) = (entry.caveat, entry.lasting.is_some());
-        Self { finding, caveat, seen_ns: None, flows_ns: None, lasting }
+        Self { finding, caveat: entry.caveat, seen_ns: None, flows_ns: None }
     }
 
     /// Sets the title, if it is known only later.
@@ -170,14 +166,13 @@ impl Raise {
 
     /// True if its episodes are known, or it has none by its nature.
     fn has_times(&self) -> bool {
-        !self.finding.episodes.is_empty()
-            || entry(self.finding.id).is_some_and(|entry| entry.lasting.is_some())
+        !self.finding.episodes.is_empty() || self.finding.lasts()
     }
 
     /// Completes it and adds it to the others.
     pub(super) fn into(mut self, found: &mut Vec<Finding>) {
         let flows_end_ns = self.flows_ns.map(|(_, last_ns)| last_ns);
-        self.finding.last_seen_ns = self.seen_ns.or(flows_end_ns).filter(|_| !self.lasting);
+        self.finding.last_seen_ns = self.seen_ns.or(flows_end_ns).filter(|_| !self.finding.lasts());
         // Without times of its own, it covers the time from the first packet of its flows to the last.
         if let Some((first_ns, last_ns)) = self.flows_ns.filter(|_| !self.has_times()) {
             let last_ns = self.seen_ns.unwrap_or(last_ns).max(first_ns);

@@ -1,6 +1,7 @@
 //! Retransmission storms.
 
 use super::loss_taps::Ends;
+use super::meet::overlap;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
 use super::retry_asked;
@@ -11,7 +12,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::{SPELL_NS, Signal};
+use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -165,11 +166,7 @@ pub(super) fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> b
 
 /// True if a finding shows in this time.
 pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
-    finding.episodes.is_empty()
-        || finding.episodes.iter().any(|episode| {
-            episode.first_ns <= span.last_ns.saturating_add(SPELL_NS)
-                && span.first_ns <= episode.last_ns.saturating_add(SPELL_NS)
-        })
+    overlap(&finding.episodes, &[span.episode(None)])
 }
 
 /// True if another finding explains the retransmissions from one host to another.

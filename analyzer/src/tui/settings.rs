@@ -339,14 +339,17 @@ struct Other<'a> {
 impl Other<'_> {
     /// With the name, for who wrote it.
     fn quoted(self) -> String {
-        let Self { kind, name, known } = self;
-        format!("invalid {kind} '{name}'{}: use {}", hint(name, known.iter().copied()), known.join(", "))
+        self.message(&format!(" '{}'", self.name))
     }
 
     /// Without the name, for one from a file.
     fn unquoted(self) -> String {
+        self.message("")
+    }
+
+    fn message(&self, quoted: &str) -> String {
         let Self { kind, name, known } = self;
-        format!("invalid {kind}{}: use {}", hint(name, known.iter().copied()), known.join(", "))
+        format!("invalid {kind}{quoted}{}: use {}", hint(name, known.iter().copied()), known.join(", "))
     }
 }
 

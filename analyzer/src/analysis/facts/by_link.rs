@@ -1,7 +1,5 @@
 //! Flows by the link that sees them.
 
-use std::sync::OnceLock;
-
 use super::{Facts, Flow, Link};
 use crate::sample::Direction;
 use crate::util::map::Map;
@@ -26,29 +24,10 @@ impl<'a> ByLink<'a> {
     }
 }
 
-/// Places of links, by name; found when they are first asked for. Each of thousands of findings asks for its own link.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LinkNames(OnceLock<Box<[u32]>>);
-
-/// It follows from the links.
-impl PartialEq for LinkNames {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
 impl Facts {
-    /// The links with this name, one for each direction.
-    pub(crate) fn links_named(&self, name: &str) -> impl Iterator<Item = &Link> {
-        let at = |place: &u32| self.links.get(*place as usize);
-        let name_of = |place: &u32| at(place).map(|link| link.name.as_str());
-        let places = self.link_names.0.get_or_init(|| {
-            let mut places: Vec<u32> = (0u32..).zip(&self.links).map(|(place, _)| place).collect();
-            places.sort_by_key(name_of);
-            places.into()
-        });
-        let first = places.partition_point(|place| name_of(place) < Some(name));
-        let from_first = places.get(first..).unwrap_or_default().iter().filter_map(at);
-        from_first.take_while(move |link| link.name == name)
+    /// The links with this name, one for each direction. Each of thousands of findings asks for its own.
+    pub(crate) fn links_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Link> {
+        let name_of = |link: &'a Link| link.name.as_str();
+        self.by_name.range(&self.links, name_of, name, name_of)
     }
 }

@@ -8,6 +8,7 @@ mod by_hosts;
 mod by_link;
 mod flow;
 mod link;
+mod places;
 mod setting;
 pub(super) mod steps;
 pub(super) mod traffic;
@@ -26,13 +27,13 @@ use super::{
 };
 use crate::sample::SourceKind;
 
-pub(super) use by_hosts::ByHosts;
-pub(crate) use by_link::{ByLink, LinkNames};
+pub(crate) use by_link::ByLink;
 pub use flow::{
     Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
     Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
+pub(crate) use places::Places;
 pub use setting::{MixedIn, Tunnels};
 
 /// Everything that follows from one sample without a judgement.
@@ -105,10 +106,10 @@ pub struct Facts {
     pub marks: Vec<Arc<Mark>>,
     /// The flows by their hosts.
     #[serde(skip)]
-    pub(crate) by_hosts: ByHosts,
+    pub(crate) by_hosts: Places,
     /// The links by their names.
     #[serde(skip)]
-    pub(crate) link_names: LinkNames,
+    pub(crate) by_name: Places,
 }
 
 impl Facts {

@@ -3,6 +3,7 @@
 use rocescope_common::wire::frame::Addr;
 
 use super::arrival::Nak;
+use crate::util::map::Set;
 
 /// NAKs remembered per pair of hosts.
 const NAKS: usize = 32;
@@ -23,6 +24,26 @@ pub(super) struct Answers {
 struct LatestNaks {
     list: Vec<(u16, Nak)>,
     next: usize,
+}
+
+/// Links and hosts: answers to the host were captured there.
+#[derive(Debug, Default)]
+pub(super) struct Answered(Set<(u16, u8, Addr)>);
+
+impl Answered {
+    /// These answers are captured on a link.
+    pub(super) fn note(&mut self, link: u16, answers: &Answers) {
+        let (family, _, to) = answers.hosts;
+        self.0.insert((link, family, to));
+    }
+
+    /// True if the source of packets with these hosts has answers there, if only from others.
+    pub(super) fn has_source_of(&self, link: u16, packets: Option<&Answers>) -> bool {
+        packets.is_some_and(|packets| {
+            let (family, from, _) = packets.hosts;
+            self.0.contains(&(link, family, from))
+        })
+    }
 }
 
 impl Answers {

@@ -1,6 +1,5 @@
 //! A packet and its surroundings.
 
-#[cfg(doc)]
 use rocescope_common::wire::frame::UNKNOWN;
 
 /// Longest time between a NAK and the retransmission it asks for (the longest RNR timer is 655 ms).
@@ -25,8 +24,15 @@ pub(super) struct Nak {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Request {
     pub(super) opcode: u8,
-    /// Length of the message, in its first packet of a WRITE or READ; else [`UNKNOWN`](super::UNKNOWN).
+    /// Length of the message, in its first packet of a WRITE or READ; else [`UNKNOWN`].
     pub(super) bytes: u32,
+}
+
+impl Request {
+    /// Length of the message, where the packet says it.
+    pub(super) fn length(self) -> Option<u32> {
+        Some(self.bytes).filter(|bytes| *bytes != UNKNOWN)
+    }
 }
 
 /// A packet that arrived at the tap, and its surroundings.

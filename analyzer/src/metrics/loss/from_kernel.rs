@@ -94,8 +94,7 @@ impl Collector {
         if let Some(answers) = pair.and_then(|pair| self.answers.get_mut(pair as usize))
             && answers.seen_on(link)
         {
-            let (family, _, to) = answers.hosts;
-            self.answered.insert((ANY_LINK, family, to));
+            self.answered.note(ANY_LINK, answers);
         }
     }
 
@@ -167,8 +166,8 @@ impl Collector {
             Some(answers) => (answers.on(event.link, false, event.answers), !answers.links.is_empty()),
             None => (Vec::new(), false),
         };
-        let source = answers.get(slot.pair as usize).map(|own| (ANY_LINK, own.hosts.0, own.hosts.1));
-        let others_answer = !reverse_captured && source.is_some_and(|source| answered.contains(&source));
+        let own = answers.get(slot.pair as usize);
+        let others_answer = !reverse_captured && answered.has_source_of(ANY_LINK, own);
         naks.sort_unstable_by_key(|nak| nak.time_ns);
         let sequence = slot.request_loss.get_or_insert_with(|| Box::new(Sequence::new(true, event.psn, 0)));
         let surroundings =

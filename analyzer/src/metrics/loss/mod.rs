@@ -52,7 +52,7 @@ use serde::Serialize;
 use super::packet::{CE, Packet, PacketExtras};
 use super::pairing::Reverse;
 use super::timeline::LinkPoints;
-use answers::Answers;
+use answers::{Answered, Answers};
 use arrival::{Arrival, Nak, Request};
 pub(crate) use cause::DEFINITIONS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
@@ -205,8 +205,7 @@ pub struct Collector {
     /// Places in `answers`.
     pairs: Index,
     answers: Vec<Answers>,
-    /// Links and hosts: answers to the host were captured there.
-    answered: Set<(u16, u8, Addr)>,
+    answered: Answered,
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
     spells: Recorder,
@@ -254,7 +253,7 @@ impl Collector {
             slots: Vec::new(),
             pairs: Index::default(),
             answers: Vec::new(),
-            answered: Set::default(),
+            answered: Answered::default(),
             naks: Map::default(),
             overlaps: Map::default(),
             spells: Recorder::new(bin_ns),
@@ -412,8 +411,7 @@ impl Collector {
             && let Some(answers) = self.answers.get_mut(pair as usize)
         {
             if answers.seen_on(packet.link) {
-                let (family, _, to) = answers.hosts;
-                self.answered.insert((packet.link, family, to));
+                self.answered.note(packet.link, answers);
             }
             // Other NAKs end the connection, without retransmission.
             if nak && (rnr || code == 0) {
@@ -518,11 +516,8 @@ impl Collector {
             }
             _ => (Vec::new(), false),
         };
-        let answers_to_source = || {
-            let source = answers.get(slot.pair as usize).map(|own| (packet.link, own.hosts.0, own.hosts.1));
-            !response && source.is_some_and(|source| answered.contains(&source))
-        };
-        let others_answer = !reverse_captured && answers_to_source();
+        let own = answers.get(slot.pair as usize);
+        let others_answer = !reverse_captured && !response && answered.has_source_of(packet.link, own);
         let (latest, loss) = if response {
             (&mut *slot.responses, &mut slot.response_loss)
         } else {

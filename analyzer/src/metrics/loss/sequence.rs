@@ -239,7 +239,7 @@ impl Sequence {
             retransmission,
             stuck: self.stuck,
             stuck_opcode: (self.stuck > 0).then_some(self.stuck_request.opcode),
-            stuck_bytes: Some(self.stuck_request.bytes).filter(|bytes| self.stuck > 0 && *bytes != UNKNOWN),
+            stuck_bytes: self.stuck_request.length().filter(|_| self.stuck > 0),
             ..self.metrics
         }
     }

@@ -107,7 +107,7 @@ impl Sequence {
                 last_psn: arrival.last_psn,
                 retries: self.stuck,
                 opcode: self.stuck_request.opcode,
-                bytes: Some(self.stuck_request.bytes).filter(|bytes| *bytes != UNKNOWN),
+                bytes: self.stuck_request.length(),
                 last_ns: arrival.last_ns,
                 until_ns: arrival.time_ns,
             });
