@@ -149,7 +149,7 @@ impl Scenario {
         let Lab { world, mut truth, options } = lab;
         (truth.lost, truth.lost_data) = (world.facts.lost, world.facts.lost_data);
         (truth.timeouts, truth.marked) = (world.facts.timeouts, world.facts.marked);
-        (truth.trimmed, truth.pauses) = (world.facts.trimmed, world.facts.pauses);
+        truth.trimmed = world.facts.trimmed;
         (truth.delayed, truth.changed, truth.copied) =
             (world.facts.delayed, world.facts.changed, world.facts.copied);
         truth.died = world.facts.died.len() as u64;

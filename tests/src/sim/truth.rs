@@ -68,8 +68,6 @@ pub struct Truth {
     pub marked: u64,
     /// Packets that a switch trimmed.
     pub trimmed: u64,
-    /// PFC frames that stopped a sender.
-    pub pauses: u64,
     /// Packets that a fault delayed.
     pub delayed: u64,
     /// Packets of which a fault changed headers or payload.
@@ -97,11 +95,12 @@ impl Expected {
 }
 
 impl Truth {
-    /// True if the fault of this kind of scenario occurred: packets were lost, changed or marked, timers expired, queue
+    /// True if the fault of this kind of scenario occurred: packets were lost, changed, delayed or marked, timers expired, queue
     /// pairs died. True of kinds for which nothing is counted.
     #[must_use]
     pub fn happened(&self, kind: &str, name: &str) -> bool {
         let Some((_, first)) = self.counted.first() else { return false };
+        let seen = |opcode: u8| first.opcodes.get(&opcode).copied().unwrap_or(0);
         match kind {
             "loss" => self.lost >= 10 && self.died == 0,
             "timeouts" => self.timeouts >= 5 && self.died == 0,
@@ -109,7 +108,17 @@ impl Truth {
             "nak" => self.died == 2 && first.other_naks == 1,
             "incast" | "ecn" => self.marked + self.lost >= 100,
             "rnr" => first.rnr_naks >= 20,
+            "cnp" => seen(0x81) >= 20,
+            "cm" => seen(0x64) >= 1,
+            "icrc" => self.changed >= 5,
             "rewritten" => self.changed >= 10,
+            "duplicates" if name == "duplicates-made-by-network" => self.copied >= 20,
+            // Beside the copies, half of all packets.
+            "duplicates" => first.packets >= 1_000,
+            "reordering" => self.delayed >= 10 && self.died == 0,
+            "latency" => self.delayed >= 1 && self.lost == 0,
+            "uplinks" if !name.contains("uneven") => self.marked + self.lost + self.delayed >= 20,
+            "slower" if name == "slower-by-loss" => self.lost >= 10,
             "mtu" if name.contains("black-hole") => self.lost_data >= 10,
             "control" => self.timeouts == 0 && self.died == 0 && self.lost <= 3,
             _ => true,
