@@ -3,7 +3,7 @@
 use super::family::label;
 use super::{Label, Unit};
 
-/// Labels, sorted by name.
+/// Labels of what more than one family gives.
 pub(super) const COMMON: &[Label] = &[
     label("acks", "acknowledgements", Unit::Count),
     label("bad", "packets with a wrong ICRC", Unit::Count),
