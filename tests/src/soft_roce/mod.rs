@@ -13,4 +13,5 @@ pub mod qps;
 pub mod report;
 pub mod session;
 pub mod tool;
+pub mod uplinks;
 pub mod verbs;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::lab::{ENDS, End, statistic, up};
+use super::lab::{ENDS, statistic, up};
 use super::tool::{Tool, wait_for};
 use crate::live::program::{Program, Start};
 
@@ -30,7 +30,7 @@ pub fn results() -> Result<PathBuf> {
 pub struct Session {
     name: &'static str,
     program: Program,
-    captures: Vec<(End, PathBuf, Tool)>,
+    captures: Vec<(&'static str, PathBuf, Tool)>,
     before: Vec<Value>,
 }
 
@@ -43,18 +43,26 @@ pub struct SessionResult {
     pub reports: Vec<Value>,
     /// Standard error of rocescope.
     pub said: String,
-    /// The capture of each end, near end first.
+    /// The capture of each interface, in their order.
     pub captures: Vec<PathBuf>,
     /// Increase of each end's device counters.
     pub counted: Vec<Value>,
 }
 
 impl Session {
-    /// Starts all observers and waits until they are ready.
+    /// Starts all observers of both ends and waits until they are ready.
     ///
     /// # Errors
     /// Fails if anything does not.
     pub fn start(name: &'static str, arguments: &[&str]) -> Result<Self> {
+        Self::start_on(name, ENDS.map(|end| end.interface), arguments)
+    }
+
+    /// The same, with tcpdump on these interfaces, which are those in `arguments`.
+    ///
+    /// # Errors
+    /// Fails if anything does not start.
+    pub fn start_on(name: &'static str, interfaces: [&'static str; 2], arguments: &[&str]) -> Result<Self> {
         up()?;
         let program = Program::start(
             Start::default(),
@@ -62,11 +70,12 @@ impl Session {
         )?;
         program.said(|text| {
             let attached = text.lines().filter(|line| line.ends_with(" and TC egress")).count();
-            (attached == ENDS.len()).then_some(())
+            (attached == interfaces.len()).then_some(())
         })?;
         // Packets are counted before queue pairs are followed, since the host's settings are read first.
         program.reported(|report| report["qp_lives"]["lists"].as_u64() > Some(0))?;
-        let captures: Result<Vec<_>> = ENDS.into_iter().map(|end| capture(name, end)).collect();
+        let captures: Result<Vec<_>> =
+            interfaces.into_iter().map(|interface| capture(name, interface)).collect();
         let before: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
         Ok(Self { name, program, captures: captures?, before: before? })
     }
@@ -80,9 +89,9 @@ impl Session {
         std::thread::sleep(SETTLE);
         let after: Result<Vec<_>> = ENDS.into_iter().map(statistic).collect();
         let mut captures = Vec::new();
-        for (end, file, tool) in self.captures {
+        for (interface, file, tool) in self.captures {
             tool.interrupt()?;
-            fs::copy(&file, results()?.join(format!("{}.{}.pcap", self.name, end.interface)))?;
+            fs::copy(&file, results()?.join(format!("{}.{interface}.pcap", self.name)))?;
             captures.push(file);
         }
         let ended = self.program.interrupt()?;
@@ -97,18 +106,18 @@ impl Session {
 }
 
 /// Starts tcpdump on an interface, and waits until it captures.
-fn capture(name: &str, end: End) -> Result<(End, PathBuf, Tool)> {
-    let file = std::env::temp_dir().join(format!("{name}.{}.pcap", end.interface));
+fn capture(name: &str, interface: &'static str) -> Result<(&'static str, PathBuf, Tool)> {
+    let file = std::env::temp_dir().join(format!("{name}.{interface}.pcap"));
     let path = file.to_string_lossy().into_owned();
     let options =
-        ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", end.interface, "-w", &path];
+        ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", interface, "-w", &path];
     let mut tool = Tool::start("tcpdump", &[&options[..], &["udp", "port", "4791"]].concat())?;
     wait_for("tcpdump listening", || {
         let said = tool.said()?;
         anyhow::ensure!(tool.is_running()?, "tcpdump ended at once: {said}");
         Ok(said.contains("listening on").then_some(()))
     })?;
-    Ok((end, file, tool))
+    Ok((interface, file, tool))
 }
 
 /// Increase of each counter.

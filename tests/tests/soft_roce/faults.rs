@@ -59,7 +59,13 @@ pub(crate) struct FaultResult {
 impl FaultResult {
     /// The reports about everything in `traffic`.
     pub(crate) fn about(name: &'static str, traffic: impl FnOnce()) -> Self {
-        let session = Session::start(name, &["-i", NEAR.interface, "-i", FAR.interface]).unwrap();
+        Self::on(name, [NEAR.interface, FAR.interface], traffic)
+    }
+
+    /// The reports about what these interfaces carry of it.
+    pub(crate) fn on(name: &'static str, interfaces: [&'static str; 2], traffic: impl FnOnce()) -> Self {
+        let [one, other] = interfaces;
+        let session = Session::start_on(name, interfaces, &["-i", one, "-i", other]).unwrap();
         traffic();
         let seen = session.finish(&[]).unwrap();
         let replayed = binary::replay(&seen.captures, [] as [&str; 0]).unwrap();

@@ -8,6 +8,7 @@
 
 mod faults;
 mod hosts;
+mod jobs;
 mod queue_pairs;
 mod queue_pairs_died;
 mod queue_pairs_kernel;

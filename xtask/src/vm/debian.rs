@@ -17,7 +17,7 @@ const MODULES: [&str; 10] =
     ["veth", "8021q", "bridge", "bonding", "macvlan", "vxlan", "dummy", "tun", "sch_ingress", "cls_bpf"];
 /// Soft-RoCE, modules used by its applications, and modules that drop or change its traffic. Also a driver without
 /// its hardware.
-const RDMA_MODULES: [&str; 11] = [
+const RDMA_MODULES: [&str; 12] = [
     "rdma_rxe",
     "ib_uverbs",
     "rdma_ucm",
@@ -26,6 +26,7 @@ const RDMA_MODULES: [&str; 11] = [
     "sch_tbf",
     "cls_u32",
     "act_gact",
+    "act_mirred",
     "act_pedit",
     "act_csum",
     "mlx5_core",
