@@ -57,7 +57,7 @@ pub(super) const ONE_OF: Entry = Entry {
                The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread \
                from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
                the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
-               link may only be busier. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
+               link may only be busier; else it owns links.imbalance, since what a slow link carries takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
                end one), over 1 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
@@ -472,7 +472,8 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
             let raise = raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there);
             match worst.load {
                 Some(load) => raise.evidence("load_over_mean", load).caveat(MORE_LOAD),
-                None => raise,
+                // What a slow link carries takes longer: it is busy alone when its peers are done.
+                None => raise.owns(&[super::balance::LINKS_IMBALANCE.id]),
             }
         }
     };

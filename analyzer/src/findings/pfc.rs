@@ -215,8 +215,15 @@ fn source(raise: Raise, pause: &Pause, neighbour: &str, here: Commands<'_>) -> R
             ByHand::Switch,
         ),
         Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
-        None => raise
-            .step("Follow the pauses to the station that sends them without receiving any.", ByHand::Switch),
+        None => {
+            let station = pause.from.as_deref().unwrap_or("the station that sends them");
+            raise
+                .step(format!("Find the port with the MAC address of {station}."), ByHand::Switch)
+                .step(
+                    "If that port receives pauses too, follow them upstream; else its device is the source.",
+                    ByHand::Switch,
+                )
+        }
     }
 }
 

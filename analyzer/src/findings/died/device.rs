@@ -7,7 +7,6 @@ use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::lives::{FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
-use crate::util::units;
 
 /// Port counters that indicate why queue pairs fail.
 const COUNTERS: [(&str, &str); 4] = [
@@ -108,7 +107,6 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
     let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
     let others = deaths.len() as u64 - 1;
-    let when = format!(" at {} UTC", units::second_utc(event.time_ns));
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
     let (own, peer) = ends::of_event(event, *qp);
@@ -119,7 +117,7 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     };
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
     let mut raise =
-        Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP"), when]))
+        Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP")]))
             .evidence("cause", cause.as_str())
             .evidence("lqpn", lqpn)
             .evidence("rqpn", qp.and_then(|qp| qp.rqpn))

@@ -379,8 +379,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let silent_ns = until_ns.saturating_sub(first.last_ns);
     let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
     let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
-    let when = format!(" at {} UTC", units::second_utc(first.last_ns));
-    let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP"), when];
+    let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP")];
     let (requester, responder) = ends::of_data(input, [first.flow]);
     let own = Commands::near(input, first.flow, first.flow.src);
     let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();

@@ -255,8 +255,12 @@ fn impact(app: &App) -> Option<String> {
 /// `rest`: the end of the sentence above, which found no room there.
 fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: &str) {
     let width = usize::from(at.metrics.width);
-    let key = format!("{} ", app.view.options.keys.first(Input::Open));
-    let hint = "why + fix ";
+    // The key opens what is selected.
+    let (key, hint) = if app.screens.overview.opens_worst(&app.view) {
+        (format!("{} ", app.view.options.keys.first(Input::Open)), "why + fix ")
+    } else {
+        (String::new(), "")
+    };
     let room = width.saturating_sub(4 + key.chars().count() + hint.len() + 2);
     let mut spans = part("   ", theme::PLAIN);
     if !rest.is_empty() {

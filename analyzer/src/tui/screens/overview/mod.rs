@@ -48,10 +48,21 @@ const SIDES: u16 = 2;
 pub struct OverviewScreen {
     /// Place in the list of problems, and behind them in that of the peers.
     pub selected: Option<usize>,
+    /// What was selected, so that it stays so in a list of another order.
+    followed: Followed,
     /// The first peer that is visible.
     pub offset: usize,
     /// Timeline of all signals.
     pub chart: Chart,
+}
+
+/// The selected row, apart from its place.
+#[derive(Debug, Default)]
+struct Followed {
+    /// Key of the selected problem; `None` for a peer.
+    problem: Option<String>,
+    /// Problems before the peers.
+    problems: usize,
 }
 
 /// Row that is selected.
@@ -70,6 +81,31 @@ impl OverviewScreen {
     fn item(&self, view: &View) -> Option<Item> {
         let (at, problems) = (self.selected?, problems::count(view));
         Some(if at < problems { Item::Problem(at) } else { Item::Peer(at - problems) })
+    }
+
+    /// Remembers what is selected.
+    fn remember(&mut self, view: &View) {
+        let problem = match self.item(view) {
+            Some(Item::Problem(at)) => problems::key(view, at),
+            _ => None,
+        };
+        self.followed = Followed { problem, problems: problems::count(view) };
+    }
+
+    /// Selects the same problem or peer after a change of the lists; nothing if it is gone.
+    fn follow(&mut self, view: &View) {
+        let (Some(at), true) = (self.selected, problems::is_known(view)) else { return };
+        let problems = problems::count(view);
+        self.selected = match &self.followed.problem {
+            Some(key) => problems::with_key(view, key),
+            None => at.checked_sub(self.followed.problems).map(|peer| peer + problems),
+        };
+        self.followed.problems = problems;
+    }
+
+    /// True if the problem that the headline names is the one that opens.
+    pub(in crate::tui) fn opens_worst(&self, view: &View) -> bool {
+        matches!(self.item(view), None | Some(Item::Problem(0)))
     }
 
     /// The place in the list of peers.
@@ -184,6 +220,7 @@ impl Page for OverviewScreen {
         let mut all = Cursor { selected: self.selected, offset: 0 };
         all.step(step, problems + peers, page);
         self.selected = all.selected;
+        self.remember(view);
         self.show(view);
     }
 
@@ -213,13 +250,16 @@ impl Page for OverviewScreen {
                 return Effect::None;
             };
             self.selected = Some(*finding);
+            self.remember(view);
             return Self::open_problem(view, *finding);
         }
         if peers.contains(at) && at.y > peers.y {
             let place = self.offset + usize::from(at.y - peers.y - 1);
             let all = problems::count(view) + place;
-            if place < Self::peer_count(view) && self.selected.replace(all) == Some(all) {
-                return Self::open_peer(view, place);
+            if place < Self::peer_count(view) {
+                let opens = self.selected.replace(all) == Some(all);
+                self.remember(view);
+                return if opens { Self::open_peer(view, place) } else { Effect::None };
             }
         }
         Effect::None
@@ -251,6 +291,7 @@ impl Page for OverviewScreen {
     }
 
     fn keep_in_view(&mut self, view: &View) {
+        self.follow(view);
         if view.screen == crate::tui::screen::Screen::Overview {
             self.show(view);
         }

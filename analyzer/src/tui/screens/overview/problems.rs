@@ -22,6 +22,21 @@ pub(super) fn count(view: &View) -> usize {
     known(view).map_or(0, |concluded| concluded.findings.len())
 }
 
+/// True if there are findings of the snapshot shown, or none was made.
+pub(super) fn is_known(view: &View) -> bool {
+    known(view).is_some()
+}
+
+/// What identifies the finding at a place in other snapshots.
+pub(super) fn key(view: &View, at: usize) -> Option<String> {
+    known(view)?.findings.get(at).map(Finding::key)
+}
+
+/// Place of the finding with this key.
+pub(super) fn with_key(view: &View, key: &str) -> Option<usize> {
+    known(view)?.findings.iter().position(|finding| finding.key() == key)
+}
+
 fn known(view: &View) -> Option<Concluded<'_>> {
     view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))
 }
