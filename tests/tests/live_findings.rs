@@ -344,8 +344,14 @@ fn live_and_replay_come_to_the_same_findings() {
     assert_eq!(ids(&replayed), EXPECTED.map(str::to_owned).into(), "replay: {:#}", replayed["findings"]);
     assert_eq!(ids(&live), EXPECTED.map(str::to_owned).into(), "live: {:#}", live["findings"]);
     // A live run names the findings that it cannot evaluate.
-    let of_replay =
-        ["capture.duplicates", "icrc.errors", "loss.between_taps", "path.rewritten", "qp.psn_overlap"];
+    let of_replay = [
+        "capture.duplicates",
+        "icrc.errors",
+        "loss.between_taps",
+        "path.mtu_black_hole",
+        "path.rewritten",
+        "qp.psn_overlap",
+    ];
     assert_eq!(not_evaluated(&live), of_replay);
     assert_eq!(not_evaluated(&replayed), [""; 0]);
     // Flows whose reverse direction is not visible are followed once they retransmit.

@@ -303,14 +303,14 @@ impl Facts {
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
             let near = at(from, tap);
-            let at_end = tap.vanished_at_end.filter(|_| near.is_some_and(Flow::is_retried_in_vain));
+            let in_vain = near.is_some_and(|flow| self.ends_in_vain(flow));
+            let at_end = tap.vanished_at_end.filter(|_| in_vain);
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
                 continue;
             }
             let Some(flow) = at(to, tap) else { continue };
             let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
-            let in_vain = near.is_some_and(Flow::is_retried_in_vain);
             let missed = arrived(vanished, unfilled, !flow.is_uc() && !in_vain);
             sum.vanished += vanished - missed;
             sum.missed += missed;
@@ -331,7 +331,8 @@ impl Facts {
         pairs.into_values().collect()
     }
 
-    /// Flows between two hosts of which the first tap sees requests that are retried in vain, and the second nothing.
+    /// Flows between two hosts of which the first tap sees requests that are retried in vain, or their answers, and the second
+    /// nothing.
     pub(crate) fn absent(&self, from: &str, to: &str, (src, dst): (Address, Address)) -> Vec<&Flow> {
         let at = |link: &str| {
             let on = self.flows.iter().filter(move |flow| flow.link == link);
@@ -339,7 +340,14 @@ impl Facts {
         };
         let arrived: Set<u32> = at(to).iter().map(|flow| flow.dest_qp).collect();
         let mut near = at(from);
-        near.retain(|flow| flow.is_retried_in_vain() && !arrived.contains(&flow.dest_qp));
+        near.retain(|flow| self.ends_in_vain(flow) && !arrived.contains(&flow.dest_qp));
         near
+    }
+
+    /// True if requests are retried in vain, those of this flow or those that it answers.
+    fn ends_in_vain(&self, flow: &Flow) -> bool {
+        let answered = || flow.peer_qp.into_iter().flat_map(|qp| self.to_qp(flow.dst, flow.src, qp));
+        flow.is_retried_in_vain()
+            || answered().any(|requests| requests.link == flow.link && requests.is_retried_in_vain())
     }
 }

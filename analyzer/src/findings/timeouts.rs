@@ -17,6 +17,7 @@ use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::time::NS_PER_MS;
+use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.
@@ -33,7 +34,7 @@ pub(super) const FAMILY: Family = Family {
         label("longest_ns", "longest silence", Unit::Nanoseconds),
         label("felt_ns", "of that silence, in job steps longer than the median, at most", Unit::Nanoseconds),
         label("felt_steps", "job steps that it made longer", Unit::Count),
-        label("backoff", "longest silence over shortest", Unit::Factor),
+        label("backoff", "longest silence over shortest of one QP", Unit::Factor),
     ],
     check,
 };
@@ -258,6 +259,11 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let alone = span.is_whole() || episodes.len() == 1;
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
+    // Timers of two queue pairs may differ without one.
+    let backoff = losses()
+        .filter(|loss| loss.timeouts > 1)
+        .filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)))
+        .max_by(f64::total_cmp);
     let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
     let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
@@ -292,7 +298,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("longest_ns", longest)
         .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
         .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
-        .evidence("backoff", shortest.zip(longest).filter(|_| alone).map(|(a, b)| b as f64 / a.max(1) as f64))
+        .evidence("backoff", backoff.filter(|_| alone))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .flows(flows())

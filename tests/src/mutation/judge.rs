@@ -61,7 +61,9 @@ pub(super) fn wrong(ended: &Ended, kind: &str) -> Option<String> {
         return Some(format!("ended with {status}: {}", said.trim()));
     }
     if kind == "screen" {
-        return None;
+        // Its keys end with the one that quits.
+        let failed = (!status.success()).then(|| format!("ended with {status}: {}", said.trim()));
+        return failed;
     }
     let output = String::from_utf8_lossy(&ended.output);
     // JSON escapes control characters, and leaves the direction of text to the reader.

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::oracle::captures;
 use crate::sim::rng::{Rng, mix};
@@ -127,7 +127,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             }
         };
         let workers: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Ok(())))
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a worker of the mutation tests panicked")))
     })?;
     Ok(outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }

@@ -50,7 +50,7 @@ pub(super) const BLACK_HOLE: Entry = Entry {
     id: "path.mtu_black_hole",
     of_queue_pairs: true,
     rank: 155,
-    needs: &[Need::Loss],
+    needs: &[Need::Loss, Need::Taps],
     measure: Some(Measure { name: "largest_passed", unit: Unit::Bytes, better: Better::More }),
     title: "Path MTU black hole: only small packets arrive",
     meaning: "All packets above a size are lost and smaller ones arrive: a port on the path has a smaller MTU than the queue pairs use. RoCE sends no ICMP and never reduces its path MTU: \
@@ -60,7 +60,8 @@ pub(super) const BLACK_HOLE: Entry = Entry {
                (flows[].loss.stuck of at least 2), none as large between these hosts was ever acknowledged, and at least path.small packets of smaller size are on queue pairs whose requests are, while the others retry.",
     advice: "Compare the MTU of each port on the path with the path MTU plus headers: 4,096 bytes of payload need an IP MTU of at least 4,156 (IPv4), jumbo frames of 9,000 fit all. Test it with `ping -M do -s 4100`. \
              Raise the MTU of that port, or lower the path MTU of the connections until then (NCCL uses active_mtu of `ibv_devinfo`).",
-    caveat: "A filter by size, or a firewall that drops fragments of tunnels, looks the same. At one tap, requests that fail for another reason than their size may look alike.",
+    caveat: "A filter by size, or a firewall that drops fragments of tunnels, looks the same. At one tap, requests that fail for another reason than their size may look alike. \
+             A live run keeps no sizes of single packets: replay a capture.",
     ..Entry::of(Problem::Loss)
 };
 

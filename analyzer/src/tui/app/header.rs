@@ -46,21 +46,8 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
 }
 
 fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
-    let mut right = Spans::default();
-    if let Some(data) = &app.view.data {
-        let model = &data.model;
-        if !matches!(model.basis, Basis::Unknown) {
-            right.push(format!("{}  ", time_range(model.basis)), theme::BOLD);
-        }
-        if let Some(time_ns) = app.view.clock_ns() {
-            // All times are; where there is little room the names of what is looked at matter more.
-            let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
-            right.push(app.view.data_end(None).clock(time_ns), theme::PLAIN).push(zone, theme::DIM);
-        }
-    }
-    let (text, style) = phase(app);
-    right.push(format!(" {text} "), style);
     let width = usize::from(at.title.width);
+    let mut right = times(at, app, false);
     let room = width.saturating_sub(right.width + 2);
 
     let mut left = part(" rocescope ", theme::SELECTED.patch(theme::BOLD));
@@ -91,10 +78,36 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
             left.push(host, theme::DIM);
         }
     }
+    // What is live is of today.
+    let dated = times(at, app, true);
+    if app.view.kind() == Some(SourceKind::Replay) && left.width + dated.width + 2 <= width {
+        right = dated;
+    }
     line(buffer, at.title, 0, &left.into_line());
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
     let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
     line(buffer, area, 0, &right.into_line());
+}
+
+/// The time range of the values, the clock, with its date on demand, and the state of the source.
+fn times(at: &Layout, app: &App, dated: bool) -> Spans {
+    let mut right = Spans::default();
+    if let Some(data) = &app.view.data {
+        let model = &data.model;
+        if !matches!(model.basis, Basis::Unknown) {
+            right.push(format!("{}  ", time_range(model.basis)), theme::BOLD);
+        }
+        if let Some(time_ns) = app.view.clock_ns() {
+            // All times are; where there is little room the names of what is looked at matter more.
+            let zone = if at.title.width < NARROW { "  " } else { " UTC  " };
+            let date = if dated { format!("{} ", units::date_hour_utc(time_ns).0) } else { String::new() };
+            right.push(date, theme::DIM);
+            right.push(app.view.data_end(None).clock(time_ns), theme::PLAIN).push(zone, theme::DIM);
+        }
+    }
+    let (text, style) = phase(app);
+    right.push(format!(" {text} "), style);
+    right
 }
 
 /// Which episode of a demonstration runs, and for how long.
@@ -327,13 +340,15 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             recovered(concluded.findings, &verdict, worst, (width, continues))
         }
         _ => {
+            /// What is not above the thresholds.
+            const WHAT: &str = "no loss, congestion or stall";
             // Of a capture that is still read, the rest is not known.
             let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
             let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
-            let is_long = |_: &&str| sentence.chars().count() + spans.width >= width;
-            let short = sentence.strip_suffix(" above the thresholds").filter(is_long);
-            spans.push(format!(" {}", short.unwrap_or(sentence)), theme::PLAIN);
+            let is_long = sentence.chars().count() + spans.width >= width;
+            let sentence = if is_long { sentence.replace(WHAT, "nothing") } else { sentence.to_owned() };
+            spans.push(format!(" {sentence}"), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
                 spans.push(format!(" · {flows}"), theme::PLAIN);

@@ -82,7 +82,13 @@ impl App {
             }
             Input::NextScreen => self.show_screen(self.tab().turn(1)),
             Input::PreviousScreen => self.show_screen(self.tab().turn(Screen::ALL.len() - 1)),
-            Input::Filter => self.prompt = Some(Prompt::new(Purpose::Filter, &self.view.filter.text)),
+            Input::Filter => {
+                // The screens that have lists of what it filters.
+                if !matches!(self.view.screen, Screen::Qps | Screen::Events | Screen::Nic) {
+                    self.show_screen(Screen::Qps);
+                }
+                self.prompt = Some(Prompt::new(Purpose::Filter, &self.view.filter.text));
+            }
             Input::GoTo => self.prompt = Some(Prompt::new(Purpose::GoTo, "")),
             Input::Pause => return self.pause(),
             Input::Earlier => return self.step_in_time(false),

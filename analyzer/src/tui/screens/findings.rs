@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
 use ratatui::text::Line;
 use serde_json::json;
 
@@ -230,17 +231,20 @@ pub(super) fn table<'a>(findings: impl Iterator<Item = &'a Finding>) -> Sheet {
     table
 }
 
+/// Symbol of a finding. One for information has no level: it has neither colour nor alarm.
+pub(super) fn mark(finding: &Finding) -> (&'static str, Style) {
+    match finding.severity {
+        Severity::Info => ("·", theme::DIM),
+        severity => theme::mark(severity.into(), finding.active),
+    }
+}
+
 /// Severity and title in a line, and when it ended where it did.
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
-    let level = Level::from(finding.severity);
     let mut spans = Spans::default();
     // An effect stands below what owns it.
     spans.push(if finding.owner.is_some() { " └ " } else { " " }, theme::FRAME);
-    // A finding for information has no level: it has neither colour nor alarm.
-    let (symbol, style) = match finding.severity {
-        Severity::Info => ("·", theme::DIM),
-        _ => theme::mark(level, finding.active),
-    };
+    let (symbol, style) = mark(finding);
     // If there is little room the sentence needs it; the symbols differ.
     if width < BOXED.into() {
         spans.push(format!("{symbol} "), style);

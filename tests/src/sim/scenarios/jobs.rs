@@ -209,7 +209,7 @@ fn again(lab: &mut Lab) {
     lab.world.start(between, 1_700 * MS);
     lab.world.start(Collective::ring(&next, (4, 96 * KB), 40, compute(30 * MS)), 4_000 * MS);
     lab.world.tap_switch(0, "switch.pcap");
-    lab.figure("steps", steps, 16.0, 41.0);
+    lab.figure("steps", steps, 38.0, 40.0);
     lab.figure("data since", |report| report["steps"]["ending"]["unfinished_ratio"].as_f64(), 0.0, 1.0);
     lab.world.run();
 }

@@ -82,7 +82,18 @@ fn both_directions(lab: &mut Lab, idents: bool) {
     lab.world.tap_both_ways(0, "mirror.pcap");
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("mirror.pcap".into()))
         .never(WRONG);
+    each_twice(lab);
     lab.world.run();
+}
+
+/// Of all packets, one of two is a copy.
+fn each_twice(lab: &mut Lab) {
+    lab.figure("share of copies", copied_ratio, 0.49, 0.5);
+}
+
+fn copied_ratio(report: &serde_json::Value) -> Option<f64> {
+    let totals = &report["totals"];
+    Some(totals["copied"]["packets"].as_f64()? / totals["roce_packets"].as_f64()?)
 }
 
 /// The captures of both ends in one file.
@@ -101,6 +112,7 @@ fn merged(lab: &mut Lab) {
     }
     lab.expect_info(&["capture.duplicates"], crate::sim::truth::Place::Link("merged.pcap".into()))
         .never(WRONG);
+    each_twice(lab);
     lab.world.run();
 }
 
@@ -118,6 +130,7 @@ fn with_marks(lab: &mut Lab) {
     lab.expect(&["ecn.congestion", "burst.incast"], receiver)
         .never(WRONG)
         .also(&["ecn.congestion", "burst.incast"]);
+    each_twice(lab);
     lab.world.run();
 }
 

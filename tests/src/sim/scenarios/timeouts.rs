@@ -20,6 +20,7 @@ pub(super) const ALL: &[Entry] = &[
     ("timeouts", "timeouts-go-back-lost-again-at-receiver", |lab| go_back_lost_again(lab, 1)),
     ("timeouts", "timeouts-read-responses-lost", |lab| reads_lost(lab, &[0])),
     ("timeouts", "timeouts-read-responses-lost-two-taps", |lab| reads_lost(lab, &[0, 1])),
+    ("died", "died-reads-two-taps", reads_die),
     ("timeouts", "timeouts-late-acks", late_acks),
     ("timeouts", "timeouts-slow-rping", slow_rping),
     ("timeouts", "timeouts-last-packets", last_packets),
@@ -347,6 +348,25 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
         20 * MS,
     );
     only_small_arrive(lab, taps);
+}
+
+/// From some time on no READ response arrives, and the requesters give up. All that vanishes does so between the taps, which a
+/// response says nothing of: its requester retries in vain.
+fn reads_die(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let responses = Match { data: Some(true), ..Match::default() };
+    let dead = Fault::during(40 * MS, u64::MAX, responses, Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(BACK.0, BACK.1, dead);
+    let set = Settings { timeout_ns: 17 * MS, ..settings() };
+    let ends = connections(lab, 0, 1, 2, &set);
+    lab.world.start(Stream::new(&ends, Verb::Read, 64 * KB, 200).gap(MS, MS), 0);
+    tap(lab, 0);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.died"], pair).also(LOSSES).also(&["peer.silent", "loss.between_taps", "latency.tail"]);
+    lab.world.run();
+    let lost = lab.world.facts.lost as f64;
+    lab.figure("packets lost between the taps", lost_between_taps, lost, lost);
 }
 
 /// Packets lost between taps, all findings together.

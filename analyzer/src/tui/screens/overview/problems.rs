@@ -243,7 +243,7 @@ fn notes(all: &[Finding], width: usize, room: usize) -> Vec<Entry> {
 
 /// Symbol and indent of a finding: an effect stands below what owns it.
 fn lead(finding: &Finding) -> Spans {
-    let (symbol, style) = theme::mark(finding.severity.into(), finding.active);
+    let (symbol, style) = findings::mark(finding);
     let mut spans = Spans::default();
     spans.push(if finding.owner.is_some() { " └ " } else { " " }, theme::FRAME);
     spans.push(format!("{symbol} "), style);

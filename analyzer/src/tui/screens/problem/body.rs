@@ -221,7 +221,7 @@ impl<'a> Subject<'a> {
             };
             let all = self.all.iter().enumerate().filter(|(_, one)| known(one)).take(RELATED);
             for (line, (at, other)) in all.enumerate() {
-                let (symbol, style) = theme::mark(other.severity.into(), other.active);
+                let (symbol, style) = super::super::findings::mark(other);
                 let mut spans = Spans::default();
                 spans.push(format!(" {:<9} ", if line == 0 { name } else { "" }), theme::DIM);
                 spans.push(format!("{symbol} "), style);
