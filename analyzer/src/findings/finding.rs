@@ -95,6 +95,12 @@ impl Finding {
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
+    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole run.
+    #[must_use]
+    pub fn is_of_episode(&self) -> bool {
+        self.since_ns().is_some()
+    }
+
     /// Identifies the same finding in successive reports, whose figures differ.
     #[must_use]
     pub fn key(&self) -> String {
