@@ -237,7 +237,8 @@ pub struct Impact {
     /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
     /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
-    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer. Unit: ns. Null: not known.
+    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer; of a tail of latency the time of
+    /// requests above the median. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 
