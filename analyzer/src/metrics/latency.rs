@@ -23,6 +23,7 @@ use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, Passed};
 use ring::Ring;
+pub use tails::{P99_SAMPLES, P999_SAMPLES};
 use tails::{TailSpell, Tails};
 
 /// Flows of requests that are timed at a time. Each takes 150 bytes; 500 more with 64 outstanding requests, and 800 for each
@@ -313,19 +314,6 @@ impl Histogram {
         }
     }
 
-    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its bucket.
-    #[must_use]
-    pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
-        let mut sums = [0u64; 2];
-        for (bucket, n) in self.0.iter() {
-            let ns = Bucket(*bucket).ns();
-            for (sum, ns) in sums.iter_mut().zip([ns.saturating_sub(typical_ns), ns]) {
-                *sum = sum.saturating_add(ns.saturating_mul(u64::from(*n)));
-            }
-        }
-        sums
-    }
-
     /// Memory that it takes besides itself, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -372,9 +360,6 @@ impl Bucket {
         if high == u64::MAX { low } else { u64::midpoint(low, high) }
     }
 }
-
-/// Minimum samples of a 99th percentile: it then rests on one sample beyond it, or more.
-pub const P99_SAMPLES: u64 = 100;
 
 /// Percentiles of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -594,19 +579,6 @@ mod tests {
         assert_eq!(span.count, 99);
         assert!(near(span.p50, 20_000) && near(span.p99, 900_000), "{span:?}");
         assert_eq!(slow.since(&later), None, "what went back says nothing");
-    }
-
-    #[test]
-    fn time_above_the_typical_one_is_that_of_the_slow_samples() {
-        let mut ring = Latency::EMPTY;
-        for (psn, ns) in (1..).zip([20_000, 20_000, 20_000, 900_000, 900_000]) {
-            on_request(&mut ring, psn, 1, false, 0);
-            on_response(&mut ring, psn, true, ns);
-        }
-        let figure = Figure::of(&ring);
-        let [above, all] = figure.histogram.time_above(figure.all.unwrap().p50);
-        assert!(above.abs_diff(1_760_000) * 16 <= 1_760_000 && all.abs_diff(1_860_000) * 16 <= 1_860_000);
-        assert_eq!(figure.histogram.time_above(2_000_000)[0], 0);
     }
 
     #[test]

@@ -35,6 +35,7 @@ use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
 use crate::util::time::NS_PER_S;
+use crate::util::definition::definitions;
 
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;
@@ -330,9 +331,11 @@ pub struct Traffic {
     pub flowlets: Flowlets,
 }
 
-/// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are recognised by the volume that each
-/// moves, and stragglers by single flowlets.
-const MOST_LOST: f64 = 0.001;
+definitions! {
+    MOST_LOST: f64 = 0.001,
+        "Maximum share of all packets that may be missing from bins, for steps to be known",
+        "Steps are recognised by the volume that each moves, and stragglers by single flowlets";
+}
 
 impl Traffic {
     /// Says of each link when its last frame of any kind passed; 0 for never.
