@@ -55,11 +55,11 @@ pub(super) const STUCK: Entry = Entry {
     rank: 162,
     causes: &[RECEIVER.id],
     title: "Queue pair stuck",
-    meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for a time in which thousands of round trips fit. The collective that uses it waits; when its retries run out \
-              the connection dies.",
+    meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for thousands of round-trip times. The collective that uses it waits; when its retries are exhausted \
+              the connection fails.",
     computed: "Live, from the NIC's own context (devices[].qps[]): in_flight is above 0 and stuck_ns is at least `qp_context.stuck_ms`; critical from `qp_context.stuck_critical_ms` on. One finding per device, about the \
                queue pair that is stuck longest.",
-    advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused for good (PFC storm), is the process at the other end stopped? \
+    advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused without end (PFC storm), is the process at the other end stopped? \
              The timeouts of the port that are attributed to the queue pair are in the evidence.",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -111,7 +111,7 @@ const PLANES: Entry = Entry {
     rank: 353,
     lasting: Some(Lasting::State),
     title: "Planes loaded unevenly",
-    meaning: "On a multi-plane fabric each plane carries an equal share when all goes well. Here one plane carries far more than the mean: its links saturate while others idle.",
+    meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
                The load is what each queue pair sent (sent_packets), or one each where that is not known.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
@@ -142,7 +142,7 @@ limits! {
         "With fewer, an unequal number of queue pairs per plane explains an uneven load";
     planes_ratio: f64 = 1.5,
         "minimum load of the busiest plane, as a multiple of the mean",
-        "As for links: half more than the mean is beyond what a few long flows make";
+        "As for links: a few long flows do not put half more than the mean on one plane";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

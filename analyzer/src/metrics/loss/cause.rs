@@ -29,9 +29,9 @@ use crate::util::definition::definitions;
 definitions! {
     pub TIMEOUT_PAUSE_NS: u64 = 1_000_000,
         "Minimum pause of a sender before a retransmission that its transport timer triggered, in nanoseconds",
-        "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it";
+        "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and values below n = 8 (1 ms) are not used in practice";
     pub(super) NAK_REACTION_NS: u64 = 50_000_000,
-        "A sender that goes back so long after a sequence-error NAK, in nanoseconds, and paused meanwhile, does not do so for the NAK",
+        "A sender that paused and goes back this long after a sequence-error NAK, in nanoseconds, does so for another reason",
         "NICs go back within microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries set are longer: 67 ms is the shortest default";
     pub PSN_WINDOW: u32 = 16_384,
         "Maximum PSNs between an unacknowledged packet and the latest: a sender that goes back further uses the queue pair number again, and an ACK further back is not its own",

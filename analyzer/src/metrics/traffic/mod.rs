@@ -228,7 +228,7 @@ impl Collector {
         }
     }
 
-    /// Takes copies of packets in the flow of a slot out of what its hosts sent each other.
+    /// Takes duplicates in the flow of a slot out of what its hosts sent each other.
     #[cold]
     pub fn take_out(&mut self, slot: u32, copies: &Copies) {
         if let Some(slot) = self.slots.get(slot as usize) {

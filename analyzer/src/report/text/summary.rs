@@ -115,7 +115,7 @@ fn roce(report: &Report) -> String {
         let twice = match copies.packets {
             0 => String::new(),
             copies => format!(
-                " ({} of them copies, not in rates and tables [capture.duplicates])",
+                " ({} of them duplicates, not in rates and tables [capture.duplicates])",
                 units::count(copies)
             ),
         };
