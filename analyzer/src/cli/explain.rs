@@ -60,11 +60,15 @@ fn list(paint: Paint) -> String {
 fn page(entry: &Entry, paint: Paint) -> String {
     const LABELS: [&str; 4] = ["How it is computed:", "What to do:", "Caveats:", "Thresholds ("];
     let label = |line: &str| LABELS.iter().find(|label| line.starts_with(**label)).map(|label| label.len());
-    lines(&format!("{}: {}", entry.id, entry.text()), paint, |n, line| if n == 0 { Some(line.len()) } else { label(line) })
+    lines(&format!("{}: {}", entry.id, entry.text()), paint, |n, line| {
+        if n == 0 { Some(line.len()) } else { label(line) }
+    })
 }
 
 fn definitions_page(paint: Paint) -> String {
-    lines(&definitions(""), paint, |_, line| Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- ")))
+    lines(&definitions(""), paint, |_, line| {
+        Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- "))
+    })
 }
 
 /// A text in lines of at most 100 columns. `heading` is the length of the begin of a line that is one.

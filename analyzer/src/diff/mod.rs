@@ -10,6 +10,7 @@ mod text;
 mod value;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -224,8 +225,11 @@ pub fn markdown() -> String {
     let findings = findings.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
     let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
     let (run, findings) = (run.collect::<String>(), findings.collect::<String>());
-    let definitions = DEFINITIONS.iter().chain(steps::DEFINITIONS).map(|one| format!("{one}\n")).collect::<String>();
-    format!("{HEAD}{run}{HOSTS}{of_hosts}.\n{FINDINGS}{findings}\n## Definitions\n\n{definitions}")
+    let mut text = format!("{HEAD}{run}{HOSTS}{of_hosts}.\n{FINDINGS}{findings}\n## Definitions\n\n");
+    for one in DEFINITIONS.iter().chain(steps::DEFINITIONS) {
+        let _ = writeln!(text, "{one}");
+    }
+    text
 }
 
 const HEAD: &str = "\

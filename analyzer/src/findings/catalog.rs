@@ -138,11 +138,14 @@ pub fn markdown() -> String {
 pub fn definitions(mark: &str) -> String {
     let own: &[&[Definition]] =
         &[spell::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS, verdict::DEFINITIONS, died::DEFINITIONS];
-    let links: &[&[Definition]] = &crate::analysis::DEFINITIONS;
-    let first = [("Findings and their episodes", own), ("Links and hosts", links)];
+    let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
+    let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
     let subject = |(name, lists): (&str, &[&[Definition]])| {
-        let lines = lists.iter().copied().flatten().map(|one| format!("{one}\n"));
-        format!("{mark}{name}\n\n{}", lines.collect::<String>())
+        let mut text = format!("{mark}{name}\n\n");
+        for one in lists.iter().copied().flatten() {
+            let _ = writeln!(text, "{one}");
+        }
+        text
     };
     first.into_iter().chain(metrics::DEFINITIONS).map(subject).collect::<Vec<_>>().join("\n")
 }

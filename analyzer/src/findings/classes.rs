@@ -52,9 +52,11 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
 
 /// The time in which flows of several of these DSCPs have packets; if one comes after another, the moment at which it begins.
 fn mixed_for(flows: &[&Flow], dscps: &[u8]) -> Option<Episode> {
-    let of = |dscp: &u8| flows.iter().filter(move |flow| flow.dscp == Some(*dscp));
-    let mut firsts: Vec<u64> = dscps.iter().filter_map(|dscp| of(dscp).map(|flow| flow.first_ns).min()).collect();
-    let mut lasts: Vec<u64> = dscps.iter().filter_map(|dscp| of(dscp).map(|flow| flow.last_ns).max()).collect();
+    let of = |dscp: u8| flows.iter().filter(move |flow| flow.dscp == Some(dscp));
+    let mut firsts: Vec<u64> =
+        dscps.iter().filter_map(|dscp| of(*dscp).map(|flow| flow.first_ns).min()).collect();
+    let mut lasts: Vec<u64> =
+        dscps.iter().filter_map(|dscp| of(*dscp).map(|flow| flow.last_ns).max()).collect();
     firsts.sort_unstable();
     lasts.sort_unstable();
     let first_ns = *firsts.get(1)?;

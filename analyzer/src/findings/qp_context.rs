@@ -201,19 +201,28 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// `count` is the number of the whole run; `None` if it is below `least`.
-    fn new(qp: &'a DeviceQp, count: Option<u64>, times: fn(&ContextTimes) -> &Few<Spell>, least: u64) -> Option<Self> {
+    fn new(
+        qp: &'a DeviceQp,
+        count: Option<u64>,
+        times: fn(&ContextTimes) -> &Few<Spell>,
+        least: u64,
+    ) -> Option<Self> {
         let count = count.filter(|count| *count >= least.max(1))?;
         let times = qp.context_times.as_deref().map_or(&[][..], |all| &**times(all));
         let enough: Vec<&Spell> = times.iter().filter(|one| one.count >= least).collect();
         let between = |first: &Spell, last: &Spell| last.at_last.saturating_sub(first.at_first);
-        let episode = |first: &Spell, last: &Spell| Episode { first_ns: first.first_ns, last_ns: last.last_ns, peak: None };
+        let episode = |first: &Spell, last: &Spell| Episode {
+            first_ns: first.first_ns,
+            last_ns: last.last_ns,
+            peak: None,
+        };
         Some(match (enough.last(), times.first().zip(times.last())) {
-            (Some(last), _) => {
+            (Some(latest), _) => {
                 let episodes = enough.iter().map(|one| episode(one, one)).collect();
-                Self { qp, readings: last.count, of: between(last, last), episodes }
+                Self { qp, readings: latest.count, of: between(latest, latest), episodes }
             }
-            (None, Some((first, last))) => {
-                Self { qp, readings: count, of: between(first, last), episodes: vec![episode(first, last)] }
+            (None, Some((first, end))) => {
+                Self { qp, readings: count, of: between(first, end), episodes: vec![episode(first, end)] }
             }
             (None, None) => {
                 Self { qp, readings: count, of: qp.context_readings.unwrap_or(0), episodes: Vec::new() }
@@ -239,14 +248,17 @@ impl<'a> Shown<'a> {
 fn retrying(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
     let least = input.limits.qp_context.retrying_readings;
     let others = qps.iter().copied().filter(|qp| !is_stuck(input, qp));
-    let mut all: Vec<Shown<'_>> =
-        others.filter_map(|qp| Shown::new(qp, qp.retrying_readings, |times| &times.retrying, least)).collect();
+    let mut all: Vec<Shown<'_>> = others
+        .filter_map(|qp| Shown::new(qp, qp.retrying_readings, |times| &times.retrying, least))
+        .collect();
     Shown::retain_latest(&mut all);
     let Some(worst) = all.iter().max_by_key(|one| (one.qp.timeouts, one.readings)) else { return };
     let diagnosis = format!("QP {} of {} retries", worst.qp.lqpn, device.name);
     // Timeouts are those of the whole run.
     let counted = match worst.qp.timeouts.filter(|count| *count > 0 && worst.episodes.len() < 2) {
-        Some(count) => format!(": {} ({})", plural(count, "timeout"), worst.qp.attribution.unwrap_or("likely")),
+        Some(count) => {
+            format!(": {} ({})", plural(count, "timeout"), worst.qp.attribution.unwrap_or("likely"))
+        }
         None => format!(": in {}", worst.share()),
     };
     let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));

@@ -133,7 +133,7 @@ fn retries_have_episodes_of_readings() {
     };
     let with = |times: &[Spell]| {
         let times = times.to_vec();
-        sample(
+        let sample = sample(
             1,
             move |_, qp| {
                 qp.retrying = times.iter().map(|one| one.count).sum();
@@ -141,12 +141,15 @@ fn retries_have_episodes_of_readings() {
                 qp.blamed = Some(Blamed { timeouts: 7, sequence_errors: 0, certain: true });
             },
             |_| {},
-        )
+        );
+        Sample { window: Some((at(0), at(20))), ..sample }
     };
-    // The run ends after 20 s.
     let one = only(&with(&[time(14, 19, 6, 20, 28)]));
     assert_eq!((one.first_seen_ns, one.last_seen_ns, one.active), (Some(at(14)), Some(at(19)), true));
-    assert_eq!((one.evidence["retrying_readings"].clone(), one.evidence["readings"].clone()), (6.into(), 8.into()));
+    assert_eq!(
+        (one.evidence["retrying_readings"].clone(), one.evidence["readings"].clone()),
+        (6.into(), 8.into())
+    );
     assert!(one.title.starts_with("QP 298 of mlx5_0 retries: 7 timeouts (certain)"), "{}", one.title);
     // It ends although its context is still read.
     let one = only(&with(&[time(1, 5, 4, 2, 6)]));
@@ -157,7 +160,10 @@ fn retries_have_episodes_of_readings() {
     assert!(twice.evidence.get("timeouts").unwrap().label.ends_with(", all episodes"));
     // Too few at a time, enough together.
     let one = only(&with(&[time(1, 2, 2, 2, 4), time(18, 18, 1, 20, 21)]));
-    assert_eq!((one.first_seen_ns, one.episodes.len(), &one.evidence["readings"]), (Some(at(1)), 1, &19.into()));
+    assert_eq!(
+        (one.first_seen_ns, one.episodes.len(), &one.evidence["readings"]),
+        (Some(at(1)), 1, &19.into())
+    );
 }
 
 #[test]

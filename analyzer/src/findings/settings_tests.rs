@@ -73,7 +73,8 @@ fn classes_mix_while_flows_of_two_have_packets() {
         let sample = Sample { window: Some((second(0), second(62))), ..flows(all) };
         let mixed = found(&sample, &Options::default()).into_iter().find(|one| one.id == "qos.dscp_mixed");
         let mixed = mixed.unwrap();
-        let times = [mixed.first_seen_ns, mixed.last_seen_ns].map(|ns| ns.map(|ns| (ns - fixtures::START) / fixtures::SECOND));
+        let times = [mixed.first_seen_ns, mixed.last_seen_ns]
+            .map(|ns| ns.map(|ns| (ns - fixtures::START) / fixtures::SECOND));
         (times, mixed.active)
     };
     assert_eq!(of(&[dscp(26, 0, 60), dscp(0, 20, 30)]), ([Some(20), Some(30)], false));

@@ -274,8 +274,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let src = worst.flow.src;
     let drops = compare_drops(worst.flow, by_acks);
     let here = Commands::near(input, worst.flow, worst.flow.src);
-    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and what
-    // receivers ask for again.
+    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
+    // packets that passed the tap.
     let explained = |one: &Finding| {
         one.id == super::retry::STORM.id
             && ["late", "asked_again"].iter().any(|name| one.evidence[name].as_u64() > Some(0))

@@ -44,26 +44,32 @@ use packet::{Packet, PacketExtras};
 /// The numbers that these figures rest on, by subject.
 pub(crate) const DEFINITIONS: [(&str, &[&[Definition]]); 5] = [
     ("Loss, reordering, retransmissions", &loss::DEFINITIONS),
-    ("Duplicates, taps, pairs of flows", &[
-        duplicates::DEFINITIONS,
-        duplicates::OF_HOSTS,
-        taps::DEFINITIONS,
-        taps::OF_FLOWS,
-        pairing::DEFINITIONS,
-        pairing::OF_REQUESTS,
-        setups::DEFINITIONS,
-        spray::DEFINITIONS,
-    ]),
+    (
+        "Duplicates, taps, pairs of flows",
+        &[
+            duplicates::DEFINITIONS,
+            duplicates::OF_HOSTS,
+            taps::DEFINITIONS,
+            taps::OF_FLOWS,
+            pairing::DEFINITIONS,
+            pairing::OF_REQUESTS,
+            setups::DEFINITIONS,
+            spray::DEFINITIONS,
+        ],
+    ),
     ("Pauses", &[control::DEFINITIONS]),
     ("Latency, bins", &[latency::tails::DEFINITIONS, traffic::hosts::DEFINITIONS, traffic::DEFINITIONS]),
-    ("Steps of a job", &[
-        steps::DEFINITIONS,
-        steps::segment::DEFINITIONS,
-        steps::job::DEFINITIONS,
-        steps::rhythm::DEFINITIONS,
-        steps::trend::DEFINITIONS,
-        steps::straggler::DEFINITIONS,
-    ]),
+    (
+        "Steps of a job",
+        &[
+            steps::DEFINITIONS,
+            steps::segment::DEFINITIONS,
+            steps::job::DEFINITIONS,
+            steps::rhythm::DEFINITIONS,
+            steps::trend::DEFINITIONS,
+            steps::straggler::DEFINITIONS,
+        ],
+    ),
 ];
 
 /// Options of the metrics.

@@ -6,9 +6,8 @@
 use std::collections::VecDeque;
 
 use crate::entity::PeerKey;
-use crate::util::map::Map;
-use crate::util::time::NS_PER_S;
 use crate::util::definition::definitions;
+use crate::util::map::Map;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;
 

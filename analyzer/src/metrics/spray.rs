@@ -9,8 +9,8 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::Packet;
-use crate::util::map::Map;
 use crate::util::definition::definitions;
+use crate::util::map::Map;
 
 /// Outer destinations that are kept of a flow; more count as many.
 const MAX_PLANES: usize = 64;

@@ -3,6 +3,9 @@
 use crate::util::definition::definitions;
 
 definitions! {
+    NEARLY_ALL: u32 = 9,
+        "Minimum packets of ten that pass twice, in each direction, for hosts to be captured twice",
+        "The first and last packets of a capture lack their duplicate, and both captures drop some";
     ADVANCED: u32 = 32,
         "Packets that pass twice, with new ones before each, after which hosts are known to be captured twice or not",
         "Go-back-N gives one of them per loss, however many packets are retransmitted";
@@ -38,10 +41,8 @@ impl Tally {
         self.once + self.twice
     }
 
-    /// True if nearly all pass twice: nine in ten, since the first and last packets of a capture lack their copy, and
-    /// both captures drop some.
     const fn nearly_all(self) -> bool {
-        self.twice * 10 >= self.all() * 9
+        self.twice * 10 >= self.all() * NEARLY_ALL
     }
 }
 

@@ -27,9 +27,9 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::util::definition::definitions;
 use crate::util::index::Index;
 use crate::util::map::Map;
-use crate::util::definition::definitions;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;

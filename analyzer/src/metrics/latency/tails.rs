@@ -6,9 +6,9 @@ use rocescope_common::account::latency::{BUCKETS, bounds};
 
 use super::{Bucket, BySlot, Collector, Figure, Histogram, Summary};
 use crate::entity::spell::SPELL_NS;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::time::keep_most;
-use crate::util::definition::definitions;
 
 /// Shortest window, in nanoseconds: the silence that ends an episode of a finding.
 const LENGTH_NS: u64 = SPELL_NS;

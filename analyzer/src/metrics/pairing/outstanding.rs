@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::entity::PeerKey;
-use crate::util::map::State;
 use crate::util::definition::definitions;
+use crate::util::map::State;
 
 /// Places: requests of unpaired flows that are remembered at a time.
 const PLACES: usize = 1 << 14;

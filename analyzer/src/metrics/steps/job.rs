@@ -11,9 +11,9 @@ use super::segment::{Block, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::metrics::traffic::times;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::numbers::median;
-use crate::util::definition::definitions;
 
 definitions! {
     pub MIN_STEPS: usize = 8,

@@ -17,10 +17,9 @@ pub mod trend;
 #[cfg(test)]
 mod variants;
 
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::numbers::{median, share};
-use crate::util::time::NS_PER_S;
-use crate::util::definition::definitions;
 
 use super::traffic::Traffic;
 use super::traffic::flowlets::{FlowletState, Record};

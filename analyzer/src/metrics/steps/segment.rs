@@ -10,8 +10,8 @@ use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
-use crate::util::numbers::share;
 use crate::util::definition::definitions;
+use crate::util::numbers::share;
 
 definitions! {
     pub MIN_STEPS: usize = 5,

@@ -16,9 +16,9 @@ use std::ops::Range;
 use super::segment::{Block, MIN_STEPS, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
+use crate::util::definition::definitions;
 use crate::util::map::Set;
 use crate::util::numbers::median;
-use crate::util::definition::definitions;
 
 definitions! {
     pub WAIT_SHARE: f64 = 0.1,

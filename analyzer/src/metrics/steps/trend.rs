@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::straggler::densest;
 use super::{LinkSteps, Step};
 use crate::metrics::traffic::times;
-use crate::util::numbers::quantile;
 use crate::util::definition::definitions;
+use crate::util::numbers::quantile;
 
 definitions! {
     FEWEST: usize = 11,

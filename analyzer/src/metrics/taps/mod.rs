@@ -10,18 +10,18 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use crate::util::map::Map;
 use crate::util::definition::definitions;
+use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
 use rocescope_common::wire::opcode::Op;
 
 use super::icrc::Contents;
 use super::packet::{Packet, PacketExtras};
+pub(super) use group::DEFINITIONS as OF_FLOWS;
 pub use group::MissingAtTap;
 use group::{Common, Group, MAX_TAPS, TapPacket};
 use header::Body;
-pub(super) use group::DEFINITIONS as OF_FLOWS;
 pub use header::{Header, Passed, Resized};
 pub use series::Series;
 

@@ -2,9 +2,9 @@
 
 use super::super::duplicates::Copies;
 use super::windows::{Window, Windows, count};
+use crate::util::definition::definitions;
 use crate::util::index::Index;
 use crate::util::pack::pack;
-use crate::util::definition::definitions;
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 

@@ -34,8 +34,8 @@ use bins::{Binner, Bursts, CLASS_CNP};
 use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
-use crate::util::time::NS_PER_S;
 use crate::util::definition::definitions;
+use crate::util::time::NS_PER_S;
 
 /// Links whose bins are kept; those beyond have no bursts.
 pub const MAX_LINKS: usize = 1024;

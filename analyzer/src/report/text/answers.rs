@@ -16,7 +16,6 @@ const LISTED: usize = 10;
 /// Largest error of the centre of a latency bucket, in per cent: eight buckets to an octave.
 const HALF_BUCKET: f64 = 100.0 / 16.0;
 
-
 /// A percentile of `count` samples; a dash for fewer than `least`.
 pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
     if count < least { units::UNKNOWN.into() } else { units::duration(ns) }

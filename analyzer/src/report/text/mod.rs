@@ -116,7 +116,7 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
         (Topic::Findings, title_of_findings(report), findings::lines(report, room, paint)),
         (Topic::Job, "JOB".into(), traffic::job(report, room)),
         (Topic::Nccl, nccl_title.into(), nccl::lines(report, room)),
-        (Topic::Links, format!("LINKS{once}"), links(report, room)),
+        (Topic::Links, title_of_links(report, once), links(report, room)),
         (Topic::Balance, "LOAD BALANCE across parallel links".into(), balance(report, room)),
         (Topic::Bursts, bins, traffic::bursts(report, room)),
         (Topic::Entropy, "ECMP ENTROPY of 5-tuples".into(), hashing(report, room)),
@@ -148,6 +148,13 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
 fn title_of_findings(report: &Report) -> String {
     let dated = report.findings.iter().any(|one| one.severity > Severity::Info && one.is_of_episode());
     format!("FINDINGS{}", if dated { ", figures of the latest episode" } else { "" })
+}
+
+fn title_of_links(report: &Report, once: &str) -> String {
+    let marked = flows::marked(report.facts.is_infiniband());
+    let length = report.facts.window.length_ns().filter(|ns| *ns > 0).map(units::duration);
+    let over = length.map_or_else(String::new, |length| format!(", rates and {marked} over all {length}"));
+    format!("LINKS{over}{once}")
 }
 
 fn title_of_flows(report: &Report, once: &str) -> String {

@@ -144,7 +144,10 @@ fn ecn(report: &Report) -> String {
     let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());
     let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
     if report.facts.is_infiniband() {
-        return format!("{} of the run's data packets FECN-marked", units::ratio(report.facts.totals.ce_ratio));
+        return format!(
+            "{} of the run's data packets FECN-marked",
+            units::ratio(report.facts.totals.ce_ratio)
+        );
     }
     match (report.facts.totals.ce_ratio, most) {
         (None, _) => "not enabled: all data is Not-ECT".into(),

@@ -217,8 +217,13 @@ impl Progress {
 
 /// Adds a reading of this number to the times in which readings showed something.
 fn add_reading(times: &mut Few<Spell>, number: u64, read_ns: u64) {
-    let one =
-        Spell { first_ns: read_ns, last_ns: read_ns, count: 1, at_first: number.saturating_sub(1), at_last: number };
+    let one = Spell {
+        first_ns: read_ns,
+        last_ns: read_ns,
+        count: 1,
+        at_first: number.saturating_sub(1),
+        at_last: number,
+    };
     // With many queue pairs, successive readings may be far apart.
     let before = times.last().filter(|last| last.at_last == one.at_first).map(|last| last.last_ns);
     spell::add(one, times, before.unwrap_or(read_ns));
@@ -348,9 +353,18 @@ mod tests {
         // Successive readings are one time however far apart; so are others less than 10 s apart.
         let of = after(
             &mut rules,
-            &[reading(0, 0), reading(1, 2), reading(16, 1), reading(17, 0), reading(20, 3), reading(40, 0), reading(41, 1)],
+            &[
+                reading(0, 0),
+                reading(1, 2),
+                reading(16, 1),
+                reading(17, 0),
+                reading(20, 3),
+                reading(40, 0),
+                reading(41, 1),
+            ],
         );
-        let times: Vec<_> = of.times.retrying.iter().map(|one| (one.first_ns / MS, one.last_ns / MS)).collect();
+        let times: Vec<_> =
+            of.times.retrying.iter().map(|one| (one.first_ns / MS, one.last_ns / MS)).collect();
         assert_eq!((times, of.retrying), (vec![(1_000, 20_000), (41_000, 41_000)], 4));
         let first = of.times.retrying[0];
         assert_eq!((first.count, first.at_last - first.at_first), (3, 4), "of the readings meanwhile");
