@@ -74,6 +74,18 @@ const BANNED: &[(&str, &str)] = &[
     ("needed beforehand", "requirements"),
     ("as it should be", "passed"),
     ("to look at first", "most important"),
+    ("ask for again", "send a sequence-error NAK for"),
+    ("ask again", "send a sequence-error NAK"),
+    ("receivers ask", "receivers send sequence-error NAKs"),
+    ("tell loss", "distinguish loss"),
+    ("of them copies", "duplicates"),
+    ("copies of packets", "duplicates"),
+    ("what that costs", "the cost"),
+    ("more so in", "busier in"),
+    ("retries run out", "retries are exhausted"),
+    ("when all goes well", "by design"),
+    ("nobody sets", "not used in practice"),
+    ("patient queue pair*", "longer timeouts"),
 ];
 
 /// Texts that are searched for the words. Add a scope when its texts are in order.

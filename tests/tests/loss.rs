@@ -51,7 +51,7 @@ fn sum(report: &Value, name: &str) -> u64 {
 #[test]
 fn loss_between_two_hosts_is_placed_from_either_side() {
     let near = replay(&["e1_loss1.h0.pcap.gz"]);
-    // One tap does not tell loss downstream from reordering: the cost is the warning.
+    // One tap does not distinguish loss downstream from reordering: the cost is the warning.
     assert_eq!(
         found(&near),
         [("retry.storm".into(), "warning".into()), ("loss.after_tap".into(), "info".into())]

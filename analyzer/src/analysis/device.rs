@@ -61,15 +61,9 @@ pub struct Device {
     pub first_ns: Option<u64>,
     /// Last reading of the counters. Unit: Unix ns. Null: none yet.
     pub last_ns: Option<u64>,
-    /// Increase of each counter since the first reading. Names are the same for all drivers: `tx_packets`,
-    /// `rx_packets`, `tx_bytes`, `rx_bytes` (of RoCE), `ce_marked_packets`, `cnps_sent`, `cnps_handled`,
-    /// `cnps_ignored`, `out_of_sequence`, `psn_error_naks`, `implied_psn_errors`, `duplicate_requests`,
-    /// `local_ack_timeouts`, `rnr_naks_received`, `rnr_naks_sent`, `out_of_buffer`, `retransmissions`,
-    /// `retries_exceeded`, `rnr_retries_exceeded`, `slow_restarts`, `rx_discards`, `icrc_errors`,
-    /// `port_discards`, `tx_discards`, `fec_corrected`, `fec_uncorrectable`, `link_downs`,
-    /// `pcie_read_stalls`, `pcie_write_stalls`, `global_pause_received`, `global_pause_sent`, `pause_storms`;
-    /// `prio0_rx_packets`, `prio0_rx_bytes`, `prio0_tx_packets`, `prio0_tx_bytes` to those of priority 7 (of the port, all
-    /// traffic).
+    /// Increase of each counter since the first reading. Names are the same for all drivers, those of `Port counters` in
+    /// docs/metrics.md; `prio0_rx_packets`, `prio0_rx_bytes`, `prio0_tx_packets`, `prio0_tx_bytes` to those of priority 7 are of the
+    /// port, all traffic.
     /// Other counters have the driver's name. 32-bit counters may wrap. A counter that is absent is not
     /// known. Unit: as named.
     pub counters: BTreeMap<String, u64>,

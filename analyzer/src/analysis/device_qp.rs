@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{Device, QpPosts};
+use crate::entity::contexts::ContextTimes;
 use crate::entity::devices::QpSample;
 use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
 use crate::entity::pauses::Stall;
@@ -114,6 +115,9 @@ pub struct DeviceQp {
     pub rnr_retrying_readings: Option<u64>,
     /// Readings that showed a receive queue in use without a posted receive. Unit: readings. Null: as `posted_receives`.
     pub exhausted_readings: Option<u64>,
+    /// When readings showed these three; `None` if none did.
+    #[serde(skip)]
+    pub context_times: Option<Box<ContextTimes>>,
     /// Transport timeouts counted by the port that are attributed to it. Unit: timeouts. Null: none.
     pub timeouts: Option<u64>,
     /// Sequence-error NAKs counted by the port that are attributed to it. Unit: NAKs. Null: none.

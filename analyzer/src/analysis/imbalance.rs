@@ -192,7 +192,7 @@ definitions! {
         "A step of a job has several, a burst fits into one";
     QUIET: f64 = 0.1,
         "Minimum bytes of such a window over those of the mean window",
-        "Next to nothing says nothing about balance";
+        "Hardly any bytes show nothing about balance";
 }
 
 /// Bytes of the links of a group in windows of time.

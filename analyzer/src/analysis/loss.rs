@@ -32,9 +32,9 @@ pub struct Loss {
     pub unfilled: u64,
     /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
-    /// Duplicates, by the capture or by the network: copies of a capture that shows packets twice; the same PSN
-    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again though no
-    /// NAK and no timeout asked for it. Unit: packets.
+    /// Duplicates, by the capture or by the network: packets that the capture has twice; the same PSN
+    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again without a NAK
+    /// or a timeout as its reason. Unit: packets.
     pub mirrored: u64,
     /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
@@ -74,7 +74,7 @@ pub struct Loss {
     /// Episodes of loss upstream of this tap, in PSNs lost.
     pub before_tap: Episodes,
     /// Episodes of loss downstream of this tap, in packets retransmitted: a sequence-error NAK, or for
-    /// responses a retransmitted READ, asks for packets that passed this tap; they were lost, damaged or
+    /// responses a retransmitted READ, names packets that passed this tap; they were lost, damaged or
     /// reordered downstream. If the reverse direction is not captured: all go-back-N runs.
     pub after_tap: Episodes,
 }

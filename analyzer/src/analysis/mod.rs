@@ -40,6 +40,7 @@ pub(crate) mod upstream;
 pub(crate) mod ways;
 
 pub use crate::entity::contexts::RawContext;
+pub use crate::entity::devices::PortCounter;
 pub use crate::entity::lives::{DEVX, QpControl, QpEvent};
 pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;

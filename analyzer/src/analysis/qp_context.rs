@@ -89,6 +89,7 @@ impl DeviceQp {
         self.retrying_readings = of.retries_used.map(|_| of.retrying);
         self.rnr_retrying_readings = of.rnr_retries_used.map(|_| of.rnr_retrying);
         self.exhausted_readings = context.posted_receives.map(|_| of.receives_exhausted);
+        self.context_times = (!of.times.is_empty()).then(|| Box::new(of.times.clone()));
         self.timeouts = of.blamed.map(|blamed| blamed.timeouts);
         self.sequence_errors = of.blamed.map(|blamed| blamed.sequence_errors);
         self.attribution = of.blamed.map(|Blamed { certain, .. }| if certain { "certain" } else { "likely" });

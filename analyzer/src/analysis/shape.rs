@@ -7,7 +7,7 @@ use crate::util::definition::definitions;
 definitions! {
     EDGE_SHARE: f64 = 0.1,
         "Minimum bytes of a pair of hosts over those of the largest, for it to count in the shape of a traffic matrix",
-        "What is below is set-up and control";
+        "The rest is set-up and control";
     EVEN_SHARE: f64 = 0.25,
         "In an all-to-all, minimum bytes of the smallest pair over those of the largest",
         "Collectives share data evenly";

@@ -372,13 +372,14 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   rocescope explain                                all findings
   rocescope explain loss.before_tap                one of them
-  rocescope explain loss                           those of a family";
+  rocescope explain loss                           those of a family
+  rocescope explain definitions                    numbers that no setting changes";
 
 /// Options of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = EXPLAIN_EXAMPLES)]
 pub struct ExplainArgs {
-    /// Id of a finding (loss.before_tap) or of a family (loss)
+    /// Id of a finding (loss.before_tap) or of a family (loss), or `definitions`
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }

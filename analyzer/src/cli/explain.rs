@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::cli::output;
-use crate::findings::{Entry, entries, similar};
+use crate::findings::{Entry, definitions, entries, similar};
 use crate::util::style::{Paint, Role};
 use crate::util::wrap::hanging;
 
@@ -12,6 +12,7 @@ use crate::util::wrap::hanging;
 pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     let text = match id.map(wanted) {
         None => list(paint),
+        Some(_) if id == Some(DEFINITIONS) => definitions_page(paint),
         Some(found) if !found.is_empty() => {
             found.iter().map(|entry| page(entry, paint)).collect::<Vec<_>>().join("\n")
         }
@@ -33,6 +34,9 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     }
 }
 
+/// Names the numbers that no setting changes.
+const DEFINITIONS: &str = "definitions";
+
 /// The finding with this id, or those of the family.
 fn wanted(id: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.id == id || entry.id.split('.').next() == Some(id)).collect()
@@ -52,18 +56,32 @@ fn list(paint: Paint) -> String {
     text
 }
 
-/// An entry in lines of at most 100 columns; a list item continues indented.
+/// An entry in lines; a list item continues indented.
 fn page(entry: &Entry, paint: Paint) -> String {
-    const WIDTH: usize = 100;
     const LABELS: [&str; 4] = ["How it is computed:", "What to do:", "Caveats:", "Thresholds ("];
+    let label = |line: &str| LABELS.iter().find(|label| line.starts_with(**label)).map(|label| label.len());
+    lines(&format!("{}: {}", entry.id, entry.text()), paint, |n, line| {
+        if n == 0 { Some(line.len()) } else { label(line) }
+    })
+}
+
+fn definitions_page(paint: Paint) -> String {
+    lines(&definitions(""), paint, |_, line| {
+        Some(line.len()).filter(|length| *length > 0 && !line.starts_with("- "))
+    })
+}
+
+/// A text in lines of at most 100 columns. `heading` is the length of the begin of a line that is one.
+fn lines(text: &str, paint: Paint, heading: impl Fn(usize, &str) -> Option<usize>) -> String {
+    const WIDTH: usize = 100;
     let mut out = String::new();
-    for (n, line) in format!("{}: {}", entry.id, entry.text()).lines().enumerate() {
+    for (n, line) in text.lines().enumerate() {
         let indent = if line.starts_with("- ") { 2 } else { 0 };
-        let label = LABELS.iter().find(|label| line.starts_with(**label));
+        let heading = heading(n, line);
         for (wrapped, text) in hanging(line, WIDTH, indent).into_iter().enumerate() {
-            let text = match label {
-                _ if n == 0 => paint.paint(Role::Heading, &text),
-                Some(label) if wrapped == 0 => paint.head(Role::Heading, &text, label.len()),
+            let text = match heading {
+                Some(length) if length == line.len() => paint.paint(Role::Heading, &text),
+                Some(length) if wrapped == 0 => paint.head(Role::Heading, &text, length),
                 _ => text,
             };
             out.push_str(&text);
@@ -93,6 +111,15 @@ mod tests {
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(words(&page), words(&text));
         }
+    }
+
+    #[test]
+    fn definitions_are_explained_by_subject() {
+        let page = definitions_page(Paint::PLAIN);
+        assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+        assert!(page.contains("\n\nSteps of a job\n\n- Minimum silence of a job"), "{page}");
+        assert!(wanted(DEFINITIONS).is_empty(), "it is no family");
+        assert!(definitions_page(Paint::COLORED).contains("\u{1b}[1mPauses\u{1b}[0m"));
     }
 
     #[test]

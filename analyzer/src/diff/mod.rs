@@ -10,9 +10,12 @@ mod text;
 mod value;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::util::definition::definitions;
 
 pub use steps::StepChange;
 pub use text::text;
@@ -22,8 +25,11 @@ pub const SCHEMA: &str = "rocescope.diff/1";
 /// Host pairs listed: those with most bytes.
 const MAX_PAIRS: usize = 16;
 
-/// Minimum share of the bytes of a listed pair.
-const LEAST_SHARE: f64 = 0.01;
+definitions! {
+    LEAST_SHARE: f64 = 0.01,
+        "Minimum share of the bytes of a pair of hosts that is listed",
+        "What changes in less is not what changed in the job";
+}
 
 /// Assessment of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -218,7 +224,12 @@ pub fn markdown() -> String {
     let findings = finding::measures();
     let findings = findings.iter().map(|(id, main)| row(id, &format!("`{}`", main.name), main));
     let of_hosts = figure::OF_HOSTS.map(|name| format!("`{name}`")).join(", ");
-    format!("{HEAD}{}{HOSTS}{of_hosts}.\n{FINDINGS}{}", run.collect::<String>(), findings.collect::<String>())
+    let (run, findings) = (run.collect::<String>(), findings.collect::<String>());
+    let mut text = format!("{HEAD}{run}{HOSTS}{of_hosts}.\n{FINDINGS}{findings}\n## Definitions\n\n");
+    for one in DEFINITIONS.iter().chain(steps::DEFINITIONS) {
+        let _ = writeln!(text, "{one}");
+    }
+    text
 }
 
 const HEAD: &str = "\

@@ -4,10 +4,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::metrics::traffic::times;
+use crate::util::definition::definitions;
 use crate::util::units;
 
-/// Steps that move the same bytes, to this share, are those of the same job with the same settings.
-const SAME_VOLUME: f64 = 0.1;
+definitions! {
+    SAME_VOLUME: f64 = 0.1,
+        "Maximum difference of the bytes of a step for two jobs to be the same with the same settings, as a share",
+        "Other settings or another model change it by more; of other jobs, times say little";
+}
 
 /// Change of the step of a job. Times are means of the middle half of the steps, and add up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

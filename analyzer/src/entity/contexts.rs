@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use super::spell::Spell;
 use crate::host::qp_context::QpContext;
+use crate::util::few::Few;
 
 /// Everything known from contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +49,31 @@ pub struct ContextSample {
     pub rnr_retrying: u64,
     /// Contexts that showed a receive queue in use with no receive posted.
     pub receives_exhausted: u64,
+    /// When contexts showed these three.
+    pub times: ContextTimes,
     /// Timeouts and sequence errors of the port that were its own; `None` when none was counted.
     pub blamed: Option<Blamed>,
+}
+
+/// Times in which successive contexts of a queue pair, or contexts less than 10 s apart, showed something: the oldest first, by the
+/// readings that showed it, with those before the first of them and those up to the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextTimes {
+    /// Retries in use.
+    pub retrying: Few<Spell>,
+    /// RNR retries in use.
+    pub rnr_retrying: Few<Spell>,
+    /// A receive queue in use with no receive posted.
+    pub exhausted: Few<Spell>,
+}
+
+impl ContextTimes {
+    /// True if nothing showed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { retrying, rnr_retrying, exhausted } = self;
+        [retrying, rnr_retrying, exhausted].into_iter().all(|times| times.is_empty())
+    }
 }
 
 /// Errors that a port counted, attributed to a queue pair.

@@ -11,6 +11,7 @@ use super::spell::Spell;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::device::Hardware;
 use crate::host::pods::PodInterface;
+pub use crate::host::vocabulary::Meaning as PortCounter;
 use crate::util::time::seconds;
 
 /// Everything known of the watched devices at a moment.

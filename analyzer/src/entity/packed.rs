@@ -1,6 +1,6 @@
 //! Devices and NCCL state as bytes: see [`crate::util::pack`].
 
-use super::contexts::{Blamed, ContextSample, Contexts, Queries, RawContext};
+use super::contexts::{Blamed, ContextSample, ContextTimes, Contexts, Queries, RawContext};
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
@@ -50,8 +50,9 @@ pack! {
     struct Contexts { qps, queries }
     struct ContextSample {
         device, port, lqpn, context, read_ns, readings, sent, received, in_flight, stuck_ns, retries_used, rnr_retries_used,
-        retrying, rnr_retrying, receives_exhausted, blamed,
+        retrying, rnr_retrying, receives_exhausted, times, blamed,
     }
+    struct ContextTimes { retrying, rnr_retrying, exhausted }
     struct QpContext {
         state, rqpn, dst, udp_port, dscp, priority, path_mtu, timeout, retry_cnt, rnr_retry, retry_now, rnr_retry_now,
         next_send_psn, acked_psn, next_recv_psn, used, unsent, received_wqes, posted_receives, adaptive_routing, plane,

@@ -3,6 +3,7 @@
 use super::exposition::Series;
 use super::ledger::Count;
 use super::{Reading, read};
+use crate::host::vocabulary::{Meaning, port_counters};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,17 +83,33 @@ macro_rules! gauge {
     };
 }
 
-/// Declares a counter of a port, with its name in `devices[].counters`.
+macro_rules! device_names {
+    ($($variant:ident $name:literal, $unit:literal, $title:literal, $meaning:literal;)+) => {
+        /// Name of the metric of a counter, and the field of the report.
+        const fn device_names(of: Meaning) -> [&'static str; 2] {
+            match of {
+                $(Meaning::$variant => [concat!("rocescope_device_", $name), concat!("devices[].counters.", $name)],)+
+                Meaning::Priority(_) => [""; 2],
+            }
+        }
+    };
+}
+port_counters!(device_names);
+
+/// The metric of a counter of a port; its name, unit and meaning are those of the counter.
 macro_rules! device {
-    ($name:literal, $unit:expr, $counter:literal, $help:literal) => {
+    ($counter:ident) => {
+        device!($counter, None)
+    };
+    ($counter:ident, $unit:expr) => {
         Metric {
-            name: concat!("rocescope_device_", $name),
+            name: device_names(Meaning::$counter)[0],
             kind: MetricKind::Counter,
             unit: $unit,
             labels: PORT,
-            source: concat!("devices[].counters.", $counter),
-            help: $help,
-            read: |reading, series| read::device(reading, series, $counter),
+            source: device_names(Meaning::$counter)[1],
+            help: Meaning::$counter.text(),
+            read: |reading, series| read::device(reading, series, Meaning::$counter.name()),
         }
     };
 }
@@ -134,79 +151,39 @@ pub const REGISTRY: &[Metric] = &[
         read: read::device_info,
     },
     // Ports of devices, as counted by the NIC.
-    device!("tx_packets", PACKETS, "tx_packets", "RoCE packets sent, as the NIC counts them."),
-    device!("rx_packets", PACKETS, "rx_packets", "RoCE packets received, as the NIC counts them."),
-    device!("tx_bytes", BYTES, "tx_bytes", "Bytes of RoCE packets sent, as the NIC counts them."),
-    device!("rx_bytes", BYTES, "rx_bytes", "Bytes of RoCE packets received, as the NIC counts them."),
-    device!("ce_marked_packets", PACKETS, "ce_marked_packets", "RoCE packets received with a CE mark."),
-    device!("cnps_sent", None, "cnps_sent", "CNPs sent."),
-    device!(
-        "cnps_handled",
-        None,
-        "cnps_handled",
-        "CNPs received that reduced the rate of a queue pair; of some drivers all received."
-    ),
-    device!("cnps_ignored", None, "cnps_ignored", "CNPs received without effect."),
-    device!("out_of_sequence", None, "out_of_sequence", "Requests received out of sequence."),
-    device!("psn_error_naks", None, "psn_error_naks", "NAKs (PSN sequence error) received."),
-    device!(
-        "implied_psn_errors",
-        None,
-        "implied_psn_errors",
-        "PSN gaps that the requester inferred from responses."
-    ),
-    device!("duplicate_requests", None, "duplicate_requests", "Requests received that had arrived before."),
-    device!("local_ack_timeouts", None, "local_ack_timeouts", "Transport timeouts: no ACK arrived in time."),
-    device!("rnr_naks_sent", None, "rnr_naks_sent", "RNR NAKs sent: no receive buffer was posted."),
-    device!("rnr_naks_received", None, "rnr_naks_received", "RNR NAKs received."),
-    device!("out_of_buffer", None, "out_of_buffer", "Messages or packets that found no receive buffer."),
-    device!(
-        "retransmitted_packets",
-        PACKETS,
-        "retransmissions",
-        "Packets retransmitted, as the NIC counts them."
-    ),
-    device!(
-        "retries_exceeded",
-        None,
-        "retries_exceeded",
-        "Queue pairs that gave up after the last transport retry."
-    ),
-    device!(
-        "rnr_retries_exceeded",
-        None,
-        "rnr_retries_exceeded",
-        "Queue pairs that gave up after the last RNR retry."
-    ),
-    device!(
-        "access_naks_received",
-        None,
-        "access_naks_received",
-        "NAKs (remote access error) received: the peer refused a key, an address or the kind of access."
-    ),
-    device!("access_naks_sent", None, "access_naks_sent", "NAKs (remote access error) sent."),
-    device!("slow_restarts", None, "slow_restarts", "Slow restarts after a loss."),
-    device!("rx_discards", None, "rx_discards", "RoCE packets received and discarded."),
-    device!("icrc_errors", None, "icrc_errors", "Packets received with a wrong invariant CRC."),
-    device!("port_discards", None, "port_discards", "Frames discarded on receipt: no buffer space."),
-    device!("tx_discards", None, "tx_discards", "Frames discarded on sending."),
-    device!(
-        "fec_uncorrectable",
-        None,
-        "fec_uncorrectable",
-        "Blocks that forward error correction could not correct."
-    ),
-    device!("link_downs", None, "link_downs", "Times that the link went down."),
-    device!("pcie_read_stalls", None, "pcie_read_stalls", "Times that sending waited for PCIe reads."),
-    device!("pcie_write_stalls", None, "pcie_write_stalls", "Times that receiving waited for PCIe writes."),
-    device!(
-        "global_pause_received",
-        None,
-        "global_pause_received",
-        "Pause frames for the whole link received."
-    ),
-    device!("global_pause_sent", None, "global_pause_sent", "Pause frames for the whole link sent."),
-    device!("pause_storms", None, "pause_storms", "Pauses so long that the driver warned or acted."),
+    device!(TxPackets, PACKETS),
+    device!(RxPackets, PACKETS),
+    device!(TxBytes, BYTES),
+    device!(RxBytes, BYTES),
+    device!(CeMarkedPackets, PACKETS),
+    device!(CnpsSent),
+    device!(CnpsHandled),
+    device!(CnpsIgnored),
+    device!(OutOfSequence),
+    device!(PsnErrorNaks),
+    device!(ImpliedPsnErrors),
+    device!(DuplicateRequests),
+    device!(LocalAckTimeouts),
+    device!(RnrNaksSent),
+    device!(RnrNaksReceived),
+    device!(OutOfBuffer),
+    Metric { name: "rocescope_device_retransmitted_packets", ..device!(Retransmissions, PACKETS) },
+    device!(RetriesExceeded),
+    device!(RnrRetriesExceeded),
+    device!(AccessNaksReceived),
+    device!(AccessNaksSent),
+    device!(SlowRestarts),
+    device!(RxDiscards),
+    device!(IcrcErrors),
+    device!(PortDiscards),
+    device!(TxDiscards),
+    device!(FecUncorrectable),
+    device!(LinkDowns),
+    device!(PcieReadStalls),
+    device!(PcieWriteStalls),
+    device!(GlobalPauseReceived),
+    device!(GlobalPauseSent),
+    device!(PauseStorms),
     counter!(
         "device_statistics_resets",
         None,

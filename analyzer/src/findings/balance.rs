@@ -20,7 +20,7 @@ pub(super) const FAMILY: Family = Family {
     entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
     limits: &[EntropyLimits::META, LinksLimits::META],
     evidence: &[
-        label("worse_direction", "more so in direction", Unit::Text),
+        label("worse_direction", "busier in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
         label("heaviest", "heaviest flows there", Unit::Text),
         label("heaviest_ratios", "their shares of its bytes", Unit::Ratio),
@@ -69,7 +69,7 @@ pub const LINKS_IMBALANCE: Entry = Entry {
                else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
-               direction in which it is more so and the time of both. It names the flows with most bytes on the busiest link in \
+               direction in which it is busier and the time of both. It names the flows with most bytes on the busiest link in \
                that time (heaviest: requester → responder) and the share of each (heaviest_ratios); in a part of the run, their bytes are \
                those of their packets.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
 use crate::entity::spell;
-use crate::metrics::{control, loss};
+use crate::metrics;
+use crate::util::definition::Definition;
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -129,13 +130,24 @@ pub fn markdown() -> String {
         }
     }
     let _ = writeln!(text, "\n{FIXED}");
-    let own = [spell::DEFINITIONS, loss::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS];
-    let rest = [verdict::DEFINITIONS, died::DEFINITIONS, control::DEFINITIONS];
-    let all = own.into_iter().chain(rest).chain(crate::analysis::DEFINITIONS).flatten();
-    for one in all {
-        let _ = writeln!(text, "{one}");
-    }
-    text
+    text + &definitions("### ")
+}
+
+/// The numbers that no setting changes, by subject, each of which begins with `mark`.
+#[must_use]
+pub fn definitions(mark: &str) -> String {
+    let own: &[&[Definition]] =
+        &[spell::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS, verdict::DEFINITIONS, died::DEFINITIONS];
+    let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
+    let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
+    let subject = |(name, lists): (&str, &[&[Definition]])| {
+        let mut text = format!("{mark}{name}\n\n");
+        for one in lists.iter().copied().flatten() {
+            let _ = writeln!(text, "{one}");
+        }
+        text
+    };
+    first.into_iter().chain(metrics::DEFINITIONS).map(subject).collect::<Vec<_>>().join("\n")
 }
 
 /// Tables of a family's thresholds, each with the pattern of its fields, such as `loss.*`.
@@ -161,7 +173,7 @@ of its own are taken as evenly spread between the marks that are kept every 10 s
 const FIXED: &str = "\
 ## Definitions
 
-Numbers that are part of what a figure means. No setting changes them.
+Numbers that are part of what a figure means, or that decide it. No setting changes them; `rocescope explain definitions` prints them.
 ";
 
 const ORDER: &str = "\

@@ -9,7 +9,7 @@ use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
 use super::title::{pair, short, title};
 use super::{ByHand, Commands, Input, Place, Raise, ends};
 use crate::analysis::Flow;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Episode, Finding, Severity};
 use crate::sample::{Address, Direction};
 use crate::util::map::Map;
 use crate::util::units::{self, plural};
@@ -44,9 +44,24 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
                 "Check that no switch rewrites DSCP, and set one traffic class for the job.",
                 ByHand::Switch,
             )
+            .caveat("When these flows changed their DSCP is not known.")
             .flows(changed)
             .into(found);
     }
+}
+
+/// The time in which flows of several of these DSCPs have packets; if one comes after another, the moment at which it begins.
+fn mixed_for(flows: &[&Flow], dscps: &[u8]) -> Option<Episode> {
+    let of = |dscp: u8| flows.iter().filter(move |flow| flow.dscp == Some(dscp));
+    let mut firsts: Vec<u64> =
+        dscps.iter().filter_map(|dscp| of(*dscp).map(|flow| flow.first_ns).min()).collect();
+    let mut lasts: Vec<u64> =
+        dscps.iter().filter_map(|dscp| of(*dscp).map(|flow| flow.last_ns).max()).collect();
+    firsts.sort_unstable();
+    lasts.sort_unstable();
+    let first_ns = *firsts.get(1)?;
+    let last_ns = (*lasts.iter().rev().nth(1)?).max(first_ns);
+    Some(Episode { first_ns, last_ns, peak: None })
 }
 
 /// Link, source and destination of a flow.
@@ -87,7 +102,9 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
         let diagnosis = format!("Mixed DSCPs {names}, {src} → {dst}");
         let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
         let (requester, responder) = ends::of_data(input, flows.iter().copied());
+        let episode = mixed_for(&flows, &heavy);
         Raise::new(&DSCP_MIXED, Severity::Warning, title(diagnosis, [others]))
+            .dated(episode.into_iter().collect())
             .place(place)
             .ends(requester, responder)
             .step(format!("On {src}, set one traffic class for the job (NCCL_IB_TC)."), ByHand::Job)

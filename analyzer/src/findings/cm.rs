@@ -33,8 +33,8 @@ const REJECTED: Entry = Entry {
     rank: 168,
     needs: &[Need::Pairs],
     title: "Connection rejected, or not answered",
-    meaning: "A host asked another for a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
-              or tries again. The same of a request for the queue pair that takes datagrams for a service (SIDR_REQ), which a SIDR_REP refuses.",
+    meaning: "A host requested a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
+              or tries again. The same for SIDR_REQ, the request for the datagram queue pair of a service, which a SIDR_REP refuses.",
     computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply; or a SIDR_REP has a status other than success. Not answered: neither REP nor REJ nor MRA (which asks for more time) nor SIDR_REP for a request sent \
                `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same \
                service was accepted.",

@@ -224,7 +224,8 @@ fn impact(finding: &Finding) -> Option<String> {
         Some(pairs) if pairs > 1 && !finding.evidence["worst_ratio"].is_null() => {
             format!("the packets of {pairs} host pairs")
         }
-        _ => "packets".to_owned(),
+        _ if finding.is_of_episode() => "packets".to_owned(),
+        _ => "the run's packets".to_owned(),
     };
     let parts = [
         impact.packets_ratio.map(|ratio| format!("{at_least}{} of {packets}", units::ratio(Some(ratio)))),

@@ -95,6 +95,12 @@ impl Finding {
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
+    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole run.
+    #[must_use]
+    pub fn is_of_episode(&self) -> bool {
+        self.since_ns().is_some()
+    }
+
     /// Identifies the same finding in successive reports, whose figures differ.
     #[must_use]
     pub fn key(&self) -> String {
@@ -231,7 +237,8 @@ pub struct Impact {
     /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
     /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
-    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer. Unit: ns. Null: not known.
+    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer; of a tail of latency the time of
+    /// requests above the median. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 

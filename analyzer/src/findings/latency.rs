@@ -1,12 +1,13 @@
 //! Latency tails.
 
-use super::span::joined;
+use super::span::{joined, scaled};
 use super::title::{pair, title};
 use super::{
     Better, ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends,
 };
 use crate::analysis::{Flow, Latency};
-use crate::findings::{Episode, Finding, Severity};
+use crate::findings::{Episode, Finding, Impact, Severity};
+use crate::metrics::latency::Histogram;
 use crate::metrics::latency::tails::TailSpell;
 use crate::util::units;
 
@@ -31,7 +32,8 @@ const TAIL: Entry = Entry {
                 determines its time.",
     computed: "Over flows with at least latency.tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least latency.tail_factor times the median and at least \
                  latency.tail_us. Info; a warning from latency.warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
-                 included. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no window is one.",
+                 included. Its cost is the time of requests above the median, summed over the flows; where requests overlap, so that their times together exceed that of the flow, the same share of the flow's \
+                 time. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no window is one.",
     advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail \
                towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \
                points at the fabric.",
@@ -64,6 +66,38 @@ fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool)
     all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
 }
 
+/// Time that a flow waits longer than in the median. Requests that overlap wait at the same time: of the time of the flow they have the
+/// share that they have of the time of all requests.
+fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, length_ns: u64) -> u64 {
+    let sums = samples.map(|samples| samples.time_above(typical_ns));
+    let [above, all] = sums.fold([0u64; 2], |a, b| [a[0].saturating_add(b[0]), a[1].saturating_add(b[1])]);
+    if all <= length_ns { above } else { scaled(length_ns, above, all) }
+}
+
+/// What the latest tails of these flows cost, or where none has a time, those of the run; `None` without samples.
+fn impact(input: &Input<'_>, tails: &[Tail<'_>]) -> Impact {
+    let ns = tails.iter().map(|Tail { flow, latency, spells }| {
+        if spells.is_empty() {
+            let figure = input.sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
+            let run_ns = flow.last_ns.saturating_sub(flow.first_ns);
+            return waited_ns(figure.iter().map(|figure| &figure.histogram), latency.p50, run_ns);
+        }
+        let length_ns = spells.iter().map(|one| one.last_ns.saturating_sub(one.first_ns)).sum();
+        waited_ns(spells.iter().map(|one| &one.samples), latency.p50, length_ns)
+    });
+    let ns: u64 = ns.sum();
+    Impact { time_lost_ns: (ns > 0).then_some(ns), ..Impact::default() }
+}
+
+/// A flow with a tail.
+struct Tail<'a> {
+    flow: &'a Flow,
+    /// Its percentiles in the latest time, or of the run.
+    latency: Latency,
+    /// That time; empty: the run.
+    spells: Vec<&'a TailSpell>,
+}
+
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.latency;
     let factor = |latency: &Latency| latency.p99 as f64 / latency.p50.max(1) as f64;
@@ -72,22 +106,23 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             && latency.p99 >= limits.tail_us.saturating_mul(1_000)
             && factor(latency) >= limits.tail_factor
     };
-    let flows_tails: Vec<_> =
+    let flows_tails: Vec<(&Flow, Vec<&TailSpell>)> =
         input.facts.flows.iter().map(|flow| (flow, tails(input, flow, is_tail))).collect();
     let times = flows_tails.iter().flat_map(|(_, tails)| tails.iter().map(|one| (one.first_ns, one.last_ns)));
     let times = joined(times.collect());
     let last = times.last().copied();
     // Where no time alone is one, that of the run counts.
-    let latest = |flow: &Flow, tails: &[&TailSpell]| match last {
-        None => flow.latency_ns.as_deref().copied(),
-        Some((first_ns, _)) => {
-            TailSpell::summary(tails.iter().copied().filter(|one| one.first_ns >= first_ns))
-        }
-    };
-    let judged = flows_tails.iter().filter_map(|(flow, tails)| Some((*flow, latest(flow, tails)?)));
-    let mut flows: Vec<(&Flow, Latency)> = judged.filter(|(_, latency)| is_tail(latency)).collect();
-    flows.sort_by(|(_, a), (_, b)| factor(b).total_cmp(&factor(a)));
-    let Some((flow, latency)) = flows.first() else { return };
+    let judged = flows_tails.into_iter().filter_map(|(flow, mut spells)| {
+        spells.retain(|one| last.is_some_and(|(first_ns, _)| one.first_ns >= first_ns));
+        let latency = match last {
+            None => flow.latency_ns.as_deref().copied(),
+            Some(_) => TailSpell::summary(spells.iter().copied()),
+        };
+        Some(Tail { flow, latency: latency.filter(is_tail)?, spells })
+    });
+    let mut flows: Vec<Tail<'_>> = judged.collect();
+    flows.sort_by(|a, b| factor(&b.latency).total_cmp(&factor(&a.latency)));
+    let Some(Tail { flow, latency, .. }) = flows.first() else { return };
     let episode = |&(first_ns, last_ns): &(u64, u64)| Episode { first_ns, last_ns, peak: None };
     let episodes = times.iter().map(episode).collect();
     let severity = if factor(latency) >= limits.warning_factor { Severity::Warning } else { Severity::Info };
@@ -103,8 +138,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("max_ns", latency.max)
         .evidence("samples", latency.count)
         .evidence("p99_over_p50", factor(latency))
-        .flows(flows.iter().map(|(flow, _)| *flow))
+        .flows(flows.iter().map(|one| one.flow))
         .dated(episodes)
+        .impact(impact(input, &flows))
         .place(Place::of(input, flow))
         .ends(requester, responder)
         .step("Check received pauses and discards of the NIC.", here.nic_counters())
@@ -158,6 +194,9 @@ mod tests {
         let p99 = found.evidence["p99_ns"].as_u64().unwrap();
         assert!(p99.abs_diff(8_000_000) < 500_000, "{p99}");
         assert_eq!(found.evidence["samples"], 1_000);
+        // Of a second, 20 requests of 8 ms and 980 of 10 µs take 170 ms one after the other.
+        let lost = found.impact.time_lost_ns.unwrap();
+        assert!(lost.abs_diff(159_800_000) < 12_000_000, "{lost}");
         // The latest of two has the figures.
         let twice = timed(3_600, HEALTHY, vec![window(30, 8_000), window(3_590, 4_000)]);
         let found = by_id(&twice, "latency.tail").unwrap();
@@ -172,5 +211,17 @@ mod tests {
         let all = Summary { p99: 8_000_000, ..HEALTHY };
         let found = by_id(&timed(3_600, all, Vec::new()), "latency.tail").unwrap();
         assert_eq!((found.first_seen_ns, &found.evidence["p99_ns"]), (None, &8_000_000.into()));
+        assert_eq!(found.impact.time_lost_ns, None, "without samples");
+    }
+
+    #[test]
+    fn requests_that_overlap_wait_at_the_same_time() {
+        let slow = window(3_590, 400_000).samples;
+        let one = |length_ns| super::waited_ns([&slow].into_iter(), 10_000, length_ns);
+        let whole = one(u64::MAX);
+        assert!(whole.abs_diff(7_999_800_000) < 600_000_000, "{whole}");
+        // 20 requests of 400 ms within one second.
+        let second = one(SECOND);
+        assert!((900_000_000..SECOND).contains(&second), "{second}");
     }
 }

@@ -273,7 +273,7 @@ fn asked(retransmitted: u64) -> Sample {
 }
 
 #[test]
-fn what_receivers_ask_for_costs_the_same_lost_or_reordered() {
+fn retransmissions_after_naks_cost_the_same_lost_or_reordered() {
     let warned = by_id(&asked(100), "retry.storm").unwrap();
     assert_eq!(warned.severity, Severity::Warning);
     assert_eq!(warned.title, "Retransmissions: 100 of 10,000 packets (1.00 %), 10.0.0.1 → 10.0.0.2");
@@ -290,7 +290,7 @@ fn what_receivers_ask_for_costs_the_same_lost_or_reordered() {
 
 /// A slow receiver has its share of the retransmissions.
 #[test]
-fn retransmissions_after_rnr_naks_are_not_among_those_that_receivers_ask_for() {
+fn retransmissions_after_rnr_naks_are_not_among_those_after_sequence_errors() {
     let after_rnr = |retransmitted, rnr| {
         let mut sample = asked(retransmitted);
         let loss = sample.metrics.loss.as_mut().unwrap().flows.get_mut(&0).unwrap();
@@ -308,7 +308,7 @@ fn retransmissions_after_rnr_naks_are_not_among_those_that_receivers_ask_for() {
 }
 
 #[test]
-fn steps_tell_loss_from_reordering_downstream() {
+fn steps_distinguish_loss_from_reordering_downstream() {
     let storm = by_id(&asked(100), "retry.storm").unwrap();
     let step = |begin: &str| storm.steps.iter().find(|step| step.text.starts_with(begin)).unwrap();
     let command = |begin| step(begin).command.as_deref();

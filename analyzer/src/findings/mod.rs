@@ -86,7 +86,7 @@ use crate::analysis::{Facts, Flow};
 use crate::sample::Sample;
 
 pub use balance::LINKS_IMBALANCE;
-pub use catalog::{entries, entry, evidence_label, limits, markdown, similar};
+pub use catalog::{definitions, entries, entry, evidence_label, limits, markdown, similar};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{

@@ -19,7 +19,7 @@ definitions! {
         "A step of a training job or two pass in it without the signal: it may have ended";
     pub QUIET_TIMES: u64 = 2,
         "A finding that showed again after a silence is quiet only after one longer by this factor",
-        "A loss every four seconds goes on: the headline would change with each of them. What stops for good gives way after a few of its own silences, and at the latest when it has ended";
+        "A loss every four seconds is one problem, and the headline would change with each loss. One that has stopped gives way after a few of its own silences, and at the latest when it has ended";
 }
 
 /// Position of a kind among those of the same severity.

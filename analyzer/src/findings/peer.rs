@@ -32,7 +32,7 @@ pub(super) const SILENT: Entry = Entry {
     rank: 270,
     needs: &[Need::Loss],
     title: "Peer does not answer",
-    meaning: "A requester asks for acknowledgements, or retransmits the same request, and nothing comes back: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
+    meaning: "A requester requests acknowledgements, or retransmits the same request, and gets no response: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
     computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with \
                a PSN of theirs came from the peer's address:\n\
                - Critical: the sender began again at the same PSN at least `peer.retries` times in a row. A warning \

@@ -7,7 +7,10 @@ use super::{
     Command, Commands, Entry, Episode, Family, Input, Lasting, Place, Problem, Raise, Unit, ends, label,
 };
 use crate::analysis::{Device, DeviceQp};
+use crate::entity::contexts::ContextTimes;
+use crate::entity::spell::{SPELL_NS, Spell};
 use crate::findings::{Finding, Severity};
+use crate::util::few::Few;
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
@@ -52,11 +55,11 @@ pub(super) const STUCK: Entry = Entry {
     rank: 162,
     causes: &[RECEIVER.id],
     title: "Queue pair stuck",
-    meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for a time in which thousands of round trips fit. The collective that uses it waits; when its retries run out \
-              the connection dies.",
+    meaning: "A queue pair has packets in flight, and its peer has acknowledged none of them for thousands of round-trip times. The collective that uses it waits; when its retries are exhausted \
+              the connection fails.",
     computed: "Live, from the NIC's own context (devices[].qps[]): in_flight is above 0 and stuck_ns is at least `qp_context.stuck_ms`; critical from `qp_context.stuck_critical_ms` on. One finding per device, about the \
                queue pair that is stuck longest.",
-    advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused for good (PFC storm), is the process at the other end stopped? \
+    advice: "Follow the 5-tuple: is the peer up, does the path of this source port drop everything (`ping` takes another one), is a priority paused without end (PFC storm), is the process at the other end stopped? \
              The timeouts of the port that are attributed to the queue pair are in the evidence.",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -69,7 +72,8 @@ pub(super) const RETRYING: Entry = Entry {
     meaning: "A queue pair retransmits the same packets: its retry counter is in use each time its context is read. Each retry after a timeout costs at least the transport timeout, in which the queue pair sends \
               nothing new.",
     computed: "Live, from the NIC's own context (devices[].qps[]): retrying_readings is at least `qp_context.retrying_readings`. Timeouts and sequence-error NAKs that the port counts are attributed to the queue pairs whose \
-               contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely. A queue pair that is stuck is reported as qp.stuck alone.",
+               contexts moved at that time: certain when no other queue pair of the port had a packet in flight, else likely. A queue pair that is stuck is reported as qp.stuck alone. An episode lasts from the first \
+               context that shows retries to the last (10 s of contexts without any end one); figures are those of the latest one with as many, or of all together.",
     advice: "Look for loss on the path of this 5-tuple: discards on the switch ports, CRC and FEC errors, a bad cable or transceiver, a queue without PFC. With many queue pairs of different paths, look at this host's port first.",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -82,7 +86,7 @@ pub(super) const RECEIVER: Entry = Entry {
     meaning: "Messages arrive faster than the receiving process posts receive buffers: the receiver answers with RNR NAKs, and the sender waits for the time that they name. The process at the receiving end is the bottleneck, not the \
               network.",
     computed: "Live, from the NIC's own context (devices[].qps[]). This host as receiver: a receive queue in use was found without a posted receive at least `qp_context.receiver_readings` times, and the port counted RNR NAKs sent or packets \
-               without a buffer. This host as sender: RNR retries were in use in at least that number of contexts.",
+               without a buffer. This host as sender: RNR retries were in use in at least that number of contexts. Episodes are those of contexts, as of qp.retrying.",
     advice: "Look at the process on the receiving end: CPU binding, a proxy thread that shares its core, GPU synchronisation, too few receive buffers (queue depth), a garbage collector.",
     caveat: READ,
     ..Entry::of(Problem::Silent)
@@ -107,7 +111,7 @@ const PLANES: Entry = Entry {
     rank: 353,
     lasting: Some(Lasting::State),
     title: "Planes loaded unevenly",
-    meaning: "On a multi-plane fabric each plane carries an equal share when all goes well. Here one plane carries far more than the mean: its links saturate while others idle.",
+    meaning: "Planes of a multi-plane fabric carry equal shares by design. Here one plane carries far more than the mean: its links saturate while others idle.",
     computed: "Live, from the NIC's own context (devices[].qps[].plane): of at least `qp_context.plane_qps` connected queue pairs with a plane, the busiest plane has `qp_context.planes_ratio` times the mean of all planes up to the highest number seen. \
                The load is what each queue pair sent (sent_packets), or one each where that is not known.",
     advice: "Check that all planes are up on this host and on the peers, and how the library chooses planes (NCCL_IB_SPLIT_DATA_ON_QPS, number of queue pairs a multiple of the planes).",
@@ -138,7 +142,7 @@ limits! {
         "With fewer, an unequal number of queue pairs per plane explains an uneven load";
     planes_ratio: f64 = 1.5,
         "minimum load of the busiest plane, as a multiple of the mean",
-        "As for links: half more than the mean is beyond what a few long flows make";
+        "As for links: a few long flows do not put half more than the mean on one plane";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -174,7 +178,8 @@ fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<
     let episode = Episode { first_ns: last_ns.saturating_sub(stuck_ns), last_ns, peak: None };
     let priority = worst.control.dscp.map(|dscp| dscp >> 3);
     let here = Commands::on(input, device.interface.as_deref().unwrap_or("")).of_priority(priority);
-    of_one(input, device, worst, Raise::new(&STUCK, severity, with_hosts(diagnosis, worst, &stuck, packets)))
+    let title = with_hosts(diagnosis, worst, stuck.len(), packets);
+    of_one(input, device, worst, Raise::new(&STUCK, severity, title))
         .evidence("qps", stuck.len())
         .evidence("stuck_ns", stuck_ns)
         .evidence("in_flight", in_flight)
@@ -185,66 +190,125 @@ fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<
         .into(found);
 }
 
+/// Readings of a queue pair that show a state, of the latest time that has enough of them, else of all times together.
+struct Shown<'a> {
+    qp: &'a DeviceQp,
+    /// Readings that show it, and all readings meanwhile.
+    readings: u64,
+    of: u64,
+    episodes: Vec<Episode>,
+}
+
+impl<'a> Shown<'a> {
+    /// `count` is the number of the whole run; `None` if it is below `least`.
+    fn new(
+        qp: &'a DeviceQp,
+        count: Option<u64>,
+        times: fn(&ContextTimes) -> &Few<Spell>,
+        least: u64,
+    ) -> Option<Self> {
+        let count = count.filter(|count| *count >= least.max(1))?;
+        let times = qp.context_times.as_deref().map_or(&[][..], |all| &**times(all));
+        let enough: Vec<&Spell> = times.iter().filter(|one| one.count >= least).collect();
+        let between = |first: &Spell, last: &Spell| last.at_last.saturating_sub(first.at_first);
+        let episode = |first: &Spell, last: &Spell| Episode {
+            first_ns: first.first_ns,
+            last_ns: last.last_ns,
+            peak: None,
+        };
+        Some(match (enough.last(), times.first().zip(times.last())) {
+            (Some(latest), _) => {
+                let episodes = enough.iter().map(|one| episode(one, one)).collect();
+                Self { qp, readings: latest.count, of: between(latest, latest), episodes }
+            }
+            (None, Some((first, end))) => {
+                Self { qp, readings: count, of: between(first, end), episodes: vec![episode(first, end)] }
+            }
+            (None, None) => {
+                Self { qp, readings: count, of: qp.context_readings.unwrap_or(0), episodes: Vec::new() }
+            }
+        })
+    }
+
+    fn last_ns(&self) -> Option<u64> {
+        self.episodes.last().map(|episode| episode.last_ns)
+    }
+
+    /// Removes those that ended 10 s or more before another one.
+    fn retain_latest(all: &mut Vec<Self>) {
+        let latest_ns = all.iter().filter_map(Self::last_ns).max().unwrap_or(0);
+        all.retain(|one| one.last_ns().is_none_or(|ns| latest_ns.saturating_sub(ns) < SPELL_NS));
+    }
+
+    fn share(&self) -> String {
+        format!("{} of {} readings", units::count(self.readings), units::count(self.of))
+    }
+}
+
 fn retrying(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
-    let least = input.limits.qp_context.retrying_readings.max(1);
-    let readings = |qp: &DeviceQp| qp.retrying_readings.unwrap_or(0);
-    let retrying: Vec<&DeviceQp> =
-        qps.iter().copied().filter(|qp| readings(qp) >= least && !is_stuck(input, qp)).collect();
-    let Some(worst) = retrying.iter().copied().max_by_key(|qp| (qp.timeouts, readings(qp))) else { return };
-    let diagnosis = format!("QP {} of {} retries", worst.lqpn, device.name);
-    let counted = match worst.timeouts.filter(|count| *count > 0) {
-        Some(count) => format!(": {} ({})", plural(count, "timeout"), worst.attribution.unwrap_or("likely")),
-        None => format!(
-            ": in {} of {} readings",
-            units::count(readings(worst)),
-            units::count(worst.context_readings.unwrap_or(0))
-        ),
+    let least = input.limits.qp_context.retrying_readings;
+    let others = qps.iter().copied().filter(|qp| !is_stuck(input, qp));
+    let mut all: Vec<Shown<'_>> = others
+        .filter_map(|qp| Shown::new(qp, qp.retrying_readings, |times| &times.retrying, least))
+        .collect();
+    Shown::retain_latest(&mut all);
+    let Some(worst) = all.iter().max_by_key(|one| (one.qp.timeouts, one.readings)) else { return };
+    let diagnosis = format!("QP {} of {} retries", worst.qp.lqpn, device.name);
+    // Timeouts are those of the whole run.
+    let counted = match worst.qp.timeouts.filter(|count| *count > 0 && worst.episodes.len() < 2) {
+        Some(count) => {
+            format!(": {} ({})", plural(count, "timeout"), worst.qp.attribution.unwrap_or("likely"))
+        }
+        None => format!(": in {}", worst.share()),
     };
     let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
-    let raise = Raise::new(&RETRYING, Severity::Warning, with_hosts(diagnosis, worst, &retrying, counted));
-    of_one(input, device, worst, raise)
-        .evidence("qps", retrying.len())
-        .evidence("readings", worst.context_readings)
-        .evidence("retrying_readings", readings(worst))
-        .evidence("retries_used", worst.retries_used)
-        .last_seen(worst.context_ns)
+    let title = with_hosts(diagnosis, worst.qp, all.len(), counted);
+    of_one(input, device, worst.qp, Raise::new(&RETRYING, Severity::Warning, title))
+        .evidence("qps", all.len())
+        .evidence("readings", worst.of)
+        .evidence("retrying_readings", worst.readings)
+        .evidence("retries_used", worst.qp.retries_used)
+        .last_seen(worst.qp.context_ns)
+        .dated(worst.episodes.clone())
+        .of_all_episodes(&["timeouts", "sequence_errors"])
         .step("Look for drops, CRC and FEC errors of this port.", here.nic_counters())
         .into(found);
 }
 
 fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
-    let least = input.limits.qp_context.receiver_readings.max(1);
+    let least = input.limits.qp_context.receiver_readings;
     let of_port = input.facts.devices.iter().filter(|one| one.name == device.name && one.port == device.port);
     let grew = ["rnr_naks_sent", "out_of_buffer"];
     let refused = of_port.flat_map(|one| grew.map(|name| one.counters.get(name))).flatten().any(|n| *n > 0);
-    let exhausted = |qp: &DeviceQp| qp.exhausted_readings.unwrap_or(0);
-    let waiting = |qp: &DeviceQp| qp.rnr_retrying_readings.unwrap_or(0);
-    let here: Vec<&DeviceQp> = qps.iter().copied().filter(|qp| refused && exhausted(qp) >= least).collect();
-    let there: Vec<&DeviceQp> = qps.iter().copied().filter(|qp| waiting(qp) >= least).collect();
-    for (local, behind) in [(true, here), (false, there)] {
-        let count = |qp: &DeviceQp| if local { exhausted(qp) } else { waiting(qp) };
-        let Some(worst) = behind.iter().copied().max_by_key(|qp| count(qp)) else { continue };
+    for local in [true, false] {
+        let shown = qps.iter().copied().filter_map(|qp| {
+            if local {
+                Shown::new(qp, qp.exhausted_readings.filter(|_| refused), |times| &times.exhausted, least)
+            } else {
+                Shown::new(qp, qp.rnr_retrying_readings, |times| &times.rnr_retrying, least)
+            }
+        });
+        let mut all: Vec<Shown<'_>> = shown.collect();
+        Shown::retain_latest(&mut all);
+        let Some(worst) = all.iter().max_by_key(|one| one.readings) else { continue };
         let who = if local { "has no receive posted" } else { "waits for its receiver (RNR)" };
-        let diagnosis = format!("QP {} of {} {who}", worst.lqpn, device.name);
-        let share = format!(
-            ": {} of {} readings",
-            units::count(count(worst)),
-            units::count(worst.context_readings.unwrap_or(0))
-        );
-        let raise = Raise::new(&RECEIVER, Severity::Warning, with_hosts(diagnosis, worst, &behind, share));
-        let (own, peer) = ends::of_qp(worst);
-        let mut raise = of_one(input, device, worst, raise)
-            .evidence("qps", behind.len())
-            .evidence("readings", worst.context_readings)
-            .evidence("rnr_retry", worst.control.rnr_retry)
-            .last_seen(worst.context_ns);
+        let diagnosis = format!("QP {} of {} {who}", worst.qp.lqpn, device.name);
+        let title = with_hosts(diagnosis, worst.qp, all.len(), format!(": {}", worst.share()));
+        let (own, peer) = ends::of_qp(worst.qp);
+        let mut raise = of_one(input, device, worst.qp, Raise::new(&RECEIVER, Severity::Warning, title))
+            .evidence("qps", all.len())
+            .evidence("readings", worst.of)
+            .evidence("rnr_retry", worst.qp.control.rnr_retry)
+            .last_seen(worst.qp.context_ns)
+            .dated(worst.episodes.clone())
+            .of_all_episodes(&["timeouts", "sequence_errors"]);
         if local {
             // Its peer sends the requests.
-            raise = raise.evidence("exhausted_readings", count(worst)).ends(peer, own);
+            raise = raise.evidence("exhausted_readings", worst.readings).ends(peer, own);
         } else {
-            raise = raise.evidence("retrying_readings", count(worst));
+            raise = raise.evidence("retrying_readings", worst.readings);
         }
-        let process = if local { worst.pid } else { None };
+        let process = if local { worst.qp.pid } else { None };
         let threads = process.map(|pid| Command::here(format!("top -H -b -n 1 -p {pid}")));
         raise
             .step("Look at the threads of the receiving process: is one of them at 100 % of a core?", threads)
@@ -318,10 +382,10 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
 }
 
 /// The title with hosts and the other queue pairs, as far as there is room.
-fn with_hosts(diagnosis: String, worst: &DeviceQp, all: &[&DeviceQp], figure: String) -> String {
+fn with_hosts(diagnosis: String, worst: &DeviceQp, all: usize, figure: String) -> String {
     let hosts =
         worst.control.src.zip(worst.control.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
-    title(diagnosis, [figure, more(all.len() as u64 - 1, "QP"), hosts])
+    title(diagnosis, [figure, more((all as u64).saturating_sub(1), "QP"), hosts])
 }
 
 /// Adds the known properties of the queue pair that represents the others.

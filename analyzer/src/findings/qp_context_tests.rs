@@ -5,6 +5,7 @@ use crate::analysis::{Options, fixtures};
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{Devices, PortSample, SourceSample};
 use crate::entity::lives::Lives;
+use crate::entity::spell::Spell;
 use crate::findings::tests::found;
 use crate::host::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
@@ -118,6 +119,51 @@ fn retries_come_with_the_timeouts_that_are_attributed() {
         );
         assert_eq!(one.evidence["attribution"], word);
     }
+}
+
+#[test]
+fn retries_have_episodes_of_readings() {
+    let at = |second: u64| fixtures::START + second * 1_000 * MS;
+    let time = |from: u64, to: u64, count: u64, before: u64, last: u64| Spell {
+        first_ns: at(from),
+        last_ns: at(to),
+        count,
+        at_first: before,
+        at_last: last,
+    };
+    let with = |times: &[Spell]| {
+        let times = times.to_vec();
+        let sample = sample(
+            1,
+            move |_, qp| {
+                qp.retrying = times.iter().map(|one| one.count).sum();
+                qp.times.retrying = times.clone().into();
+                qp.blamed = Some(Blamed { timeouts: 7, sequence_errors: 0, certain: true });
+            },
+            |_| {},
+        );
+        Sample { window: Some((at(0), at(20))), ..sample }
+    };
+    let one = only(&with(&[time(14, 19, 6, 20, 28)]));
+    assert_eq!((one.first_seen_ns, one.last_seen_ns, one.active), (Some(at(14)), Some(at(19)), true));
+    assert_eq!(
+        (one.evidence["retrying_readings"].clone(), one.evidence["readings"].clone()),
+        (6.into(), 8.into())
+    );
+    assert!(one.title.starts_with("QP 298 of mlx5_0 retries: 7 timeouts (certain)"), "{}", one.title);
+    // It ends although its context is still read.
+    let one = only(&with(&[time(1, 5, 4, 2, 6)]));
+    assert_eq!((one.last_seen_ns, one.active), (Some(at(5)), false));
+    let twice = only(&with(&[time(1, 3, 3, 2, 5), time(14, 19, 6, 20, 28)]));
+    assert_eq!((twice.first_seen_ns, twice.since_ns(), twice.episodes.len()), (Some(at(1)), Some(at(14)), 2));
+    assert!(twice.title.starts_with("QP 298 of mlx5_0 retries: in 6 of 8 readings"), "{}", twice.title);
+    assert!(twice.evidence.get("timeouts").unwrap().label.ends_with(", all episodes"));
+    // Too few at a time, enough together.
+    let one = only(&with(&[time(1, 2, 2, 2, 4), time(18, 18, 1, 20, 21)]));
+    assert_eq!(
+        (one.first_seen_ns, one.episodes.len(), &one.evidence["readings"]),
+        (Some(at(1)), 1, &19.into())
+    );
 }
 
 #[test]
@@ -255,6 +301,8 @@ fn dumps_of_a_nic_become_findings() {
         (of_nic(one_port, bonded), "qp.one_bond_port", "All 8 QPs of mlx5_0 use port 2 of its bond of 2"),
         (of_nic(one_plane, plain), "qp.uneven_planes", "Plane 1 of mlx5_0 carries 1."),
     ] {
+        let dated = found.iter().any(|one| one.first_seen_ns.is_some());
+        assert_eq!(dated, !["qp.one_bond_port", "qp.uneven_planes"].contains(&id), "{id}");
         let found = titles(found);
         assert!(
             matches!(&found[..], [(one, title)] if *one == id && title.starts_with(begin)),

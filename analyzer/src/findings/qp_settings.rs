@@ -49,8 +49,8 @@ const SETTINGS: Entry = Entry {
     rank: 375,
     lasting: Some(Lasting::Setting),
     title: "Settings of queue pairs",
-    meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, where patient queue pairs would \
-              go on after it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
+    meaning: "Transport timeout and retry count let queue pairs fail within the time that a port takes to come up again after a link flap: a short flap ends the job, while longer \
+             timeouts would outlast it. Or their path MTU is below the one that the port offers: they send more packets, headers and interrupts for the same data.",
     computed: "Live, from the settings of connected RC queue pairs on the kernel's control path: (retry_cnt + 1) × 4.096 µs × 2^timeout, the least time that the InfiniBand specification allows (devices wait up to \
                four times as long), is below `qp_settings.flap_ms`; or the path MTU is below the largest that fits into the interface's MTU, as the kernel computes it. Info, for each device and setting.",
     advice: "Raise the timeout: NCCL_IB_TIMEOUT=20 (4.3 s) with NCCL_IB_RETRY_CNT=7, UCX_RC_TIMEOUT. The price is a slower recovery from the loss of a message's last packet, which only the timeout repairs. A path MTU is the smaller of what both ends offer: raise the MTU of the other host's interface, \

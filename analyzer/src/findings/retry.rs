@@ -64,10 +64,10 @@ pub(super) const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: receivers ask for these packets again, and what that costs is certain, lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
+               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
-        "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one: ",
+        "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one, look at timeouts. ",
         timers!(),
         " ",
         selective!()
@@ -85,9 +85,9 @@ limits! {
     pub struct Limits = "retry";
     ratio: f64 = 0.2,
         "minimum retransmission ratio",
-        "A healthy software stack under load shows up to 8 % in our captures; a fifth is more than any cost that is worth bearing";
+        "A healthy software stack under load shows up to 8 % in our captures; at a fifth the job loses a fifth of its bandwidth";
     asked_ratio: f64 = 0.01,
-        "minimum retransmission ratio where receivers ask again for packets that passed this tap",
+        "minimum retransmission ratio where receivers send sequence-error NAKs for packets that passed this tap",
         "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
     packets: u64 = 100,
         "minimum retransmissions",
@@ -179,7 +179,7 @@ fn is_owned(
 ) -> bool {
     let asked = found.iter().any(|one| retry_asked::asks(one) && is_between(one, hosts));
     found.iter().any(|one| {
-        // What owns a loss downstream, such as corruption, owns what the receivers ask for.
+        // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
         let explains = asked && retry_asked::owns_asked(one)
             || OWNERS.contains(&one.id) && one.severity > Severity::Info
             || one.id == SLOW_RECEIVER
@@ -249,7 +249,7 @@ fn last_again(flow: &Flow) -> Option<u64> {
     flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
 }
 
-/// Adds how to tell loss downstream of the tap from reordering.
+/// Adds steps that distinguish loss downstream of the tap from reordering.
 fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     let Some(flow) = flow else { return raise };
     let Flow { src, dst, .. } = flow;
@@ -267,13 +267,13 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
         return raise;
     }
     raise.step(
-        format!("Capture on {dst} and at this tap at the same time, and replay both: what passes both taps was not lost between them, and the second shows what arrives out of order."),
+        format!("Capture on {dst} and at this tap at the same time, and replay both captures: a packet seen at both taps was not lost between them, and the second tap shows reordering."),
         Commands::at(input, flow, *dst).capture(),
     )
 }
 
-/// Raises it between these hosts. `asked`: how often receivers asked for packets that passed the tap; `None` where that is
-/// not what the retransmissions are for.
+/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where the
+/// retransmissions have another reason.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 pub(super) fn raise(
     input: &Input<'_>,

@@ -1,4 +1,4 @@
-//! Retransmissions that receivers ask for, where the tap does not show whether packets were lost downstream or reordered: the
+//! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or reordered: the
 //! cost is certain, whatever the reason.
 
 use super::Input;
@@ -17,7 +17,7 @@ pub(super) fn asks(finding: &Finding) -> bool {
     finding.id == super::loss::AFTER.id && finding.severity == Severity::Info
 }
 
-/// True for what owns loss downstream of a tap, and with it what receivers ask for again.
+/// True for a finding that owns loss downstream of a tap, and with it these retransmissions.
 pub(super) fn owns_asked(finding: &Finding) -> bool {
     finding.severity > Severity::Info && finding.owns.contains(&super::loss::AFTER.id)
 }
@@ -45,7 +45,7 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
     hosts
 }
 
-/// How often the receivers of this finding ask, its hosts whose retransmissions nothing else has, and these.
+/// NAK episodes of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
 fn judge<'a>(
     input: &Input<'a>,
     ends: &Ends<'_>,

@@ -38,7 +38,7 @@ pub(super) const SLOW: Entry = Entry {
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
     computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
-             longer RNR timer only hides it. Where retries run out: rnr_retry 7 means unlimited.",
+             longer RNR timer only hides it. Where retries are exhausted: rnr_retry 7 means unlimited.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
     ..Entry::of(Problem::NotReady)
 };

@@ -61,6 +61,31 @@ fn classes_that_mix() {
 }
 
 #[test]
+fn classes_mix_while_flows_of_two_have_packets() {
+    let second = |second: u64| fixtures::START + second * fixtures::SECOND;
+    let dscp = |dscp, first: u64, last: u64| Stats {
+        dscp,
+        first_ns: second(first),
+        last_ns: second(last),
+        ..bulk(5_000_000)
+    };
+    let of = |all: &[Stats]| {
+        let sample = Sample { window: Some((second(0), second(62))), ..flows(all) };
+        let mixed = found(&sample, &Options::default()).into_iter().find(|one| one.id == "qos.dscp_mixed");
+        let mixed = mixed.unwrap();
+        let times = [mixed.first_seen_ns, mixed.last_seen_ns]
+            .map(|ns| ns.map(|ns| (ns - fixtures::START) / fixtures::SECOND));
+        (times, mixed.active)
+    };
+    assert_eq!(of(&[dscp(26, 0, 60), dscp(0, 20, 30)]), ([Some(20), Some(30)], false));
+    assert_eq!(of(&[dscp(26, 0, 60), dscp(0, 20, 55), dscp(26, 61, 62)]), ([Some(20), Some(55)], true));
+    assert_eq!(of(&[dscp(26, 0, 20), dscp(0, 30, 60)]), ([Some(30), Some(30)], false), "one after the other");
+    // Within a flow the time of the change is not known.
+    let changes = Stats { mixed: Mixed::DSCP, ..dscp(26, 10, 55) };
+    assert_eq!(of(&[changes]), ([None, Some(55)], true));
+}
+
+#[test]
 fn data_without_a_class_is_info_and_no_warning() {
     let dscp = |dscp, bytes| Stats { dscp, ..bulk(bytes) };
     assert_eq!(severity(&flows(&[dscp(0, 5_000_000)]), "qos.dscp_unset"), Some(Severity::Info));

@@ -54,11 +54,11 @@ pub(super) const TIMEOUTS: Entry = Entry {
     ],
     measure: Some(Measure::ratio("waited_ratio")),
     title: "Transport timeouts",
-    meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK says so: the sender waits for its transport timer in silence and then \
+    meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK reports it: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
     computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a \
                repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is \
-               captured; of several taps, at the one nearest the sender. A NAK explains one go-back, and none after 50 \
+               captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 \
                ms of silence. A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in \
                all.\n\
                - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
@@ -71,7 +71,7 @@ pub(super) const TIMEOUTS: Entry = Entry {
                \n\
                Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, \
                and lost ACKs are not known. Where steps of a job are known \
-               (`steps`), `felt_ns` is what of the silence the job felt at most: in each step longer than the median, \
+               (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, \
                the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
@@ -280,8 +280,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let src = worst.flow.src;
     let drops = compare_drops(worst.flow, by_acks);
     let here = Commands::near(input, worst.flow, worst.flow.src);
-    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and what
-    // receivers ask for again.
+    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
+    // packets that passed the tap.
     let explained = |one: &Finding| {
         one.id == super::retry::STORM.id
             && ["late", "asked_again"].iter().any(|name| one.evidence[name].as_u64() > Some(0))

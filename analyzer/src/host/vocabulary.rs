@@ -6,80 +6,103 @@
 
 use serde::Serialize;
 
-/// The meaning of a RoCE device's counter, independent of its driver's name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Meaning {
-    /// RoCE packets received with a CE mark.
-    CeMarkedPackets,
-    /// CNPs sent.
-    CnpsSent,
-    /// CNPs received that reduced a queue pair's rate, or all CNPs received if the driver does not distinguish.
-    CnpsHandled,
-    /// CNPs received without effect.
-    CnpsIgnored,
-    /// Requests received out of sequence.
-    OutOfSequence,
-    /// Sequence-error NAKs received.
-    PsnErrorNaks,
-    /// Gaps that a requester inferred from responses.
-    ImpliedPsnErrors,
-    /// Duplicate requests received.
-    DuplicateRequests,
-    /// Expirations of the local ACK timeout.
-    LocalAckTimeouts,
-    /// RNR NAKs received.
-    RnrNaksReceived,
-    /// RNR NAKs sent.
-    RnrNaksSent,
-    /// Messages or packets for which the receiver had no buffer posted.
-    OutOfBuffer,
-    /// Packets retransmitted.
-    Retransmissions,
-    /// Queue pairs that exceeded their retries.
-    RetriesExceeded,
-    /// Queue pairs that exceeded their RNR retries.
-    RnrRetriesExceeded,
-    /// Remote access error NAKs received: the peer refused a key, an address or the kind of access.
-    AccessNaksReceived,
-    /// Remote access error NAKs sent.
-    AccessNaksSent,
-    /// Slow restarts after a loss.
-    SlowRestarts,
-    /// RoCE packets sent.
-    TxPackets,
-    /// RoCE packets received.
-    RxPackets,
-    /// Bytes of RoCE packets sent.
-    TxBytes,
-    /// Bytes of RoCE packets received.
-    RxBytes,
-    /// RoCE packets received and discarded.
-    RxDiscards,
-    /// Packets with a wrong invariant CRC.
-    IcrcErrors,
-    /// Frames dropped by the port for lack of buffer.
-    PortDiscards,
-    /// Frames dropped by the port when sending.
-    TxDiscards,
-    /// Bit errors corrected by forward error correction.
-    FecCorrected,
-    /// Blocks that forward error correction could not correct.
-    FecUncorrectable,
-    /// Number of times the link went down.
-    LinkDowns,
-    /// Number of times sending waited for PCIe reads.
-    PcieReadStalls,
-    /// Number of times receiving waited for PCIe writes.
-    PcieWriteStalls,
-    /// Port-wide pause frames received.
-    GlobalPauseReceived,
-    /// Port-wide pause frames sent.
-    GlobalPauseSent,
-    /// Pauses so long that the driver issued a warning or intervened.
-    PauseStorms,
-    /// Packets or bytes of the port in one priority, including all traffic.
-    Priority(Load),
+/// The counters of ports, each once: its name in reports, its unit, its short title on the screen, and its meaning. Passes them to the
+/// macro `$with`.
+macro_rules! port_counters {
+    ($with:ident) => {
+        $with! {
+            CeMarkedPackets "ce_marked_packets", "packets", "CE", "RoCE packets received with a CE mark.";
+            CnpsSent "cnps_sent", "CNPs", "CNP sent", "CNPs sent.";
+            CnpsHandled "cnps_handled", "CNPs", "CNP handled", "CNPs received that reduced the rate of a queue pair; of some drivers all received.";
+            CnpsIgnored "cnps_ignored", "CNPs", "CNP ignored", "CNPs received without effect.";
+            OutOfSequence "out_of_sequence", "requests", "out of sequence", "Requests received out of sequence.";
+            PsnErrorNaks "psn_error_naks", "NAKs", "PSN NAKs", "NAKs (PSN sequence error) received.";
+            ImpliedPsnErrors "implied_psn_errors", "gaps", "implied NAKs", "PSN gaps that the requester inferred from responses.";
+            DuplicateRequests "duplicate_requests", "requests", "duplicate requests", "Requests received that had arrived before.";
+            LocalAckTimeouts "local_ack_timeouts", "timeouts", "ACK timeouts", "Transport timeouts: no ACK arrived in time.";
+            RnrNaksReceived "rnr_naks_received", "NAKs", "RNR NAK rx", "RNR NAKs received.";
+            RnrNaksSent "rnr_naks_sent", "NAKs", "RNR NAK tx", "RNR NAKs sent: no receive buffer was posted.";
+            OutOfBuffer "out_of_buffer", "messages or packets", "out of buffer", "Messages or packets that found no receive buffer.";
+            Retransmissions "retransmissions", "packets", "retransmissions", "Packets retransmitted, as the NIC counts them.";
+            RetriesExceeded "retries_exceeded", "queue pairs", "retries exceeded", "Queue pairs that gave up after the last transport retry.";
+            RnrRetriesExceeded "rnr_retries_exceeded", "queue pairs", "RNR retries exceeded", "Queue pairs that gave up after the last RNR retry.";
+            AccessNaksReceived "access_naks_received", "NAKs", "access NAK rx", "NAKs (remote access error) received: the peer refused a key, an address or the kind of access.";
+            AccessNaksSent "access_naks_sent", "NAKs", "access NAK tx", "NAKs (remote access error) sent.";
+            SlowRestarts "slow_restarts", "times", "slow restarts", "Slow restarts after a loss.";
+            TxPackets "tx_packets", "packets", "TX packets", "RoCE packets sent, as the NIC counts them.";
+            RxPackets "rx_packets", "packets", "RX packets", "RoCE packets received, as the NIC counts them.";
+            TxBytes "tx_bytes", "bytes", "TX bytes", "Bytes of RoCE packets sent, as the NIC counts them.";
+            RxBytes "rx_bytes", "bytes", "RX bytes", "Bytes of RoCE packets received, as the NIC counts them.";
+            RxDiscards "rx_discards", "packets", "RoCE discards", "RoCE packets received and discarded.";
+            IcrcErrors "icrc_errors", "packets", "ICRC", "Packets received with a wrong invariant CRC.";
+            PortDiscards "port_discards", "frames", "port discards", "Frames discarded on receipt: no buffer space.";
+            TxDiscards "tx_discards", "frames", "TX discards", "Frames discarded on sending.";
+            FecCorrected "fec_corrected", "bits", "FEC corrected", "Bit errors that forward error correction corrected.";
+            FecUncorrectable "fec_uncorrectable", "blocks", "FEC", "Blocks that forward error correction could not correct.";
+            LinkDowns "link_downs", "times", "link down", "Times that the link went down.";
+            PcieReadStalls "pcie_read_stalls", "times", "PCIe read stalls", "Times that sending waited for PCIe reads.";
+            PcieWriteStalls "pcie_write_stalls", "times", "PCIe write stalls", "Times that receiving waited for PCIe writes.";
+            GlobalPauseReceived "global_pause_received", "frames", "global pause rx", "Pause frames for the whole link received.";
+            GlobalPauseSent "global_pause_sent", "frames", "global pause tx", "Pause frames for the whole link sent.";
+            PauseStorms "pause_storms", "times", "pause storms", "Pauses so long that the driver warned or acted.";
+        }
+    };
 }
+pub(crate) use port_counters;
+
+macro_rules! meanings {
+    ($($variant:ident $name:literal, $unit:literal, $title:literal, $meaning:literal;)+) => {
+        /// The meaning of a RoCE device's counter, independent of its driver's name for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Meaning {
+            $(#[doc = $meaning] $variant,)+
+            /// Packets or bytes of the port in one priority, including all traffic.
+            Priority(Load),
+        }
+
+        impl Meaning {
+            /// All but those of single priorities.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name in reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                    Self::Priority(load) => load.name(),
+                }
+            }
+
+            /// The unit.
+            #[must_use]
+            pub const fn unit(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $unit,)+
+                    Self::Priority(load) => if load.bytes { "bytes" } else { "packets" },
+                }
+            }
+
+            /// Title on the screen.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $title,)+
+                    Self::Priority(load) => load.name(),
+                }
+            }
+
+            /// What it counts, in a sentence.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning,)+
+                    Self::Priority(_) => "Traffic of the port in one priority.",
+                }
+            }
+        }
+    };
+}
+port_counters!(meanings);
 
 /// Kind of counter for the traffic in one priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,49 +165,17 @@ impl Serialize for Meaning {
     }
 }
 
-impl Meaning {
+impl Load {
     /// The name in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CeMarkedPackets => "ce_marked_packets",
-            Self::CnpsSent => "cnps_sent",
-            Self::CnpsHandled => "cnps_handled",
-            Self::CnpsIgnored => "cnps_ignored",
-            Self::OutOfSequence => "out_of_sequence",
-            Self::PsnErrorNaks => "psn_error_naks",
-            Self::ImpliedPsnErrors => "implied_psn_errors",
-            Self::DuplicateRequests => "duplicate_requests",
-            Self::LocalAckTimeouts => "local_ack_timeouts",
-            Self::RnrNaksReceived => "rnr_naks_received",
-            Self::RnrNaksSent => "rnr_naks_sent",
-            Self::OutOfBuffer => "out_of_buffer",
-            Self::Retransmissions => "retransmissions",
-            Self::RetriesExceeded => "retries_exceeded",
-            Self::RnrRetriesExceeded => "rnr_retries_exceeded",
-            Self::AccessNaksReceived => "access_naks_received",
-            Self::AccessNaksSent => "access_naks_sent",
-            Self::SlowRestarts => "slow_restarts",
-            Self::TxPackets => "tx_packets",
-            Self::RxPackets => "rx_packets",
-            Self::TxBytes => "tx_bytes",
-            Self::RxBytes => "rx_bytes",
-            Self::RxDiscards => "rx_discards",
-            Self::IcrcErrors => "icrc_errors",
-            Self::PortDiscards => "port_discards",
-            Self::TxDiscards => "tx_discards",
-            Self::FecCorrected => "fec_corrected",
-            Self::FecUncorrectable => "fec_uncorrectable",
-            Self::LinkDowns => "link_downs",
-            Self::PcieReadStalls => "pcie_read_stalls",
-            Self::PcieWriteStalls => "pcie_write_stalls",
-            Self::GlobalPauseReceived => "global_pause_received",
-            Self::GlobalPauseSent => "global_pause_sent",
-            Self::PauseStorms => "pause_storms",
-            Self::Priority(Load { sent, bytes, priority }) => {
-                LOADS[usize::from(sent) * 2 + usize::from(bytes)][usize::from(priority & 7)]
-            }
-        }
+    const fn name(self) -> &'static str {
+        let [rx_packets, rx_bytes, tx_packets, tx_bytes] = &LOADS;
+        let names = match (self.sent, self.bytes) {
+            (false, false) => rx_packets,
+            (false, true) => rx_bytes,
+            (true, false) => tx_packets,
+            (true, true) => tx_bytes,
+        };
+        names[(self.priority & 7) as usize]
     }
 }
 

@@ -14,12 +14,13 @@ use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
 use crate::util::definition::definitions;
 
-/// The fastest Ethernet there is (IEEE 802.3dj), in Mbit/s. The length of quanta depends on the link's speed; without
-/// `--link-speed`, a link was paused for at least the time at this speed.
-const MOST_MBPS: u64 = 1_600_000;
-/// Windows over which the share of time paused is taken.
-pub const WINDOW_NS: u64 = 100_000_000;
 definitions! {
+    MOST_MBPS: u64 = 1_600_000,
+        "Speed at which quanta are converted to time without --link-speed, in Mbit/s",
+        "The fastest Ethernet there is (IEEE 802.3dj): a link was paused for at least that time";
+    pub WINDOW_NS: u64 = 100_000_000,
+        "Windows over which the share of time paused is taken, in nanoseconds",
+        "Shorter than a second, in which a storm begins and ends, and longer than the longest pause of one frame at 10 Gb/s (3.4 ms)";
     STALL_NS: u64 = 1_000_000,
         "Minimum silence of a flow for a pause to be its reason, in nanoseconds",
         "Shorter ones are the flow's own";

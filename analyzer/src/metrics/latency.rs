@@ -23,6 +23,7 @@ use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, Passed};
 use ring::Ring;
+pub use tails::{P99_SAMPLES, P999_SAMPLES};
 use tails::{TailSpell, Tails};
 
 /// Flows of requests that are timed at a time. Each takes 150 bytes; 500 more with 64 outstanding requests, and 800 for each
@@ -359,9 +360,6 @@ impl Bucket {
         if high == u64::MAX { low } else { u64::midpoint(low, high) }
     }
 }
-
-/// Minimum samples of a 99th percentile: it then rests on one sample beyond it, or more.
-pub const P99_SAMPLES: u64 = 100;
 
 /// Percentiles of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

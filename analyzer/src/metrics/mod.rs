@@ -33,12 +33,44 @@ pub mod traffic;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::util::definition::Definition;
 use crate::util::map::Map;
 use crate::util::time::nanos;
 use duplicates::Verdict;
 use icrc::Contents;
 use marking::ByDscp;
 use packet::{Packet, PacketExtras};
+
+/// The numbers that these figures rest on, by subject.
+pub(crate) const DEFINITIONS: [(&str, &[&[Definition]]); 5] = [
+    ("Loss, reordering, retransmissions", &loss::DEFINITIONS),
+    (
+        "Duplicates, taps, pairs of flows",
+        &[
+            duplicates::DEFINITIONS,
+            duplicates::OF_HOSTS,
+            taps::DEFINITIONS,
+            taps::OF_FLOWS,
+            pairing::DEFINITIONS,
+            pairing::OF_REQUESTS,
+            setups::DEFINITIONS,
+            spray::DEFINITIONS,
+        ],
+    ),
+    ("Pauses", &[control::DEFINITIONS]),
+    ("Latency, bins", &[latency::tails::DEFINITIONS, traffic::hosts::DEFINITIONS, traffic::DEFINITIONS]),
+    (
+        "Steps of a job",
+        &[
+            steps::DEFINITIONS,
+            steps::segment::DEFINITIONS,
+            steps::job::DEFINITIONS,
+            steps::rhythm::DEFINITIONS,
+            steps::trend::DEFINITIONS,
+            steps::straggler::DEFINITIONS,
+        ],
+    ),
+];
 
 /// Options of the metrics.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use crate::entity::PeerKey;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
-use crate::util::time::NS_PER_S;
 use rocescope_common::wire::cm::{Message, Req};
 use rocescope_common::wire::frame::Addr;
 
@@ -15,11 +15,15 @@ use rocescope_common::wire::frame::Addr;
 const MOST_OPEN: usize = 16_384;
 /// Results by hosts, service and outcome; queue pairs whose end was asked for.
 const MOST_ROWS: usize = 4_096;
-/// Two requests of one set-up within this time are one, seen by two taps or captured twice: the shortest CM timeout in use is
-/// longer.
-const COPY_NS: u64 = 20_000_000;
-/// After this time a communication ID that has had its answer stands for another set-up.
-const REUSE_NS: u64 = NS_PER_S;
+
+definitions! {
+    COPY_NS: u64 = 20_000_000,
+        "Maximum time between two requests of one set-up that are one, seen by two taps or captured twice, in nanoseconds",
+        "The shortest CM timeout in use is longer";
+    REUSE_NS: u64 = 1_000_000_000,
+        "Time after which a communication ID that has had its answer stands for another set-up, in nanoseconds",
+        "An ID is used again after many others";
+}
 
 /// End of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,12 +9,17 @@ use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
 use super::packet::Packet;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 
 /// Outer destinations that are kept of a flow; more count as many.
 const MAX_PLANES: usize = 64;
-/// Short packets in a row after which the path MTU has changed: a full queue trims a few packets among others.
-const CHANGED: u32 = 16;
+
+definitions! {
+    CHANGED: u32 = 16,
+        "Short packets in a row after which the path MTU has changed, and no switch trims",
+        "A full queue trims a few packets among others";
+}
 
 /// Spreading of flows, by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -91,7 +91,7 @@ pub struct Flow {
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,
-    /// Copies among all packets: the capture shows them twice. Null: none.
+    /// Duplicates among all packets: the capture has them twice. Null: none.
     #[serde(rename = "copied", serialize_with = "copied")]
     #[cfg_attr(test, schemars(with = "Option<Copied>"))]
     pub copies: Option<Box<Copies>>,
@@ -191,12 +191,12 @@ pub struct Flow {
     pub spells: FlowSpells,
 }
 
-/// Copies, where the capture shows packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
+/// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
 /// ratio, rate or finding counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Copied {
-    /// Copies of packets of every kind. Unit: packets.
+    /// Duplicates of packets of every kind. Unit: packets.
     pub packets: u64,
     /// Length of their outer frames. Unit: bytes.
     pub bytes: u64,

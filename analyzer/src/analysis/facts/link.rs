@@ -42,11 +42,11 @@ pub struct Link {
     /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time` and `icrc`; `frame_sizes` and `dscp` are null then.
     /// Unit: packets.
     pub left_out_packets: u64,
-    /// Copies among these packets. Null: none.
+    /// Duplicates among these packets. Null: none.
     #[serde(rename = "copied", serialize_with = "super::flow::copied")]
     #[cfg_attr(test, schemars(with = "Option<super::Copied>"))]
     pub copies: Option<Box<Copies>>,
-    /// Packets other than CNP and ACKNOWLEDGE, without copies; the base of `ce_ratio`.
+    /// Packets other than CNP and ACKNOWLEDGE, without duplicates; the base of `ce_ratio`.
     #[serde(skip)]
     pub ecn_data: Ecn,
     /// CNPs of flows and retired flows.

@@ -219,7 +219,7 @@ pub struct Totals {
     pub lost: Lost,
     /// Flows that were closed during the run.
     pub retired: Retired,
-    /// Copies among the RoCE packets, without those in `counted_again`. Null: none.
+    /// Duplicates among the RoCE packets (mirrored), without those in `counted_again`. Null: none.
     #[serde(rename = "copied", serialize_with = "flow::copied")]
     #[cfg_attr(test, schemars(with = "Option<Copied>"))]
     pub copies: Option<Box<Copies>>,

@@ -1,10 +1,19 @@
 //! Decision whether the packets of two hosts are copied, or retransmitted.
 
-/// Packets that pass again, with new ones before each, after which it is decided. Go-back-N gives one of them per loss,
-/// however many packets are retransmitted.
-const ADVANCED: u32 = 32;
-/// Packets of one direction that say something about it: two bursts of a small message.
-const OF_DIRECTION: u32 = 16;
+use crate::util::definition::definitions;
+
+definitions! {
+    NEARLY_ALL: u32 = 9,
+        "Minimum packets of ten that pass twice, in each direction, for hosts to be captured twice",
+        "The first and last packets of a capture lack their duplicate, and both captures drop some";
+    ADVANCED: u32 = 32,
+        "Packets that pass twice, with new ones before each, after which hosts are known to be captured twice or not",
+        "Go-back-N gives one of them per loss, however many packets are retransmitted";
+    OF_DIRECTION: u32 = 16,
+        "Minimum packets of a direction for it to count in that",
+        "Two bursts of a small message";
+}
+
 /// Packets of which the share is taken; then the count is halved.
 const RECENT: u32 = 4_096;
 
@@ -32,10 +41,8 @@ impl Tally {
         self.once + self.twice
     }
 
-    /// True if nearly all pass twice: nine in ten, since the first and last packets of a capture lack their copy, and
-    /// both captures drop some.
     const fn nearly_all(self) -> bool {
-        self.twice * 10 >= self.all() * 9
+        self.twice * 10 >= self.all() * NEARLY_ALL
     }
 }
 

@@ -27,6 +27,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::util::definition::definitions;
 use crate::util::index::Index;
 use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
@@ -35,13 +36,18 @@ use rocescope_common::wire::opcode::Op;
 
 use super::packet::{CE, ECT_MASK, Packet, PacketExtras};
 pub use copies::Copies;
+pub(super) use judge::DEFINITIONS as OF_HOSTS;
 use judge::{DuplicateDetector, Evidence};
 
-/// Longest time from a packet to its copy: clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to
-/// some milliseconds.
-pub const WINDOW_NS: u64 = 10_000_000;
-/// The same where sender and receiver count identifications up: queues between two taps delay packets that long.
-pub const LATE_NS: u64 = 100_000_000;
+definitions! {
+    pub WINDOW_NS: u64 = 10_000_000,
+        "Maximum time from a packet to its duplicate, in nanoseconds",
+        "Clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to some milliseconds";
+    pub LATE_NS: u64 = 100_000_000,
+        "The same where sender and receiver count IPv4 identifications up",
+        "Queues between two taps delay packets that long";
+}
+
 /// Packets among which that of a copy is looked for, from the oldest without a copy on: copies come in the order of their packets.
 const SEARCHED: usize = 1_024;
 /// Packets of a link that are watched from its first packet on, and after each copy.

@@ -4,17 +4,30 @@ use std::sync::Arc;
 
 use rocescope_common::account::latency::{BUCKETS, bounds};
 
-use super::{BySlot, Collector, Figure, Histogram, Summary};
+use super::{Bucket, BySlot, Collector, Figure, Histogram, Summary};
 use crate::entity::spell::SPELL_NS;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::time::keep_most;
 
 /// Shortest window, in nanoseconds: the silence that ends an episode of a finding.
 const LENGTH_NS: u64 = SPELL_NS;
-/// Samples of a window, at least: its 99th percentile rests on five of them. A flow with fewer has longer windows.
-const SAMPLES: u64 = 500;
-/// Ratio of 99th percentile to median from which a window is kept: healthy flows stay below 5.
-const FACTOR: u64 = 4;
+
+definitions! {
+    pub P99_SAMPLES: u64 = 100,
+        "Minimum samples of a 99th percentile",
+        "It then rests on one sample beyond it, or more";
+    pub P999_SAMPLES: u64 = 1_000,
+        "Minimum samples of a 99.9th percentile",
+        "It then rests on one sample beyond it, or more";
+    SAMPLES: u64 = 500,
+        "Minimum samples of a window of latencies",
+        "Its 99th percentile rests on five of them. A flow with fewer has longer windows";
+    FACTOR: u64 = 4,
+        "Minimum ratio of 99th percentile to median for a window to be kept",
+        "Healthy flows stay below 5";
+}
+
 /// Times kept per flow; of more, the two that together last least become one.
 const MOST: usize = 4;
 
@@ -60,6 +73,19 @@ impl TailSpell {
 }
 
 impl Histogram {
+    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its bucket.
+    #[must_use]
+    pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
+        let mut sums = [0u64; 2];
+        for (bucket, n) in self.0.iter() {
+            let ns = Bucket(*bucket).ns();
+            for (sum, ns) in sums.iter_mut().zip([ns.saturating_sub(typical_ns), ns]) {
+                *sum = sum.saturating_add(ns.saturating_mul(u64::from(*n)));
+            }
+        }
+        sums
+    }
+
     /// The samples that came on top of `earlier`; `None` if some are gone, as those of another flow.
     fn less(&self, earlier: &Self) -> Option<Self> {
         let (mut now, mut then) = ([0; BUCKETS], [0; BUCKETS]);
@@ -223,6 +249,18 @@ mod tests {
         }
         tails.fill(&mut figures, seconds * S);
         figures.get(7).unwrap().tails.as_ref().map(|tails| tails.to_vec()).unwrap_or_default()
+    }
+
+    #[test]
+    fn time_above_the_typical_one_is_that_of_the_slow_samples() {
+        let mut counts = [0; BUCKETS];
+        for ns in [20_000, 20_000, 20_000, 900_000, 900_000] {
+            counts[(0..BUCKETS).find(|at| ns < bounds(*at).1).unwrap()] += 1;
+        }
+        let (typical, samples) = (Summary::of(&counts, 900_000).unwrap().p50, Histogram::of(&counts));
+        let [above, all] = samples.time_above(typical);
+        assert!(above.abs_diff(1_760_000) * 16 <= 1_760_000 && all.abs_diff(1_860_000) * 16 <= 1_860_000);
+        assert_eq!(samples.time_above(2_000_000)[0], 0);
     }
 
     #[test]

@@ -29,21 +29,23 @@ use crate::util::definition::definitions;
 definitions! {
     pub TIMEOUT_PAUSE_NS: u64 = 1_000_000,
         "Minimum pause of a sender before a retransmission that its transport timer triggered, in nanoseconds",
-        "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and below n = 8 (1 ms) nobody sets it";
+        "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and values below n = 8 (1 ms) are not used in practice";
     pub(super) NAK_REACTION_NS: u64 = 50_000_000,
-        "A sender that goes back so long after a sequence-error NAK, in nanoseconds, and paused meanwhile, does not do so for the NAK",
+        "A sender that paused and goes back this long after a sequence-error NAK, in nanoseconds, does so for another reason",
         "NICs go back within microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries set are longer: 67 ms is the shortest default";
     pub PSN_WINDOW: u32 = 16_384,
         "Maximum PSNs between an unacknowledged packet and the latest: a sender that goes back further uses the queue pair number again, and an ACK further back is not its own",
         "4,096-byte packets at 400 Gb/s for 1.3 ms";
+    REUSE_FROM_FIRST: u32 = 256,
+        "The same for a sender that goes back to its very first PSN after a pause, which then uses the queue pair number again",
+        "A connection that is made again begins there; few windows do";
+    REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000,
+        "Pause after which it uses the number again however few PSNs it goes back, in nanoseconds",
+        "No transport timer is longer: NCCL's is 4.3 s, 17 s where it is set high";
+    MIRRORED_RUN: u64 = 2,
+        "Maximum packets that pass again right before another one that does, without a NAK or a pause, for both to be duplicates of a mirror",
+        "Go-back-N retransmits longer runs";
 }
-
-/// The same for a sender that goes back to its very first PSN after a pause of [`REUSE_PAUSE_NS`].
-const REUSE_FROM_FIRST: u32 = 256;
-/// No transport timer is longer: NCCL's is 4.3 s, 17 s where it is set high.
-const REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000;
-/// Packets of the run before, at most, for a duplicate of each to be a mirror's.
-const MIRRORED_RUN: u64 = 2;
 
 /// Why a run of packets behind the expected PSN was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

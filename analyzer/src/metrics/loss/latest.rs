@@ -3,14 +3,20 @@
 use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::REUSE_PAUSE_NS;
+use crate::util::definition::definitions;
 use crate::util::rarely::Zero;
 
-/// Packets in a row with a rising IPv4 identification after which it counts as the order of sending.
-const NUMBERED: u8 = 16;
+definitions! {
+    NUMBERED: u8 = 16,
+        "Packets in a row with a rising IPv4 identification after which it is the order of sending",
+        "A random one rises by less than the largest step one time in eight";
+    ID_STEP: u16 = 8_192,
+        "Largest rise of the IPv4 identification from one packet of a flow to the next, exclusive",
+        "Flows of a host share the counter";
+}
+
 /// Packets in a row with a rising one after which it is not a constant.
 const DIFFERENT: u8 = 2;
-/// Largest rise from one packet of a flow to the next: flows of a host share the counter.
-const ID_STEP: u16 = 0x2000;
 
 /// The latest packets of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -38,6 +38,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::util::definition::Definition;
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
 use crate::util::rarely::Rarely;
@@ -53,8 +54,8 @@ use super::packet::{CE, Packet, PacketExtras};
 use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::{Answered, Answers};
-use arrival::{Arrival, Nak, Request};
-pub(crate) use cause::DEFINITIONS;
+pub(super) use arrival::DUPLICATE_NS;
+use arrival::{Arrival, Nak, Request, STALL_NS};
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
@@ -69,14 +70,17 @@ use state::Missing;
 /// than transport timers.
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
-/// Without IPv4 identifications, the same PSN twice in a row within this time is a duplicate: a retransmission needs
-/// a round trip or a timer (the shortest RNR timer is 10 us).
-pub(super) const DUPLICATE_NS: u64 = 10_000;
+/// The numbers that figures of loss rest on.
+pub(super) const DEFINITIONS: [&[Definition]; 6] = [
+    cause::DEFINITIONS,
+    arrival::DEFINITIONS,
+    latest::DEFINITIONS,
+    state::DEFINITIONS,
+    sequence::DEFINITIONS[0],
+    sequence::DEFINITIONS[1],
+];
 /// Pairs of hosts followed; NAKs of more are not known.
 const MAX_PAIRS: usize = 65_536;
-/// A silence of this length in mid-message is none of the sender's own: it has the message, and sends it at the rate of its link
-/// or of its congestion control, which at the lowest rate in use (10 Mb/s) is a packet of 4,096 bytes every 3.3 ms.
-const STALL_NS: u64 = 100_000_000;
 
 /// Loss in one flow with a gap or a packet behind the expected PSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

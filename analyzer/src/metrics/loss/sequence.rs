@@ -41,9 +41,12 @@ use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Gap, Gaps};
 use super::result::{GivenUp, Metrics, Retransmission};
 use super::state::{Missing, PsnRun, State};
+use crate::util::definition::Definition;
 use late::Lateness;
 use tally::{SIGNALS, Tally};
 
+/// The numbers that its decisions rest on.
+pub(super) const DEFINITIONS: [&[Definition]; 2] = [decide::DEFINITIONS, late::DEFINITIONS];
 /// NAKs remembered that explain a run: those of a window of packets.
 const EXPLAINED: usize = 8;
 /// PSNs of which the last IPv4 identification is remembered, to recognize duplicates.

@@ -5,6 +5,13 @@ use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::Arrival;
 use super::cause::Cause;
+use crate::util::definition::definitions;
+
+definitions! {
+    SHORTEST_TIMER_NS: u64 = 100_000,
+        "A single packet that passes again sooner than this, with no NAK, is a duplicate, in nanoseconds",
+        "No transport timer is shorter: that of IBTA is 4.096 us * 2^n, and timers of NICs for the last packet of a window wait for some round trips of a loaded fabric";
+}
 
 /// A run: packets behind the expected PSN, one after the other.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the run")]
@@ -52,9 +59,6 @@ impl PsnRun {
 
     /// True for a single packet that came too soon for any timer to have expired.
     pub(super) const fn is_one_copy(&self) -> bool {
-        /// No transport timer is shorter: IBTA's is 4.096 us * 2^n, and timers of NICs for the last packet of a window wait for
-        /// some round trips of a loaded fabric.
-        const SHORTEST_TIMER_NS: u64 = 100_000;
         self.packets == 1 && self.pause_ns < SHORTEST_TIMER_NS
     }
 

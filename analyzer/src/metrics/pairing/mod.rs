@@ -23,6 +23,8 @@ use rocescope_common::wire::opcode::Op;
 use super::packet::{Packet, PacketExtras};
 use super::setups::{self, Setups};
 use crate::entity::PeerKey;
+use crate::util::definition::definitions;
+pub(super) use outstanding::DEFINITIONS as OF_REQUESTS;
 use outstanding::Outstanding;
 use peers::Peers;
 
@@ -30,12 +32,18 @@ use peers::Peers;
 const MAX_DIRECTIONS: usize = 1 << 20;
 /// Flows with one source port between two hosts that are looked at.
 const MAX_CANDIDATES: usize = 64;
-/// Different PSNs for which just one flow waited that make a pair.
-const PSN_VOTES: u8 = 8;
-/// Acknowledgements that agree with the requests before a shared port is more than likely.
-const AGREEMENTS: u8 = 3;
-/// Acknowledgements that do not agree after which it was chance.
-const DISAGREEMENTS: u8 = 2;
+
+definitions! {
+    PSN_VOTES: u8 = 8,
+        "Different PSNs that requests of one flow alone waited for, after which two flows are a pair",
+        "One or two that fit by chance are not followed by as many";
+    AGREEMENTS: u8 = 3,
+        "Acknowledgements that agree with the requests, after which flows with one source port are a pair",
+        "An ACK of another flow rarely falls among the requests in flight";
+    DISAGREEMENTS: u8 = 2,
+        "Acknowledgements that do not agree, after which they are none",
+        "A single one may be late";
+}
 
 /// No slot, no direction.
 pub const NONE: u32 = u32::MAX;

@@ -3,12 +3,17 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::entity::PeerKey;
+use crate::util::definition::definitions;
 use crate::util::map::State;
 
 /// Places: requests of unpaired flows that are remembered at a time.
 const PLACES: usize = 1 << 14;
-/// A request that was not answered for this long is forgotten: no response to it is on its way.
-const WINDOW_NS: u64 = 100_000_000;
+
+definitions! {
+    WINDOW_NS: u64 = 100_000_000,
+        "Time after which a request of unpaired flows waits no longer for its response, in nanoseconds",
+        "No response to it is on its way then";
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {

@@ -11,50 +11,60 @@ use super::segment::{Block, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::metrics::traffic::times;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::numbers::median;
 
-/// Steps that make a rhythm. The spread of fewer than seven periods says little: of seven pauses of random (exponential) length
-/// one draw in thirty looks as even as `SILENCE_SPREAD` asks, of four one in six.
-pub const MIN_STEPS: usize = 8;
-/// Spread of the periods, as a share of their median, at most; see [`spread`]. Steps with jitter of a fifth have 0.14, random
-/// pauses as long as the sending between them 0.28.
-const PERIOD_SPREAD: f64 = 0.2;
-/// Periods of this many times their median or more may stand between groups of what are parts of steps.
-const GROUPED: f64 = 3.0;
-/// The same of the silences between steps. Pauses of random length have 0.69, those of any length up to a bound 0.5,
-/// computing with a jitter of a fifth 0.14.
-const SILENCE_SPREAD: f64 = 0.3;
-/// Silences whose spread is below this share of the period are even, however short they are: schedulers and collectors of
-/// garbage are late by milliseconds.
-const SILENCE_NOISE: f64 = 0.03;
-/// The silence between steps, as a share of the period, at least: computing takes a tenth of a step or more, of which a part may
-/// overlap with the sending of the first and last hosts.
-const IDLE: f64 = 0.04;
-/// A silence within a step is comparable to those between steps from this share of their median on.
-const COMPARABLE: f64 = 0.5;
-/// Comparable silences that a step may have: all wait for one host. With more of them the cut could be anywhere.
-const MAX_COMPARABLE: usize = 1;
-/// Bytes of a step, at least. Heartbeats and barriers of a control plane send a few hundred bytes each.
-const MIN_VOLUME: u64 = 16 << 10;
-/// Share of the steps in which something must hold. The first steps warm up, packets get lost.
-const MOST: f64 = 0.8;
-/// Share of a step's bytes that may be sent by other pairs of hosts than usual.
-const STRANGE: f64 = 0.1;
-/// Some host receives at least this share of the bytes that it sends, and the other way round. In a collective the two are the
-/// same, or differ by the number of its children in a tree; a reader's requests are a thousandth of what it reads, and a writer
-/// of checkpoints receives nothing.
-const BOTH_WAYS: f64 = 0.2;
-/// Share of the time with data in which several flows send. Messages that queue pairs send in turn, requests and their
-/// responses never overlap.
-const TOGETHER: f64 = 0.25;
-/// Among three hosts and more, share of a step's bytes that several pairs of hosts exchange without a silence between them: one
-/// event sets them off, although a slow host may let them pass one after the other. Two hosts that take turns ask and answer.
-const AT_ONCE: f64 = 0.5;
-/// Share of the steps in which this must be seen: a host that is late keeps its neighbours apart in all steps from then on.
-const SOME: f64 = 0.25;
-/// Flows count as members of the job from this share of the largest one's bytes on: others are control traffic.
-const MEMBER: f64 = 0.1;
+definitions! {
+    pub MIN_STEPS: usize = 8,
+        "Minimum steps of a job",
+        "The spread of fewer than seven periods says little: of seven pauses of random (exponential) length one draw in thirty looks as even as is asked for, of four one in six";
+    PERIOD_SPREAD: f64 = 0.2,
+        "Maximum spread of the periods, as a share of their median",
+        "Steps with jitter of a fifth have 0.14, random pauses as long as the sending between them 0.28";
+    GROUPED: f64 = 3.0,
+        "Periods of this many times their median or more may stand between groups of parts of steps",
+        "A group of buckets is followed by computing";
+    SILENCE_SPREAD: f64 = 0.3,
+        "Maximum spread of the silences between steps",
+        "Pauses of random length have 0.69, those of any length up to a bound 0.5, computing with a jitter of a fifth 0.14";
+    SILENCE_NOISE: f64 = 0.03,
+        "Silences whose spread is below this share of the period are even",
+        "However short they are: schedulers and collectors of garbage are late by milliseconds";
+    IDLE: f64 = 0.04,
+        "Minimum silence between steps, as a share of the period",
+        "Computing takes a tenth of a step or more, of which a part may overlap with the sending of the first and last hosts";
+    COMPARABLE: f64 = 0.5,
+        "Minimum silence within a step over the median of those between steps, for the two to be comparable",
+        "Half as long, it could be either";
+    MAX_COMPARABLE: usize = 1,
+        "Maximum comparable silences of a step",
+        "All wait for one host. With more of them the cut could be anywhere";
+    MIN_VOLUME: u64 = 16_384,
+        "Minimum bytes of a step",
+        "Heartbeats and barriers of a control plane send a few hundred bytes each";
+    MOST: f64 = 0.8,
+        "Minimum share of the steps in which this holds",
+        "The first steps warm up, packets get lost";
+    STRANGE: f64 = 0.1,
+        "Maximum share of a step's bytes that other pairs of hosts than usual send",
+        "Control traffic and storage of the same hosts";
+    BOTH_WAYS: f64 = 0.2,
+        "Minimum bytes that some host receives over those that it sends, and the other way round",
+        "In a collective the two are the same, or differ by the number of its children in a tree; a reader's requests are a thousandth of what it reads, and a writer of checkpoints receives nothing";
+    TOGETHER: f64 = 0.25,
+        "Minimum share of the time with data in which several flows send",
+        "Messages that queue pairs send in turn, requests and their responses never overlap";
+    AT_ONCE: f64 = 0.5,
+        "Among three hosts and more, minimum share of a step's bytes that several pairs of hosts exchange without a silence between them",
+        "One event sets them off, although a slow host may let them pass one after the other. Two hosts that take turns ask and answer";
+    SOME: f64 = 0.25,
+        "Minimum share of the steps in which this shows",
+        "A host that is late keeps its neighbours apart in all steps from then on";
+    MEMBER: f64 = 0.1,
+        "Minimum bytes of a flow over those of the largest, for it to be a member of the job",
+        "Others are control traffic";
+}
 
 /// Why traffic has no steps of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

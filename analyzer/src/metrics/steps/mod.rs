@@ -17,9 +17,9 @@ pub mod trend;
 #[cfg(test)]
 mod variants;
 
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::numbers::{median, share};
-use crate::util::time::NS_PER_S;
 
 use super::traffic::Traffic;
 use super::traffic::flowlets::{FlowletState, Record};
@@ -37,11 +37,15 @@ pub const MAX_LISTED: usize = 64;
 const LATEST_STEPS: usize = 16;
 /// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
 const HALVINGS: u32 = 9;
-/// A silence of this length or more is that of a job that has stopped, whatever the length of its steps.
-const SHORT_NS: u64 = NS_PER_S;
-/// Data after the last step, in steps, from which the steps are over and something else goes on. One step that does not
-/// fit and an unfinished one are less.
-pub const OVER: f64 = 2.0;
+
+definitions! {
+    SHORT_NS: u64 = 1_000_000_000,
+        "Minimum silence of a job that has stopped, whatever the length of its steps, in nanoseconds",
+        "As the threshold job.stalled_ns";
+    pub OVER: f64 = 2.0,
+        "Data after the last step, in steps, from which the steps are over and something else goes on",
+        "One step that does not fit and an unfinished one are less";
+}
 
 /// A step of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,18 +3,28 @@
 //! Random traffic correlates with itself by chance, a queue that drains at one rate very well, and a job whose steps become
 //! longer badly; so this alone makes no steps. It is a second way to a period that was found by other means.
 
-/// Correlation from which a series counts as periodic.
-pub const STRONG: f64 = 0.3;
-/// Periods that a series must hold.
-const MIN_PERIODS: usize = 5;
-/// The period that is searched may be off by this factor: half or twice the period are other peaks.
-const NEAR: f64 = 1.3;
-/// By how much a coarser series must correlate better: to add up points makes any series more like itself.
-const MARGIN: f64 = 0.1;
+use crate::util::definition::definitions;
+
+definitions! {
+    pub STRONG: f64 = 0.3,
+        "Minimum correlation of a series that is periodic",
+        "Random traffic mostly stays below it";
+    MIN_PERIODS: usize = 5,
+        "Minimum periods of such a series",
+        "Fewer are no rhythm";
+    NEAR: f64 = 1.3,
+        "Maximum factor between a period that is searched and the one that is found",
+        "Half or twice the period are other peaks";
+    MARGIN: f64 = 0.1,
+        "Minimum difference by which a coarser series correlates better",
+        "To add up points makes any series more like itself";
+    MIN_LAG: f64 = 3.0,
+        "Minimum points of a period",
+        "A peak needs a neighbour on either side that is neither the series itself nor the next peak";
+}
+
 /// Points that are compared, at most.
 const MAX_POINTS: usize = 2048;
-/// Points of a period, at least: a peak needs a neighbour on either side that is neither the series itself nor the next peak.
-const MIN_LAG: f64 = 3.0;
 
 /// A period of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,25 +10,36 @@ use rocescope_common::account::flowlet::FLOWLET_GAP_NS;
 
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::times;
+use crate::util::definition::definitions;
 use crate::util::numbers::share;
 
-/// Fewer steps than this are no rhythm.
-pub const MIN_STEPS: usize = 5;
-/// Volumes of steps differ by no more than this share: packets that the capture missed, small messages besides.
-const TOLERANCE: f64 = 0.05;
-/// Share of the bytes from the first step to the last that must lie in whole steps.
-const EXPLAINED: f64 = 0.95;
-/// Share of all bytes: a capture begins and ends in the middle of a step.
-const COVERED: f64 = 0.6;
-/// This number of steps in a row counts whatever their share of all bytes: a job computes, is evaluated for a while, and goes on.
-const LONG_RUN: usize = 30;
-/// Share of the steps in which the same hosts send the same.
-const MOST: f64 = 0.8;
-/// Smaller steps are the true ones when four of five silences between them are at least this long, compared with those between larger
-/// ones. Between parts of a step they are much shorter.
-const ALIKE: f64 = 0.5;
-/// Share of a step that makes one cut better than another.
-const LEFT_OVER: f64 = 0.02;
+definitions! {
+    pub MIN_STEPS: usize = 5,
+        "Minimum steps",
+        "Fewer are no rhythm";
+    TOLERANCE: f64 = 0.05,
+        "Maximum difference of the volumes of steps, as a share",
+        "Packets that the capture missed, small messages besides";
+    EXPLAINED: f64 = 0.95,
+        "Minimum share of the bytes from the first step to the last in whole steps",
+        "The rest is other traffic of the same hosts";
+    COVERED: f64 = 0.6,
+        "Minimum share of all bytes in whole steps",
+        "A capture begins and ends in the middle of a step";
+    LONG_RUN: usize = 30,
+        "Steps in a row that count whatever their share of all bytes",
+        "A job computes, is evaluated for a while, and goes on";
+    MOST: f64 = 0.8,
+        "Minimum share of the steps in which the same hosts send the same",
+        "The first steps warm up, packets get lost";
+    ALIKE: f64 = 0.5,
+        "Minimum silence between smaller steps over that between larger ones, of four in five, for the smaller to be the steps",
+        "Silences between parts of a step are much shorter";
+    LEFT_OVER: f64 = 0.02,
+        "Share of a step that makes one cut better than another",
+        "Less is what differs from step to step";
+}
+
 /// Steps that may be taken for one.
 const MAX_MULTIPLE: u64 = 8;
 /// Silences within a step.

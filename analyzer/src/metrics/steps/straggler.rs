@@ -16,21 +16,27 @@ use std::ops::Range;
 use super::segment::{Block, MIN_STEPS, Segments};
 use crate::metrics::traffic::flowlets::Record;
 use crate::metrics::traffic::hosts::{Host, Pair};
+use crate::util::definition::definitions;
 use crate::util::map::Set;
 use crate::util::numbers::median;
 
-/// A wait counts from this share of the median step on. Hosts of a healthy ring start one after the other: in the captures that this was
-/// tried on by up to 8 % of a step each.
-pub const WAIT_SHARE: f64 = 0.1;
-/// A transfer is slow when it takes this many times as long as the quickest of about the same size.
-const SLOW_FACTOR: f64 = 3.0;
-/// Chance at which a host that is waited for now and then comes up so often in a row, at most. The rate of this is estimated from the
-/// other steps, which is too low where chance has gathered them in this stretch.
-const MAX_CHANCE: f64 = 1e-4;
-/// Share of the steps in which a host begins before it has received anything, so that it begins by itself.
-const BY_ITSELF: f64 = 0.8;
-/// Share of a late start that a host's own time must have grown by, for the start to be its own doing.
-const OWN_SHARE: f64 = 0.5;
+definitions! {
+    pub WAIT_SHARE: f64 = 0.1,
+        "Minimum wait for a host, as a share of the median step",
+        "Hosts of a healthy ring start one after the other: in the captures that this was tried on by up to 8 % of a step each";
+    SLOW_FACTOR: f64 = 3.0,
+        "Minimum duration of a slow transfer over that of the quickest of about the same size",
+        "Paths of one fabric differ by less";
+    MAX_CHANCE: f64 = 0.000_1,
+        "Maximum probability that a host ends a silence so often in a row by chance",
+        "Its rate is estimated from the other steps, which is too low where chance has gathered them in this stretch";
+    BY_ITSELF: f64 = 0.8,
+        "Minimum share of the steps in which a host begins before it has received anything, for it to begin by itself",
+        "The first steps warm up";
+    OWN_SHARE: f64 = 0.5,
+        "Minimum growth of a host's own time over its late start, for the start to be its own doing",
+        "What explains most of a delay explains it";
+}
 
 /// Why a host is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,31 +11,41 @@ use serde::Serialize;
 use super::straggler::densest;
 use super::{LinkSteps, Step};
 use crate::metrics::traffic::times;
+use crate::util::definition::definitions;
 use crate::util::numbers::quantile;
 
-/// Fewest periods of which the fastest part is a part: twice [`FEWEST_FAST`], and one between.
-const FEWEST: usize = 11;
-/// Fewest steps in a row that are the yardstick: one fast step is chance, a median of five is not.
-const FEWEST_FAST: usize = 5;
-/// Share of the steps that the fastest part has otherwise. The minimum over many short parts would be below what the job
-/// can sustain: the smallest median of four quarters lies half a standard deviation of a single step below the
-/// median of all at most.
-const FAST_SHARE: usize = 4;
-/// Steps around one whose median says whether it is one of many slower ones, at most.
-const AROUND: usize = 15;
-/// A step is slower, and its neighbours are, when their median is above nine of ten of the fastest part's steps: of healthy steps
-/// the median of five is with a chance of 1 %, that of nine of 0.1 %.
-const SLOWER: f64 = 0.9;
-/// And by at least this share: clocks and interrupts differ by as much.
-const NOISE: f64 = 0.03;
-/// A single step is long when it takes this many times the fastest, and is an outlier by Tukey's fence (1.5 interquartile
-/// ranges above the upper quartile): a checkpoint, an evaluation, a timeout.
-const LONG: f64 = 1.25;
-/// Slower steps in a row, with one of three excepted, that are a change and not chance; and faster ones before them.
-const FEWEST_SLOWER: usize = 5;
-const FEWEST_BEFORE: usize = 4;
-/// A transfer must have grown by this share of a step for its growth to show the share that the step waited for.
-const GROWN: f64 = 0.05;
+definitions! {
+    FEWEST: usize = 11,
+        "Minimum periods for a trend",
+        "Twice the fastest steps in a row, and one between";
+    FEWEST_FAST: usize = 5,
+        "Minimum steps in a row that others are compared with",
+        "One fast step is chance, a median of five is not";
+    FAST_SHARE: usize = 4,
+        "The same as a part of all steps, one in",
+        "The minimum over many short parts would be below what the job can sustain: the smallest median of four quarters lies half a standard deviation of a single step below the median of all at most";
+    AROUND: usize = 15,
+        "Maximum steps around one whose median shows that it is one of many slower ones",
+        "More would blur where they begin";
+    SLOWER: f64 = 0.9,
+        "Share of the fastest steps that the median of slower ones exceeds",
+        "Of healthy steps the median of five does so with a chance of 1 %, that of nine of 0.1 %";
+    NOISE: f64 = 0.03,
+        "Minimum growth of a slower step",
+        "Clocks and interrupts differ by as much";
+    LONG: f64 = 1.25,
+        "Minimum length of a single long step over that of the fastest",
+        "With Tukey's fence, 1.5 interquartile ranges above the upper quartile: a checkpoint, an evaluation, a timeout";
+    FEWEST_SLOWER: usize = 5,
+        "Minimum slower steps in a row, with one of three excepted",
+        "Fewer are chance";
+    FEWEST_BEFORE: usize = 4,
+        "Minimum faster steps before them",
+        "Fewer show no change";
+    GROWN: f64 = 0.05,
+        "Minimum growth of a transfer, as a share of a step, for it to show the share that the step waited for",
+        "Less is noise";
+}
 
 /// Parts of the time of a step, as far as packets show them. Of several steps, the mean of the middle half by period,
 /// so that the parts add up to `period_ns` and single long steps do not count.

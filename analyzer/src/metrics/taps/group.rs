@@ -3,6 +3,7 @@
 use super::header::{Body, Compared, Headers, length};
 use super::series::Series;
 use crate::metrics::loss::DUPLICATE_NS;
+use crate::util::definition::definitions;
 
 /// Taps at which a flow is followed.
 pub(super) const MAX_TAPS: usize = 4;
@@ -19,11 +20,15 @@ const NUMBER: u64 = 0xFFFF;
 /// it is not known that there is one.
 const FIRST: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
-/// Maximum lateness of a packet against those behind it before it counts as lost.
-const PATIENCE: u32 = 8_192;
-/// Time before the latest packet that both taps saw, ns: a packet must have passed the first tap earlier than that to
-/// count as lost, since it may still be on its way, held back by a pause.
-const ON_ITS_WAY_NS: u64 = 10_000_000;
+
+definitions! {
+    PATIENCE: u32 = 8_192,
+        "Maximum packets by which one may be late at the second tap before it counts as lost",
+        "Those of 32 MB in packets of 4,096 bytes: the buffers of a path hold less";
+    ON_ITS_WAY_NS: u64 = 10_000_000,
+        "Time before the latest packet that both taps saw, in nanoseconds: one that passed the first tap later than that is not lost yet",
+        "It may still be on its way, held back by a pause";
+}
 
 /// A packet at the taps that have seen it.
 #[derive(Clone, Copy, Debug)]

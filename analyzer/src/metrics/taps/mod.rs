@@ -10,6 +10,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::Addr;
@@ -17,6 +18,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::icrc::Contents;
 use super::packet::{Packet, PacketExtras};
+pub(super) use group::DEFINITIONS as OF_FLOWS;
 pub use group::MissingAtTap;
 use group::{Common, Group, MAX_TAPS, TapPacket};
 use header::Body;
@@ -27,8 +29,13 @@ pub use series::Series;
 const MAX_WAITING: usize = 1 << 20;
 /// Flows that are followed.
 const MAX_GROUPS: usize = 65_536;
-/// Longest time, ns, by which the second tap may see a flow for the first time after the first tap; clocks differ by seconds.
-const ALONE_NS: u64 = 30_000_000_000;
+
+definitions! {
+    ALONE_NS: u64 = 30_000_000_000,
+        "Maximum time by which the second tap may see a flow for the first time after the first tap, in nanoseconds",
+        "Clocks of hosts differ by seconds";
+}
+
 /// Packets kept before there is more than one tap: captures of several interfaces show the second when it sees the first packet.
 const EARLY: u32 = 256;
 const NONE: u32 = u32::MAX;

@@ -2,6 +2,7 @@
 
 use super::super::duplicates::Copies;
 use super::windows::{Window, Windows, count};
+use crate::util::definition::definitions;
 use crate::util::index::Index;
 use crate::util::pack::pack;
 use rocescope_common::account::FlowKey;
@@ -13,17 +14,21 @@ pub const MAX_PAIRS: usize = 65_536;
 pub const NO_PAIR: u32 = u32::MAX;
 /// Numbers of senders that are distinguished; more count as the last.
 pub const DEGREES: usize = 65;
-/// Data that ends a bin of data: what a switch lets one port buffer, from one to some megabytes. Packets that queue
-/// together are in one bin, even where a FIFO sends them in long runs of one sender after the other.
-pub const BIN_BYTES: u64 = 2 << 20;
-/// Silence that ends a bin of data: a port that has sent nothing for this long has an empty queue. Longer than a
-/// 4 KB packet takes at 200 Mb/s, and than network cards delay interrupts.
-pub const SILENCE_NS: u64 = 200_000;
-/// Silence after which a further sender takes its turn, where no message and no READ is in progress: through two network
-/// cards and a switch a host hears after some microseconds that it may send, and timestamps of interrupts vary by as much.
-pub const TURN_NS: u64 = 20_000;
-/// The same in packets at the pace of the bin: a port with a queue sends one after the other.
-pub const TURN_PACKETS: u64 = 8;
+
+definitions! {
+    pub BIN_BYTES: u64 = 2_097_152,
+        "Data to one receiver that ends a bin of data, in bytes",
+        "What a switch lets one port buffer, from one to some megabytes: packets that queue together are in one bin, even where a FIFO sends them in long runs of one sender after the other";
+    pub SILENCE_NS: u64 = 200_000,
+        "Silence that ends a bin of data, in nanoseconds",
+        "A port that has sent nothing for this long has an empty queue. Longer than a 4 KB packet takes at 200 Mb/s, and than network cards delay interrupts";
+    pub TURN_NS: u64 = 20_000,
+        "Minimum silence after which a further sender takes its turn, where no message and no READ is in progress, in nanoseconds",
+        "Through two network cards and a switch a host hears after some microseconds that it may send, and timestamps of interrupts vary by as much";
+    pub TURN_PACKETS: u64 = 8,
+        "The same in packets at the pace of the bin",
+        "A port with a queue sends one after the other";
+}
 
 /// An address and its form (4 or 6).
 pub type Host = (u8, Addr);

@@ -34,6 +34,7 @@ use bins::{Binner, Bursts, CLASS_CNP};
 use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
+use crate::util::definition::definitions;
 use crate::util::time::NS_PER_S;
 
 /// Links whose bins are kept; those beyond have no bursts.
@@ -227,7 +228,7 @@ impl Collector {
         }
     }
 
-    /// Takes copies of packets in the flow of a slot out of what its hosts sent each other.
+    /// Takes duplicates in the flow of a slot out of what its hosts sent each other.
     #[cold]
     pub fn take_out(&mut self, slot: u32, copies: &Copies) {
         if let Some(slot) = self.slots.get(slot as usize) {
@@ -330,9 +331,11 @@ pub struct Traffic {
     pub flowlets: Flowlets,
 }
 
-/// Share of all packets whose loss on the way to these figures leaves steps unknown: steps are recognised by the volume that each
-/// moves, and stragglers by single flowlets.
-const MOST_LOST: f64 = 0.001;
+definitions! {
+    MOST_LOST: f64 = 0.001,
+        "Maximum share of all packets that may be missing from bins, for steps to be known",
+        "Steps are recognised by the volume that each moves, and stragglers by single flowlets";
+}
 
 impl Traffic {
     /// Says of each link when its last frame of any kind passed; 0 for never.

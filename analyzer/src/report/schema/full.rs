@@ -336,6 +336,7 @@ fn device_qp() -> DeviceQp {
         retrying_readings: Some(1),
         rnr_retrying_readings: Some(1),
         exhausted_readings: Some(1),
+        context_times: None,
         timeouts: Some(1),
         sequence_errors: Some(1),
         attribution: Some("likely"),

@@ -7,6 +7,8 @@ use rocescope_common::account::Event;
 use rocescope_common::wire::SkipReason;
 use serde_json::Value;
 
+use crate::analysis::PortCounter;
+
 /// An event: its bit in [`Event`], its name and its meaning.
 pub(super) const EVENTS: [(u16, &str, &str); 8] = [
     (Event::NEW_FLOW, "new_flow", "the first packet of a flow"),
@@ -66,6 +68,15 @@ counted in `totals.lost.events_dropped`.
 |---|---|
 ";
 
+const COUNTERS_HEAD: &str = "
+## Port counters
+
+Names in `devices[].counters` that are the same for all drivers. Which of them a port has depends on its driver.
+
+| counter | unit | meaning |
+|---|---|---|
+";
+
 /// The text of docs/metrics.md.
 pub(super) fn markdown(schema: &Value) -> String {
     let mut objects = Objects { schema, found: Vec::new(), places: BTreeMap::new() };
@@ -78,6 +89,10 @@ pub(super) fn markdown(schema: &Value) -> String {
     text.push_str(SKIPPED_HEAD);
     for reason in SkipReason::ALL {
         row(&mut text, &[&code(reason.name()), reason.meaning()]);
+    }
+    text.push_str(COUNTERS_HEAD);
+    for counter in PortCounter::ALL {
+        row(&mut text, &[&code(counter.name()), counter.unit(), counter.text()]);
     }
     text.push_str(EVENTS_HEAD);
     for (_, name, meaning) in EVENTS {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use crate::analysis::{Flow, Latency, Untimed};
-pub(crate) use crate::metrics::latency::P99_SAMPLES;
+pub(crate) use crate::metrics::latency::{P99_SAMPLES, P999_SAMPLES};
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
 use crate::util::layout::{Align, Table, wrap};
@@ -15,9 +15,6 @@ const LISTED: usize = 10;
 
 /// Largest error of the centre of a latency bucket, in per cent: eight buckets to an octave.
 const HALF_BUCKET: f64 = 100.0 / 16.0;
-
-/// Minimum samples of a 99.9th percentile, see [`P99_SAMPLES`].
-pub(crate) const P999_SAMPLES: u64 = 1_000;
 
 /// A percentile of `count` samples; a dash for fewer than `least`.
 pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {

@@ -76,14 +76,14 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Packets lost between taps, the most first.
+/// Packets lost between taps over the whole run, the most first.
 fn between(report: &Report) -> Vec<String> {
     let between = report.facts.between_taps();
     let mut lossy: Vec<&Between<'_>> = between.iter().filter(|one| one.vanished > 0).collect();
     lossy.sort_by_key(|one| Reverse(one.vanished));
     let line = |one: &&Between<'_>| {
         format!(
-            "{} of {} ({}) lost between {} and {}, {} → {}",
+            "{} of the run's {} ({}) lost between {} and {}, {} → {}",
             units::count(one.vanished),
             plural(one.packets(), "packet"),
             units::ratio(Some(share(one.vanished, one.packets()))),

@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Imbalance, Set, Spray, direction_name, hashing_case};
+use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::loss::counted;
@@ -112,10 +113,10 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
     let flow_lines = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let nccl_title = "NCCL RANKS by NCCL's own account (RAS)";
     let all: [(Topic, String, Vec<String>); 18] = [
-        (Topic::Findings, "FINDINGS".into(), findings::lines(report, room, paint)),
+        (Topic::Findings, title_of_findings(report), findings::lines(report, room, paint)),
         (Topic::Job, "JOB".into(), traffic::job(report, room)),
         (Topic::Nccl, nccl_title.into(), nccl::lines(report, room)),
-        (Topic::Links, format!("LINKS{once}"), links(report, room)),
+        (Topic::Links, title_of_links(report, once), links(report, room)),
         (Topic::Balance, "LOAD BALANCE across parallel links".into(), balance(report, room)),
         (Topic::Bursts, bins, traffic::bursts(report, room)),
         (Topic::Entropy, "ECMP ENTROPY of 5-tuples".into(), hashing(report, room)),
@@ -141,6 +142,19 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
     ];
     let of = |(topic, title, lines): (Topic, String, Vec<String>)| Section { topic, title, lines };
     all.into_iter().map(of).filter(|section| !section.lines.is_empty()).collect()
+}
+
+/// The head of the page counts the whole run, and so reads another percentage of the same loss.
+fn title_of_findings(report: &Report) -> String {
+    let dated = report.findings.iter().any(|one| one.severity > Severity::Info && one.is_of_episode());
+    format!("FINDINGS{}", if dated { ", figures of the latest episode" } else { "" })
+}
+
+fn title_of_links(report: &Report, once: &str) -> String {
+    let marked = flows::marked(report.facts.is_infiniband());
+    let length = report.facts.window.length_ns().filter(|ns| *ns > 0).map(units::duration);
+    let over = length.map_or_else(String::new, |length| format!(", rates and {marked} over all {length}"));
+    format!("LINKS{over}{once}")
 }
 
 fn title_of_flows(report: &Report, once: &str) -> String {

@@ -115,7 +115,7 @@ fn roce(report: &Report) -> String {
         let twice = match copies.packets {
             0 => String::new(),
             copies => format!(
-                " ({} of them copies, not in rates and tables [capture.duplicates])",
+                " ({} of them duplicates, not in rates and tables [capture.duplicates])",
                 units::count(copies)
             ),
         };
@@ -144,16 +144,19 @@ fn ecn(report: &Report) -> String {
     let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());
     let most = most.max_by(|a, b| a.ce_ratio.unwrap_or(0.0).total_cmp(&b.ce_ratio.unwrap_or(0.0)));
     if report.facts.is_infiniband() {
-        return format!("{} of data packets FECN-marked", units::ratio(report.facts.totals.ce_ratio));
+        return format!(
+            "{} of the run's data packets FECN-marked",
+            units::ratio(report.facts.totals.ce_ratio)
+        );
     }
     match (report.facts.totals.ce_ratio, most) {
         (None, _) => "not enabled: all data is Not-ECT".into(),
         (Some(ratio), Some(most)) if report.facts.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
-            "{} of ECN-capable data CE-marked on {}, the highest of all links",
+            "{} of the run's ECN-capable data CE-marked on {}, the highest of all links",
             units::ratio(most.ce_ratio),
             link_name(&most.name, most.direction)
         ),
-        (ratio, _) => format!("{} of ECN-capable data CE-marked", units::ratio(ratio)),
+        (ratio, _) => format!("{} of the run's ECN-capable data CE-marked", units::ratio(ratio)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::text::Line;
 
 use super::{Spans, cut};
+use crate::analysis::PortCounter;
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::entity::lives::{DEVX, QpLife};
@@ -19,28 +20,28 @@ use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
 const QPS: usize = 8;
-/// The counters shown of a port, in this order: name, short title, and the severity of growth that a finding reports.
-const SHOWN: [(&str, &str, Level); 20] = [
-    ("ce_marked_packets", "CE", Level::Warning),
-    ("cnps_sent", "CNP sent", Level::Warning),
-    ("cnps_handled", "CNP handled", Level::Warning),
-    ("out_of_sequence", "out of sequence", Level::Critical),
-    ("psn_error_naks", "PSN NAKs", Level::Critical),
-    ("local_ack_timeouts", "ACK timeouts", Level::Critical),
-    ("retransmissions", "retransmissions", Level::Critical),
-    ("slow_restarts", "slow restarts", Level::Warning),
-    ("retries_exceeded", "retries exceeded", Level::Critical),
-    ("rnr_naks_received", "RNR NAK rx", Level::Warning),
-    ("rnr_naks_sent", "RNR NAK tx", Level::Warning),
-    ("out_of_buffer", "out of buffer", Level::Warning),
-    ("port_discards", "port discards", Level::Critical),
-    ("tx_discards", "TX discards", Level::Critical),
-    ("rx_discards", "RoCE discards", Level::Critical),
-    ("icrc_errors", "ICRC", Level::Critical),
-    ("fec_uncorrectable", "FEC", Level::Critical),
-    ("link_downs", "link down", Level::Critical),
-    ("pcie_read_stalls", "PCIe read stalls", Level::Warning),
-    ("pcie_write_stalls", "PCIe write stalls", Level::Warning),
+/// The counters shown of a port, in this order, and the severity of growth that a finding reports.
+const SHOWN: [(PortCounter, Level); 20] = [
+    (PortCounter::CeMarkedPackets, Level::Warning),
+    (PortCounter::CnpsSent, Level::Warning),
+    (PortCounter::CnpsHandled, Level::Warning),
+    (PortCounter::OutOfSequence, Level::Critical),
+    (PortCounter::PsnErrorNaks, Level::Critical),
+    (PortCounter::LocalAckTimeouts, Level::Critical),
+    (PortCounter::Retransmissions, Level::Critical),
+    (PortCounter::SlowRestarts, Level::Warning),
+    (PortCounter::RetriesExceeded, Level::Critical),
+    (PortCounter::RnrNaksReceived, Level::Warning),
+    (PortCounter::RnrNaksSent, Level::Warning),
+    (PortCounter::OutOfBuffer, Level::Warning),
+    (PortCounter::PortDiscards, Level::Critical),
+    (PortCounter::TxDiscards, Level::Critical),
+    (PortCounter::RxDiscards, Level::Critical),
+    (PortCounter::IcrcErrors, Level::Critical),
+    (PortCounter::FecUncorrectable, Level::Critical),
+    (PortCounter::LinkDowns, Level::Critical),
+    (PortCounter::PcieReadStalls, Level::Warning),
+    (PortCounter::PcieWriteStalls, Level::Warning),
 ];
 
 /// Everything about the devices at the snapshot shown; nothing without devices.
@@ -106,7 +107,8 @@ fn counters(
 ) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut spans = Spans::default();
-    for (name, title, level) in SHOWN {
+    for (counter, level) in SHOWN {
+        let (name, title) = (counter.name(), counter.title());
         let Some((total, source)) = port.value(name).filter(|(total, _)| *total > 0) else { continue };
         let rate = step.and_then(|step| step.per_s(name));
         let per_s = rate.map_or_else(|| units::UNKNOWN.into(), compact);

@@ -10,6 +10,13 @@ use super::super::gaps::{By, Filled, Gap};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
 use super::Sequence;
+use crate::util::definition::definitions;
+
+definitions! {
+    SHORTLY: u32 = 1_024,
+        "Maximum PSNs from a NAK to the first retransmission that arrives, for the NAK to be its reason",
+        "Those of a window";
+}
 
 impl Sequence {
     /// Gives an undecided run its cause.
@@ -126,8 +133,6 @@ impl Sequence {
 
     /// Observations around the first packet of a run. Uses up the NAK that it is for: called once for each run.
     fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &PsnRun) -> Observation {
-        /// PSNs between a NAK and the first retransmission to arrive: those of a window.
-        const SHORTLY: u32 = 1_024;
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;

@@ -1,14 +1,21 @@
 //! Lateness of packets: those that are late unasked show how late others may be that a NAK asked for meanwhile.
 
+use crate::util::definition::definitions;
+
 /// Steps of the time for which a gap was open: powers of two of a microsecond.
 const STEPS: usize = 20;
-/// Packets that are late for certain, at least: fewer may be single accidents.
-const LEAST: u64 = 4;
-/// For each of them this number of PSNs that were asked for may be late as well: receivers NAK most gaps before they fill.
-const EACH: u64 = 8;
-/// If identifications count up, a packet that fills a gap is known to be a retransmission, and its original is late only if
-/// at least this number are.
-const MANY: u64 = 4;
+
+definitions! {
+    LEAST: u64 = 4,
+        "Minimum packets that were out of order, for lost PSNs that came as late to be doubtful",
+        "Fewer may be single accidents";
+    EACH: u64 = 8,
+        "Maximum doubtful PSNs for each of them",
+        "Receivers NAK most gaps before they fill";
+    MANY: u64 = 4,
+        "Minimum packets out of order for each lost PSN, for it to be doubtful where IPv4 identifications count up",
+        "A packet that fills a gap is known to be a retransmission there, and only its original may be late";
+}
 
 /// Times for which gaps were open.
 #[derive(Clone, Copy, Debug, Default)]

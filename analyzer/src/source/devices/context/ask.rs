@@ -422,6 +422,7 @@ impl Asker {
             retrying: progress.retrying,
             rnr_retrying: progress.rnr_retrying,
             receives_exhausted: progress.receives_exhausted,
+            times: progress.times.clone(),
             blamed: port.and_then(|state| state.blame.of.get(lqpn)).copied(),
         })
     }

@@ -1,7 +1,10 @@
 //! One queue pair over successive contexts.
 
 use super::super::psn;
+use crate::entity::contexts::ContextTimes;
+use crate::entity::spell::{self, Spell};
 use crate::host::qp_context::QpContext;
+use crate::util::few::Few;
 
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
@@ -89,6 +92,8 @@ pub(super) struct Progress {
     pub(super) retrying: u64,
     pub(super) rnr_retrying: u64,
     pub(super) receives_exhausted: u64,
+    /// When contexts showed these three.
+    pub(super) times: ContextTimes,
     /// Time of the latest context with retries or a stall. Monotonic.
     pub(super) suspected_ns: Option<u64>,
     /// Time of the first context since which packets have been in flight without an acknowledgement. Monotonic.
@@ -110,6 +115,7 @@ impl Progress {
             retrying: 0,
             rnr_retrying: 0,
             receives_exhausted: 0,
+            times: ContextTimes::default(),
             suspected_ns: None,
             waits_since_ns: None,
             moved: false,
@@ -148,12 +154,21 @@ impl Progress {
         } else {
             self.waits_since_ns = None;
         }
-        let used = |retries: Option<u8>| u64::from(retries.is_some_and(|used| used > 0));
+        let used = |retries: Option<u8>| retries.is_some_and(|used| used > 0);
         let retrying = used(self.retries_used(rules));
-        self.retrying += retrying;
-        self.rnr_retrying += used(self.rnr_retries_used(rules));
-        self.receives_exhausted += u64::from(took_receives && self.context.posted_receives == Some(0));
-        if retrying > 0 || self.stuck_ns(rules).is_some_and(|ns| ns > 0) {
+        let rnr_retrying = used(self.rnr_retries_used(rules));
+        let exhausted = took_receives && self.context.posted_receives == Some(0);
+        for (shows, count, times) in [
+            (retrying, &mut self.retrying, &mut self.times.retrying),
+            (rnr_retrying, &mut self.rnr_retrying, &mut self.times.rnr_retrying),
+            (exhausted, &mut self.receives_exhausted, &mut self.times.exhausted),
+        ] {
+            if shows {
+                *count += 1;
+                add_reading(times, self.readings, self.read.unix_ns);
+            }
+        }
+        if retrying || self.stuck_ns(rules).is_some_and(|ns| ns > 0) {
             self.suspected_ns = Some(self.read.monotonic_ns);
         }
         // One that has never sent was idle as well.
@@ -198,6 +213,20 @@ impl Progress {
     pub(super) fn was_quiet(&self, from_ns: u64, to_ns: u64) -> bool {
         self.quiet_since_ns.is_some_and(|since| since <= from_ns) && self.read.monotonic_ns >= to_ns
     }
+}
+
+/// Adds a reading of this number to the times in which readings showed something.
+fn add_reading(times: &mut Few<Spell>, number: u64, read_ns: u64) {
+    let one = Spell {
+        first_ns: read_ns,
+        last_ns: read_ns,
+        count: 1,
+        at_first: number.saturating_sub(1),
+        at_last: number,
+    };
+    // With many queue pairs, successive readings may be far apart.
+    let before = times.last().filter(|last| last.at_last == one.at_first).map(|last| last.last_ns);
+    spell::add(one, times, before.unwrap_or(read_ns));
 }
 
 #[cfg(test)]
@@ -312,6 +341,34 @@ mod tests {
         up.learn(&QpContext { retry_now: Some(0), ..context(5, 5) });
         let of = after(&mut up, &[(0, QpContext { retry_now: Some(2), ..context(90, 10) }), (10, busy)]);
         assert_eq!((of.retries_used(&up), of.retrying), (Some(5), 2));
+    }
+
+    #[test]
+    fn retries_have_a_begin_and_an_end() {
+        let mut rules = Rules::default();
+        rules.learn(&context(5, 5));
+        let reading = |second: u64, retries: u8| {
+            (second * 1_000, QpContext { retry_now: Some(7 - retries), ..context(90, 10) })
+        };
+        // Successive readings are one time however far apart; so are others less than 10 s apart.
+        let of = after(
+            &mut rules,
+            &[
+                reading(0, 0),
+                reading(1, 2),
+                reading(16, 1),
+                reading(17, 0),
+                reading(20, 3),
+                reading(40, 0),
+                reading(41, 1),
+            ],
+        );
+        let times: Vec<_> =
+            of.times.retrying.iter().map(|one| (one.first_ns / MS, one.last_ns / MS)).collect();
+        assert_eq!((times, of.retrying), (vec![(1_000, 20_000), (41_000, 41_000)], 4));
+        let first = of.times.retrying[0];
+        assert_eq!((first.count, first.at_last - first.at_first), (3, 4), "of the readings meanwhile");
+        assert!(of.times.rnr_retrying.is_empty() && of.times.exhausted.is_empty());
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
-    let problems = all.iter().any(|one| one.severity > Severity::Info);
-    let episodes = if problems { " · figures of the latest episode" } else { "" };
+    let dated = all.iter().any(|one| one.severity > Severity::Info && one.is_of_episode());
+    let episodes = if dated { " · figures of the latest episode" } else { "" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
         0 => about(view) + episodes,
         notes => format!("{}, {notes} for information{episodes}", about(view)),
@@ -420,7 +420,8 @@ fn field(finding: &Finding, end: DataEnd, name: &str) -> Option<String> {
 fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
     let text = field(finding, end, "Impact")?;
     let new = |part: &&str| {
-        let figure = part.strip_suffix(" of packets").map(|figure| figure.trim_start_matches("at least "));
+        let share = part.strip_suffix(" of packets").or_else(|| part.strip_suffix(" of the run's packets"));
+        let figure = share.map(|figure| figure.trim_start_matches("at least "));
         figure.is_none_or(|figure| !finding.title.contains(figure))
     };
     let text = text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ");

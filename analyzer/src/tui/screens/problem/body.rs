@@ -273,10 +273,10 @@ impl<'a> Subject<'a> {
     /// Time that the evidence covers: the latest episode where there are any, as of the analysis.
     fn covers(&self) -> String {
         let finding = self.finding;
-        let begin = match (finding.episodes.is_empty(), finding.active) {
-            (true, _) => "since the start",
-            (false, true) => "this episode",
-            (false, false) => return "latest episode".to_owned(),
+        let begin = match (finding.is_of_episode(), finding.active) {
+            (false, _) => "since the start",
+            (true, true) => "this episode",
+            (true, false) => return "latest episode".to_owned(),
         };
         let as_of = self.end.ns.filter(|_| !self.end.recorded);
         as_of.map_or_else(|| begin.to_owned(), |ns| format!("{begin}, as of {}", self.end.clock(ns)))
