@@ -1,7 +1,7 @@
 //! Load balancing: over parallel links, and over the 5-tuples that switches hash for ECMP.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::span::Span;
 use super::title::{short, title};
@@ -149,10 +149,14 @@ const HOSTS_EACH: usize = 8;
 /// Queue pairs of one host, or of many hosts, that share source ports.
 fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     let limits = &input.limits.entropy;
+    // ACKs are no load, wherever they are hashed to.
+    let senders: BTreeSet<_> =
+        input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0).map(|flow| flow.src).collect();
     let low: Vec<Low<'_>> = input
         .facts
         .spreads
         .iter()
+        .filter(|spread| senders.contains(&spread.src))
         .filter_map(|spread| {
             let (pairs, tuples) = (spread.effective_queue_pairs?, spread.effective_tuples?);
             (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(Low {

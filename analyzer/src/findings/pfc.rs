@@ -217,12 +217,10 @@ fn source(raise: Raise, pause: &Pause, neighbour: &str, here: Commands<'_>) -> R
         Some(_) => raise.step("Check PCIe width, relaxed ordering and IOMMU of this host.", here.doctor()),
         None => {
             let station = pause.from.as_deref().unwrap_or("the station that sends them");
-            raise
-                .step(format!("Find the port with the MAC address of {station}."), ByHand::Switch)
-                .step(
-                    "If that port receives pauses too, follow them upstream; else its device is the source.",
-                    ByHand::Switch,
-                )
+            raise.step(format!("Find the port with the MAC address of {station}."), ByHand::Switch).step(
+                "If that port receives pauses too, follow them upstream; else its device is the source.",
+                ByHand::Switch,
+            )
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
-use crate::util::time::NS_PER_MS;
 use crate::util::numbers::share;
+use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
 /// This family. Its thresholds are those of `retry`.

@@ -127,7 +127,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
             }
         };
         let workers: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a worker of the mutation tests panicked")))
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| bail!("a worker of the mutation tests panicked"))
+        })
     })?;
     Ok(outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }

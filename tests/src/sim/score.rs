@@ -68,8 +68,7 @@ pub fn judge(truth: &Truth, report: &Value) -> Judgement {
         let id = finding["id"].as_str().unwrap_or("");
         let title = finding["title"].as_str().unwrap_or("");
         // What is expected at one place is a false alarm at another.
-        let expected =
-            truth.expected.iter().any(|one| one.ids.contains(&id) && is_at(finding, &one.place));
+        let expected = truth.expected.iter().any(|one| one.ids.contains(&id) && is_at(finding, &one.place));
         let info = finding["severity"] == "info";
         if truth.never.contains(&id) || !info && !expected && !truth.also.contains(&id) {
             wrong.push((Verdict::FalseAlarm, format!("{id} ({}): {title}", finding["severity"])));

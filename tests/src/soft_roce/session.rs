@@ -112,8 +112,7 @@ impl Session {
 fn capture(name: &str, interface: &'static str) -> Result<(&'static str, PathBuf, Tool)> {
     let file = std::env::temp_dir().join(format!("{name}.{interface}.pcap"));
     let path = file.to_string_lossy().into_owned();
-    let options =
-        ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", interface, "-w", &path];
+    let options = ["-n", "-U", "-Z", "root", "-B", "65536", "-s", SNAP_LENGTH, "-i", interface, "-w", &path];
     let mut tool = Tool::start("tcpdump", &[&options[..], &["udp", "port", "4791"]].concat())?;
     wait_for("tcpdump listening", || {
         let said = tool.said()?;

@@ -37,9 +37,7 @@ impl Uplinks {
             for (side, bridge) in [near, far].into_iter().zip(BRIDGES) {
                 ip(&format!("link set {side} master {bridge} up"))?;
                 // What either bridge does not know would circle on the two links.
-                ip(&format!(
-                    "link set {side} type bridge_slave flood off mcast_flood off bcast_flood off"
-                ))?;
+                ip(&format!("link set {side} type bridge_slave flood off mcast_flood off bcast_flood off"))?;
             }
         }
         for (hop, sides) in [(NEAR.hop, UPLINKS), (FAR.hop, FAR_SIDE)] {

@@ -116,22 +116,21 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
         None => "Read the log of the process for a work completion with error.".to_owned(),
     };
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
-    let mut raise =
-        Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP")]))
-            .evidence("cause", cause.as_str())
-            .evidence("lqpn", lqpn)
-            .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
-            .evidence("process", process)
-            .evidence("udp_port", qp.and_then(|qp| qp.control.udp_port))
-            .evidence("dscp", qp.and_then(|qp| qp.control.dscp))
-            .evidence("timeout_ns", qp.and_then(|qp| qp.control.timeout_ns))
-            .evidence("retry_cnt", qp.and_then(|qp| qp.control.retry_cnt))
-            .evidence("rnr_retry", qp.and_then(|qp| qp.control.rnr_retry))
-            .place(Place::link(input, interface, None))
-            .ends(requester, responder)
-            .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
-            .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
-            .step(log, ByHand::Varies);
+    let mut raise = Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP")]))
+        .evidence("cause", cause.as_str())
+        .evidence("lqpn", lqpn)
+        .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
+        .evidence("process", process)
+        .evidence("udp_port", qp.and_then(|qp| qp.control.udp_port))
+        .evidence("dscp", qp.and_then(|qp| qp.control.dscp))
+        .evidence("timeout_ns", qp.and_then(|qp| qp.control.timeout_ns))
+        .evidence("retry_cnt", qp.and_then(|qp| qp.control.retry_cnt))
+        .evidence("rnr_retry", qp.and_then(|qp| qp.control.rnr_retry))
+        .place(Place::link(input, interface, None))
+        .ends(requester, responder)
+        .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
+        .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
+        .step(log, ByHand::Varies);
     if let Some(dst) = event.dst {
         raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }

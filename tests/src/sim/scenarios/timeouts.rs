@@ -359,7 +359,7 @@ fn reads_die(lab: &mut Lab) {
     lab.world.fault(BACK.0, BACK.1, dead);
     let set = Settings { timeout_ns: 17 * MS, ..settings() };
     let ends = connections(lab, 0, 1, 2, &set);
-    lab.world.start(Stream::new(&ends, Verb::Read, 64 * KB, 200).gap(MS, MS), 0);
+    lab.world.start(Stream::new(&ends, Verb::Read, 64 * KB, 200).depth(1).gap(MS, MS), 0);
     tap(lab, 0);
     tap(lab, 1);
     let pair = lab.pair(0, 1);
