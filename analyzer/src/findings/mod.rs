@@ -54,6 +54,7 @@ mod nccl;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod owners;
 mod parallel;
 mod path;
 mod peer;
