@@ -423,8 +423,10 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         }));
     }
     raised.sort_by(|a, b| a.links.cmp(&b.links));
+    // Of all flows, and so once for thousands of findings.
+    let not_evaluated = if raised.is_empty() { 0 } else { flows_not_evaluated(input.facts) };
     for lossy in &raised {
-        raise(input, side, lossy, found);
+        raise(input, side, lossy, not_evaluated, found);
     }
 }
 
@@ -471,7 +473,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
-fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Finding>) {
+fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, found: &mut Vec<Finding>) {
     let (links, judged) = (&place.links[..], &place.judged);
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
@@ -505,7 +507,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
         .evidence("pairs", in_words(input, side, bad))
-        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+        .evidence("flows_unjudged", not_evaluated)
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)

@@ -1,5 +1,7 @@
 //! Retransmission storms.
 
+use std::cell::LazyCell;
+
 use super::index::ByHosts;
 use super::loss_taps::Ends;
 use super::meet::overlap;
@@ -208,6 +210,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let ends = Ends::of(facts);
     let hosts_of = |flow: &&Flow| (flow.src, flow.dst);
     let mut known = ByHosts::of(found);
+    let not_evaluated = LazyCell::new(|| flows_not_evaluated(facts));
     let mut by_hosts: Vec<&Flow> = facts.flows.iter().collect();
     by_hosts.sort_by_key(hosts_of);
     for flows in by_hosts.chunk_by(|a, b| hosts_of(a) == hosts_of(b)) {
@@ -226,9 +229,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
         let asked = known.between(found, hosts).find(|one| retry_asked::asks(one));
         let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
-        raise(input, &[hosts], &judged, asked, &mut known, found);
+        raise(input, &[hosts], &judged, (asked, *not_evaluated), &mut known, found);
     }
-    retry_asked::check(input, &ends, known, found);
+    retry_asked::check(input, &ends, || *not_evaluated, known, found);
 }
 
 /// Episodes of NAKs or repeated READs of a loss downstream.
@@ -272,13 +275,13 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
 }
 
 /// Raises it between these hosts. `asked`: how often receivers asked for packets that passed the tap; `None` where that is
-/// not what the retransmissions are for.
+/// not what the retransmissions are for. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 pub(super) fn raise(
     input: &Input<'_>,
     hosts: &[(Address, Address)],
     judged: &Judged<Pair<'_>>,
-    asked: Option<u64>,
+    (asked, not_evaluated): (Option<u64>, u64),
     known: &mut ByHosts,
     found: &mut Vec<Finding>,
 ) {
@@ -316,7 +319,7 @@ pub(super) fn raise(
             .evidence("retransmitted_ratio", storm.ratio())
             .evidence("packets", storm.packets)
             .evidence("timeouts", storm.timeouts)
-            .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+            .evidence("flows_unjudged", not_evaluated)
             .evidence("rnr_resent", storm.after_rnr)
             .flows(flows())
             .place(place)

@@ -22,7 +22,13 @@ pub(super) fn owns_asked(finding: &Finding) -> bool {
 }
 
 /// Raises retransmissions between the hosts that such a finding names, where no storm or loss has them.
-pub(super) fn check(input: &Input<'_>, ends: &Ends<'_>, mut known: ByHosts, found: &mut Vec<Finding>) {
+pub(super) fn check(
+    input: &Input<'_>,
+    ends: &Ends<'_>,
+    not_evaluated: impl Fn() -> u64,
+    mut known: ByHosts,
+    found: &mut Vec<Finding>,
+) {
     let asking: Vec<usize> = (0..found.len()).filter(|at| found.get(*at).is_some_and(asks)).collect();
     for at in asking {
         let Some((asked, hosts, judged)) = found
@@ -31,7 +37,7 @@ pub(super) fn check(input: &Input<'_>, ends: &Ends<'_>, mut known: ByHosts, foun
         else {
             continue;
         };
-        raise(input, &hosts, &judged, Some(asked), &mut known, found);
+        raise(input, &hosts, &judged, (Some(asked), not_evaluated()), &mut known, found);
     }
 }
 
