@@ -67,7 +67,7 @@ impl DuplicateDetector {
         self.decided
     }
 
-    /// True if what passed since the watch began may still turn out to be copied.
+    /// True if the packets since the watch began may still turn out to be copied.
     pub(super) fn is_open(&self) -> bool {
         !self.copied && !self.is_single()
     }
