@@ -80,8 +80,7 @@ fn join(members: &[&Finding]) -> Option<Finding> {
     let entry = entry(worst.id)?;
     let severity = members.iter().map(|one| one.severity).max()?;
     let measured = measured(entry, members);
-    let names = members.iter().flat_map(|one| one.named.iter().copied());
-    let named: super::FlowSet = names.collect();
+    let named: super::FlowSet = members.iter().flat_map(|one| one.named.iter().copied()).collect();
     let mut raise = Raise::new(entry, severity, in_words(entry, members.len(), &measured))
         .evidence("findings", members.len())
         .evidence("flows", named.len());
@@ -170,7 +169,7 @@ fn measured(entry: &Entry, members: &[&Finding]) -> Vec<Evidence> {
             None if is_sum(entry.id, &one.name) => (sum(values()), one.label.clone()),
             None => continue,
         };
-        all.push(Evidence { value, label, ..one.clone() });
+        all.push(Evidence { label, value, ..one.clone() });
     }
     all
 }

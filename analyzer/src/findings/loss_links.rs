@@ -97,18 +97,15 @@ pub(super) fn join<'a>(
             let judged = judge(&flows, one.certain)?;
             Some((at, flows, judged))
         });
-        let at = match both {
-            Some((at, flows, judged)) => {
-                let other = &mut joined[at];
-                other.links.extend(&one.links);
-                other.severity = other.severity.max(one.severity);
-                (other.flows, other.judged) = (flows, judged);
-                at
-            }
-            None => {
-                joined.push(one);
-                joined.len() - 1
-            }
+        let at = if let Some((at, flows, judged)) = both {
+            let other = &mut joined[at];
+            other.links.extend(&one.links);
+            other.severity = other.severity.max(one.severity);
+            (other.flows, other.judged) = (flows, judged);
+            at
+        } else {
+            joined.push(one);
+            joined.len() - 1
         };
         let span = joined[at].judged.span;
         for hosts in joined[at].hosts() {

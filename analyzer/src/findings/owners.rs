@@ -153,7 +153,7 @@ mod tests {
         let episode =
             |(first_ns, last_ns): &(u64, u64)| Episode { first_ns: *first_ns, last_ns: *last_ns, peak: None };
         let episodes = episodes.iter().map(episode).collect();
-        Finding { owns, episodes, ..Finding::new(id, Severity::Warning, String::new()) }
+        Finding { episodes, owns, ..Finding::new(id, Severity::Warning, String::new()) }
     }
 
     #[test]

@@ -492,8 +492,8 @@ impl Filter {
         for slot in slots {
             let pending = self.pending.remove(&slot);
             if self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
-                let copies = pending.map(|pending| pending.copies).unwrap_or_default();
-                self.decided.push(Decided { slot, link: at, copies, whole });
+                let taken = pending.map(|pending| pending.copies).unwrap_or_default();
+                self.decided.push(Decided { slot, link: at, copies: taken, whole });
                 // Loss drops copies that it has taken for retransmissions only if it drops all.
                 self.count(slot, at, pending.filter(|_| whole));
             }
