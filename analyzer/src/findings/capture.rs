@@ -15,11 +15,11 @@ pub(super) const FAMILY: Family = Family {
     entries: &[DUPLICATES],
     limits: &[Limits::META],
     evidence: &[
-        label("copies", "duplicate packets", Unit::Count),
+        label("copies", "duplicate packets", Unit::Count).summed(),
         label("copies_ratio", "share of the packets meanwhile", Unit::Ratio),
         label("delay_mean_ns", "mean delay of the duplicate", Unit::Nanoseconds),
         label("delay_max_ns", "longest delay of the duplicate", Unit::Nanoseconds),
-        label("marked_between", "packets CE-marked between original and duplicate", Unit::Count),
+        label("marked_between", "packets CE-marked between original and duplicate", Unit::Count).summed(),
     ],
     check,
 };

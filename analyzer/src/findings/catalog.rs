@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FAMILIES, Family, LimitMeta, died, order, span, verdict};
+use super::{Entry, FAMILIES, Family, LimitMeta, bound, died, order, span, verdict};
 use crate::entity::spell;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -136,8 +136,14 @@ pub fn markdown() -> String {
 /// The numbers that no setting changes, by subject, each of which begins with `mark`.
 #[must_use]
 pub fn definitions(mark: &str) -> String {
-    let own: &[&[Definition]] =
-        &[spell::DEFINITIONS, order::DEFINITIONS, span::DEFINITIONS, verdict::DEFINITIONS, died::DEFINITIONS];
+    let own: &[&[Definition]] = &[
+        spell::DEFINITIONS,
+        order::DEFINITIONS,
+        bound::DEFINITIONS,
+        span::DEFINITIONS,
+        verdict::DEFINITIONS,
+        died::DEFINITIONS,
+    ];
     let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
     let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
     let subject = |(name, lists): (&str, &[&[Definition]])| {
@@ -179,7 +185,12 @@ Numbers that are part of what a figure means, or that decide it. No setting chan
 const ORDER: &str = "\
 The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for 3 s, both critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
 data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
-effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it. Cause and effect: ";
+effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it.
+
+Of a kind at most 16 findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
+of their measure. It began with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
+
+Cause and effect: ";
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
     entries: &[WITHOUT_CE, STORM],
     limits: &[Limits::META],
     evidence: &[
-        label("packets", "data packets of the throttled senders", Unit::Count),
+        label("packets", "data packets of the throttled senders", Unit::Count).summed(),
         label("cnp_ratio", "CNPs per data packet", Unit::Ratio),
     ],
     check,

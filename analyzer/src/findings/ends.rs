@@ -180,7 +180,7 @@ pub(super) fn process(comm: Option<&str>, pid: Option<u32>) -> Option<String> {
 }
 
 /// The properties that both share; `None` for two hosts.
-fn common(end: End, other: &End) -> Option<End> {
+pub(super) fn common(end: End, other: &End) -> Option<End> {
     (end.addr == other.addr).then(|| End {
         addr: end.addr,
         qpn: end.qpn.filter(|qpn| other.qpn == Some(*qpn)),

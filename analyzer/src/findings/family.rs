@@ -123,11 +123,20 @@ pub struct Label {
     pub label: &'static str,
     /// Unit of the value.
     pub unit: Unit,
+    /// Of several findings of the kind, the sum of their values is a figure too.
+    pub is_sum: bool,
+}
+
+impl Label {
+    /// The same of a value that findings of one kind add up to.
+    pub(super) const fn summed(self) -> Self {
+        Self { is_sum: true, ..self }
+    }
 }
 
 /// Declares label and unit of an evidence value.
 pub(super) const fn label(name: &'static str, label: &'static str, unit: Unit) -> Label {
-    Label { name, label, unit }
+    Label { name, label, unit, is_sum: false }
 }
 
 /// Direction in which a measure improves.

@@ -7,10 +7,11 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use super::Input;
+use super::bound::FINDINGS;
 use super::catalog::{entry, family};
 use super::index::FlowSet;
 use super::labels::COMMON;
+use super::{Input, Label};
 use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
@@ -106,7 +107,12 @@ impl Finding {
     pub fn key(&self) -> String {
         let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
         let (requester, responder) = (end(&self.requester), end(&self.responder));
-        format!("{} {:?} {requester:?} {responder:?} {}", self.id, self.place, self.evidence["device"])
+        // The rest of many, of which there is one with an owner and one without.
+        let rest = self.evidence.get(FINDINGS).map(|_| (self.severity == Severity::Info, self.owner));
+        format!(
+            "{} {:?} {requester:?} {responder:?} {} {rest:?}",
+            self.id, self.place, self.evidence["device"]
+        )
     }
 
     /// True if it is active and has no owner: a finding with an owner counts with that one, which is as severe.
@@ -397,8 +403,7 @@ impl Evidence {
     /// of another version that neither declares is a plain number.
     #[must_use]
     pub fn declared(id: &str, name: &str, value: Value) -> Self {
-        let own = family(id).map_or(&[][..], |family| family.evidence);
-        let known = own.iter().chain(COMMON).find(|known| known.name == name);
+        let known = declared_label(id, name);
         let unit = known.map_or(Unit::Number, |known| known.unit);
         let label = known.map_or_else(|| name.replace('_', " "), |known| known.label.to_owned());
         Self { name: name.to_owned(), label, unit, value }
@@ -409,6 +414,12 @@ impl Evidence {
     pub fn text(&self) -> String {
         self.unit.text(&self.value)
     }
+}
+
+/// The declaration of an evidence value by its family or the common list.
+pub(super) fn declared_label(id: &str, name: &str) -> Option<&'static Label> {
+    let own = family(id).map_or(&[][..], |family| family.evidence);
+    own.iter().chain(COMMON).find(|known| known.name == name)
 }
 
 fn one(value: &Value, unit: Unit) -> String {

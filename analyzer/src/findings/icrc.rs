@@ -9,7 +9,6 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{ByLink, Flow, Icrc, Link};
 use crate::findings::{Episode, Finding, Severity};
-use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -18,11 +17,10 @@ pub(super) const FAMILY: Family = Family {
     entries: &[ERRORS],
     limits: &[Limits::META],
     evidence: &[
-        label("bad", "packets with a wrong ICRC", Unit::Count),
-        label("checked", "packets checked", Unit::Count),
-        label("unchecked", "packets cut, not checked", Unit::Count),
+        label("bad", "packets with a wrong ICRC", Unit::Count).summed(),
+        label("checked", "packets checked", Unit::Count).summed(),
+        label("unchecked", "packets cut, not checked", Unit::Count).summed(),
         label("bad_ratio", "corruption ratio", Unit::Ratio),
-        label("further_links", "links, all but the worst 16", Unit::Count),
     ],
     check,
 };
@@ -38,7 +36,7 @@ pub(super) const ERRORS: Entry = Entry {
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC \
                  and the share `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
-                 the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification. The worst 16 links of either kind have a finding each, the others one together.",
+                 the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
                memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
                rx_roce_errors count the same packets.",
@@ -70,9 +68,6 @@ impl Limits {
     }
 }
 
-/// Links that have a finding of their own; beyond them, the rest have one together.
-const MOST_LINKS: usize = 16;
-
 /// A link with wrong ICRCs, and the flows that have them.
 struct Corrupt<'a> {
     link: &'a Link,
@@ -99,94 +94,12 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             always.push(Corrupt { link, flows: of_always, icrc: Icrc { checked, bad, ..all } });
         }
     }
-    let (rest, rest_always) = (worst(&mut damaged), worst(&mut always));
     for one in damaged {
         corruption(input, by_link.on(one.link), one, found);
     }
-    others(input, &rest, &|one| explains_loss(by_link.on(one.link)), found);
     for one in always {
         rewritten(input, one, found);
     }
-    others_rewritten(&rest_always, found);
-}
-
-/// Leaves the worst links, in order, if there are too many, and returns the others.
-fn worst<'a>(all: &mut Vec<Corrupt<'a>>) -> Vec<Corrupt<'a>> {
-    if all.len() <= MOST_LINKS {
-        return Vec::new();
-    }
-    let mut by_bad: Vec<(u64, Reverse<usize>)> =
-        all.iter().enumerate().map(|(at, one)| (one.icrc.bad, Reverse(at))).collect();
-    by_bad.sort_unstable_by(|a, b| b.cmp(a));
-    let kept: Set<usize> = by_bad.iter().take(MOST_LINKS).map(|(_, Reverse(at))| *at).collect();
-    let (own, rest): (Vec<_>, Vec<_>) =
-        std::mem::take(all).into_iter().enumerate().partition(|(at, _)| kept.contains(at));
-    all.extend(own.into_iter().map(|(_, one)| one));
-    rest.into_iter().map(|(_, one)| one).collect()
-}
-
-/// Flows, wrong and checked packets of several links.
-fn sum<'a>(rest: &[Corrupt<'a>]) -> (Vec<&'a Flow>, Icrc) {
-    let of = |one: fn(&Icrc) -> u64| rest.iter().map(|link| one(&link.icrc)).sum();
-    let (bad, checked, unchecked) = (of(|icrc| icrc.bad), of(|icrc| icrc.checked), of(|icrc| icrc.unchecked));
-    let mut flows: Vec<&Flow> = rest.iter().flat_map(|one| one.flows.iter().copied()).collect();
-    flows.sort_by_key(|flow| Reverse(bad_of(flow)));
-    (flows, Icrc { checked, bad, unchecked, ..rest.first().map(|one| one.icrc).unwrap_or_default() })
-}
-
-/// Some packets of each of many further links have a wrong ICRC.
-fn others(
-    input: &Input<'_>,
-    rest: &[Corrupt<'_>],
-    explains: &dyn Fn(&Corrupt<'_>) -> bool,
-    found: &mut Vec<Finding>,
-) {
-    if rest.is_empty() {
-        return;
-    }
-    let (flows, Icrc { bad, checked, unchecked, .. }) = sum(rest);
-    let limits = &input.limits.icrc;
-    let ratio = share(bad, checked);
-    let of = |one: &Corrupt<'_>| limits.severity(one.icrc.bad, share(one.icrc.bad, one.icrc.checked));
-    let severity = rest.iter().map(of).max().unwrap_or(Severity::Info);
-    let diagnosis = format!(
-        "Corruption on {}: {} of {} with a wrong ICRC",
-        plural(rest.len() as u64, "further link"),
-        units::count(bad),
-        plural(checked, "packet")
-    );
-    Raise::new(&ERRORS, severity, title(diagnosis, [format!(" ({})", units::ratio(Some(ratio)))]))
-        .evidence("bad", bad)
-        .evidence("checked", checked)
-        .evidence("unchecked", unchecked)
-        .evidence("bad_ratio", ratio)
-        .evidence("further_links", rest.len() as u64)
-        .episodes(seen(&flows, Some(ratio)))
-        .flows(flows)
-        .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-        .owns(if rest.iter().all(explains) { &[super::loss::AFTER.id] } else { &[] })
-        .step("Begin with the links that have a finding of their own: they have the most.", ByHand::Reading)
-        .into(found);
-}
-
-/// All packets of some flows on each of many further links have a wrong ICRC.
-fn others_rewritten(rest: &[Corrupt<'_>], found: &mut Vec<Finding>) {
-    if rest.is_empty() {
-        return;
-    }
-    let (flows, Icrc { bad, checked, .. }) = sum(rest);
-    let diagnosis = format!(
-        "ICRC always wrong on {}: rewritten, or filled in later",
-        plural(rest.len() as u64, "further link")
-    );
-    Raise::new(&ERRORS, Severity::Info, title(diagnosis, []))
-        .evidence("bad", bad)
-        .evidence("checked", checked)
-        .evidence("further_links", rest.len() as u64)
-        .episodes(seen(&flows, None))
-        .flows(flows)
-        .step("Begin with the links that have a finding of their own: they have the most.", ByHand::Reading)
-        .into(found);
 }
 
 fn bad_of(flow: &Flow) -> u64 {
@@ -366,15 +279,11 @@ mod tests {
             let all = crate::findings::tests::all_on(&facts);
             all.into_iter().filter(|one| one.id == "icrc.errors").collect::<Vec<_>>()
         };
-        assert_eq!(found(16).len(), 16);
+        assert_eq!(found(17).len(), 17);
         let many = found(300);
         assert_eq!(many.len(), 17);
         let rest = many.iter().find(|one| one.place.link.is_none()).unwrap();
-        assert_eq!(
-            rest.title,
-            "Corruption on 284 further links: 43,026 of 284,000 packets with a wrong ICRC"
-        );
-        assert_eq!(rest.evidence["further_links"], 284);
+        assert_eq!(rest.evidence["findings"], 284);
         let bad: u64 = many.iter().map(|one| one.evidence["bad"].as_u64().unwrap()).sum();
         assert_eq!(bad, (0..300).map(|at| 10 + at).sum::<u64>(), "a packet is in no finding");
     }

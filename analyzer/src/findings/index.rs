@@ -52,6 +52,44 @@ impl FlowSet {
     }
 }
 
+/// Findings by the hosts that they name, in the order of the checks.
+#[derive(Debug, Default)]
+pub(super) struct ByHosts(Map<(Address, Address), Vec<usize>>);
+
+impl ByHosts {
+    pub(super) fn of(found: &[Finding]) -> Self {
+        let mut all = Self::default();
+        all.add(found, 0);
+        all
+    }
+
+    /// Adds those from this place on.
+    pub(super) fn add(&mut self, found: &[Finding], from: usize) {
+        for (at, finding) in found.iter().enumerate().skip(from) {
+            let mut before = None;
+            for (src, dst, _) in finding.named.iter() {
+                let hosts = (*src.min(dst), *src.max(dst));
+                if before.replace(hosts) == Some(hosts) {
+                    continue;
+                }
+                let known = self.0.entry(hosts).or_default();
+                if known.last() != Some(&at) {
+                    known.push(at);
+                }
+            }
+        }
+    }
+
+    /// Those that concern two hosts, in either direction.
+    pub(super) fn between<'f>(
+        &self,
+        found: &'f [Finding],
+        (src, dst): (Address, Address),
+    ) -> impl Iterator<Item = &'f Finding> {
+        self.0.get(&(src.min(dst), src.max(dst))).into_iter().flatten().filter_map(|at| found.get(*at))
+    }
+}
+
 /// The worst finding of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowIndex {

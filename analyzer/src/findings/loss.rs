@@ -32,19 +32,19 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("loss_ratio", "loss ratio", Unit::Ratio),
         label("worst_ratio", "loss ratio, worst host pair", Unit::Ratio),
-        label("lost", "packets lost", Unit::Count),
+        label("lost", "packets lost", Unit::Count).summed(),
         label("lower_bound", "count is a lower bound", Unit::Text),
         label("or_reordering", "or reordering: indistinguishable here", Unit::Text),
-        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
-        label("packets", "packets expected", Unit::Count),
-        label("episodes", "loss episodes", Unit::Count),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count).summed(),
+        label("packets", "packets expected", Unit::Count).summed(),
+        label("episodes", "loss episodes", Unit::Count).summed(),
         label("longest_ns", "longest recovery seen at this tap", Unit::Nanoseconds),
         label("largest", "packets in the largest episode", Unit::Count),
-        label("timeouts", "transport timeouts", Unit::Count),
+        label("timeouts", "transport timeouts", Unit::Count).summed(),
         label("host_pairs", "host pairs", Unit::Count),
         label("pairs", "host pairs, worst first", Unit::Text),
         label("by_link", "loss ratio by link", Unit::Text),
-        label("vanished", "packets lost between the taps", Unit::Count),
+        label("vanished", "packets lost between the taps", Unit::Count).summed(),
         label("flows_unjudged", "flows not evaluated", Unit::Count),
         label("tool_lost", "packets dropped before rocescope saw them", Unit::Count),
         label("flows", "flows", Unit::Count),
@@ -97,8 +97,8 @@ pub(super) const BEFORE: Entry = Entry {
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
     computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are \
                never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the packets). Raised when all that passes the tap (live: all \
-               interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it names every host pair with `loss.pair_episodes` and that \
-               share. Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
+               interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it counts every host pair with `loss.pair_episodes` and that \
+               share, and names the worst 16. Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
                - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
                a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
@@ -423,8 +423,10 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
         }));
     }
     raised.sort_by(|a, b| a.links.cmp(&b.links));
+    // Of all flows, and so once for thousands of findings.
+    let not_evaluated = if raised.is_empty() { 0 } else { flows_not_evaluated(input.facts) };
     for lossy in &raised {
-        raise(input, side, lossy, found);
+        raise(input, side, lossy, not_evaluated, found);
     }
 }
 
@@ -471,7 +473,7 @@ fn bad<'a>(input: &Input<'a>, flows: &[&'a Flow], side: Side, span: &Span, tap: 
 pub(super) type LossyPair<'a> = ((Address, Address), Pair<'a>);
 
 /// Names the pairs of hosts that lose on one side of a link, or of several that are one place, the worst first.
-fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Finding>) {
+fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, found: &mut Vec<Finding>) {
     let (links, judged) = (&place.links[..], &place.judged);
     let (span, bad) = (&judged.span, &judged.what);
     let Some((((src, dst), worst), others)) = bad.split_first() else { return };
@@ -505,7 +507,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, found: &mut Vec<Findi
         .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
         .evidence("host_pairs", bad.len())
         .evidence("pairs", in_words(input, side, bad))
-        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+        .evidence("flows_unjudged", not_evaluated)
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)

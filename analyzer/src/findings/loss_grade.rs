@@ -4,6 +4,7 @@ use super::Input;
 use super::loss::{LossyPair, Pair, Side};
 use super::loss_sum::Sum;
 use super::loss_taps::nobody_asked;
+use super::raise::MAX_FLOWS;
 use super::{ByHand, Raise};
 use crate::analysis::loss::Downstream;
 use crate::findings::Severity;
@@ -100,7 +101,7 @@ pub(super) fn grade(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Sev
     }
 }
 
-/// Each pair with its share, and with its severity where they differ.
+/// Each pair with its share, of many the worst, and with its severity where they differ.
 pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Vec<String> {
     let severity = |(hosts, pair): &LossyPair<'_>| pair.severity(input, side, *hosts);
     let differ = bad.first().is_some_and(|first| bad.iter().any(|one| severity(one) != severity(first)));
@@ -110,7 +111,7 @@ pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> 
         let severity = if differ { format!(", {}", severity(one).name()) } else { String::new() };
         format!("{src} → {dst} ({at_least}{}{severity})", units::ratio(Some(pair.sum.ratio())))
     };
-    bad.iter().map(one).collect()
+    bad.iter().take(MAX_FLOWS).map(one).collect()
 }
 
 /// The diagnosis with its figure.

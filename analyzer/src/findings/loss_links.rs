@@ -1,15 +1,18 @@
 //! Links of one tap on which the same hosts lose packets at the same time: one place, and one finding.
 
+use std::collections::BTreeSet;
+
 use super::Input;
 use super::loss::{Limits, LossyPair, Side, is_partial};
 use super::loss_sum::Sum;
 use super::once::{Name, name};
+use super::raise::MAX_FLOWS;
 use super::span::{Judged, Span};
 use super::title::short;
 use crate::analysis::Flow;
 use crate::findings::Severity;
 use crate::sample::{Address, Direction};
-use crate::util::map::Set;
+use crate::util::map::{Map, Set};
 use crate::util::units;
 
 /// Links with loss on the same side of them.
@@ -47,12 +50,14 @@ impl<'a> Lossy<'a> {
 
     /// Whether certainty, time and direction are the same, and enough of the host pairs of both.
     fn is_with(&self, other: &Self, limits: &Limits) -> bool {
-        let (own, others) = (self.hosts(), other.hosts());
-        let both = own.intersection(&others).count();
-        self.certain == other.certain
+        let is_alike = self.certain == other.certain
             && self.judged.span == other.judged.span
-            && self.direction() == other.direction()
-            && both as f64 >= limits.same_pairs * (own.len() + others.len() - both) as f64
+            && self.direction() == other.direction();
+        is_alike && {
+            let (own, others) = (self.hosts(), other.hosts());
+            let both = own.intersection(&others).count();
+            both as f64 >= limits.same_pairs * (own.len() + others.len() - both) as f64
+        }
     }
 
     /// What passes any of these links: a flow that several of them see whole is one, as the one with most losses has it.
@@ -73,26 +78,47 @@ pub(super) fn join<'a>(
     lost: impl Fn(&Flow) -> u64,
 ) -> Vec<Lossy<'a>> {
     let mut joined: Vec<Lossy<'a>> = Vec::new();
+    // Places by the hosts that they have had: there may be thousands.
+    let mut by_hosts: Map<(Span, (Address, Address)), Vec<usize>> = Map::default();
     for one in one_by_one {
-        let like = joined.iter_mut().find(|other| other.is_with(&one, limits));
-        let both = like.and_then(|other| {
-            let flows = other.union(&one, limits, &lost);
+        let hosts = one.hosts();
+        // Without a pair in common they are only one where the threshold asks for none.
+        let near: BTreeSet<usize> = if limits.same_pairs > 0.0 {
+            let of = |hosts: &(Address, Address)| {
+                by_hosts.get(&(one.judged.span, *hosts)).into_iter().flatten().copied()
+            };
+            hosts.iter().flat_map(of).collect()
+        } else {
+            (0..joined.len()).collect()
+        };
+        let like = near.into_iter().find(|at| joined[*at].is_with(&one, limits));
+        let both = like.and_then(|at| {
+            let flows = joined[at].union(&one, limits, &lost);
             let judged = judge(&flows, one.certain)?;
-            Some((other, flows, judged))
+            Some((at, flows, judged))
         });
-        match both {
-            Some((other, flows, judged)) => {
-                other.links.extend(&one.links);
-                other.severity = other.severity.max(one.severity);
-                (other.flows, other.judged) = (flows, judged);
+        let at = if let Some((at, flows, judged)) = both {
+            let other = &mut joined[at];
+            other.links.extend(&one.links);
+            other.severity = other.severity.max(one.severity);
+            (other.flows, other.judged) = (flows, judged);
+            at
+        } else {
+            joined.push(one);
+            joined.len() - 1
+        };
+        let span = joined[at].judged.span;
+        for hosts in joined[at].hosts() {
+            let known = by_hosts.entry((span, hosts)).or_default();
+            if known.last() != Some(&at) {
+                known.push(at);
             }
-            None => joined.push(one),
         }
     }
     joined
 }
 
-/// The loss ratio on each of several links.
+/// The loss ratio on each of several links, of many on the first.
 pub(super) fn by_link(
     input: &Input<'_>,
     links: &[&str],
@@ -106,5 +132,5 @@ pub(super) fn by_link(
         let sum = Sum::of_all(own.map(|flow| Sum::of(input.facts, flow, side, span)));
         format!("{} ({})", short(link), units::ratio(Some(sum.ratio())))
     };
-    links.iter().map(of).collect()
+    links.iter().take(MAX_FLOWS).map(of).collect()
 }

@@ -173,8 +173,7 @@ impl Times {
 
     /// True if one of these, prepared, and one of the others are at most 10 s apart.
     fn meets(&self, others: &Self) -> bool {
-        #[cfg(test)]
-        COMPARED.set(COMPARED.get() + 1);
+        count_comparison();
         others.0.iter().any(|(first_ns, last_ns)| {
             let begun = self.0.partition_point(|(first, _)| *first <= last_ns.saturating_add(SPELL_NS));
             let latest = begun.checked_sub(1).map(|at| self.0[at].1);
@@ -185,12 +184,18 @@ impl Times {
 
 /// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
 pub(super) fn overlap(a: &[Episode], b: &[Episode]) -> bool {
-    #[cfg(test)]
-    COMPARED.set(COMPARED.get() + 1);
+    count_comparison();
     let near = |a: &Episode, b: &Episode| {
         a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
     };
     a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| near(a, b)))
+}
+
+/// Counts a comparison, in tests.
+#[inline]
+pub(super) fn count_comparison() {
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
 }
 
 #[cfg(test)]

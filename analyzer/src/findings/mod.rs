@@ -16,6 +16,7 @@ mod family;
 mod balance;
 #[cfg(test)]
 mod balance_tests;
+mod bound;
 mod burst;
 mod capture;
 mod catalog;
@@ -54,6 +55,7 @@ mod nccl;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod owners;
 mod parallel;
 mod path;
 mod peer;
@@ -172,12 +174,13 @@ pub fn check(input: &Input<'_>) -> Vec<Finding> {
         growth::date(finding, input.sample);
         finding.active = finding.over_since(end_ns).is_none();
     }
-    if input.facts.is_infiniband() {
-        infiniband::adapt(&mut found);
-    }
     let peer =
         |(src, dst, qp): &index::Name| input.facts.to_qp(*src, *dst, *qp).find_map(|flow| flow.peer_qp);
     relate::relate(&mut found, relate::once(peer));
+    bound::bound(&mut found, end_ns);
+    if input.facts.is_infiniband() {
+        infiniband::adapt(&mut found);
+    }
     order::sort(&mut found, end_ns);
     found
 }

@@ -16,7 +16,7 @@ use crate::util::units::{self, plural};
 pub(super) const FAMILY: Family = Family {
     entries: &[ACCESS, OPERATIONAL, INVALID, SEQUENCE],
     limits: &[Limits::META],
-    evidence: &[label("naks", "NAKs", Unit::Count), label("host_pairs", "host pairs", Unit::Count)],
+    evidence: &[label("naks", "NAKs", Unit::Count).summed(), label("host_pairs", "host pairs", Unit::Count)],
     check,
 };
 

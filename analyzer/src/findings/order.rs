@@ -75,9 +75,10 @@ impl Finding {
 }
 
 /// Sort key of a finding: group, quiet, severity, cost, rank, id.
-type Key = (u8, bool, Reverse<Severity>, Reverse<u32>, u16, &'static str);
+pub(super) type Key = (u8, bool, Reverse<Severity>, Reverse<u32>, u16, &'static str);
 
-fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
+/// The order of a finding among others, without regard to causes and owners.
+pub(super) fn key(finding: &Finding, end_ns: Option<u64>) -> Key {
     let over = finding.over_since(end_ns).is_some();
     let group = match (finding.severity, over) {
         (Severity::Info, _) => 2,

@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     limits: &[Limits::META],
     evidence: &[
         label("retries", "retries of the same request", Unit::Count),
-        label("packets", "packets without an answer", Unit::Count),
+        label("packets", "packets without an answer", Unit::Count).summed(),
     ],
     check,
 };

@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
     entries: &[OVERLAP],
     limits: &[],
     evidence: &[
-        label("requests", "request packets with a PSN of a READ", Unit::Count),
+        label("requests", "request packets with a PSN of a READ", Unit::Count).summed(),
         label("psn", "PSN of the first", Unit::Id),
         label("operation", "its operation", Unit::Text),
         label("read_psn", "first PSN of the READ", Unit::Id),

@@ -11,7 +11,7 @@ pub(super) const FAMILY: Family = Family {
     entries: &[SETUP_FAILED],
     limits: &[],
     evidence: &[
-        label("failures", "failed verbs", Unit::Count),
+        label("failures", "failed verbs", Unit::Count).summed(),
         label("verb", "verb", Unit::Text),
         label("error", "error", Unit::Text),
         label("process", "process", Unit::Text),

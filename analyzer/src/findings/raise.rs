@@ -42,6 +42,12 @@ impl Raise {
         self
     }
 
+    /// Adds a value with label and unit.
+    pub(super) fn value(mut self, evidence: Evidence) -> Self {
+        self.finding.evidence.insert(evidence);
+        self
+    }
+
     /// Says of these, set before, that they are of all episodes, where there are several: those of each are not kept.
     pub(super) fn of_all_episodes(mut self, names: &[&str]) -> Self {
         if self.finding.episodes.len() > 1 {
@@ -56,15 +62,8 @@ impl Raise {
     }
 
     /// Adds one value per member of another list, with names and labels from that list.
-    pub(super) fn measured(
-        mut self,
-        name: String,
-        label: String,
-        unit: Unit,
-        value: impl Into<Value>,
-    ) -> Self {
-        self.finding.evidence.insert(Evidence { name, label, unit, value: value.into() });
-        self
+    pub(super) fn measured(self, name: String, label: String, unit: Unit, value: impl Into<Value>) -> Self {
+        self.value(Evidence { name, label, unit, value: value.into() })
     }
 
     /// Adds a step: one action, with its command ([`Commands`](super::Commands)) or the reason why there is none.

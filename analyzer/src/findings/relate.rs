@@ -1,16 +1,15 @@
 //! Causes and effects: findings that name the same hosts at the same time, if the one can cause the other.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::index::Name;
-use super::meet::{Times, met, overlap};
-use super::{Evidence, Finding, Impact, Severity};
-use crate::metrics::loss::spells::SPELL_NS;
+use super::meet::met;
+use super::owners::owned;
+use super::{Evidence, Finding, Impact};
 use crate::sample::Address;
-use crate::util::map::{Map, Set};
+use crate::util::map::Map;
 
 /// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
 ///
@@ -93,83 +92,6 @@ fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed
     }
 }
 
-/// Owners that are compared with one finding, of those at the same time between one of its pairs of hosts. What more of them
-/// would explain stands for itself.
-const MOST_OWNERS: usize = 64;
-
-/// Findings that own one kind between two hosts: begin, place and end of each episode, sorted, and the latest end so far. Of those
-/// that begin together, the first in the order of the checks comes last.
-#[derive(Default)]
-struct Owners {
-    all: Vec<(u64, Reverse<usize>, u64)>,
-    latest: Vec<u64>,
-}
-
-impl Owners {
-    fn prepare(&mut self) {
-        self.all.sort_unstable();
-        self.latest = self
-            .all
-            .iter()
-            .scan(0, |latest: &mut u64, (.., last_ns)| {
-                *latest = (*latest).max(*last_ns);
-                Some(*latest)
-            })
-            .collect();
-    }
-
-    /// Places of those at most 10 s from these times, at most [`MOST_OWNERS`], in the order of the checks.
-    fn near(&self, times: &Times) -> Vec<usize> {
-        let mut found = Vec::new();
-        for (first_ns, last_ns) in &times.0 {
-            let begun = self.all.partition_point(|(first, ..)| *first <= last_ns.saturating_add(SPELL_NS));
-            let is_near = |last: u64| last.saturating_add(SPELL_NS) >= *first_ns;
-            let earlier = self.all.iter().zip(&self.latest).take(begun).rev();
-            let reach = earlier.take_while(|(_, latest)| is_near(**latest)).take(4 * MOST_OWNERS);
-            found.extend(reach.filter(|((.., last), _)| is_near(*last)).map(|((_, Reverse(at), _), _)| *at));
-        }
-        found.truncate(MOST_OWNERS);
-        found.sort_unstable();
-        found
-    }
-}
-
-/// Owners and the findings that they explain: at the same time, between no other hosts. An info finding owns nothing,
-/// and a likely cause owns nothing more severe: a guess must neither hide a certain finding nor adopt its severity.
-fn owned(
-    found: &[Finding],
-    hosts: &[BTreeSet<(Address, Address)>],
-    mut pairs: Vec<(usize, usize)>,
-) -> Vec<(usize, usize)> {
-    let mut known: Set<usize> = pairs.iter().map(|(_, effect)| *effect).collect();
-    let mut owners: Map<(&'static str, (Address, Address)), Owners> = Map::default();
-    for (at, one) in found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
-        let times = Times::of(&one.episodes);
-        for key in one.owns.iter().flat_map(|id| hosts[at].iter().map(|pair| (*id, *pair))) {
-            let all = times.0.iter().map(|(first_ns, last_ns)| (*first_ns, Reverse(at), *last_ns));
-            owners.entry(key).or_default().all.extend(all);
-        }
-    }
-    owners.values_mut().for_each(Owners::prepare);
-    let mut new = Vec::new();
-    for (effect, other) in found.iter().enumerate() {
-        // An owner names all pairs of what it owns, so that those of the rarest pair suffice.
-        let of_pairs: Option<Vec<&Owners>> =
-            hosts[effect].iter().map(|pair| owners.get(&(other.id, *pair))).collect();
-        let rarest = of_pairs.and_then(|all| all.into_iter().min_by_key(|owners| owners.all.len()));
-        let Some(rarest) = rarest else { continue };
-        let owner = rarest.near(&Times::of(&other.episodes)).into_iter().find(|owner| {
-            let finding = &found[*owner];
-            let is_sure = finding.evidence["certainty"] != "likely" || other.severity <= finding.severity;
-            is_sure && hosts[effect].is_subset(&hosts[*owner]) && overlap(&finding.episodes, &other.episodes)
-        });
-        new.extend(owner.filter(|_| known.insert(effect)).map(|owner| (owner, effect)));
-    }
-    new.sort_unstable();
-    pairs.extend(new);
-    pairs
-}
-
 impl Finding {
     /// Takes over the cost of an owned finding. The two overlap, so the larger figure counts.
     fn bear(&mut self, cost: &Impact, timeouts: Option<Evidence>) {
@@ -209,9 +131,10 @@ pub(super) fn queue_pairs(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Episode;
     use super::super::meet::COMPARED;
+    use super::super::{Episode, Severity};
     use super::*;
+    use crate::metrics::loss::spells::SPELL_NS;
 
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {

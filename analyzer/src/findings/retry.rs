@@ -1,5 +1,8 @@
 //! Retransmission storms.
 
+use std::cell::LazyCell;
+
+use super::index::ByHosts;
 use super::loss_taps::Ends;
 use super::meet::overlap;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
@@ -14,6 +17,7 @@ use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::{Address, Direction};
+use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -36,14 +40,14 @@ pub(super) const FAMILY: Family = Family {
     entries: &[STORM],
     limits: &[Limits::META],
     evidence: &[
-        label("late", "packets out of order", Unit::Count),
-        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count),
-        label("retransmitted", "retransmissions", Unit::Count),
+        label("late", "packets out of order", Unit::Count).summed(),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count).summed(),
+        label("retransmitted", "retransmissions", Unit::Count).summed(),
         label("retransmitted_ratio", "retransmission ratio", Unit::Ratio),
-        label("packets", "packets sent", Unit::Count),
-        label("timeouts", "transport timeouts", Unit::Count),
+        label("packets", "packets sent", Unit::Count).summed(),
+        label("timeouts", "transport timeouts", Unit::Count).summed(),
         label("flows_unjudged", "flows not evaluated", Unit::Count),
-        label("rnr_resent", "retransmissions after RNR NAK", Unit::Count),
+        label("rnr_resent", "retransmissions after RNR NAK", Unit::Count).summed(),
     ],
     check,
 };
@@ -159,39 +163,34 @@ pub(super) const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFO
 /// Owner if most of them follow RNR NAKs.
 const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
 
-/// True if a finding concerns two hosts, in either direction.
-pub(super) fn is_between(finding: &Finding, (src, dst): (Address, Address)) -> bool {
-    finding.named.iter().any(|(from, to, _)| (*from, *to) == (src, dst) || (*from, *to) == (dst, src))
-}
-
 /// True if a finding shows in this time.
 pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
     overlap(&finding.episodes, &[span.episode(None)])
 }
 
-/// True if another finding explains the retransmissions from one host to another.
-fn is_owned(
+/// True if another finding between the same hosts explains the retransmissions from one of them to the other.
+fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
     limits: &Limits,
     pair: &Pair<'_>,
-    hosts: (Address, Address),
     span: &Span,
-    found: &[Finding],
+    between: impl Fn() -> I,
 ) -> bool {
-    let asked = found.iter().any(|one| retry_asked::asks(one) && is_between(one, hosts));
-    found.iter().any(|one| {
+    let asked = between().any(retry_asked::asks);
+    between().any(|one| {
         // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
         let explains = asked && retry_asked::owns_asked(one)
             || OWNERS.contains(&one.id) && one.severity > Severity::Info
             || one.id == SLOW_RECEIVER
                 && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
-        explains && is_between(one, hosts) && is_during(one, span)
+        explains && is_during(one, span)
     })
 }
 
 /// Advice about the retransmissions between two hosts, after the other findings.
-fn advice(reordered: u64, hosts: &[(Address, Address)], found: &[Finding]) -> String {
-    let of = |one: &Finding| hosts.iter().any(|hosts| is_between(one, *hosts));
-    let why = |id: &&&str| found.iter().any(|one| one.id == **id && of(one));
+fn advice(reordered: u64, hosts: &[(Address, Address)], known: &ByHosts, found: &[Finding]) -> String {
+    let kinds: Set<&str> =
+        hosts.iter().flat_map(|hosts| known.between(found, *hosts)).map(|one| one.id).collect();
+    let why = |id: &&&str| kinds.contains(*id);
     let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
     let mut parts: Vec<String> = Vec::new();
     if reordered > 0 {
@@ -210,6 +209,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (limits, facts) = (&input.limits.retry, input.facts);
     let ends = Ends::of(facts);
     let hosts_of = |flow: &&Flow| (flow.src, flow.dst);
+    let mut known = ByHosts::of(found);
+    let not_evaluated = LazyCell::new(|| flows_not_evaluated(facts));
     let mut by_hosts: Vec<&Flow> = facts.flows.iter().collect();
     by_hosts.sort_by_key(hosts_of);
     for flows in by_hosts.chunk_by(|a, b| hosts_of(a) == hosts_of(b)) {
@@ -222,14 +223,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             let pair = Pair::of(facts, &ends, flows, span);
             let ratio = pair.ratio();
             let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
-            (enough && !is_owned(limits, &pair, hosts, span, found)).then_some((pair, Some(ratio)))
+            (enough && !is_owned(limits, &pair, span, || known.between(found, hosts)))
+                .then_some((pair, Some(ratio)))
         };
         let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
-        let asked = found.iter().find(|one| retry_asked::asks(one) && is_between(one, hosts));
+        let asked = known.between(found, hosts).find(|one| retry_asked::asks(one));
         let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
-        raise(input, &[hosts], &judged, asked, found);
+        raise(input, &[hosts], &judged, (asked, *not_evaluated), &mut known, found);
     }
-    retry_asked::check(input, &ends, found);
+    retry_asked::check(input, &ends, || *not_evaluated, known, found);
 }
 
 /// Episodes of NAKs or repeated READs of a loss downstream.
@@ -273,13 +275,14 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
 }
 
 /// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where the
-/// retransmissions have another reason.
+/// retransmissions have another reason. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 pub(super) fn raise(
     input: &Input<'_>,
     hosts: &[(Address, Address)],
     judged: &Judged<Pair<'_>>,
-    asked: Option<u64>,
+    (asked, not_evaluated): (Option<u64>, u64),
+    known: &mut ByHosts,
     found: &mut Vec<Finding>,
 ) {
     let Judged { span, what: storm, episodes } = judged;
@@ -292,7 +295,7 @@ pub(super) fn raise(
         plural(storm.packets, "packet"),
         units::ratio(Some(storm.ratio()))
     );
-    let advice = advice(storm.reordered, hosts, found);
+    let advice = advice(storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_data(input, flows());
     let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
     let here = flows().next().map(|flow| Commands::near(input, flow, flow.src));
@@ -316,7 +319,7 @@ pub(super) fn raise(
             .evidence("retransmitted_ratio", storm.ratio())
             .evidence("packets", storm.packets)
             .evidence("timeouts", storm.timeouts)
-            .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+            .evidence("flows_unjudged", not_evaluated)
             .evidence("rnr_resent", storm.after_rnr)
             .flows(flows())
             .place(place)
@@ -347,4 +350,5 @@ pub(super) fn raise(
         )
         .step("Check the port for pauses and drops.", here.and_then(Commands::nic_counters))
         .into(found);
+    known.add(found, found.len() - 1);
 }

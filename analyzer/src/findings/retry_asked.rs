@@ -2,15 +2,14 @@
 //! cost is certain, whatever the reason.
 
 use super::Input;
-use super::index::FlowSet;
+use super::index::{ByHosts, FlowSet};
 use super::loss_taps::Ends;
-use super::retry::{Pair, is_between, is_during, nak_episodes, raise, whole};
+use super::retry::{Pair, is_during, nak_episodes, raise, whole};
 use super::span::{Judged, Span, latest, spans};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::spells::Signal;
 use crate::sample::Address;
-use crate::util::map::Set;
 
 /// True for loss or reordering downstream of a tap.
 pub(super) fn asks(finding: &Finding) -> bool {
@@ -23,14 +22,22 @@ pub(super) fn owns_asked(finding: &Finding) -> bool {
 }
 
 /// Raises retransmissions between the hosts that such a finding names, where no storm or loss has them.
-pub(super) fn check(input: &Input<'_>, ends: &Ends<'_>, found: &mut Vec<Finding>) {
+pub(super) fn check(
+    input: &Input<'_>,
+    ends: &Ends<'_>,
+    not_evaluated: impl Fn() -> u64,
+    mut known: ByHosts,
+    found: &mut Vec<Finding>,
+) {
     let asking: Vec<usize> = (0..found.len()).filter(|at| found.get(*at).is_some_and(asks)).collect();
     for at in asking {
-        let Some((asked, hosts, judged)) = found.get(at).and_then(|one| judge(input, ends, one, found))
+        let Some((asked, hosts, judged)) = found
+            .get(at)
+            .and_then(|one| judge(input, ends, one, |hosts| known.between(found, hosts).any(has)))
         else {
             continue;
         };
-        raise(input, &hosts, &judged, Some(asked), found);
+        raise(input, &hosts, &judged, (Some(asked), not_evaluated()), &mut known, found);
     }
 }
 
@@ -45,25 +52,26 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
     hosts
 }
 
+/// True for a finding that has the retransmissions between its hosts.
+fn has(one: &Finding) -> bool {
+    one.id == super::retry::STORM.id
+        || owns_asked(one)
+        || super::retry::OWNERS.contains(&one.id) && one.severity > Severity::Info
+}
+
 /// NAK episodes of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
 fn judge<'a>(
     input: &Input<'a>,
     ends: &Ends<'_>,
     asking: &Finding,
-    found: &[Finding],
+    had: impl Fn(Hosts) -> bool,
 ) -> Option<(u64, Vec<Hosts>, Judged<Pair<'a>>)> {
     let limits = &input.limits.retry;
-    let has = |one: &Finding| {
-        one.id == super::retry::STORM.id
-            || owns_asked(one)
-            || super::retry::OWNERS.contains(&one.id) && one.severity > Severity::Info
-    };
-    let had = |hosts: &(Address, Address)| found.iter().any(|one| has(one) && is_between(one, *hosts));
     let mut hosts = hosts(&asking.named);
-    hosts.retain(|hosts| !had(hosts));
-    let ours: Set<(Address, Address)> = hosts.iter().copied().collect();
-    let flows: Vec<&Flow> =
-        input.facts.flows.iter().filter(|flow| ours.contains(&(flow.src, flow.dst))).collect();
+    hosts.retain(|hosts| !had(*hosts));
+    let mut flows: Vec<&Flow> = hosts.iter().flat_map(|(src, dst)| input.facts.between(*src, *dst)).collect();
+    // In the order of all flows, whose worst are named first.
+    flows.sort_unstable_by_key(|flow| std::ptr::from_ref::<Flow>(flow));
     // Of the NAKs and repeated READs: retransmissions for another reason, such as RNR NAKs, may go on behind them.
     let spans = spans(flows.iter().copied(), &[Signal::LossDownstream]);
     let judge = |span: &Span| {

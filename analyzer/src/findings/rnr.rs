@@ -22,10 +22,10 @@ pub(super) const FAMILY: Family = Family {
     entries: &[SLOW],
     limits: &[Limits::META],
     evidence: &[
-        label("rnr_naks", "RNR NAKs", Unit::Count),
+        label("rnr_naks", "RNR NAKs", Unit::Count).summed(),
         label("rnr_ratio", "RNR NAKs per request packet", Unit::Ratio),
-        label("packets", "request packets", Unit::Count),
-        label("packets_resent", "retransmissions after RNR NAK", Unit::Count),
+        label("packets", "request packets", Unit::Count).summed(),
+        label("packets_resent", "retransmissions after RNR NAK", Unit::Count).summed(),
     ],
     check,
 };
@@ -59,19 +59,27 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for (flow, _) in once(&input.facts.flows, Flow::rnr_naks_once) {
         by_host.entry(flow.src).or_default().push(flow);
     }
+    if by_host.is_empty() {
+        return;
+    }
+    let mut requests: Map<Address, Vec<&Flow>> = Map::default();
+    for flow in input.facts.flows.iter().filter(|flow| by_host.contains_key(&flow.dst)) {
+        requests.entry(flow.dst).or_default().push(flow);
+    }
+    let to = |host: Address| requests.get(&host).map_or(&[][..], |all| &all[..]);
     let resent = resent(&input.facts.flows);
     let mut raised: Vec<(Address, Vec<&Flow>, Judged<Slow>)> = Vec::new();
     for (host, flows) in by_host {
         let counted = |flow: &Flow| flow.rnr_naks_once();
         let spans = timed(&flows, Signal::RnrNak, counted);
-        let judge = |span: &Span| Slow::of(input, host, &flows, span);
+        let judge = |span: &Span| Slow::of(input, to(host), &flows, span);
         if let Some(judged) = latest(&spans, run(flows.iter().copied()), judge) {
             raised.push((host, flows, judged));
         }
     }
     raised.sort_by_key(|(host, _, judged)| (Reverse(judged.what.naks), *host));
     for (host, flows, judged) in raised {
-        raise(input, host, &flows, &judged, resent.get(&host).copied().unwrap_or(Some(0)), found);
+        raise(input, (host, to(host)), &flows, &judged, resent.get(&host).copied().unwrap_or(Some(0)), found);
     }
 }
 
@@ -85,10 +93,10 @@ struct Slow {
 
 impl Slow {
     /// `None` if below the thresholds.
-    fn of(input: &Input<'_>, host: Address, flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
+    fn of(input: &Input<'_>, to_host: &[&Flow], flows: &[&Flow], span: &Span) -> Option<(Self, Option<f64>)> {
         let limits = &input.limits.rnr;
         let naks = flows.iter().map(|flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once())).sum();
-        let to_host = input.facts.flows.iter().filter(|flow| flow.dst == host && flow.psn.is_some());
+        let to_host = to_host.iter().copied().filter(|flow| flow.psn.is_some());
         let sent: Vec<u64> = once(to_host, |flow| span.packets_of(input.facts, flow))
             .into_iter()
             .map(|(_, packets)| packets)
@@ -103,7 +111,7 @@ impl Slow {
 
 fn raise(
     input: &Input<'_>,
-    host: Address,
+    (host, to_host): (Address, &[&Flow]),
     flows: &[&Flow],
     judged: &Judged<Slow>,
     resent: Option<u64>,
@@ -123,12 +131,8 @@ fn raise(
     };
     let diagnosis = format!("Receiver {host} not ready: {}", plural(*naks, "RNR NAK"));
     let requests = || {
-        let sends = |flow: &&Flow| {
-            flow.dst == host
-                && flow.loss.get().is_some()
-                && flows.iter().any(|answers| answers.dst == flow.src)
-        };
-        input.facts.flows.iter().filter(sends)
+        let sends = |flow: &&Flow| flow.loss.get().is_some() && peers.contains(&flow.src);
+        to_host.iter().copied().filter(sends)
     };
     let again = once(requests(), |flow| {
         span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.get().map_or(0, |loss| loss.rnr_resent))

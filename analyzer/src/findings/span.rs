@@ -12,7 +12,7 @@ definitions! {
 }
 
 /// A time span in which a signal occurred in some flows without 10 s of silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Span {
     /// Begin, Unix nanoseconds.
     pub(super) first_ns: u64,

@@ -156,7 +156,7 @@ fn found_in(root: &HostRoot, pid: u32) -> Result<Vec<PostSend>, String> {
     let mappings = read_mappings(root, pid)?;
     let process = Process { mappings: &mappings, devices: &devices };
     let memory = root.path(&format!("/proc/{pid}/mem"));
-    let memory = File::open(memory)
+    let memory = guarded::open(&memory)
         .map_err(|error| format!("its memory cannot be read: {error} (needs CAP_SYS_PTRACE)"))?;
     let mut found: BTreeMap<u32, u64> = BTreeMap::new();
     let mut data: Vec<&Mapping> =
@@ -212,7 +212,7 @@ fn search(memory: &File, range: std::ops::Range<u64>, process: &Process<'_>, fou
 
 fn read_mappings(root: &HostRoot, pid: u32) -> Result<Vec<Mapping>, String> {
     let failed = |error| format!("its mappings cannot be read: {error} (needs CAP_SYS_PTRACE)");
-    let file = File::open(root.path(&format!("/proc/{pid}/maps"))).map_err(failed)?;
+    let file = guarded::open(&root.path(&format!("/proc/{pid}/maps"))).map_err(failed)?;
     let mut text = Vec::new();
     file.take(MOST_MAPS).read_to_end(&mut text).map_err(failed)?;
     Ok(mappings(&String::from_utf8_lossy(&text)))
@@ -236,6 +236,7 @@ fn uverbs(root: &HostRoot, pid: u32) -> Result<BTreeMap<u32, String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{fifo, tree};
     use super::*;
 
     const MAPS: &str = "\
@@ -303,6 +304,21 @@ not a line";
         assert!(why.contains("no RDMA device open"), "{why}");
         let why = of_process(&root, u32::MAX, Duration::from_secs(5)).unwrap_err();
         assert!(why.contains("cannot be listed"), "{why}");
+    }
+
+    /// Opening a pipe without a writer for reading would block for as long as the search may take.
+    #[test]
+    fn a_pipe_in_place_of_mappings_or_memory_is_not_opened() {
+        let tree = tree(&[("proc/7/fd/7", "-> /dev/infiniband/uverbs0")]);
+        let root = HostRoot::at(tree.path());
+        let why = || of_process(&root, 7, Duration::from_secs(5)).unwrap_err();
+        let maps = tree.path().join("proc/7/maps");
+        fifo(&maps);
+        assert!(why().starts_with("its mappings cannot be read: not a regular file"), "{}", why());
+        std::fs::remove_file(&maps).unwrap();
+        std::fs::write(&maps, MAPS).unwrap();
+        fifo(&tree.path().join("proc/7/mem"));
+        assert!(why().starts_with("its memory cannot be read: not a regular file"), "{}", why());
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Collector {
     /// Takes in one packet, with the additional facts of those that [want it](Packet::wants_extras).
     #[inline(always)]
     pub fn packet(&mut self, packet: &Packet, extras: Option<&PacketExtras>, contents: Option<Contents>) {
-        if let Verdict::Copy { marked } = self.duplicates.packet(packet, extras) {
+        let verdict = self.duplicates.packet(packet, extras);
+        if let Verdict::Copy { marked } = verdict {
             return self.copy(packet, marked);
         }
         let reverse = self.pairing.packet(packet, extras);
@@ -150,6 +151,9 @@ impl Collector {
         self.loss.packet(packet, extras, reverse);
         self.taps.packet(packet, extras, contents);
         self.traffic.packet(packet, extras);
+        if verdict == Verdict::Doubtful {
+            self.traffic.doubt(packet);
+        }
         if let Some(messages) = &mut self.messages {
             messages.packet(packet, reverse);
         }
@@ -162,9 +166,11 @@ impl Collector {
             self.ecn.marked(packet);
             self.loss.marked(packet);
         }
-        for (slot, copies) in self.duplicates.decided() {
-            self.loss.forget(slot);
-            self.traffic.take_out(slot, &copies);
+        for decided in self.duplicates.decided() {
+            if decided.whole {
+                self.loss.forget(decided.slot);
+            }
+            self.traffic.take_out(&decided);
         }
     }
 

@@ -74,6 +74,11 @@ impl DuplicateDetector {
         self.decided
     }
 
+    /// True if the packets since the watch began may still turn out to be copied.
+    pub(super) fn is_open(&self) -> bool {
+        !self.copied && !self.is_single()
+    }
+
     /// The new decision, once.
     pub(super) const fn changed(&mut self) -> Option<bool> {
         if !self.changed {
@@ -116,23 +121,37 @@ impl DuplicateDetector {
         true
     }
 
+    /// Number of packets that say something.
+    const fn all(&self) -> u32 {
+        self.directions[0].all() + self.directions[1].all()
+    }
+
+    /// True if nearly all packets pass twice, in each direction that has enough of them.
+    fn nearly_all(&self) -> bool {
+        let telling = |tally: &&Tally| tally.all() >= OF_DIRECTION;
+        self.directions.iter().filter(telling).all(|tally| tally.nearly_all())
+    }
+
+    /// True if enough packets passed once.
+    fn is_single(&self) -> bool {
+        self.all() >= 2 * ADVANCED && !self.nearly_all()
+    }
+
     fn decide(&mut self) {
-        let sum = |judge: &Self| judge.directions[0].all() + judge.directions[1].all();
-        if sum(self) >= RECENT {
+        if self.all() >= RECENT {
             for tally in &mut self.directions {
                 *tally = Tally { once: tally.once / 2, twice: tally.twice / 2 };
             }
         }
-        let all = sum(self);
-        let telling = |tally: &&Tally| tally.all() >= OF_DIRECTION;
-        let nearly_all = self.directions.iter().filter(telling).all(|tally| tally.nearly_all());
+        let all = self.all();
+        let nearly_all = self.nearly_all();
         let copied = if self.copied {
             // Traffic counted as copied stays so until a good part is not copied.
             all < 2 * ADVANCED || self.directions.iter().map(|tally| tally.twice).sum::<u32>() * 2 >= all
         } else {
             self.advanced >= ADVANCED && nearly_all
         };
-        let decided = if copied { self.advanced >= ADVANCED } else { all >= 2 * ADVANCED && !nearly_all };
+        let decided = if copied { self.advanced >= ADVANCED } else { self.is_single() };
         self.changed |= copied != self.copied || decided && !self.decided;
         if self.copied && !copied {
             self.advanced = 0;

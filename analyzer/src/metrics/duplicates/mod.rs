@@ -73,6 +73,8 @@ const MOST_FLOWS: usize = 1_024;
 pub enum Verdict {
     /// A packet of its own.
     Own,
+    /// The same, but the copy of an earlier packet if its pair of hosts is found to be copied ([`Filter::decided`]).
+    Doubtful,
     /// The copy of an earlier packet. `marked`: the copy is marked CE, the other is not.
     Copy {
         /// True if the copy is marked CE and the earlier packet is not.
@@ -246,6 +248,19 @@ impl Pair {
     }
 }
 
+/// A flow of a pair that was found to be copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided {
+    /// Slot of the flow.
+    pub slot: u32,
+    /// Its link.
+    pub link: u16,
+    /// Its copies so far that were taken for packets ([`Verdict::Doubtful`]).
+    pub copies: Copies,
+    /// All copies of the flow are among them.
+    pub whole: bool,
+}
+
 /// Distinguishes copies from packets of their own.
 #[derive(Debug, Default)]
 pub struct Filter {
@@ -259,8 +274,8 @@ pub struct Filter {
     found: Duplicates,
     /// Of flows whose pair is not decided: what are copies if it is found to be copied.
     pending: Map<u32, OnLink>,
-    /// Flows of a pair that was decided just now, with their copies until then.
-    decided: Vec<(u32, Copies)>,
+    /// Flows of a pair that was decided just now.
+    decided: Vec<Decided>,
 }
 
 impl Filter {
@@ -292,10 +307,9 @@ impl Filter {
         verdict
     }
 
-    /// Flows whose figures so far took copies for packets, and these copies: their pair was found to be copied. Each is given
-    /// once.
+    /// Flows whose figures so far took copies for packets: their pair was found to be copied. Each is given once.
     #[inline]
-    pub fn decided(&mut self) -> Vec<(u32, Copies)> {
+    pub fn decided(&mut self) -> Vec<Decided> {
         std::mem::take(&mut self.decided)
     }
 
@@ -380,6 +394,7 @@ impl Filter {
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.
         let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
+        let mut verdict = Verdict::Own;
         self.remembered -= before - slot.remembered();
         let copy = if let Some(first) = again {
             let evidence = Evidence {
@@ -393,6 +408,9 @@ impl Filter {
             let is_copied = pair.judge.is_copied();
             if is_evidence && !is_copied {
                 self.pending.entry(packet.slot).or_default().add(packet, op, &first);
+                if pair.judge.is_open() {
+                    verdict = Verdict::Doubtful;
+                }
             }
             is_copied.then_some(first)
         } else {
@@ -405,7 +423,10 @@ impl Filter {
             self.remember(packet, own);
             None
         };
-        self.after(packet, copy, op)
+        match self.after(packet, copy, op) {
+            Verdict::Own => verdict,
+            copy => copy,
+        }
     }
 
     fn remember(&mut self, packet: &Packet, own: Passed) {
@@ -459,7 +480,7 @@ impl Filter {
         let Some(pair) = self.pairs.get_mut(number as usize) else { return };
         let Some(copied) = pair.judge.changed() else { return };
         let Some(link) = self.links.get_mut(usize::from(at)) else { return };
-        let slots = std::mem::take(&mut pair.slots);
+        let mut slots = std::mem::take(&mut pair.slots);
         if !copied {
             link.single += 1;
             for slot in slots {
@@ -469,12 +490,18 @@ impl Filter {
         }
         link.copied += 1;
         let whole = link.whole;
+        // Where copies begin later, the pair was decided before.
+        let of_pair = |slot: &&u32| self.slots.get(**slot as usize).is_some_and(|slot| slot.pair == number);
+        slots.extend(self.pending.keys().filter(of_pair));
+        slots.sort_unstable();
+        slots.dedup();
         for slot in slots {
-            // Copies that the collectors have taken for packets until now are dropped by them only if they drop all.
-            let pending = self.pending.remove(&slot).filter(|_| whole);
-            if whole && self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
-                self.decided.push((slot, pending.map(|pending| pending.copies).unwrap_or_default()));
-                self.count(slot, at, pending);
+            let pending = self.pending.remove(&slot);
+            if self.slots.get(slot as usize).is_some_and(|slot| slot.pair == number) {
+                let taken = pending.map(|pending| pending.copies).unwrap_or_default();
+                self.decided.push(Decided { slot, link: at, copies: taken, whole });
+                // Loss drops copies that it has taken for retransmissions only if it drops all.
+                self.count(slot, at, pending.filter(|_| whole));
             }
         }
     }

@@ -99,6 +99,26 @@ fn hosts_send_each_other_each_packet_once() {
     }
 }
 
+/// The bins of the link, its frames by length and the timeline; each millisecond has ten messages and their ACKs.
+#[test]
+fn bins_and_frames_of_a_link_have_each_packet_once_from_the_beginning_on() {
+    for (delay_ns, numbered) in [(3_500, false), (3_500, true), (40 * US, true), (3 * MS, false)] {
+        let (metrics, _) = doubled(1_000, delay_ns, numbered).metrics();
+        let copies = metrics.duplicates.unwrap().link(0).copies;
+        let link = &metrics.traffic.as_ref().unwrap().links[0];
+        let bursts = link.bursts.as_ref().unwrap();
+        let case = format!("after {delay_ns} ns, numbered {numbered}");
+        assert_eq!(bursts.total.packets, 9_000, "{case}");
+        assert_eq!(bursts.total.bytes, copies.bytes, "all pass twice: {case}");
+        assert_eq!(bursts.peak.packets, 90, "{case}");
+        let frames = link.frame_sizes.unwrap();
+        assert_eq!(frames.iter().sum::<u64>(), 9_000, "{case}");
+        let timeline = &metrics.timeline.as_ref().unwrap()[0];
+        let bytes: u64 = timeline.points.iter().map(|point| point.bytes).sum();
+        assert_eq!(bytes, copies.bytes, "{case}");
+    }
+}
+
 /// Files of two taps merged into one: a queue between them holds each packet for longer than retransmissions take.
 #[test]
 fn copies_from_a_second_tap_are_known_by_their_identification() {
@@ -279,7 +299,13 @@ fn copies_that_begin_later_are_known() {
     let mut known = std::collections::HashSet::new();
     capture.0.retain(|p| p.time_ns >= begin || known.insert((p.opcode, p.psn)));
     let (metrics, _) = capture.metrics();
-    let link = metrics.duplicates.unwrap().link(0);
+    let link = metrics.duplicates.as_ref().unwrap().link(0);
     assert!((8_700..=9_000).contains(&link.copies.packets), "{link:?}");
     assert!(link.first_ns >= begin);
+    // Those that pass before the link is watched again, of ten messages and their ACKs, are not known; those from then on are in no bin and no matrix.
+    let unknown = 10 * (8 + 1);
+    let traffic = metrics.traffic.unwrap();
+    let in_bins = traffic.links[0].bursts.as_ref().unwrap().total.packets;
+    assert!((18_000..=18_000 + unknown).contains(&in_bins), "{in_bins}");
+    assert_eq!(traffic.pairs.iter().map(|pair| pair.packets).sum::<u64>(), in_bins);
 }

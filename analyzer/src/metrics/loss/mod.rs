@@ -59,7 +59,7 @@ use arrival::{Arrival, Nak, Request, STALL_NS};
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
-use parallel::Parallel;
+use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission, is_in_vain};
 use sequence::Sequence;
 use spells::{Counts, Recorder, Signal, Spells};
@@ -529,9 +529,9 @@ impl Collector {
         };
         let reliable = packet.opcode >> 5 != TRANSPORT_UC;
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
-        let member =
-            (is_partial && !response).then_some(((slot.pair, slot.dest_qp), packet.slot, latest.psn));
-        let elsewhere = parallel.note(&mut sequence.parallel, member, packet.psn);
+        let name = (slot.pair, slot.dest_qp);
+        let member = (is_partial && !response).then_some(Member::of(name, packet));
+        let elsewhere = sequence.note_parallel(parallel, member, packet.psn);
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,

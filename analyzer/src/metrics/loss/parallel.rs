@@ -1,11 +1,13 @@
 //! PSNs of a flow whose packets are spread over parallel links: a gap at one tap is a packet that passed another.
 
-use super::{UNKNOWN, WINDOW};
+use super::{Event, Packet, UNKNOWN, WINDOW};
 use crate::util::map::Map;
 use rocescope_common::wire::bth::MASK24;
 
 /// Flows followed; further ones are judged by each link alone.
 const MAX_FLOWS: usize = 4_096;
+/// PSNs of a link before it is known to show a part of its flow that are noted then: it is known after 64 of them.
+const MOST_BEFORE: u32 = 4_096;
 
 /// Flows whose packets take parallel links, by pair of hosts and destination queue pair.
 #[derive(Debug, Default)]
@@ -14,32 +16,60 @@ pub(super) struct Parallel {
     flows: Vec<Passed>,
 }
 
+/// The part of a flow that one link shows, before a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// Pair of hosts and destination queue pair.
+    name: (u32, u32),
+    slot: u32,
+    /// First PSN, and the one that was expected before the packet.
+    first: u32,
+    expected: u32,
+}
+
+impl Member {
+    pub(super) const fn of(name: (u32, u32), packet: &Packet) -> Self {
+        let Packet { slot, psn, first, expected, outcome, .. } = *packet;
+        let expected =
+            if outcome.duplicate_psn { expected } else { psn.wrapping_sub(outcome.missing) & MASK24 };
+        // Of another connection nothing has passed.
+        let first = if outcome.events & Event::RESTART == 0 { first } else { expected };
+        Self { name, slot, first, expected }
+    }
+}
+
 impl Parallel {
-    /// Notes a packet of a sequence whose flow has this number, or is new here if its tap sees a part of it: a member by its name,
-    /// slot and PSN before; true as for [`Self::pass`].
+    /// Notes a packet of a sequence whose flow has this number, or is new here if its tap sees a part of it, the member. `passed`:
+    /// whether a PSN behind the expected one has passed this link, where that is known. True as for [`Self::pass`].
     pub(super) fn note(
         &mut self,
         number: &mut u32,
-        member: Option<((u32, u32), u32, u32)>,
+        member: Option<Member>,
+        passed: Option<&dyn Fn(u32) -> bool>,
         psn: u32,
     ) -> bool {
         if *number == UNKNOWN
-            && let Some((name, slot, before)) = member.filter(|(name, ..)| name.0 != UNKNOWN)
+            && let Some(member) = member.filter(|member| member.name.0 != UNKNOWN)
         {
-            *number = self.join(name, slot, before);
+            *number = self.join(member, passed);
         }
         self.pass(*number, psn)
     }
 
-    /// The flow's number, which this slot sees a part of; [`UNKNOWN`] if there is no room.
-    fn join(&mut self, name: (u32, u32), slot: u32, psn: u32) -> u32 {
+    /// The flow's number, of which a slot sees a part; [`UNKNOWN`] if there is no room.
+    fn join(&mut self, member: Member, passed: Option<&dyn Fn(u32) -> bool>) -> u32 {
+        let Member { name, slot, first, expected } = member;
+        // From the first one that is known on.
+        let sent = expected.wrapping_sub(first) & MASK24;
+        let known = if passed.is_some() { sent.min(MOST_BEFORE) } else { 1 };
+        let from = expected.wrapping_sub(known) & MASK24;
         let next = u32::try_from(self.flows.len()).unwrap_or(UNKNOWN);
         let number = match self.numbers.get(&name) {
             Some(number) => *number,
             None if self.flows.len() >= MAX_FLOWS => return UNKNOWN,
             None => {
                 self.numbers.insert(name, next);
-                self.flows.push(Passed::new(psn));
+                self.flows.push(Passed::new(from));
                 next
             }
         };
@@ -47,8 +77,11 @@ impl Parallel {
             && !flow.slots.contains(&slot)
         {
             flow.slots.push(slot);
-            // Until now the packets of this link were not noted.
-            flow.known_from = flow.newest;
+            match passed {
+                Some(passed) => flow.backfill(from, known, passed),
+                // The packets of this link were not noted until now.
+                None => flow.known_from = flow.newest,
+            }
         }
         number
     }
@@ -75,6 +108,16 @@ impl Passed {
     fn new(psn: u32) -> Self {
         let bits = vec![0; WINDOW as usize / 64].into_boxed_slice();
         Self { slots: Vec::new(), bits, newest: psn, known_from: psn }
+    }
+
+    /// Notes what has passed a link until now, of this number of PSNs from one on.
+    fn backfill(&mut self, from: u32, count: u32, passed: &dyn Fn(u32) -> bool) {
+        for psn in (0..count).map(|at| from.wrapping_add(at) & MASK24).filter(|psn| passed(*psn)) {
+            self.pass(psn);
+        }
+        if from.wrapping_sub(self.known_from) & MASK24 < WINDOW {
+            self.known_from = from;
+        }
     }
 
     /// Notes a PSN; true if it has passed before, or is too old to know.
@@ -114,13 +157,32 @@ impl Passed {
 mod tests {
     use super::*;
 
+    /// A link whose only packet so far had this PSN.
+    fn member(name: (u32, u32), slot: u32, psn: u32) -> Member {
+        Member { name, slot, first: psn, expected: psn.wrapping_add(1) & MASK24 }
+    }
+
+    #[test]
+    fn psns_before_both_links_joined_are_known_from_their_gaps() {
+        let mut all = Parallel::default();
+        let (even, odd) = (|psn: u32| psn.is_multiple_of(2), |psn: u32| psn % 2 == 1 && psn != 141);
+        let link = |slot, first, expected| Member { name: (1, 17), slot, first, expected };
+        let number = all.join(link(0, 100, 165), Some(&even));
+        assert!(!all.pass(number, 166), "one link alone shows no other");
+        assert_eq!(all.join(link(1, 101, 168), Some(&odd)), number);
+        assert!(all.pass(number, 140) && all.pass(number, 143) && all.pass(number, 166));
+        assert!(!all.pass(number, 141) && all.pass(number, 141), "lost, and retransmitted once");
+        assert!(all.pass(number, 100), "before the first packet of the second link");
+        assert!(!all.pass(number, 168) && !all.pass(number, 170) && !all.pass(number, 169));
+    }
+
     #[test]
     fn a_psn_that_passed_a_parallel_link_is_known() {
         let mut all = Parallel::default();
         let name = (1, 17);
-        let number = all.join(name, 0, 100);
+        let number = all.join(member(name, 0, 100), None);
         assert!(!all.pass(number, 101) && !all.pass(number, 101), "one link alone shows no other");
-        assert_eq!(all.join(name, 1, 102), number);
+        assert_eq!(all.join(member(name, 1, 102), None), number);
         let first = 103;
         for psn in first..first + 3 * WINDOW {
             assert!(!all.pass(number, psn & MASK24), "{psn}");
@@ -136,9 +198,9 @@ mod tests {
     #[test]
     fn psns_before_the_second_link_joined_may_have_passed() {
         let mut all = Parallel::default();
-        let number = all.join((1, 17), 0, MASK24 - 1);
+        let number = all.join(member((1, 17), 0, MASK24 - 1), None);
         assert!(!all.pass(number, 1));
-        all.join((1, 17), 1, 1);
+        all.join(member((1, 17), 1, 1), None);
         assert!(all.pass(number, 0) && all.pass(number, MASK24));
         assert!(!all.pass(number, 3) && !all.pass(number, 2), "behind the newest, and not seen");
     }

@@ -277,10 +277,63 @@ impl Open {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.packets.iter().all(|count| *count == 0)
+    }
+
+    /// Takes out a packet that was added.
+    fn remove(&mut self, wire_len: u32, class: usize) {
+        self.bytes = self.bytes.saturating_sub(u64::from(wire_len));
+        if let Some(packets) = self.packets.get_mut(class) {
+            *packets = packets.saturating_sub(1);
+        }
+    }
+
     fn bin(&self) -> Bin {
         let Self { index, bytes, packets: [none, ect1, ect0, ce, cnp] } = *self;
         let capable = ect1 + ect0 + ce;
         Bin { index, bytes, packets: none + capable + cnp, capable, ce, cnp }
+    }
+}
+
+/// A packet that is the copy of an earlier one, or one of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubtful {
+    /// Slot of its flow.
+    pub slot: u32,
+    /// Number of its bin.
+    pub bin: u64,
+    /// Bytes of its outer frame.
+    pub wire_len: u32,
+    /// Its class in the bin.
+    pub class: usize,
+}
+
+/// Bins with traffic that wait for what is in doubt.
+const MOST_HELD: usize = 1_024;
+/// Packets in doubt: it is decided by some tens of each pair of hosts.
+const MOST_DOUBTFUL: usize = 4_096;
+
+/// Bins that have passed and are not folded, from that of the first packet in doubt on: what is folded cannot be taken out.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    /// In rising order.
+    bins: Vec<Open>,
+    doubtful: Vec<Doubtful>,
+}
+
+impl Held {
+    /// Adds a packet to its bin, which is `new` if there is none.
+    fn add(&mut self, new: Open, wire_len: u32, class: usize) {
+        match self.bins.binary_search_by_key(&new.index, |bin| bin.index) {
+            Ok(at) => self.bins[at].add(wire_len, class),
+            Err(at) => self.bins.insert(at, new),
+        }
+    }
+
+    fn bin_mut(&mut self, index: u64) -> Option<&mut Open> {
+        let at = self.bins.binary_search_by_key(&index, |bin| bin.index).ok()?;
+        self.bins.get_mut(at)
     }
 }
 
@@ -294,6 +347,7 @@ pub struct Binner {
     start_ns: u64,
     end_ns: u64,
     folded: BinTotals,
+    held: Option<Box<Held>>,
 }
 
 impl Binner {
@@ -317,8 +371,15 @@ impl Binner {
         let index = time_ns / bin_ns.max(1);
         if self.end_ns == 0 || index > self.newest {
             let oldest = index.saturating_sub(OPEN - 1);
-            for passed in self.in_order().iter().filter(|bin| bin.index < oldest) {
-                self.folded.fold(passed);
+            let passed = self.in_order();
+            let passed = passed.iter().filter(|bin| bin.index < oldest);
+            if let Some(held) = &mut self.held {
+                held.bins.extend(passed.filter(|bin| !bin.is_empty()));
+                if held.bins.len() > MOST_HELD {
+                    self.release();
+                }
+            } else {
+                passed.for_each(|bin| self.folded.fold(&bin.bin()));
             }
             for at in oldest..=index {
                 if let Some(bin) = self.open.get_mut(place(at))
@@ -336,24 +397,73 @@ impl Binner {
             _ => {
                 let mut late = Open { index, ..Open::default() };
                 late.add(wire_len, class);
-                self.folded.fold(&late.bin());
+                match &mut self.held {
+                    Some(held) if index > self.folded.last => held.add(late, wire_len, class),
+                    _ => self.folded.fold(&late.bin()),
+                }
             }
         }
     }
 
     /// The open bins, the oldest first.
-    fn in_order(&self) -> [Bin; PLACES] {
-        let mut open = self.open.map(|open| open.bin());
+    fn in_order(&self) -> [Open; PLACES] {
+        let mut open = self.open;
         open.sort_unstable_by_key(|bin| bin.index);
         open
+    }
+
+    /// The bins that are not folded, the oldest first.
+    fn not_folded(&self) -> impl Iterator<Item = Bin> {
+        let held = self.held.as_ref().map_or(&[][..], |held| &held.bins);
+        held.iter().map(Open::bin).chain(self.in_order().map(|open| open.bin()))
+    }
+
+    /// The latest packet may be a copy: its bin waits until that is known, unless it has been folded.
+    pub fn doubt(&mut self, packet: Doubtful) {
+        let is_open = self.open.get(place(packet.bin)).is_some_and(|bin| bin.index == packet.bin);
+        if !is_open && self.held.as_mut().is_none_or(|held| held.bin_mut(packet.bin).is_none()) {
+            return;
+        }
+        let doubtful = &mut self.held.get_or_insert_default().doubtful;
+        doubtful.push(packet);
+        if doubtful.len() > MOST_DOUBTFUL {
+            self.release();
+        }
+    }
+
+    /// The packets of a flow that were in doubt are copies; gives their lengths.
+    pub fn take_out(&mut self, slot: u32) -> Vec<u32> {
+        let Some(mut held) = self.held.take() else { return Vec::new() };
+        let (copies, rest): (Vec<Doubtful>, Vec<Doubtful>) =
+            std::mem::take(&mut held.doubtful).into_iter().partition(|one| one.slot == slot);
+        for Doubtful { bin, wire_len, class, .. } in &copies {
+            let open = self.open.get_mut(place(*bin)).filter(|open| open.index == *bin);
+            if let Some(bin) = open.or_else(|| held.bin_mut(*bin)) {
+                bin.remove(*wire_len, *class);
+            }
+        }
+        let is_settled = rest.is_empty();
+        held.doubtful = rest;
+        self.held = Some(held);
+        if is_settled {
+            self.release();
+        }
+        copies.into_iter().map(|one| one.wire_len).collect()
+    }
+
+    /// Folds the bins that were held: what is in doubt stays in them.
+    #[cold]
+    fn release(&mut self) {
+        let held = self.held.take();
+        held.into_iter().flat_map(|held| held.bins).for_each(|bin| self.folded.fold(&bin.bin()));
     }
 
     /// The figures up to now, bins that are not complete included.
     #[must_use]
     pub fn bursts(&self, bin_ns: u64) -> Option<Bursts> {
         let mut folded = self.folded.clone();
-        for bin in &self.in_order() {
-            folded.fold(bin);
+        for bin in self.not_folded() {
+            folded.fold(&bin);
         }
         folded.bursts(bin_ns)
     }
@@ -363,8 +473,8 @@ impl Binner {
     pub fn points(&self, bin_ns: u64) -> LinkPoints {
         let mut points = self.folded.points.clone();
         points.bin_ns = bin_ns;
-        for bin in self.in_order().iter().filter(|bin| bin.packets > 0) {
-            points.add(bin.index, &point(bin));
+        for bin in self.not_folded().filter(|bin| bin.packets > 0) {
+            points.add(bin.index, &point(&bin));
         }
         points
     }

@@ -9,7 +9,7 @@
 //!
 //! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
-//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts
+//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it are copies, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts
 //! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
 
 pub mod bins;
@@ -27,10 +27,10 @@ use rocescope_common::account::message::{
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::opcode::Op;
 
-use super::duplicates::Copies;
+use super::duplicates::Decided;
 use super::packet::{CE, Packet, PacketExtras};
 use super::timeline::LinkPoints;
-use bins::{Binner, Bursts, CLASS_CNP};
+use bins::{Binner, Bursts, CLASS_CNP, Doubtful};
 use flowlets::{FlowletState, Flowlets, Record};
 use hosts::{BinPackets, NO_PAIR, Pair, Pairs, Target};
 
@@ -53,6 +53,18 @@ pub const BIN_RANGE_NS: std::ops::RangeInclusive<u64> = 100_000..=NS_PER_S;
 )]
 pub fn times(number: u64, factor: f64) -> u64 {
     (number as f64 * factor) as u64
+}
+
+/// Class of a packet in a bin.
+#[inline(always)]
+fn class(packet: &Packet, op: Op) -> usize {
+    let ecn = packet.data_ecn();
+    match (Flowlet::is_data(op), op.has(Op::CNP)) {
+        (true, _) => usize::from(ecn),
+        (false, true) => CLASS_CNP,
+        // Of an opcode that is not known, a mark is no mark on data.
+        (false, false) => usize::from(ecn != 0),
+    }
 }
 
 /// State of one link.
@@ -174,14 +186,8 @@ impl Collector {
         let Packet { link, slot, time_ns, outcome, wire_len, psn, .. } = *packet;
         let op = Op::of(packet.opcode);
         let data = Flowlet::is_data(op);
-        let ecn = packet.data_ecn();
-        let ce = data && ecn == CE;
-        let class = match (data, op.has(Op::CNP)) {
-            (true, _) => usize::from(ecn),
-            (false, true) => CLASS_CNP,
-            // Of an opcode that is not known, a mark is no mark on data.
-            (false, false) => usize::from(ecn != 0),
-        };
+        let ce = data && packet.data_ecn() == CE;
+        let class = class(packet, op);
         let mut bin = 0;
         if let Some(PacketExtras { key, .. }) = extras
             && outcome.events & Event::NEW_FLOW != 0
@@ -228,11 +234,27 @@ impl Collector {
         }
     }
 
-    /// Takes duplicates in the flow of a slot out of what its hosts sent each other.
+    /// The latest packet may be the copy of an earlier one: whether it is shows later ([`take_out`](Self::take_out)).
     #[cold]
-    pub fn take_out(&mut self, slot: u32, copies: &Copies) {
-        if let Some(slot) = self.slots.get(slot as usize) {
-            self.pairs.take_out(slot.pair, copies);
+    pub fn doubt(&mut self, packet: &Packet) {
+        let Packet { link, slot, time_ns, wire_len, .. } = *packet;
+        if let Some(link) = self.links.get_mut(usize::from(link)) {
+            let class = class(packet, Op::of(packet.opcode));
+            link.bins.doubt(Doubtful { slot, bin: time_ns / self.bin_ns, wire_len, class });
+        }
+    }
+
+    /// Takes duplicates in a flow out of what its hosts sent each other, and out of the bins and frames of its link.
+    #[cold]
+    pub fn take_out(&mut self, decided: &Decided) {
+        if let Some(slot) = self.slots.get(decided.slot as usize) {
+            self.pairs.take_out(slot.pair, &decided.copies);
+        }
+        let Some(link) = self.links.get_mut(usize::from(decided.link)) else { return };
+        for wire_len in link.bins.take_out(decided.slot) {
+            if let Some(count) = link.frame_sizes.get_mut(frame_bucket(wire_len)) {
+                *count = count.saturating_sub(1);
+            }
         }
     }
 

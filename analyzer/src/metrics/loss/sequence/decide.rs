@@ -7,6 +7,7 @@ use super::super::acks::reaches;
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::{By, Filled, Gap};
+use super::super::parallel::{Member, Parallel};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
 use super::Sequence;
@@ -67,6 +68,21 @@ impl Sequence {
     pub(in crate::metrics::loss) fn is_partial(&self, sent: u32) -> bool {
         let unseen = self.metrics.unfilled + self.gaps.missing() + self.elsewhere;
         sent >= 64 && unseen * 4 >= u64::from(sent)
+    }
+
+    /// Notes a packet of a flow that takes parallel links, whose part here is the member; true if it has passed another of them
+    /// before, or may have.
+    pub(in crate::metrics::loss) fn note_parallel(
+        &mut self,
+        parallel: &mut Parallel,
+        member: Option<Member>,
+        psn: u32,
+    ) -> bool {
+        let Self { gaps, metrics, parallel: number, .. } = self;
+        // What it has in no gap passed here, while no gap was dropped.
+        let passed = |psn| gaps.at(psn).is_none_or(|gap| gap.retransmitted);
+        let is_known = self.reliable && metrics.unfilled == 0;
+        parallel.note(number, member, is_known.then_some(&passed), psn)
     }
 
     /// The run fills a gap: counts it then, if nothing asked for it. One that began with packets that had passed before is a
