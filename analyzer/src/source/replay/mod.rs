@@ -74,7 +74,7 @@ pub struct Options {
     pub events: bool,
 }
 
-/// Default size of the flow table of a replay: a flow takes about 1.3 kB of memory at the peak and 3 kB of a JSON
+/// Default size of the flow table of a replay: a flow takes about 1 kB of memory at the peak and 3 kB of a JSON
 /// report: each of these is less than half a gigabyte. Packets of further flows are counted in their link and in
 /// `flow_table_full`.
 pub const MAX_FLOWS: usize = 1 << 17;
