@@ -246,6 +246,13 @@ fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
     }
 }
 
+/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a back-off.
+fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
+    let losses = flows.flat_map(Flow::losses).flatten().filter(|loss| loss.timeouts > 1);
+    let ratios = losses.filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)));
+    ratios.max_by(f64::total_cmp)
+}
+
 fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
     let Judged { span, what: timed_out, episodes } = judged;
     let Some(worst) = timed_out.first() else { return };
@@ -259,11 +266,6 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let alone = span.is_whole() || episodes.len() == 1;
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
-    // Timers of two queue pairs may differ without one.
-    let backoff = losses()
-        .filter(|loss| loss.timeouts > 1)
-        .filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)))
-        .max_by(f64::total_cmp);
     let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
     let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
     let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
@@ -298,7 +300,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .evidence("longest_ns", longest)
         .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
         .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
-        .evidence("backoff", backoff.filter(|_| alone))
+        .evidence("backoff", backoff(flows()).filter(|_| alone))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
         .flows(flows())

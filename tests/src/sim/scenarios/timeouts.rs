@@ -350,8 +350,8 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
     only_small_arrive(lab, taps);
 }
 
-/// From some time on no READ response arrives, and the requesters give up. All that vanishes does so between the taps, which a
-/// response says nothing of: its requester retries in vain.
+/// From some time on all READ responses are lost between the taps, and the requesters give up: the responses themselves are not
+/// retried in vain, their requests are.
 fn reads_die(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
     let responses = Match { data: Some(true), ..Match::default() };
