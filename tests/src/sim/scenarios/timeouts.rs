@@ -360,6 +360,9 @@ fn reads_die(lab: &mut Lab) {
     let set = Settings { timeout_ns: 17 * MS, ..settings() };
     let ends = connections(lab, 0, 1, 2, &set);
     lab.world.start(Stream::new(&ends, Verb::Read, 64 * KB, 200).depth(1).gap(MS, MS), 0);
+    // Its ACKs pass both taps until the end: what does not arrive by then is lost.
+    let others = connections(lab, 0, 1, 1, &settings());
+    lab.world.start(Stream::new(&others, Verb::Write, 4 * KB, 400).depth(1).gap(MS, MS), 0);
     tap(lab, 0);
     tap(lab, 1);
     let pair = lab.pair(0, 1);
