@@ -64,8 +64,8 @@ const AFTERWARDS: &str = "soft_roce_tshark";
 const PROGRAMS_TEST: &str = "words";
 /// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
-/// Timeout of the guest in seconds. It takes about ten minutes, more on a busy machine.
-const LIMIT: &str = "1800";
+/// Timeout of the guest in seconds. It takes a quarter of an hour, more on a busy machine.
+const LIMIT: &str = "2100";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 

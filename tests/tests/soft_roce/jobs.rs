@@ -15,9 +15,9 @@ use crate::faults::{Ends, FaultResult, unhurried};
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_host_that_starts_late_is_the_straggler() {
-    const STEPS: usize = 24;
-    const COMPUTE: Duration = Duration::from_millis(500);
-    const LATE: Duration = Duration::from_millis(700);
+    const STEPS: usize = 16;
+    const COMPUTE: Duration = Duration::from_millis(400);
+    const LATE: Duration = Duration::from_millis(600);
     /// Place in the ring of the late one.
     const WHO: usize = 2;
     let late = NEAR.at("10.0.0.11");
@@ -62,7 +62,7 @@ fn a_host_that_starts_late_is_the_straggler() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_slow_link_of_two_is_named() {
     const DELAY: Duration = Duration::from_millis(60);
-    const MESSAGES: usize = 100;
+    const MESSAGES: usize = 60;
     let ends = Ends::open();
     let links = Uplinks::add().unwrap();
     links.delay("60ms").unwrap();
