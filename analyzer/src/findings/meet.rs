@@ -185,10 +185,13 @@ impl Times {
 /// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
 pub(super) fn overlap(a: &[Episode], b: &[Episode]) -> bool {
     count_comparison();
-    let near = |a: &Episode, b: &Episode| {
-        a.first_ns <= b.last_ns.saturating_add(SPELL_NS) && b.first_ns <= a.last_ns.saturating_add(SPELL_NS)
-    };
-    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| near(a, b)))
+    let range = |one: &Episode| (one.first_ns, one.last_ns);
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| is_near(range(a), range(b))))
+}
+
+/// True if two ranges of time are at most 10 s apart, each with its first and last nanosecond.
+pub(super) const fn is_near((a_first, a_last): (u64, u64), (b_first, b_last): (u64, u64)) -> bool {
+    a_first <= b_last.saturating_add(SPELL_NS) && b_first <= a_last.saturating_add(SPELL_NS)
 }
 
 /// Counts a comparison, in tests.

@@ -102,7 +102,7 @@ pub use silence::Silences;
 use command::{ByHand, Command, Commands};
 use family::label;
 use raise::Raise;
-pub use verdict::{Health, Verdict};
+pub use verdict::{Health, NOTHING_OF, Verdict};
 
 /// Input of the checks.
 #[derive(Clone, Copy, Debug)]

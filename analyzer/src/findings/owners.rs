@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::meet::{Times, count_comparison};
+use super::meet::{Times, count_comparison, is_near};
 use super::{Finding, Severity};
-use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
 use crate::util::map::{Map, Set};
 
@@ -36,14 +35,10 @@ impl Owners {
     /// The first that is at most 10 s from these times and accepted.
     fn first(&self, times: &Times, accepts: impl Fn(usize) -> bool) -> Option<usize> {
         let leaves = self.nodes.len() / 2;
-        let is_near = |(first, last): (u64, u64)| {
-            times.0.iter().any(|(first_ns, last_ns)| {
-                first <= last_ns.saturating_add(SPELL_NS) && last.saturating_add(SPELL_NS) >= *first_ns
-            })
-        };
+        let meets = |range: (u64, u64)| times.0.iter().any(|own| is_near(range, *own));
         let mut open = vec![1];
         while let Some(node) = open.pop() {
-            if !self.nodes.get(node).copied().is_some_and(is_near) {
+            if !self.nodes.get(node).copied().is_some_and(meets) {
                 continue;
             }
             if node < leaves {
@@ -142,6 +137,7 @@ mod tests {
     use super::super::meet::{COMPARED, overlap};
     use super::super::{Episode, Evidence};
     use super::*;
+    use crate::metrics::loss::spells::SPELL_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];
 

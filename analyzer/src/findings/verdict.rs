@@ -11,6 +11,9 @@ definitions! {
         "With a window of a hundred packets, a loss of one in ten thousand has this cost";
 }
 
+/// What there is none of when nothing is wrong: `no loss, congestion or stall above the thresholds`.
+pub const NOTHING_OF: &str = "no loss, congestion or stall";
+
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
@@ -63,7 +66,7 @@ impl<'a> Verdict<'a> {
         };
         let at = if recorded { format!(" {now}") } else { String::new() };
         let sentence = match health {
-            Health::Healthy => "Healthy: no loss, congestion or stall above the thresholds".to_owned(),
+            Health::Healthy => format!("Healthy: {NOTHING_OF} above the thresholds"),
             Health::Recovered => format!("Healthy {now}: {} ended", plural(ended, "problem")),
             Health::Degraded => format!("Degraded{at}: {}{owned}", in_words.join(", ")),
             Health::Critical => format!("Critical{at}: {}{owned}", in_words.join(", ")),

@@ -7,8 +7,8 @@ use rocescope_tests::soft_roce::verbs::Port;
 use crate::faults::{FaultResult, findings, unhurried};
 
 /// Indices of the ends.
-const AT_NEAR: usize = 0;
-const AT_FAR: usize = 1;
+pub(crate) const AT_NEAR: usize = 0;
+pub(crate) const AT_FAR: usize = 1;
 
 /// Two hosts of a network that the other four do not use.
 #[test]

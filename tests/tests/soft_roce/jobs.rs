@@ -10,6 +10,7 @@ use rocescope_tests::soft_roce::uplinks::{UPLINKS, Uplinks};
 use rocescope_tests::soft_roce::verbs::{Port, QueuePair, Settings};
 
 use crate::faults::{Ends, FaultResult, unhurried};
+use crate::hosts::{AT_FAR, AT_NEAR};
 
 /// A ring of four hosts, one of which computes longer from the middle on.
 #[test]
@@ -21,7 +22,7 @@ fn a_host_that_starts_late_is_the_straggler() {
     /// Place in the ring of the late one.
     const WHO: usize = 2;
     let late = NEAR.at("10.0.0.11");
-    let _hosts = Hosts::add(&[(0, late.address), (1, "10.0.0.12")]).unwrap();
+    let _hosts = Hosts::add(&[(AT_NEAR, late.address), (AT_FAR, "10.0.0.12")]).unwrap();
     let ring = [NEAR, FAR, late, FAR.at("10.0.0.12")].map(|end| Port::open(end).unwrap());
     let told = FaultResult::about("straggler", || {
         let pairs: Vec<(QueuePair<'_>, QueuePair<'_>)> = (0..ring.len())

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, Health, Problem, Severity, Verdict};
+use crate::findings::{Finding, Health, NOTHING_OF, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
@@ -340,14 +340,13 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             recovered(concluded.findings, &verdict, worst, (width, continues))
         }
         _ => {
-            /// What is not above the thresholds.
-            const WHAT: &str = "no loss, congestion or stall";
             // Of a capture that is still read, the rest is not known.
             let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
             let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
             let is_long = sentence.chars().count() + spans.width >= width;
-            let sentence = if is_long { sentence.replace(WHAT, "nothing") } else { sentence.to_owned() };
+            let sentence =
+                if is_long { sentence.replace(NOTHING_OF, "nothing") } else { sentence.to_owned() };
             spans.push(format!(" {sentence}"), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
