@@ -17,7 +17,7 @@ use rocescope_common::abi::TIMED_FLOWS;
 use rocescope_common::wire::frame::Kernel;
 use rocescope_common::wire::{Meta, parse};
 use rocescope_tests::kernel::frames::{self, Frame};
-use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::machine::{Hook, Machines};
 use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::captures;
 
@@ -57,8 +57,8 @@ fn by_replay(frames: &[Frame], pairs: &Pairs) -> Times {
 }
 
 /// Latencies measured by the kernel programs.
-fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
-    let mut machine = Machine::new(hook, MAX_FLOWS)?;
+fn by_kernel(machines: &mut Machines, hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
+    let mut machine = machines.take(hook)?;
     for (requests, answers) in pairs {
         assert!(machine.programs.pair(*requests, *answers)?, "there is room for all");
     }
@@ -72,6 +72,7 @@ fn by_kernel(hook: Hook, frames: &[Frame], pairs: &Pairs) -> Result<Times> {
         let figure = latency.map(|latency| Figure::of(&latency)).unwrap_or_default();
         times.insert(flow.slot, (figure, u64::from(untimed)));
     }
+    machines.put(machine);
     Ok(times)
 }
 
@@ -103,6 +104,7 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
 
 /// Compares one capture with replay; returns the number of samples and of requests without one.
 fn differences(
+    machines: &mut Machines,
     hook: Hook,
     frames: &[Frame],
     paired: bool,
@@ -113,7 +115,7 @@ fn differences(
     let pairs = if paired { pairs_of(&frames) } else { Pairs::new() };
     assert!(pairs.len() <= TIMED_FLOWS as usize, "{name}: {} pairs", pairs.len());
     let expected = by_replay(&frames, &pairs);
-    let got = by_kernel(hook, &frames, &pairs).unwrap();
+    let got = by_kernel(machines, hook, &frames, &pairs).unwrap();
     let nothing = (Figure::default(), 0);
     for slot in expected.keys().chain(got.keys()) {
         let (expected, got) = (expected.get(slot).unwrap_or(&nothing), got.get(slot).unwrap_or(&nothing));
@@ -129,10 +131,11 @@ fn differences(
 fn captures(paths: &[std::path::PathBuf], paired: bool) -> (u64, u64) {
     let (mut samples, mut untimed) = (0, 0);
     let mut found = Vec::new();
+    let mut machines = Machines::new(MAX_FLOWS);
     for (path, hook) in paths.iter().zip([Hook::XdpFrags, Hook::TcIngress].into_iter().cycle()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let Some(frames) = frames::read(path).unwrap() else { continue };
-        let (timed, others) = differences(hook, &frames, paired, &mut found, &name);
+        let (timed, others) = differences(&mut machines, hook, &frames, paired, &mut found, &name);
         samples += timed;
         untimed += others;
     }

@@ -20,7 +20,7 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Meta, parse};
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::kernel::frames::{self, Frame};
-use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::machine::{Hook, Machines};
 use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::captures;
 use rocescope_tests::sim::scenarios;
@@ -56,14 +56,14 @@ struct Lived {
     flows: usize,
 }
 
-fn live(frames: &[Frame]) -> Lived {
-    live_from(frames, 0)
+fn live(machines: &mut Machines, frames: &[Frame]) -> Lived {
+    live_from(machines, frames, 0)
 }
 
 /// The same without reports before frame number `from`: the run has just begun, and learns of existing flows from
 /// readings of the counters.
-fn live_from(frames: &[Frame], from: usize) -> Lived {
-    let mut machine = Machine::new(Hook::TcIngress, MAX_FLOWS).unwrap();
+fn live_from(machines: &mut Machines, frames: &[Frame], from: usize) -> Lived {
+    let mut machine = machines.take(Hook::TcIngress).unwrap();
     let clock = WallClock::unix();
     let link = u16::try_from(machine.link()).unwrap();
     let (mut pairs, mut losses, mut ecn) = (Pairs::default(), Losses::default(), Ecn::new(0, 1 << 30));
@@ -95,6 +95,7 @@ fn live_from(frames: &[Frame], from: usize) -> Lived {
     ecn.reading(&reading.flows, frames.last().map_or(0, |frame| frame.time_ns));
     let loss = losses.metrics(&reading.flows, &machine.programs, &pairs, &clock);
     let ecn = ecn.metrics(|slot| pairs.reverse(slot), std::iter::once(link), true);
+    machines.put(machine);
     Lived { loss, ecn, flows: reading.flows.len() }
 }
 
@@ -133,6 +134,7 @@ fn loss_is_what_replay_says() {
     if !available() {
         return;
     }
+    let mut machines = Machines::new(MAX_FLOWS);
     let mut found = Vec::new();
     let (mut known, mut troubled, mut naks) = (0, 0, 0);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
@@ -142,7 +144,7 @@ fn loss_is_what_replay_says() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let Some(frames) = frames::read(&path).unwrap() else { continue };
         let frames = as_given(&frames);
-        let lived = live(&frames);
+        let lived = live(&mut machines, &frames);
         let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
         // NAKs of every flow are reported, with or without latency measurement.
         for (slot, theirs) in &replay.naks {
@@ -193,12 +195,13 @@ fn reordering_differs_from_loss_as_in_a_replay() {
         ("loss-upstream-send-selective", false),
         ("loss-runs", false),
     ];
+    let mut machines = Machines::new(MAX_FLOWS);
     for (name, late) in cases {
         let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let run = scenario.run(1, folder.path()).unwrap();
         let frames = as_given(&frames::read(&run.files[0]).unwrap().unwrap());
-        let lived = live(&frames).loss;
+        let lived = live(&mut machines, &frames).loss;
         let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
         assert_eq!(
             lived.known.as_ref().unwrap().len(),
@@ -228,13 +231,14 @@ fn losses_are_followed_from_the_middle_on() {
     if !available() {
         return;
     }
+    let mut machines = Machines::new(MAX_FLOWS);
     let (mut flows, mut lost) = (0, 0);
     for name in LOSSES {
         let frames = as_given(&frames::read(&captures::folder().join(name)).unwrap().unwrap());
         let whole = replayed::whole(&frames).unwrap();
         for part in 1..4 {
             let from = frames.len() * part / 4;
-            let lived = live_from(&frames, from).loss;
+            let lived = live_from(&mut machines, &frames, from).loss;
             let before = replayed::whole(&frames[..=from]).unwrap();
             let after = |sample: &Sample, slot| sample.metrics.loss.as_ref().unwrap().flow(slot).requests;
             for slot in lived.known.clone().unwrap() {
@@ -306,13 +310,14 @@ fn notifications_are_what_replay_says() {
             captured.push((path.display().to_string(), as_given(&frames)));
         }
     }
+    let mut machines = Machines::new(MAX_FLOWS);
     let mut found = Vec::new();
     for (name, frames) in captured {
         let replay = replayed::whole(&frames).unwrap().metrics.ecn.unwrap();
         if replay.cnps.is_empty() {
             continue;
         }
-        let lived = live(&frames);
+        let lived = live(&mut machines, &frames);
         assert_eq!(lived.ecn.cnps.len(), replay.cnps.len(), "{name}");
         for (slot, theirs) in &replay.cnps {
             let ours = &lived.ecn.cnps[slot];

@@ -23,7 +23,7 @@ use rocescope_common::wire::frame::{Full, Kernel};
 use rocescope_common::wire::{Meta, SkipReason, parse};
 use rocescope_tests::diff;
 use rocescope_tests::kernel::frames::{self, Frame};
-use rocescope_tests::kernel::machine::{Hook, Machine};
+use rocescope_tests::kernel::machine::{Hook, Machines};
 use rocescope_tests::kernel::{available, replayed, test_run};
 use rocescope_tests::oracle::{captures, cases};
 use serde_json::{Value, json};
@@ -106,10 +106,10 @@ fn jumps_back(frames: &[Frame]) -> bool {
 }
 
 /// Runs frames through a program; returns all differences from replay, and the report.
-fn differences(hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
+fn differences(machines: &mut Machines, hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
     let given = as_given(hook, frames);
     let (deep, parsed): (Vec<_>, Vec<_>) = given.iter().cloned().partition(too_deep);
-    let mut machine = Machine::new(hook, MAX_FLOWS)?;
+    let mut machine = machines.take(hook)?;
     for frame in &given {
         machine.send(frame)?;
     }
@@ -133,6 +133,7 @@ fn differences(hook: Hook, frames: &[Frame]) -> Result<(Vec<String>, Value)> {
             break;
         }
     }
+    machines.put(machine);
     Ok((found, report))
 }
 
@@ -152,10 +153,16 @@ fn others(frames: &[Frame]) -> Vec<Hook> {
 }
 
 /// Compares hooks with replay; returns the report of the last one.
-fn hold_against_replay(name: &str, frames: &[Frame], hooks: &[Hook], found: &mut Vec<String>) -> Value {
+fn hold_against_replay(
+    machines: &mut Machines,
+    name: &str,
+    frames: &[Frame],
+    hooks: &[Hook],
+    found: &mut Vec<String>,
+) -> Value {
     let mut last = Value::Null;
     for hook in hooks {
-        match differences(*hook, frames) {
+        match differences(machines, *hook, frames) {
             Ok((differences, report)) => {
                 found.extend(differences.iter().map(|line| format!("{name} {hook:?} {line}")));
                 last = report;
@@ -173,6 +180,7 @@ fn none(found: &[String]) {
 /// Compares captures with replay; returns the names of those with frames that never reach the programs.
 fn captures(paths: &[PathBuf]) -> BTreeSet<String> {
     let (mut found, mut foreign) = (Vec::new(), BTreeSet::new());
+    let mut machines = Machines::new(MAX_FLOWS);
     let mut sent = 0;
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -181,7 +189,7 @@ fn captures(paths: &[PathBuf]) -> BTreeSet<String> {
             Ok(Some(_)) if TWICE.contains(&name.as_str()) => {}
             Ok(Some(frames)) => {
                 sent += frames.len();
-                hold_against_replay(&name, &frames, &BOTH_KINDS, &mut found);
+                hold_against_replay(&mut machines, &name, &frames, &BOTH_KINDS, &mut found);
             }
             Ok(None) => {
                 foreign.insert(name);
@@ -220,13 +228,14 @@ fn every_crafted_capture() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (mut found, mut left) = (Vec::new(), BTreeSet::new());
+    let mut machines = Machines::new(MAX_FLOWS);
     for (number, case) in cases::all().into_iter().enumerate() {
         let path = folder.path().join(case.name);
         std::fs::write(&path, &case.file).unwrap();
         let frames = frames::read(&path).unwrap().unwrap();
-        let report = hold_against_replay(case.name, &frames, &BOTH_KINDS, &mut found);
+        let report = hold_against_replay(&mut machines, case.name, &frames, &BOTH_KINDS, &mut found);
         if number % 4 == 0 {
-            hold_against_replay(case.name, &frames, &others(&frames), &mut found);
+            hold_against_replay(&mut machines, case.name, &frames, &others(&frames), &mut found);
         }
         if let Some(count) = report["totals"]["skipped"]["tunnel_unparsed"].as_u64() {
             let flows = report["flows"].as_array().unwrap().len();

@@ -5,7 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rocescope_common::wire::frame::{Encap, Full, PCP_NONE, Tag, UNKNOWN, VLAN_UNKNOWN};
 use rocescope_common::wire::{self, Entry, Frame, Layer, Meta, SkipReason, Trace, cooked, parse};
@@ -85,8 +87,12 @@ fn parsed(link_type: u32, frame: &[u8], wire_len: u32) -> (String, Result<Frame,
     (path.0.join(":"), result)
 }
 
-fn rows(path: &Path) -> Vec<tshark::Row> {
-    tshark::read(path).expect("tshark")
+/// The frames of a capture according to tshark, which reads each capture once for all tests of this program.
+fn rows(path: &Path) -> Arc<Vec<tshark::Row>> {
+    type Read = Arc<OnceLock<Arc<Vec<tshark::Row>>>>;
+    static READ: Mutex<BTreeMap<PathBuf, Read>> = Mutex::new(BTreeMap::new());
+    let read = READ.lock().expect("no test panicked here").entry(path.to_path_buf()).or_default().clone();
+    read.get_or_init(|| Arc::new(tshark::read(path).expect("tshark"))).clone()
 }
 
 fn paths(rows: &[tshark::Row]) -> Vec<String> {

@@ -109,6 +109,37 @@ pub struct Machine {
     pub running: bool,
 }
 
+/// Programs that count many captures in turn, each loaded once.
+#[derive(Debug)]
+pub struct Machines {
+    max_flows: u32,
+    loaded: Vec<Machine>,
+}
+
+impl Machines {
+    /// Nothing is loaded yet.
+    #[must_use]
+    pub fn new(max_flows: u32) -> Self {
+        Self { max_flows, loaded: Vec::new() }
+    }
+
+    /// The program of a hook, with nothing counted yet.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses the program or a map, or a map cannot be cleared.
+    pub fn take(&mut self, hook: Hook) -> Result<Machine> {
+        match self.loaded.iter().position(|machine| machine.hook == hook) {
+            Some(at) => self.loaded.swap_remove(at).start_anew(),
+            None => Machine::new(hook, self.max_flows),
+        }
+    }
+
+    /// Keeps a program for the next capture.
+    pub fn put(&mut self, machine: Machine) {
+        self.loaded.push(machine);
+    }
+}
+
 impl std::fmt::Debug for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("hook", &self.hook).finish_non_exhaustive()
@@ -140,6 +171,25 @@ impl Machine {
             window: None,
             undrained: 0,
             running: false,
+        })
+    }
+
+    /// The same programs with nothing counted yet.
+    ///
+    /// # Errors
+    /// Fails if a map cannot be cleared.
+    pub fn start_anew(mut self) -> Result<Self> {
+        while self.ring.next().is_some() {}
+        self.programs.start_anew()?;
+        Ok(Self {
+            tables: Tables::default(),
+            events: Vec::new(),
+            bins: self.bins.map(|bins| bins.start_anew(BIN_NS, 0)),
+            peers: Peers::default(),
+            window: None,
+            undrained: 0,
+            running: false,
+            ..self
         })
     }
 

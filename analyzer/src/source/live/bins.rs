@@ -75,6 +75,15 @@ impl Bins {
         Some(Self { ring, raw: Vec::new(), collector, cut, links, filter, stray: Counter::default() })
     }
 
+    /// Without what was received so far, and with an empty ring buffer. `bin_ns` and `shift_ns` as for [`Self::take`].
+    #[cfg(feature = "test-clock")]
+    #[must_use]
+    pub fn start_anew(mut self, bin_ns: u64, shift_ns: i64) -> Self {
+        while self.ring.next().is_some() {}
+        let collector = Collector::new(bin_ns, shift_ns);
+        Self { raw: Vec::new(), collector, stray: Counter::default(), ..self }
+    }
+
     /// Empties the ring buffer. True if the number of waiting records requires reading the flow table.
     pub fn drain(&mut self) -> bool {
         for _ in 0..BUDGET {

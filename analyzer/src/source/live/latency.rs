@@ -5,6 +5,7 @@
 //! period no program uses the entry, which is then read for the last time, cleared, and reused.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -66,17 +67,30 @@ impl Times {
     /// # Errors
     /// If the map cannot be mapped into memory.
     pub(crate) fn new(map: Option<MapData>, entries: u32) -> io::Result<Self> {
-        let map = map.map(|map| Entries::map(map, entries)).transpose()?;
-        let most = map.as_ref().map_or(0, |map| u16::try_from(map.count).unwrap_or(u16::MAX));
-        Ok(Self {
+        Ok(Self::of(map.map(|map| Entries::map(map, entries)).transpose()?))
+    }
+
+    fn of(map: Option<Entries>) -> Self {
+        let free = map.as_ref().map_or(1..=0, Entries::numbers).rev().collect();
+        Self {
             map,
-            free: (1..=most).rev().collect(),
+            free,
             timed: Map::default(),
             answering: Map::default(),
             kept: Map::default(),
             unpaired: Map::default(),
             changes: Vec::new(),
-        })
+        }
+    }
+
+    /// Forgets all assignments and results. No program may be running.
+    #[cfg(feature = "test-clock")]
+    pub(crate) fn start_anew(&mut self) {
+        let map = self.map.take();
+        if let Some(map) = &map {
+            map.numbers().for_each(|number| map.clear(number));
+        }
+        *self = Self::of(map);
     }
 
     /// Number of free entries.
@@ -303,6 +317,11 @@ impl Entries {
             Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count, _map: map }),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// The numbers of all entries.
+    fn numbers(&self) -> RangeInclusive<u16> {
+        1..=u16::try_from(self.count).unwrap_or(u16::MAX)
     }
 
     /// An entry by its number, from 1.

@@ -29,6 +29,8 @@ static TEST_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 /// Default size of the flow table.
 pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 
+#[cfg(feature = "test-clock")]
+mod again;
 pub mod names;
 
 /// Options fixed before loading.
@@ -281,11 +283,16 @@ impl Programs {
             max_flows,
             timed: entries,
         };
-        // Last in, first out: slots are handed out from 0 upwards.
-        for slot in (0..max_flows).rev() {
-            programs.free.push(slot, 0).context("cannot fill the table of free flow slots")?;
-        }
+        programs.fill_free()?;
         Ok(programs)
+    }
+
+    fn fill_free(&mut self) -> Result<()> {
+        // Last in, first out: slots are handed out from 0 upwards.
+        for slot in (0..self.max_flows).rev() {
+            self.free.push(slot, 0).context("cannot fill the table of free flow slots")?;
+        }
+        Ok(())
     }
 
     /// The file descriptor of the overflow table, for operations that aya lacks.
