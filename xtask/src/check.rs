@@ -15,6 +15,9 @@ use std::process::{Command, Stdio};
 /// The advisory database as cargo-deny asks git for it.
 const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 
+/// The package of the benchmarks, which tests do not build.
+const BENCHMARKS: &str = "rocescope-benches";
+
 /// The results so far.
 #[derive(Default)]
 struct Checks {
@@ -86,7 +89,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
             checks.check("lints", || {
                 let mut command = cargo();
                 programs::select(command.arg("clippy"), Features::All, ebpf);
-                run(command.args(["--all-targets", "--", "-D", "warnings"]))
+                run(command.args(["-p", BENCHMARKS, "--all-targets", "--", "-D", "warnings"]))
             });
             if ebpf.is_some() {
                 // The code that differs without the kernel side is in the library, whose tests ran above.

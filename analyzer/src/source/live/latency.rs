@@ -67,10 +67,10 @@ impl Times {
     /// # Errors
     /// If the map cannot be mapped into memory.
     pub(crate) fn new(map: Option<MapData>, entries: u32) -> io::Result<Self> {
-        Ok(Self::of(map.map(|map| Entries::map(map, entries)).transpose()?))
+        Ok(Self::unassigned(map.map(|map| Entries::map(map, entries)).transpose()?))
     }
 
-    fn of(map: Option<Entries>) -> Self {
+    fn unassigned(map: Option<Entries>) -> Self {
         let free = map.as_ref().map_or(1..=0, Entries::numbers).rev().collect();
         Self {
             map,
@@ -90,7 +90,7 @@ impl Times {
         if let Some(map) = &map {
             map.numbers().for_each(|number| map.clear(number));
         }
-        *self = Self::of(map);
+        *self = Self::unassigned(map);
     }
 
     /// Number of free entries.
