@@ -79,6 +79,38 @@ fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
     }
 }
 
+/// A WRITE of two packets and READs of 2, 3 and 4 KB are outstanding; the timer repeats them all.
+#[test]
+fn a_go_back_over_several_reads_is_one_restart_from_the_oldest() {
+    for with_write in [true, false] {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.send(90..100, &[]);
+        for restarts in 0..=3 {
+            if with_write {
+                scene.send(100..102, &[]);
+            }
+            for (psn, dma_len) in [(102, 2_048), (104, 3_072), (107, 4_096)] {
+                scene.wire.dma_len = dma_len;
+                scene.slot = scene.pass(P { opcode: 0x0C, psn, ..DATA });
+                scene.wire.dma_len = UNKNOWN;
+            }
+            if with_write {
+                scene.send(111..114, &[]);
+            }
+            let loss = scene.metrics();
+            assert_eq!((loss.stuck, loss.timeouts), (restarts, restarts), "{with_write}: {loss:?}");
+            let opcode = if with_write { DATA.opcode } else { 0x0C };
+            assert_eq!(loss.stuck_opcode, (restarts > 0).then_some(opcode));
+            scene.now_ns += 67 * MS;
+        }
+        // Once the oldest is answered, the requester goes back to the one behind it.
+        scene.wire.dma_len = 3_072;
+        scene.slot = scene.pass(P { opcode: 0x0C, psn: 104, ..DATA });
+        assert_eq!(scene.metrics().stuck, 1);
+    }
+}
+
 #[test]
 fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
     // WRITE MIDDLE, LAST and FIRST behind the silence.
