@@ -130,6 +130,45 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
 }
 
 #[test]
+fn a_flow_stands_within_a_message_where_its_highest_psn_does() {
+    let at = |scene: &Scene| scene.collector.metrics().in_messages.unwrap().get(&scene.slot).copied();
+    let mut scene = Scene::new(false);
+    scene.answer(89, 0x1F);
+    scene.send(90..100, &[]);
+    assert_eq!(at(&scene).unwrap().request, Some(7), "WRITE MIDDLE");
+    scene.slot = scene.pass(P { opcode: 8, psn: 100, ..DATA });
+    assert_eq!(at(&scene), None, "LAST");
+    // The sender goes back, and stops before it has come to the last packet again.
+    scene.nak(95);
+    scene.send(95..98, &[]);
+    assert_eq!(at(&scene).unwrap().request, Some(8));
+    scene.send(98..100, &[]);
+    scene.pass(P { opcode: 8, psn: 100, ..DATA });
+    assert_eq!(at(&scene), None);
+    let slot = scene.pass(P { opcode: 0x0D, psn: 40, ..ANSWER });
+    assert!(scene.collector.metrics().in_messages.unwrap()[&slot].response);
+}
+
+/// One flow is silent in mid-message until the end, while another of its link goes on.
+#[test]
+fn a_silence_that_lasts_is_noted_as_far_as_the_link_goes_on() {
+    for (opcode, silence_ms, stalls) in [(7, 600, 1), (7, 99, 0), (8, 600, 0)] {
+        let mut scene = Scene::new(false);
+        scene.send(100..110, &[]);
+        let slot = scene.pass(P { opcode, psn: 110, ..DATA });
+        let before_ns = scene.now_ns;
+        scene.now_ns += silence_ms * MS;
+        let spells = |scene: &Scene| scene.collector.metrics().spells;
+        assert!(!spells(&scene).flows.contains_key(&slot), "the capture may have ended");
+        scene.pass(P { qp: 99, psn: 5, ..DATA });
+        let spells = spells(&scene);
+        let found = spells.flows.get(&slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
+        assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
+    }
+}
+
+#[test]
 fn a_timeout_after_which_the_packets_turn_out_to_have_arrived_lost_its_acks() {
     for (before, after, acked) in [
         // The ACK was seen at this tap, and lost downstream of it.
