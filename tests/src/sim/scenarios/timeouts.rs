@@ -28,6 +28,12 @@ pub(super) const ALL: &[Entry] = &[
     ("timeouts", "timeouts-stalled-step", stalled_step),
     ("died", "died-retries-exhausted", retries_exhausted),
     ("died", "died-stops-in-mid-message", mid_message),
+    ("died", "died-in-mid-message-after-loss", mid_message_after_loss),
+    ("died", "died-responder-stops-in-mid-response", responder_stops),
+    ("timeouts", "timeouts-one-queue-pair-stalls", |lab| stalls_alone(lab, 1_600 * MS)),
+    ("timeouts", "timeouts-one-queue-pair-stalls-to-the-end", |lab| stalls_alone(lab, u64::MAX)),
+    ("control", "clean-slow-messages", slow_messages),
+    ("control", "clean-two-taps-one-ends-early", one_tap_ends_early),
     ("died", "died-peer-killed", peer_killed),
     ("died", "died-peer-never-answers", never_answers),
     ("nak", "nak-remote-access", |lab| refused(lab, 2, &["nak.remote_access_error"], Verb::Write)),
@@ -273,6 +279,84 @@ fn mid_message(lab: &mut Lab) {
 }
 
 /// The process behind a responder is killed: its requester retries until it gives up.
+/// The same, after packets of each have been lost and retransmitted.
+fn mid_message_after_loss(lab: &mut Lab) {
+    let data = Match { data: Some(true), ..Match::default() };
+    lab.world.line(2 * GBIT);
+    lab.world.fault(HOP.0, HOP.1, Fault::during(0, 60 * MS, data, Effect::Drop { ppm: 5_000 }));
+    let ends = connections(lab, 0, 1, 4, &settings());
+    lab.world.at(101 * MS, Event::Freeze(ends[1]));
+    lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 24).depth(2), 0);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.died"], pair).also(LOSSES);
+    lab.world.run();
+}
+
+/// One of four responders stops within a response; its requester waits for a long timer.
+fn responder_stops(lab: &mut Lab) {
+    lab.world.line(2 * GBIT);
+    let set = Settings { timeout_ns: 4_096 << 20, ..settings() };
+    let ends = connections(lab, 0, 1, 4, &set);
+    let responder = lab.world.qps[ends[1]].peer;
+    lab.world.at(101 * MS, Event::Freeze(responder));
+    lab.world.start(Stream::new(&ends, Verb::Read, 512 * KB, 24).depth(1), 0);
+    tap(lab, 0);
+    // Before the timer of the requester.
+    lab.world.taps[0].range = (0, 2_000 * MS);
+    let pair = lab.pair(0, 1);
+    lab.expect(&["qp.died"], pair);
+    lab.figure("named as the responder", of_responder, 1.0, 1.0);
+    lab.world.run();
+}
+
+fn of_responder(report: &serde_json::Value) -> Option<f64> {
+    let mut all = report["findings"].as_array()?.iter();
+    let died = all.find(|finding| finding["id"] == "qp.died")?;
+    Some(f64::from(u8::from(died["responder"]["addr"] == "10.0.0.2")))
+}
+
+/// The path of the only queue pair between two hosts dies upstream of the tap, where every packet has been acknowledged: none
+/// passes twice. Another host goes on.
+fn stalls_alone(lab: &mut Lab, until: u64) {
+    lab.world.star(3, 10 * GBIT);
+    let dead = Fault::during(400 * MS, until, Match::default(), Effect::Drop { ppm: 1_000_000 });
+    lab.world.fault(Node::Host(0), Node::Switch(0), dead);
+    let set = Settings { timeout_ns: 400 * MS, ack_every: 1, window: 2, bits_per_s: GBIT / 10, ..settings() };
+    let ends = connections(lab, 0, 1, 1, &set);
+    lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 8).depth(1), 0);
+    goes_on(lab);
+    tap(lab, 1);
+    let pair = lab.pair(0, 1);
+    lab.expect_during(&["retry.timeouts"], pair, (400 * MS, 2_000 * MS));
+    lab.world.run();
+}
+
+/// The control: a queue pair that congestion control has slowed down to some packets a second, and one that pauses between
+/// its messages.
+fn slow_messages(lab: &mut Lab) {
+    lab.world.star(3, 10 * GBIT);
+    let slow = Settings { bits_per_s: GBIT / 2_000, timeout_ns: 2_000 * MS, ..settings() };
+    let ends = connections(lab, 0, 1, 1, &slow);
+    lab.world.start(Stream::new(&ends, Verb::Write, 32 * KB, 4).depth(1).gap(700 * MS, 0), 0);
+    let reads = connections(lab, 0, 1, 1, &settings());
+    lab.world.start(Stream::new(&reads, Verb::Read, 64 * KB, 4).depth(1).gap(700 * MS, 0), 0);
+    goes_on(lab);
+    tap(lab, 1);
+    lab.world.run();
+}
+
+/// The capture at one host ends within messages, that at the other goes on for long.
+fn one_tap_ends_early(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let ends = connections(lab, 0, 1, 2, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 4 * MB, 40).depth(1).gap(30 * MS, 0), 0);
+    tap(lab, 0);
+    tap(lab, 1);
+    lab.world.taps[0].range = (0, 35 * MS);
+    lab.world.run();
+}
+
 fn peer_killed(lab: &mut Lab) {
     lab.world.star(4, 10 * GBIT);
     let set = Settings { timeout_ns: 17 * MS, backoff: true, ..settings() };
