@@ -7,7 +7,7 @@ use crate::sim::job::{Compute, PingPong, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::op;
-use crate::sim::qp::{Settings, Verb};
+use crate::sim::qp::{Ports, Settings, Verb};
 
 pub(super) const ALL: &[Entry] = &[
     ("timeouts", "timeouts-lost-acks-at-sender", |lab| lost_acks(lab, 0)),
@@ -44,7 +44,8 @@ pub(super) const ALL: &[Entry] = &[
     ("mtu", "mtu-black-hole-large-only-two-taps", |lab| large_only(lab, &[0, 1])),
     ("mtu", "mtu-black-hole-large-only-at-sender", |lab| large_only(lab, &[0])),
     ("died", "died-large-and-small", large_and_small),
-    ("latency", "latency-first-request-slowest", first_request),
+    ("latency", "latency-first-request-slowest", |lab| first_request(lab, 1, 0)),
+    ("latency", "latency-deep-queue-first-slowest", |lab| first_request(lab, 24, 1_000)),
     ("latency", "latency-tail", tail),
 ];
 
@@ -278,7 +279,6 @@ fn mid_message(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// The process behind a responder is killed: its requester retries until it gives up.
 /// The same, after packets of each have been lost and retransmitted.
 fn mid_message_after_loss(lab: &mut Lab) {
     let data = Match { data: Some(true), ..Match::default() };
@@ -357,6 +357,7 @@ fn one_tap_ends_early(lab: &mut Lab) {
     lab.world.run();
 }
 
+/// The process behind a responder is killed: its requester retries until it gives up.
 fn peer_killed(lab: &mut Lab) {
     lab.world.star(4, 10 * GBIT);
     let set = Settings { timeout_ns: 17 * MS, backoff: true, ..settings() };
@@ -513,14 +514,21 @@ fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
     }
 }
 
-/// The first request of each queue pair is answered late: that is the maximum.
-fn first_request(lab: &mut Lab) {
+/// The first requests of each queue pair are answered late: that is the maximum. With `ports` of their own for each packet,
+/// PSNs alone tell the queue pairs, when the first requests have passed.
+fn first_request(lab: &mut Lab, depth: u64, ports: u16) {
     lab.world.line(10 * GBIT);
     let slow =
         Fault::during(0, 100 * US, NOT_DATA, Effect::Delay { ppm: 1_000_000, ns: 2 * MS, jitter_ns: 0 });
     lab.world.fault(BACK.0, BACK.1, slow);
-    let ends = connections(lab, 0, 1, 6, &settings());
-    lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 400).depth(1).gap(100 * US, 50 * US), 0);
+    let mut ends = Vec::new();
+    for qp in 1..=6 {
+        let first_psn = 0x0010_0000 * qp;
+        let ports = if ports == 0 { Ports::One(0) } else { Ports::Many(50_000, ports) };
+        let set = Settings { first_psn, ports, timeout_ns: 67 * MS, ..settings() };
+        ends.extend(connections(lab, 0, 1, 1, &set));
+    }
+    lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 400).depth(depth).gap(100 * US, 50 * US), 0);
     tap(lab, 0);
     lab.world.run();
     let longest = lab.world.facts.longest_ack_ns.iter().max().map_or(0.0, |ns| *ns as f64);
