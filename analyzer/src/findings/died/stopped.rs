@@ -81,7 +81,7 @@ pub(super) fn requests<'a>(
         Some(all) => open_request(input, loss, flow, *all.get(&flow.slot)?)?,
         None => open_message(flow)?.to_owned(),
     };
-    let waits_ns = if is_told_to_wait(input, loss, flow) { LONGEST_RNR_NS } else { 0 };
+    let waits_ns = if is_in_rnr_wait(input, loss, flow) { LONGEST_RNR_NS } else { 0 };
     if !has_stopped(input, siblings, flow, silent_ns.saturating_sub(waits_ns)) {
         return None;
     }
@@ -145,7 +145,7 @@ fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> O
 }
 
 /// True if an RNR NAK made the sender wait after its last packet.
-fn is_told_to_wait(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
+fn is_in_rnr_wait(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
     let mut answers = flow.peer_qp.into_iter().flat_map(|qp| input.facts.to_qp(flow.dst, flow.src, qp));
     let around_ns = flow.last_ns.saturating_sub(TIMEOUT_PAUSE_NS);
     answers.any(|other| loss.naks(other.slot).rnr.last_ns > around_ns)

@@ -452,7 +452,7 @@ impl Sequence {
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
         let before = self.reread.or_else(|| self.state.run().map(|run| run.last));
         self.end_run(arrival, arrival.expected, false);
-        self.went_back(arrival, before);
+        self.note_restart(arrival, before);
         self.reread = Some(arrival.psn);
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
@@ -480,7 +480,7 @@ impl Sequence {
         }
         self.end_run(arrival, arrival.expected, false);
         let reread = self.reread.take();
-        self.went_back(arrival, reread);
+        self.note_restart(arrival, reread);
         let unasked = self.is_unasked(arrival, pause_ns);
         self.asked += u64::from(!unasked && !arrival.numbered);
         self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });

@@ -532,16 +532,19 @@ fn first_request(lab: &mut Lab, depth: u64, ports: u16) {
     tap(lab, 0);
     lab.world.run();
     let longest = lab.world.facts.longest_ack_ns.iter().max().map_or(0.0, |ns| *ns as f64);
-    lab.figure(
-        "least maximum latency of a flow",
-        |report| {
-            let flows = report["flows"].as_array()?.iter();
-            let known = flows.filter_map(|flow| flow["latency_ns"]["max"].as_f64());
-            known.reduce(f64::min)
-        },
-        longest * 0.95,
-        longest * 1.05,
-    );
+    // Of deep queues only the first one's answers are late.
+    let (name, of): (_, fn(&serde_json::Value) -> Option<f64>) = if depth == 1 {
+        ("least maximum latency of a flow", |report| maxima(report)?.into_iter().reduce(f64::min))
+    } else {
+        ("greatest maximum latency of a flow", |report| maxima(report)?.into_iter().reduce(f64::max))
+    };
+    lab.figure(name, of, longest * 0.95, longest * 1.05);
+}
+
+/// The maximum latency of each flow.
+fn maxima(report: &serde_json::Value) -> Option<Vec<f64>> {
+    let flows = report["flows"].as_array()?.iter();
+    Some(flows.filter_map(|flow| flow["latency_ns"]["max"].as_f64()).collect())
 }
 
 /// One request in sixty takes three milliseconds.

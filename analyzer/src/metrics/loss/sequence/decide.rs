@@ -139,7 +139,7 @@ impl Sequence {
 
     /// The sender goes back to this packet, or goes on with it from `before`, the one that it retransmitted last: a go-back-N
     /// that repeats several messages is one restart, from the oldest.
-    pub(super) fn went_back(&mut self, arrival: &Arrival<'_>, before: Option<u32>) {
+    pub(super) fn note_restart(&mut self, arrival: &Arrival<'_>, before: Option<u32>) {
         let since_ns = arrival.last_ns.max(arrival.responded_ns.unwrap_or(0));
         let paused = arrival.time_ns.saturating_sub(since_ns) >= TIMEOUT_PAUSE_NS;
         let ahead = |before: u32| arrival.psn.wrapping_sub(before) & MASK24;
