@@ -34,7 +34,7 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{CE, ECT_MASK, Packet, PacketExtras};
+use super::packet::{CE, Packet, PacketExtras};
 pub use copies::Copies;
 pub(super) use judge::DEFINITIONS as OF_HOSTS;
 use judge::{DuplicateDetector, Evidence};
@@ -341,19 +341,7 @@ impl Filter {
         }
         let op = Op::of(packet.opcode);
         let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
-        let mut own = Passed {
-            time_ns: packet.time_ns,
-            key: u64::from(packet.psn) << 40
-                | u64::from(packet.opcode) << 32
-                | u64::from(packet.id) << 16
-                | u64::from(packet.src_port),
-            what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
-            ecn: packet.tos & ECT_MASK,
-            // All CNPs of a flow look alike.
-            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
-            counted: packet.id != slot.id,
-            thrice: false,
-        };
+        let mut own = Passed::of(packet, op, packet.id != slot.id);
         let before = slot.remembered();
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.

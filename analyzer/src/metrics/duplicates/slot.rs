@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
+
 use super::{MOST_OF_FLOW, Pair, SEARCHED, WINDOW_NS};
+use crate::metrics::packet::{ECT_MASK, Packet};
 
 /// A packet that may have a copy.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,24 @@ pub(super) struct Passed {
 }
 
 impl Passed {
+    /// The packet; its identification is another than that of the one before, or not.
+    pub(super) fn of(packet: &Packet, op: Op, counted: bool) -> Self {
+        let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
+        Self {
+            time_ns: packet.time_ns,
+            key: u64::from(packet.psn) << 40
+                | u64::from(packet.opcode) << 32
+                | u64::from(packet.id) << 16
+                | u64::from(packet.src_port),
+            what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
+            ecn: packet.tos & ECT_MASK,
+            // All CNPs of a flow look alike.
+            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
+            counted,
+            thrice: false,
+        }
+    }
+
     fn is(&self, other: &Self) -> bool {
         self.key == other.key && self.what == other.what
     }
