@@ -143,6 +143,7 @@ pub fn definitions(mark: &str) -> String {
         span::DEFINITIONS,
         verdict::DEFINITIONS,
         died::DEFINITIONS,
+        died::OF_STOPPED,
     ];
     let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
     let first = [("Findings and their episodes", own), ("Links and hosts", facts)];

@@ -102,6 +102,12 @@ limits! {
     timeout_wait_ms: u64 = 100,
         "minimum silence before transport timeouts in all, in milliseconds",
         "The length of a training step or two: the job feels it, even with a single timeout";
+    stall_ms: u64 = 500,
+        "minimum silence in mid-message of a single queue pair, in milliseconds",
+        "Seven times the usual transport timer; one queue pair alone may pause for a busy host";
+    stall_paces: u64 = 10,
+        "the same, over its longest other silence in mid-message",
+        "A flow that congestion control paces is as slow all the time, not once";
     rnr_share: f64 = 0.5,
         "minimum share of the retransmissions that follow RNR NAKs, for the slow receiver to own them",
         "The cause of most of them is the most important one";

@@ -13,7 +13,7 @@ use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::spells::{Signal, Spell};
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -67,7 +67,9 @@ pub(super) const TIMEOUTS: Entry = Entry {
                for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
                - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
                at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
-               hosts show them at the same time (`stalls`; not live). A pause between messages is the job's own.\n\
+               hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other \
+               silence that its flow has in mid-message (`stalls`; not live). One that has not ended counts until the latest data packet of its \
+               link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, \
                and lost ACKs are not known. Where steps of a job are known \
@@ -87,12 +89,34 @@ struct TimedOut<'a> {
     waited_ns: u64,
 }
 
-/// Flows that fall silent in mid-message together with another flow of the same hosts, without a retransmission at
-/// any tap: the lost packets did not reach this tap, and pass it for the first time after the timeout.
+/// True if a flow alone is silent in mid-message for much longer than it ever is at its own pace.
+fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
+    let limits = &input.limits.retry;
+    let loss = input.sample.metrics.loss.as_ref();
+    let at = loss.and_then(|loss| loss.in_messages.as_ref()?.get(&flow.slot));
+    let Some(pace_ns) = at.map(|at| at.pace_ns).filter(|ns| *ns > 0 && !flow.is_uc()) else { return false };
+    let least_ns =
+        limits.stall_ms.saturating_mul(NS_PER_MS).max(pace_ns.saturating_mul(limits.stall_paces)).max(1);
+    let stalls = flow.spells.of(Signal::Stall);
+    flow.spells.of(Signal::Silence).iter().any(|silence| {
+        let is_stall = |all: &Spell| all.first_ns <= silence.first_ns && silence.last_ns <= all.last_ns;
+        silence.last_ns.saturating_sub(silence.first_ns) >= least_ns && stalls.iter().any(is_stall)
+    })
+}
+
+/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without a
+/// retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the timeout.
 fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
-    let silent = |flow: &&Flow| !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow));
+    // A responder is silent where its requester times out.
+    let is_asked = |flow: &Flow| {
+        let mut asks = flow.peer_qp.into_iter().flat_map(|qp| input.facts.to_qp(flow.dst, flow.src, qp));
+        flow.psn_responses.is_some() && asks.any(|asks| timed_out.contains(&name(asks)))
+    };
+    let silent = |flow: &&Flow| {
+        !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow)) && !is_asked(flow)
+    };
     let mut hosts: Map<(Address, Address), Vec<&Flow>> = Map::default();
     for flow in flows.iter().filter(silent) {
         hosts.entry((flow.src, flow.dst)).or_default().push(flow);
@@ -104,7 +128,9 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
                 other.iter().any(|b| a.first_ns < b.last_ns && b.first_ns < a.last_ns)
             })
     };
-    let is_stalled = |flow: &&Flow| hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other));
+    let is_stalled = |flow: &&Flow| {
+        stalls_alone(input, flow) || hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other))
+    };
     let all = flows.iter().filter(silent).filter(is_stalled);
     once(all, |flow| flow.spells.of(Signal::Stall).iter().map(|spell| spell.count).sum())
         .into_iter()
@@ -328,6 +354,7 @@ mod tests {
     use crate::findings::tests::with_steps;
     use crate::findings::{Input, Limits, check};
     use crate::metrics::loss::Metrics;
+    use crate::metrics::loss::in_message::InMessage;
     use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
@@ -455,6 +482,32 @@ mod tests {
         assert!(found.title.starts_with("2 stalls within a message cost 600 ms"), "{}", found.title);
         assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
         assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
+    }
+
+    #[test]
+    fn one_queue_pair_alone_is_silent_for_much_longer_than_at_its_own_pace() {
+        let found = |silence_ms: u64, pace_ms: u64| {
+            let silence = |count| Spell {
+                first_ns: START + 1_000 * MS,
+                last_ns: START + (1_000 + silence_ms) * MS,
+                count,
+                ..Spell::default()
+            };
+            let requests = FlowSpells::default()
+                .with(Signal::Stall, vec![silence(1)])
+                .with(Signal::StallWait, vec![silence(silence_ms * MS)])
+                .with(Signal::Silence, vec![silence(1)]);
+            let mut sample = run(9, Metrics::default(), requests, FlowSpells::default());
+            let at = InMessage { pace_ns: pace_ms * MS, ..InMessage::default() };
+            sample.metrics.loss.as_mut().unwrap().in_messages = Some([(0, at)].into_iter().collect());
+            by_id(&sample, "retry.timeouts")
+        };
+        let alone = found(1_200, 1).unwrap();
+        assert!(alone.title.starts_with("1 stall within a message cost 1.20 s"), "{}", alone.title);
+        assert!(found(500, 50).is_some());
+        assert_eq!(found(499, 1), None, "short");
+        assert_eq!(found(500, 51), None, "it is slow");
+        assert_eq!(found(1_200, 0), None, "its pace is not known");
     }
 
     #[test]

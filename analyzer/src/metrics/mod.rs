@@ -147,7 +147,11 @@ impl Collector {
         }
         let reverse = self.pairing.packet(packet, extras);
         self.latency.packet(packet, reverse);
-        self.ecn.packet(packet, reverse);
+        if verdict == Verdict::Doubtful {
+            self.ecn.doubtful(packet, reverse);
+        } else {
+            self.ecn.packet(packet, reverse);
+        }
         self.loss.packet(packet, extras, reverse);
         self.taps.packet(packet, extras, contents);
         self.traffic.packet(packet, extras);
@@ -170,6 +174,7 @@ impl Collector {
             if decided.whole {
                 self.loss.forget(decided.slot);
             }
+            self.ecn.take_out(decided.slot);
             self.traffic.take_out(&decided);
         }
     }

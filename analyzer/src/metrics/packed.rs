@@ -4,6 +4,7 @@ use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
 use super::latency::{self, Classes, Summary, tails};
+use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
 use super::loss::spells::{Mark, Signal, Spell, Spells};
 use super::loss::{
@@ -87,7 +88,8 @@ pack! {
     struct ecn::CnpFigure { answers, count, first_ns, last_ns, min_gap_ns, delay, without_mark, reaction }
     struct series::Bin { capable, ce, cnp }
     struct Reaction { window_ns, samples, before_bps, after_bps }
-    struct Loss { flows, naks, ack_states, known, overlaps, spells }
+    struct Loss { flows, naks, ack_states, known, overlaps, in_messages, spells }
+    struct InMessage { request, response, pace_ns }
     struct FlowLoss { requests, responses, unfollowed, given_up }
     struct Unfollowed { until_ns, packets, missing, repeats }
     struct AckState { asked_ns, answer_psn, refused, answered_something, sizes }

@@ -152,7 +152,7 @@ pub struct Flow {
     pub latency_ns: Option<Box<Latency>>,
     /// The same latency by class of request. Null: as `latency_ns`.
     pub latency_by_class: Option<Box<LatencyByClass>>,
-    /// Requests without a sample because the reverse flow was not known. Replay times up to 16 requests that
+    /// Requests without a sample because the reverse flow was not known. Replay times up to 1,024 requests that
     /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
     /// packet that shows it, all before count here. Unit: requests.
     /// Null: the flow has no request to be timed, or live with `--no-timing`.

@@ -1,12 +1,9 @@
 //! Queue pairs that worked and then stopped for good: seen in packets, or reported by the kernel.
 
-use crate::util::time::NS_PER_MS;
-
 mod device;
+mod stopped;
 #[cfg(test)]
 mod tests;
-
-use std::cmp::Reverse;
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::opcode::Op;
@@ -17,10 +14,11 @@ use super::{ends, once};
 use crate::analysis::{DeviceQp, Flow, Psn};
 use crate::findings::{Finding, Severity};
 use crate::metrics::loss::{Loss, PSN_WINDOW};
-use crate::sample::{Address, Direction, PeerKey, SourceKind, address};
+use crate::sample::{PeerKey, SourceKind, address};
 use crate::util::definition::definitions;
-use crate::util::map::Map;
 use crate::util::units;
+pub(super) use stopped::DEFINITIONS as OF_STOPPED;
+use stopped::Siblings;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -69,9 +67,9 @@ pub(super) const DIED: Entry = Entry {
     computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
                (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), the kernel destroys it (live), or another \
                connection uses its number after half a timeout at least. Live, not when the last packet that the peer sent it is \
-              an ACK later than that. Stopped in mid-message: the flow has one more \
-               FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
-               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
+              an ACK later than that. Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is acknowledged (live: the flow has one more \
+               FIRST than LAST packets and neither lost nor retransmitted one); or the latest READ response is not the last of its message, and its requester sends nothing more. It sends nothing for the last `qp.silent_ms` of the data at any tap (after an RNR NAK, \
+               beyond the longest RNR timer), while other flows of the same sender send `qp.siblings_packets` packets of requests or responses. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
                state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
@@ -105,7 +103,7 @@ limits! {
         "minimum silence in the middle of a message, in milliseconds",
         "A NIC sends a message without pauses; the lowest rate of DCQCN (1 Mbit/s) leaves a packet of 4 KB every 33 ms, the usual transport timer expires after 67 ms, and a PFC pause would stop the siblings too";
     siblings_packets: u64 = 100,
-        "minimum packets of requests that other flows of the sender carry meanwhile",
+        "minimum packets of requests or READ responses that other flows of the sender carry meanwhile",
         "Shows that host and path work, and that the capture goes on";
 }
 
@@ -122,10 +120,30 @@ struct Dead<'a> {
     acked: Option<u32>,
     message: Option<String>,
     retries: u64,
-    /// It stopped in the middle of a message.
+    /// It stopped in the middle of a message, which may be one of its READ responses.
     stopped: bool,
+    responds: bool,
     /// Packets of its siblings since; computed only for the first queue pair that stopped in mid-message.
     siblings: Option<u64>,
+}
+
+impl<'a> Dead<'a> {
+    /// Without a reason yet.
+    const fn of(flow: &'a Flow) -> Self {
+        Self {
+            flow,
+            cause: String::new(),
+            last_ns: flow.last_ns,
+            last_psn: None,
+            until_ns: None,
+            acked: None,
+            message: None,
+            retries: 0,
+            stopped: false,
+            responds: false,
+            siblings: None,
+        }
+    }
 }
 
 /// True if a PSN is equal to another one or after it in the sequence.
@@ -148,22 +166,6 @@ pub(super) fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> Option<u32> 
         Some(qp) => latest(&mut input.facts.to_qp(flow.dst, flow.src, qp)),
         None => latest(&mut input.facts.between(flow.dst, flow.src)),
     }
-}
-
-/// The kind of message that a flow has begun and not completed; `None` if there is none, or if losses make it
-/// uncertain.
-fn open_message(flow: &Flow) -> Option<&'static str> {
-    let whole = flow.psn.is_some_and(|psn| (psn.gaps, psn.repeats, psn.restarts) == (0, 0, 0));
-    let count = |codes: &[u8]| -> u64 {
-        let own = |code: u8| codes.contains(&(code & 0x1F));
-        flow.opcodes.iter().filter(|opcode| own(opcode.code)).map(|opcode| opcode.packets).sum()
-    };
-    // FIRST, and all forms of LAST.
-    let kinds: [(&str, &[u8], &[u8]); 2] =
-        [("SEND", &[0x00], &[0x02, 0x03, 0x16]), ("RDMA WRITE", &[0x06], &[0x08, 0x09])];
-    let open = |first: &[u8], last: &[u8]| count(first) == count(last) + 1;
-    let found = kinds.iter().find(|(_, first, last)| open(first, last)).map(|(kind, ..)| *kind);
-    found.filter(|_| whole)
 }
 
 /// The message that its sender retries, by the packet it goes back to; with its length, where that packet says it.
@@ -197,51 +199,6 @@ fn fatal_nak_in(flow: &Flow) -> Option<&'static str> {
     .find_map(|(count, name)| (count > 0).then_some(name))
 }
 
-/// A sender on a link.
-type Sender<'a> = (&'a str, Option<Direction>, Address);
-
-/// Request flows by sender, the last to end first, so that each of many flows has to visit only few others.
-struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
-
-impl<'a> Siblings<'a> {
-    fn of(flows: &'a [Flow]) -> Self {
-        let mut by_sender: Map<Sender<'_>, Vec<&Flow>> = Map::default();
-        for flow in flows.iter().filter(|flow| flow.psn.is_some()) {
-            by_sender.entry((&flow.link, flow.direction, flow.src)).or_default().push(flow);
-        }
-        for flows in by_sender.values_mut() {
-            flows.sort_by_key(|flow| Reverse(flow.last_ns));
-        }
-        Self(by_sender)
-    }
-
-    /// Minimum number of request packets in the sender's other flows after this one stopped: all packets of flows
-    /// that began later, and one packet of each that ended later. Stops counting at `enough`.
-    fn since(&self, flow: &Flow, silent_ns: u64, enough: u64) -> u64 {
-        let since = flow.last_ns.saturating_add(silent_ns / 2);
-        // Estimated from the mean rate of each, since the times of single packets are unknown.
-        let later = |other: &Flow| {
-            let life = other.last_ns.saturating_sub(other.first_ns).max(1);
-            let after = other.last_ns.saturating_sub(flow.last_ns.max(other.first_ns));
-            crate::metrics::traffic::times(other.packets, after.min(life) as f64 / life as f64)
-        };
-        let of_sender = self.0.get(&(flow.link.as_str(), flow.direction, flow.src));
-        let others = of_sender
-            .into_iter()
-            .flatten()
-            .take_while(|other| other.last_ns > since)
-            .filter(|other| (other.dst, other.dest_qp) != (flow.dst, flow.dest_qp));
-        let mut packets = 0u64;
-        for other in others {
-            packets = packets.saturating_add(later(other));
-            if packets >= enough {
-                break;
-            }
-        }
-        packets
-    }
-}
-
 /// Decides whether and how a flow died.
 fn died<'a>(
     input: &Input<'a>,
@@ -262,33 +219,14 @@ fn died<'a>(
     };
     let last_psn = flow.psn.map(|psn| psn.expected.wrapping_sub(1) & MASK24);
     let open = last_psn.is_some() && acked != last_psn;
-    let dead = Dead {
-        flow,
-        cause: String::new(),
-        last_ns: flow.last_ns,
-        last_psn,
-        until_ns: None,
-        acked,
-        message: None,
-        retries,
-        stopped: false,
-        siblings: None,
-    };
+    let dead = Dead { last_psn, acked, retries, ..Dead::of(flow) };
     if retries >= limits.retries.max(1) && open && given_up() && !was_answered(input, loss, flow) {
         let cause = fatal_nak(input, flow).unwrap_or("retries exhausted").to_owned();
         let requests = loss.flow(flow.slot).requests.unwrap_or_default();
         let message = requests.stuck_opcode.and_then(|opcode| in_progress(opcode, requests.stuck_bytes));
         return Some(Dead { cause, message, ..dead });
     }
-    let message = open_message(flow)?;
-    let stopped = silent_ns >= limits.silent_ms.saturating_mul(NS_PER_MS)
-        && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets;
-    if !stopped {
-        return None;
-    }
-    let cause =
-        fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    Some(Dead { cause, message: Some(message.to_owned()), stopped: true, ..dead })
+    stopped::requests(input, (loss, siblings), flow, dead, end_ns)
 }
 
 /// True in a live run if the peer acknowledged something after the last request. The kernel programs do not store
@@ -330,7 +268,6 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
 fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
     let given_up = loss.flow(flow.slot).given_up?;
     (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {
-        flow,
         cause: "retries exhausted".to_owned(),
         last_ns: given_up.last_ns,
         last_psn: Some(given_up.last_psn),
@@ -339,8 +276,7 @@ fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dea
         acked: Some(given_up.psn.wrapping_sub(1) & MASK24),
         message: in_progress(given_up.opcode, given_up.bytes),
         retries: given_up.retries,
-        stopped: false,
-        siblings: None,
+        ..Dead::of(flow)
     })
 }
 
@@ -354,14 +290,16 @@ fn by_packets<'a>(input: &Input<'a>) -> Vec<Dead<'a>> {
     let (Some(loss), Some(end_ns)) = (&input.sample.metrics.loss, input.facts.window.last_ns) else {
         return Vec::new();
     };
-    let reliable = |flow: &&Flow| flow.psn.is_some() && !flow.is_uc();
-    let flows = input.facts.flows.iter().filter(reliable);
+    let reliable = input.facts.flows.iter().filter(|flow| !flow.is_uc());
     let siblings = Siblings::of(&input.facts.flows);
-    let mut dead: Vec<Dead<'_>> = flows
-        .filter_map(|flow| {
-            died(input, loss, &siblings, flow, end_ns).or_else(|| died_before(input, loss, flow))
-        })
-        .collect();
+    let requests =
+        |flow| died(input, loss, &siblings, flow, end_ns).or_else(|| died_before(input, loss, flow));
+    let responses = |flow| stopped::responses(input, (loss, &siblings), flow, end_ns);
+    let of_flow = |flow: &'a Flow| {
+        let asks = flow.psn.is_some().then(|| requests(flow)).flatten();
+        asks.or_else(|| responses(flow))
+    };
+    let mut dead: Vec<Dead<'_>> = reliable.filter_map(of_flow).collect();
     // Only for the first to stop, since counting for each of many would take long.
     if let Some(first) = dead.iter_mut().min_by_key(|one| one.last_ns)
         && first.stopped
@@ -380,7 +318,8 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let others = once::count(dead.iter().map(|one| one.flow)).saturating_sub(1);
     let diagnosis = format!("QP {} died: {}", first.flow.dest_qp, first.cause);
     let parts = [pair(first.flow.src, first.flow.dst), more(others, "QP")];
-    let (requester, responder) = ends::of_data(input, [first.flow]);
+    let ends = if first.responds { ends::of_answers } else { ends::of_data };
+    let (requester, responder) = ends(input, [first.flow]);
     let own = Commands::near(input, first.flow, first.flow.src);
     let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();
     by_time.sort_by_key(|one| one.last_ns);

@@ -50,6 +50,8 @@ impl Tally {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DuplicateDetector {
     directions: [Tally; 2],
+    /// Of packets that passed twice, those that did so once more.
+    thirds: Tally,
     advanced: u32,
     /// The latest NAK: what passes again after it may be what it asks for.
     nak_ns: u64,
@@ -119,6 +121,20 @@ impl DuplicateDetector {
         self.advanced += u32::from(evidence.advanced || evidence.differs);
         self.decide();
         true
+    }
+
+    /// A packet that passed twice did so once more, or not.
+    pub(super) const fn third(&mut self, more: bool) {
+        let Tally { once, twice } = &mut self.thirds;
+        if *once + *twice >= RECENT {
+            (*once, *twice) = (*once / 2, *twice / 2);
+        }
+        *(if more { twice } else { once }) += 1;
+    }
+
+    /// True if nearly all packets pass three times: a third one is no retransmission then.
+    pub(super) const fn is_thrice(&self) -> bool {
+        self.thirds.all() >= ADVANCED && self.thirds.nearly_all()
     }
 
     /// Number of packets that say something.

@@ -12,8 +12,9 @@
 //! | identification, where the sender counts it up | another | the same |
 //!
 //! Each link is watched for its first packets, and again once many of its packets are behind the expected PSN. From the
-//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new:
-//! copies pair off, so that a retransmission which the capture doubles too counts once.
+//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new, so
+//! that a retransmission which the capture doubles too counts once; it is a copy where its identification says so, or where
+//! nearly all packets that pass twice do so three times.
 //!
 //! If the sender counts identifications up, a copy is recognised however late it arrives: files of two taps merged into one
 //! show packets as far apart as the path between them delays them.
@@ -22,10 +23,9 @@
 
 mod copies;
 mod judge;
+mod slot;
 #[cfg(test)]
 mod tests;
-
-use std::collections::VecDeque;
 
 use crate::util::definition::definitions;
 use crate::util::index::Index;
@@ -34,10 +34,11 @@ use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::frame::{Addr, UNKNOWN};
 use rocescope_common::wire::opcode::Op;
 
-use super::packet::{CE, ECT_MASK, Packet, PacketExtras};
+use super::packet::{CE, Packet, PacketExtras};
 pub use copies::Copies;
 pub(super) use judge::DEFINITIONS as OF_HOSTS;
 use judge::{DuplicateDetector, Evidence};
+use slot::{Passed, Repetition, Slot};
 
 definitions! {
     pub WINDOW_NS: u64 = 10_000_000,
@@ -150,44 +151,6 @@ impl Duplicates {
     pub fn link(&self, link: usize) -> OnLink {
         self.links.get(link).copied().unwrap_or_default()
     }
-}
-
-/// A packet that may have a copy.
-#[derive(Clone, Copy, Debug)]
-struct Passed {
-    time_ns: u64,
-    /// PSN, opcode, IPv4 identification, source port.
-    key: u64,
-    /// AETH, or DMA length, or payload.
-    what: u32,
-    ecn: u8,
-    /// It cannot have passed before: its later passing is evidence.
-    first: bool,
-    /// Its identification is another than that of the packet before it.
-    counted: bool,
-}
-
-impl Passed {
-    /// Time for which its copy is awaited, ns.
-    fn window_ns(&self, pair: &Pair) -> u64 {
-        if self.counted { pair.late_ns() } else { WINDOW_NS }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    pair: u32,
-    /// From the lower to the higher address, or back.
-    direction: bool,
-    link: u16,
-    /// Packets that may have a copy. Most flows have none.
-    #[expect(clippy::box_collection, reason = "8 bytes where there are none, not 32")]
-    passed: Option<Box<VecDeque<Passed>>>,
-    id: u16,
-    /// The identification differs from that of the packet before.
-    differs: bool,
-    /// New packets since the last that passed again.
-    advanced: bool,
 }
 
 #[derive(Debug, Default)]
@@ -378,55 +341,58 @@ impl Filter {
         }
         let op = Op::of(packet.opcode);
         let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
-        let own = Passed {
-            time_ns: packet.time_ns,
-            key: u64::from(packet.psn) << 40
-                | u64::from(packet.opcode) << 32
-                | u64::from(packet.id) << 16
-                | u64::from(packet.src_port),
-            what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
-            ecn: packet.tos & ECT_MASK,
-            // All CNPs of a flow look alike.
-            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
-            counted: packet.id != slot.id,
-        };
+        let mut own = Passed::of(packet, op, packet.id != slot.id);
         let before = slot.remembered();
         slot.prune(own.time_ns, pair);
         // A packet at or beyond the expected PSN has not passed before.
         let again = if sequenced && own.first { None } else { slot.take(&own, pair, op.has(Op::CNP)) };
         let mut verdict = Verdict::Own;
         self.remembered -= before - slot.remembered();
-        let copy = if let Some(first) = again {
-            let evidence = Evidence {
-                first_ns: first.time_ns,
-                first: first.first,
-                advanced: slot.advanced,
-                differs: slot.differs,
-            };
-            slot.advanced = false;
-            let is_evidence = pair.judge.twice(slot.direction, &evidence);
-            let is_copied = pair.judge.is_copied();
-            if is_evidence && !is_copied {
-                self.pending.entry(packet.slot).or_default().add(packet, op, &first);
-                if pair.judge.is_open() {
-                    verdict = Verdict::Doubtful;
+        let (mut copy, mut taken) = (None, None);
+        match again {
+            Some(Repetition::Twice(first)) => {
+                let evidence = Evidence {
+                    first_ns: first.time_ns,
+                    first: first.first,
+                    advanced: slot.advanced,
+                    differs: slot.differs,
+                };
+                slot.advanced = false;
+                let is_evidence = pair.judge.twice(slot.direction, &evidence);
+                // CNPs look alike, and prove nothing; if their hosts are copied, so are they.
+                taken = Some(first).filter(|_| is_evidence || op.has(Op::CNP));
+                copy = Some(first).filter(|_| pair.judge.is_copied());
+            }
+            Some(Repetition::Copy(first)) => {
+                (copy, taken) = (Some(first).filter(|_| pair.judge.is_copied()), Some(first));
+            }
+            Some(Repetition::Retransmitted) | None => {
+                own.first &= again.is_none();
+                if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
+                    pair.judge.nak(packet.time_ns);
                 }
+                slot.differs = own.first && own.counted;
+                slot.id = packet.id;
+                slot.advanced |= own.first;
+                self.remember(packet, own);
             }
-            is_copied.then_some(first)
-        } else {
-            if packet.outcome.events & (Event::NAK | Event::RNR) != 0 {
-                pair.judge.nak(packet.time_ns);
+        }
+        if let Some(first) = taken.filter(|_| copy.is_none()) {
+            self.pending.entry(packet.slot).or_default().add(packet, op, &first);
+            if self.is_open(packet.slot) {
+                verdict = Verdict::Doubtful;
             }
-            slot.differs = own.first && own.counted;
-            slot.id = packet.id;
-            slot.advanced |= own.first;
-            self.remember(packet, own);
-            None
-        };
+        }
         match self.after(packet, copy, op) {
             Verdict::Own => verdict,
             copy => copy,
         }
+    }
+
+    /// True if the pair of a flow may still be found to be copied.
+    fn is_open(&self, slot: u32) -> bool {
+        let pair = self.slots.get(slot as usize).and_then(|slot| self.pairs.get(slot.pair as usize));
+        pair.is_some_and(|pair| pair.judge.is_open())
     }
 
     fn remember(&mut self, packet: &Packet, own: Passed) {
@@ -442,7 +408,7 @@ impl Filter {
         if slot.remembered() == 0 {
             link.active.push(packet.slot);
         }
-        slot.passed.get_or_insert_default().push_back(own);
+        slot.remember(own);
         self.remembered += 1;
     }
 
@@ -527,48 +493,9 @@ impl Filter {
                 && slot.link == at
             {
                 self.remembered -= slot.remembered();
-                slot.passed = None;
+                slot.forget();
                 self.pending.remove(&number);
             }
         }
-    }
-}
-
-impl Slot {
-    /// Number of packets that may have a copy.
-    #[inline]
-    fn remembered(&self) -> usize {
-        self.passed.as_ref().map_or(0, |passed| passed.len())
-    }
-
-    /// Drops packets whose copy would have passed.
-    #[inline]
-    fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
-        let Some(all) = &mut self.passed else { return };
-        while let Some(front) = all.front()
-            && (now_ns.saturating_sub(front.time_ns) > front.window_ns(pair) || all.len() >= MOST_OF_FLOW)
-        {
-            pair.judge.once(self.direction, front.first);
-            all.pop_front();
-        }
-    }
-
-    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of CNPs,
-    /// which look `alike`, any may be the one, and those before it stay.
-    fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
-        let same = |passed: &Passed| passed.key == own.key && passed.what == own.what;
-        let all = self.passed.as_mut()?;
-        let at = all.iter().take(SEARCHED).position(same)?;
-        let first = all.get(at)?;
-        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
-            return None;
-        }
-        if alike {
-            return all.remove(at);
-        }
-        for passed in all.drain(..at) {
-            pair.judge.once(self.direction, passed.first);
-        }
-        all.pop_front()
     }
 }

@@ -141,6 +141,49 @@ fn copies_behind_whole_bursts_are_known_once_many_have_passed() {
     assert_eq!((requests.retransmitted, requests.downstream.count), (0, 0), "{requests:?}");
 }
 
+/// Files of three taps merged into one.
+#[test]
+fn packets_that_pass_three_times_count_once() {
+    for numbered in [true, false] {
+        let mut capture = doubled(1_000, 3_500, numbered);
+        let (again, hops): (Vec<P>, u8) = (capture.0.clone(), DATA.hops);
+        for p in again.into_iter().filter(|p| p.hops == hops) {
+            capture.once(P { time_ns: p.time_ns + 9_000, hops: hops - 2, ..p }, p.time_ns + 9_000);
+        }
+        let (metrics, slot) = capture.metrics();
+        let found = metrics.duplicates.unwrap();
+        // Without identifications that tell them, they are retransmissions until the first have gone from memory.
+        let most_late = if numbered { 0 } else { 11 * 10 * 9 };
+        let copies = found.link(0).copies.packets;
+        assert!((18_000 - most_late..=18_000).contains(&copies), "{numbered}: {copies}");
+        let requests = metrics.loss.unwrap().flow(slot).requests.unwrap();
+        assert!(requests.retransmitted <= most_late && requests.timeouts == 0, "{requests:?}");
+    }
+}
+
+/// CE-marked data, and a CNP every 500 us; those that pass before the hosts are known to be captured twice, too.
+#[test]
+fn cnps_and_marks_of_a_capture_that_doubles_count_once() {
+    let mut capture = doubled(1_000, 3_500, true);
+    for (at, p) in (0u64..).zip(&mut capture.0) {
+        // Every packet with its copy.
+        p.tos = if p.opcode == DATA.opcode { 2 | u8::from(at / 2 % 100 == 0) } else { 0 };
+    }
+    for cnp in 0..200 {
+        let at = 1_000 * MS + cnp * 500 * US + 90 * US;
+        capture.twice(P { opcode: 0x81, psn: 0, syndrome: 0, ..ANSWER }, at, 3_500);
+    }
+    let (metrics, data) = capture.metrics();
+    let (found, ecn) = (metrics.duplicates.unwrap(), metrics.ecn.unwrap());
+    let (slot, cnps) = ecn.cnps.iter().next().unwrap();
+    assert_eq!((cnps.count, cnps.min_gap_ns), (200, Some(500 * US)));
+    assert_eq!(found.flow(*slot).cnp_packets, 200);
+    let marks: u32 = ecn.marks[&data].series.bins.iter().map(|bin| bin.ce).sum();
+    let link = ecn.links[0].as_ref().unwrap();
+    let sum = |of: fn(&crate::metrics::ecn::series::Bin) -> u32| link.bins.iter().map(of).sum::<u32>();
+    assert_eq!((sum(|bin| bin.capable), sum(|bin| bin.ce), sum(|bin| bin.cnp)), (8_000, marks, 200));
+}
+
 #[test]
 fn a_mark_on_either_copy_is_one_marked_packet() {
     let mut found = Copies::default();

@@ -6,6 +6,7 @@
 //! counted.
 
 mod cnps;
+mod doubtful;
 pub mod series;
 pub mod speed;
 
@@ -16,6 +17,7 @@ use super::packet::{CE, Packet};
 use super::pairing::{NONE, Reverse};
 use crate::util::map::Map;
 pub(crate) use cnps::Cnps;
+use doubtful::Doubtful;
 use series::{Bin, Series};
 use speed::{Reaction, Speed};
 
@@ -118,6 +120,7 @@ pub struct Collector {
     cnps: Pool<Cnps>,
     links: Vec<Option<Box<Series<LINK_BINS>>>>,
     untracked: u64,
+    doubtful: Doubtful,
 }
 
 impl Collector {
@@ -203,14 +206,20 @@ impl Collector {
             self.untracked += 1;
             return;
         };
-        cnps.add(now);
-        let Some(data) = self.data.get_mut(answered) else { return };
-        data.speed.notified(now);
-        match data.marked_ns.take().map(|marked| now.checked_sub(marked)) {
-            None => cnps.without_mark(),
-            Some(Some(delay)) => cnps.after_mark(delay),
-            // The clock stepped backwards.
-            Some(None) => {}
+        let once = self.doubtful.once(packet.slot);
+        let marked_ns = self.data.get_mut(answered).map(|data| {
+            data.speed.notified(now);
+            data.marked_ns.take()
+        });
+        for cnps in [Some(cnps), once].into_iter().flatten() {
+            cnps.add(now);
+            match marked_ns.map(|marked| marked.map(|marked| now.checked_sub(marked))) {
+                None => {}
+                Some(None) => cnps.without_mark(),
+                Some(Some(Some(delay))) => cnps.after_mark(delay),
+                // The clock stepped backwards.
+                Some(Some(None)) => {}
+            }
         }
     }
 
@@ -220,6 +229,7 @@ impl Collector {
         let gone = std::mem::replace(place, FREE);
         self.data.remove(gone.data);
         self.cnps.remove(gone.cnps);
+        self.doubtful.retired(slot);
     }
 
     /// The figures so far.

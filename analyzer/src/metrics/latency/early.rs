@@ -3,9 +3,12 @@
 use crate::util::map::Map;
 use rocescope_common::account::latency::{LatencyMemory, on_request, on_response};
 
-/// Requests, and answers, that a flow keeps. Pairs are known after one to five requests.
-const KEPT: usize = 16;
-/// Flows that keep any, about 800 bytes each.
+/// Requests, and answers, that a flow keeps. Ports make a pair known at the first answer, PSNs at the eighth: the requests before
+/// it are as many as a queue pair has outstanding, up to some hundred.
+const KEPT: usize = 1_024;
+/// Those that all flows keep together: 12 MiB, in lists that grow by doubling.
+const KEPT_IN_ALL: usize = 524_288;
+/// Flows that keep any.
 const MAX_FLOWS: usize = 16_384;
 
 /// A request, or an answer with the PSN that it acknowledges.
@@ -37,6 +40,8 @@ impl Passed {
 #[derive(Debug, Default)]
 pub(super) struct Early {
     flows: Map<u32, Vec<Passed>>,
+    /// Requests and answers in all of them.
+    kept: usize,
 }
 
 impl Early {
@@ -47,18 +52,25 @@ impl Early {
             return false;
         }
         let flow = self.flows.entry(slot).or_default();
-        if flow.len() < KEPT {
+        if flow.len() < KEPT && self.kept < KEPT_IN_ALL {
             flow.push(passed);
+            self.kept += 1;
             return true;
         }
-        self.flows.remove(&slot);
+        self.forget(slot);
         false
+    }
+
+    fn take(&mut self, slot: u32) -> Vec<Passed> {
+        let flow = self.flows.remove(&slot).unwrap_or_default();
+        self.kept -= flow.len();
+        flow
     }
 
     /// Times what two flows kept, which are now known to belong together; gives the number of requests.
     pub(super) fn replay(&mut self, requests: u32, answers: u32, ring: &mut impl LatencyMemory) -> u64 {
-        let asked = self.flows.remove(&requests).unwrap_or_default();
-        let answered = self.flows.remove(&answers).unwrap_or_default();
+        let asked = self.take(requests);
+        let answered = self.take(answers);
         let mut answers = answered.iter().peekable();
         for request in &asked {
             while let Some(answer) = answers.next_if(|answer| answer.time_ns < request.time_ns) {
@@ -74,7 +86,7 @@ impl Early {
 
     /// The flow of a slot was retired, or began anew.
     pub(super) fn forget(&mut self, slot: u32) {
-        self.flows.remove(&slot);
+        self.take(slot);
     }
 }
 
@@ -100,15 +112,37 @@ mod tests {
         assert_eq!(early.replay(1, 2, &mut ring), 0);
     }
 
+    /// The answers of a deep queue come when all of it has passed.
+    #[test]
+    fn a_deep_queue_is_timed_from_its_first_request_on() {
+        let (mut early, mut ring) = (Early::default(), Ring::default());
+        for psn in 0..48 {
+            assert!(early.keep(1, Passed::request(psn, 1, false, 1_000_000 + u64::from(psn))));
+        }
+        for psn in 0..24 {
+            let time_ns = if psn == 0 { 4_000_000 } else { 4_000_000 + u64::from(psn) };
+            assert!(early.keep(2, Passed::answer(psn, true, time_ns)));
+        }
+        assert_eq!((early.replay(1, 2, &mut ring), early.kept), (48, 0));
+        let all = ring.figure().all.unwrap();
+        assert_eq!((all.count, all.max / 1_000), (24, 3_000));
+    }
+
     #[test]
     fn there_is_room_for_some() {
         let mut early = Early::default();
-        let kept = (0..20).filter(|psn| early.keep(2, Passed::answer(*psn, true, 1_000))).count();
+        let most = u32::try_from(KEPT).unwrap();
+        let kept = (0..most + 4).filter(|psn| early.keep(2, Passed::answer(*psn, true, 1_000))).count();
         assert_eq!(kept, KEPT + 3, "the flow begins anew; its slot says that too much passed");
+        early.forget(2);
         let flows = u32::try_from(MAX_FLOWS).unwrap() + 9;
         let kept = (0..flows).filter(|slot| early.keep(*slot, Passed::request(0, 1, false, 0))).count();
-        assert_eq!((kept, early.flows.len()), (MAX_FLOWS, MAX_FLOWS));
+        assert_eq!((kept, early.flows.len(), early.kept), (MAX_FLOWS, MAX_FLOWS, MAX_FLOWS));
         early.forget(7);
         assert!(early.keep(flows, Passed::request(0, 1, false, 0)));
+        let each = u32::try_from(KEPT_IN_ALL / MAX_FLOWS).unwrap() + 1;
+        let kept = (0..each * flows).filter(|at| early.keep(at % flows, Passed::request(0, 1, false, 0)));
+        assert!(kept.count() > 0);
+        assert!(early.kept <= KEPT_IN_ALL && early.kept == early.flows.values().map(Vec::len).sum::<usize>());
     }
 }

@@ -79,6 +79,38 @@ fn the_rest_of_a_read_is_a_repeated_read_where_the_path_mtu_is_not_known() {
     }
 }
 
+/// A WRITE of two packets and READs of 2, 3 and 4 KB are outstanding; the timer repeats them all.
+#[test]
+fn a_go_back_over_several_reads_is_one_restart_from_the_oldest() {
+    for with_write in [true, false] {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.send(90..100, &[]);
+        for restarts in 0..=3 {
+            if with_write {
+                scene.send(100..102, &[]);
+            }
+            for (psn, dma_len) in [(102, 2_048), (104, 3_072), (107, 4_096)] {
+                scene.wire.dma_len = dma_len;
+                scene.slot = scene.pass(P { opcode: 0x0C, psn, ..DATA });
+                scene.wire.dma_len = UNKNOWN;
+            }
+            if with_write {
+                scene.send(111..114, &[]);
+            }
+            let loss = scene.metrics();
+            assert_eq!((loss.stuck, loss.timeouts), (restarts, restarts), "{with_write}: {loss:?}");
+            let opcode = if with_write { DATA.opcode } else { 0x0C };
+            assert_eq!(loss.stuck_opcode, (restarts > 0).then_some(opcode));
+            scene.now_ns += 67 * MS;
+        }
+        // Once the oldest is answered, the requester goes back to the one behind it.
+        scene.wire.dma_len = 3_072;
+        scene.slot = scene.pass(P { opcode: 0x0C, psn: 104, ..DATA });
+        assert_eq!(scene.metrics().stuck, 1);
+    }
+}
+
 #[test]
 fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
     // WRITE MIDDLE, LAST and FIRST behind the silence.
@@ -92,6 +124,45 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
         scene.pass(P { opcode, psn: 110, ..DATA });
         let spells = scene.collector.metrics().spells;
         let found = spells.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
+        assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
+    }
+}
+
+#[test]
+fn a_flow_stands_within_a_message_where_its_highest_psn_does() {
+    let at = |scene: &Scene| scene.collector.metrics().in_messages.unwrap().get(&scene.slot).copied();
+    let mut scene = Scene::new(false);
+    scene.answer(89, 0x1F);
+    scene.send(90..100, &[]);
+    assert_eq!(at(&scene).unwrap().request, Some(7), "WRITE MIDDLE");
+    scene.slot = scene.pass(P { opcode: 8, psn: 100, ..DATA });
+    assert_eq!(at(&scene), None, "LAST");
+    // The sender goes back, and stops before it has come to the last packet again.
+    scene.nak(95);
+    scene.send(95..98, &[]);
+    assert_eq!(at(&scene).unwrap().request, Some(8));
+    scene.send(98..100, &[]);
+    scene.pass(P { opcode: 8, psn: 100, ..DATA });
+    assert_eq!(at(&scene), None);
+    let slot = scene.pass(P { opcode: 0x0D, psn: 40, ..ANSWER });
+    assert!(scene.collector.metrics().in_messages.unwrap()[&slot].response);
+}
+
+/// One flow is silent in mid-message until the end, while another of its link goes on.
+#[test]
+fn a_silence_that_lasts_is_noted_as_far_as_the_link_goes_on() {
+    for (opcode, silence_ms, stalls) in [(7, 600, 1), (7, 99, 0), (8, 600, 0)] {
+        let mut scene = Scene::new(false);
+        scene.send(100..110, &[]);
+        let slot = scene.pass(P { opcode, psn: 110, ..DATA });
+        let before_ns = scene.now_ns;
+        scene.now_ns += silence_ms * MS;
+        let spells = |scene: &Scene| scene.collector.metrics().spells;
+        assert!(!spells(&scene).flows.contains_key(&slot), "the capture may have ended");
+        scene.pass(P { qp: 99, psn: 5, ..DATA });
+        let spells = spells(&scene);
+        let found = spells.flows.get(&slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
         assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
         assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
     }

@@ -13,6 +13,7 @@
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
 //! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
+//! | [`in_message`] | flows that stand within a message, and silences there |
 //! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |
 //! | `answers` | ACKs and NAKs of two hosts, and where they were captured |
@@ -28,6 +29,7 @@ mod cause;
 mod episode;
 pub mod from_kernel;
 mod gaps;
+pub mod in_message;
 mod latest;
 mod parallel;
 pub mod reads;
@@ -55,7 +57,7 @@ use super::pairing::Reverse;
 use super::timeline::LinkPoints;
 use answers::{Answered, Answers};
 pub(super) use arrival::DUPLICATE_NS;
-use arrival::{Arrival, Nak, Request, STALL_NS};
+use arrival::{Arrival, Nak, Request};
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
@@ -150,6 +152,8 @@ pub struct Loss {
     pub known: Option<Set<u32>>,
     /// Requests with a PSN that belongs to a READ.
     pub overlaps: reads::BySlot,
+    /// Flows within a message. Live: not known, `None`.
+    pub in_messages: Option<in_message::BySlot>,
     /// Times of trouble, congestion included.
     pub spells: Spells,
 }
@@ -234,8 +238,14 @@ struct Slot {
     dest_qp: u32,
     /// The latest READ request.
     read: reads::Read,
-    /// The latest READ response is not the last of its message.
+    /// The latest READ response is not the last of its message, and the one with the highest PSN is not.
     response_open: bool,
+    within_response: bool,
+    /// Opcode of the request with the highest PSN.
+    request: u8,
+    /// See [`InMessage::pace_ns`]; and there was a longer silence.
+    pace_ns: u64,
+    has_stalled: bool,
     request_loss: Option<Box<Sequence>>,
     response_loss: Option<Box<Sequence>>,
 }
@@ -344,12 +354,15 @@ impl Collector {
         let troubled = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
+        let mut spells = self.spells.spells();
+        self.add_lasting(&mut spells);
         Loss {
             flows: troubled.map(|(number, slot)| (number, slot.loss())).collect(),
             known: None,
-            spells: self.spells.spells(),
+            spells,
             naks: self.naks.clone(),
             overlaps: self.overlaps.clone(),
+            in_messages: Some(self.in_messages()),
             ack_states: self.slots.iter().map(Slot::ack_state).collect(),
         }
     }
@@ -442,8 +455,14 @@ impl Collector {
         let smooth = is_smooth(packet);
         let (latest, loss) = if response {
             slot.response_open = !op.has(Op::ENDS);
+            if !packet.outcome.duplicate_psn {
+                slot.within_response = slot.response_open;
+            }
             (&mut *slot.responses, &mut slot.response_loss)
         } else {
+            if !packet.outcome.duplicate_psn {
+                slot.request = packet.opcode;
+            }
             if packet.ack_req() && slot.asked_ns == 0 {
                 slot.asked_ns = now;
             }
@@ -469,34 +488,11 @@ impl Collector {
         if smooth && !repeated_read && loss.as_mut().is_none_or(&mut advances) {
             let before_ns = latest.time_ns;
             latest.passed(psn, id, now, true);
-            if now.wrapping_sub(before_ns) >= STALL_NS && !op.has(Op::STARTS) {
-                self.stalled(packet.slot, (before_ns, now));
+            if now.wrapping_sub(before_ns) > slot.pace_ns && !op.has(Op::STARTS) {
+                self.paused(packet.slot, (before_ns, now));
             }
         } else {
             self.trouble(packet, op, reverse, repeated_read);
-        }
-    }
-
-    /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose last
-    /// response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next READ.
-    fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
-        let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
-        let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
-        let known = responder.responses.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
-        known
-            && packet.outcome.missing == 0
-            && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
-    }
-
-    /// Nothing of a flow passed between these times, and then its message went on with the next packet. The first of them is 0
-    /// where nothing had passed; clocks may step backwards.
-    #[cold]
-    fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64)) {
-        if from_ns == 0 || from_ns > to_ns {
-            return;
-        }
-        if let Some(counts) = self.counts(slot) {
-            self.spells.stalled(slot, (from_ns, to_ns), counts);
         }
     }
 

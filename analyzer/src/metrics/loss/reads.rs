@@ -3,7 +3,12 @@
 //! A READ takes one PSN for each packet of its response, and the next request starts behind them. A request with a PSN within
 //! is a fault of the requester: the responder takes it for a duplicate, acknowledges it and does not execute it.
 
+use super::Collector;
+use crate::metrics::packet::Packet;
+use crate::metrics::pairing::Reverse;
 use crate::util::map::Map;
+use rocescope_common::account::Event;
+use rocescope_common::account::psn::WINDOW;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
@@ -74,6 +79,19 @@ impl Read {
         }
         overlap.requests += 1;
         overlap.last_ns = overlap.last_ns.max(now_ns);
+    }
+}
+
+impl Collector {
+    /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose last
+    /// response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next READ.
+    pub(super) fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
+        let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
+        let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
+        let known = responder.responses.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
+        known
+            && packet.outcome.missing == 0
+            && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
     }
 }
 

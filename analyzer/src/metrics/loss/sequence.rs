@@ -72,6 +72,8 @@ pub(super) struct Sequence {
     stuck: u64,
     /// What it retransmitted then.
     stuck_request: Request,
+    /// PSN of the READ request that it repeated last, if nothing else followed.
+    reread: Option<u32>,
     /// Times of the last two restarts, the latest last, Unix nanoseconds.
     restarts_ns: [u64; 2],
     /// The silence before a timeout that is not recorded yet.
@@ -124,6 +126,7 @@ impl Sequence {
             stuck_at: 0,
             stuck: 0,
             stuck_request: Request::default(),
+            reread: None,
             restarts_ns: [0; 2],
             silence: None,
             answered: None,
@@ -258,7 +261,7 @@ impl Sequence {
     }
 
     const fn progress(&mut self) {
-        (self.stuck, self.reused) = (0, false);
+        (self.stuck, self.reused, self.reread) = (0, false, None);
     }
 
     /// The gaps belong to a connection that has ended.
@@ -447,8 +450,10 @@ impl Sequence {
     /// A READ request that is retransmitted may start in the middle of the first: it names what the
     /// requester still misses.
     fn retransmitted_read(&mut self, arrival: &Arrival<'_>) {
+        let before = self.reread.or_else(|| self.state.run().map(|run| run.last));
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival);
+        self.note_restart(arrival, before);
+        self.reread = Some(arrival.psn);
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
             Some(gap) if !gap.retransmitted && !arrival.elsewhere => {
@@ -463,19 +468,6 @@ impl Sequence {
         }
     }
 
-    /// Counts how often in a row the sender restarts at one PSN.
-    const fn restarted_at(&mut self, arrival: &Arrival<'_>) {
-        let &Arrival { psn, time_ns, request, .. } = arrival;
-        self.restarts_ns = [self.restarts_ns[1], time_ns];
-        self.stuck_request = request;
-        if self.stuck > 0 && self.stuck_at == psn {
-            self.stuck += 1;
-        } else {
-            self.stuck_at = psn;
-            self.stuck = 1;
-        }
-    }
-
     /// The packet continues the run, or begins one.
     fn extend_run(&mut self, arrival: &Arrival<'_>) {
         if arrival.is_reordered() {
@@ -487,7 +479,8 @@ impl Sequence {
             return;
         }
         self.end_run(arrival, arrival.expected, false);
-        self.restarted_at(arrival);
+        let reread = self.reread.take();
+        self.note_restart(arrival, reread);
         let unasked = self.is_unasked(arrival, pause_ns);
         self.asked += u64::from(!unasked && !arrival.numbered);
         self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });

@@ -142,6 +142,24 @@ impl FlowSpells {
         self
     }
 
+    /// A silence within a message; `packets` is the count of the flow with the latest one.
+    pub(super) fn add_stall(&mut self, (first_ns, last_ns): (u64, u64), packets: u64) {
+        let spell =
+            Spell { first_ns, last_ns, count: 1, at_first: packets.saturating_sub(1), at_last: packets };
+        for (signal, count) in [(Signal::Stall, 1), (Signal::StallWait, last_ns - first_ns)] {
+            spell::add(Spell { count, ..spell }, self.of_mut(signal), first_ns);
+        }
+        self.add_silence((first_ns, last_ns));
+    }
+
+    fn add_silence(&mut self, (first_ns, last_ns): (u64, u64)) {
+        let silences = self.of_mut(Signal::Silence);
+        if silences.len() >= MOST_SILENCES {
+            silences.pop_front();
+        }
+        silences.push(Spell { first_ns, last_ns, count: 1, ..Spell::default() });
+    }
+
     fn of_mut(&mut self, signal: Signal) -> &mut Few<Spell> {
         let all = Arc::make_mut(self.0.get_or_insert_default());
         let at = all.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
@@ -180,7 +198,7 @@ pub struct Spells {
 /// Counts of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    packets: u64,
+    pub(super) packets: u64,
     /// Data packets that are ECN-capable, marked ones included.
     capable: u64,
 }
@@ -375,20 +393,19 @@ impl Recorder {
         spell::add(Spell { first_ns, last_ns, count, at_first, at_last }, spells, first_ns);
     }
 
-    /// Nothing of a flow passed between two times in the midst of a message.
-    pub(super) fn stalled(&mut self, slot: u32, (from_ns, to_ns): (u64, u64), counts: Counts) {
-        self.note(slot, Signal::Stall, (from_ns, to_ns), 1, Some(counts));
-        self.note(slot, Signal::StallWait, (from_ns, to_ns), to_ns - from_ns, Some(counts));
-        self.silence(slot, (from_ns, to_ns));
+    /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind it.
+    pub(super) fn stalled(&mut self, slot: u32, times: (u64, u64), counts: Counts) {
+        self.flows.entry(slot).or_default().add_stall(times, counts.packets);
     }
 
     /// Nothing of a flow passed between two times, which [`Signal::TimeoutWait`] or [`Signal::StallWait`] counts.
-    pub(super) fn silence(&mut self, slot: u32, (first_ns, last_ns): (u64, u64)) {
-        let silences = self.flows.entry(slot).or_default().of_mut(Signal::Silence);
-        if silences.len() >= MOST_SILENCES {
-            silences.pop_front();
-        }
-        silences.push(Spell { first_ns, last_ns, count: 1, ..Spell::default() });
+    pub(super) fn silence(&mut self, slot: u32, times: (u64, u64)) {
+        self.flows.entry(slot).or_default().add_silence(times);
+    }
+
+    /// The link of a flow.
+    pub(super) fn link(&self, slot: u32) -> Option<u16> {
+        self.links.get(slot as usize).copied()
     }
 
     /// The number of the latest that turned out to be none.

@@ -21,6 +21,8 @@ pub(super) struct PsnRun {
     /// PSN of the latest packet.
     pub(super) last: u32,
     pub(super) start_ns: u64,
+    /// The PSN expected when it began.
+    pub(super) expected: u32,
     /// IPv4 identification of the first packet.
     pub(super) start_id: u16,
     /// Time since the packet before the run.
@@ -45,6 +47,7 @@ impl PsnRun {
             start: arrival.psn,
             last: arrival.psn,
             start_ns: arrival.time_ns,
+            expected: arrival.expected,
             start_id: arrival.id,
             pause_ns,
             packets: 1,
@@ -89,6 +92,12 @@ impl State {
             Self::Advancing => None,
             Self::Undecided(run) | Self::GoingBack(run, _) => Some(run),
         }
+    }
+
+    /// True if the sender retransmits, and has not come to the highest PSN again.
+    pub(super) fn is_behind(&self) -> bool {
+        let Self::GoingBack(run, cause) = self else { return false };
+        cause.is_retransmission() && run.packets >= 2 && run.last.wrapping_add(1) & MASK24 != run.expected
     }
 
     pub(super) const fn cause(&self) -> Option<Cause> {

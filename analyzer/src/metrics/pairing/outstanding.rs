@@ -26,6 +26,15 @@ const NOBODY: u32 = u32::MAX;
 /// More than one flow waits for this PSN.
 const SEVERAL: u32 = u32::MAX - 1;
 
+/// Who waits for a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Nobody,
+    /// Requests of one direction alone.
+    One(u32),
+    Several,
+}
+
 /// Recent requests by (hosts, PSN). A fixed number of places; a later request takes an older one's.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
@@ -46,12 +55,15 @@ impl Outstanding {
         *place = Waiting { hash, direction, at_ns: now_ns };
     }
 
-    /// The one direction in which a request waits for a response that goes as `key` says.
-    pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Option<u32> {
+    /// Who waits for a response that goes as `key` says.
+    pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Waits {
         let hash = self.hash(key.family, &key.dst, &key.src, psn);
-        let place = self.places.get(place(hash))?;
-        let one = place.hash == hash && place.direction < SEVERAL && recent(place, now_ns);
-        one.then_some(place.direction)
+        let known = |place: &&Waiting| place.hash == hash && recent(place, now_ns);
+        match self.places.get(place(hash)).filter(known).map_or(NOBODY, |place| place.direction) {
+            NOBODY => Waits::Nobody,
+            SEVERAL => Waits::Several,
+            direction => Waits::One(direction),
+        }
     }
 
     fn hash(&self, family: u8, src: &[u32; 4], dst: &[u32; 4], psn: u32) -> u64 {

@@ -166,6 +166,50 @@ fn reads_pair_by_their_first_response() {
     assert_eq!(tap.how(last.0), Some((600, PairingEvidence::Psn, Confidence::Likely)));
 }
 
+#[test]
+fn a_connection_that_begins_at_a_low_psn_is_paired() {
+    let mut tap = Tap::new();
+    let mut last = (0, 0);
+    for (psn, port) in (1_000..1_060).zip(50_000..) {
+        let (there, _) = tap.send((A, B), 500, port, READ, psn);
+        let (back, _) = tap.send((B, A), 600, port + 1_000, RESPONSE, psn);
+        last = (there, back);
+    }
+    assert_eq!(tap.how(last.0), Some((600, PairingEvidence::Psn, Confidence::Likely)));
+    assert_eq!(tap.how(last.1), Some((500, PairingEvidence::Psn, Confidence::Likely)));
+}
+
+/// The tap sees the requests of one connection and the responses of another with the same PSNs; now one is ahead, now the other.
+#[test]
+fn reads_in_lockstep_that_are_seen_one_way_are_no_pair() {
+    let mut tap = Tap::new();
+    for (psn, port) in (700_000..700_400).zip(50_000..) {
+        let ahead = psn % 7 == 3;
+        if ahead {
+            tap.send((B, A), 601, port + 1_000, RESPONSE, psn);
+        }
+        let (there, _) = tap.send((A, B), 500, port, READ, psn);
+        if !ahead {
+            tap.send((B, A), 601, port + 1_000, RESPONSE, psn);
+        }
+        assert_eq!(tap.how(there), None, "at {psn}");
+    }
+}
+
+/// One of two connections in lockstep is known in part by its ports: its requests are no less waiting.
+#[test]
+fn reads_of_a_pair_that_is_not_certain_are_not_answered_by_another() {
+    let mut tap = Tap::new();
+    tap.send((A, B), 500, 50_000, READ, 700_000);
+    tap.send((B, A), 609, 50_000, ACK, 700_000);
+    for psn in 700_001..700_060 {
+        let (other, _) = tap.send((A, B), 501, 50_001, READ, psn);
+        tap.send((A, B), 500, 50_000, READ, psn);
+        let (back, _) = tap.send((B, A), 600, 60_000, RESPONSE, psn);
+        assert_eq!((tap.how(other), tap.how(back)), (None, None), "at {psn}");
+    }
+}
+
 /// NCCL starts every sequence at 0: connections in lockstep carry the same PSNs.
 #[test]
 fn equal_psns_and_sequences_from_0_pair_nothing() {

@@ -321,6 +321,7 @@ impl Losses {
             }
         }
         loss.ack_states.clear();
+        loss.in_messages = None;
         for flow in flows {
             let FlowSample { slot, stats, .. } = flow;
             let answered = stats.acks + stats.rare.rnr_naks + stats.rare.naks.iter().sum::<u64>() > 0

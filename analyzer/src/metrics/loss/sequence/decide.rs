@@ -137,6 +137,30 @@ impl Sequence {
         }
     }
 
+    /// The sender goes back to this packet, or goes on with it from `before`, the one that it retransmitted last: a go-back-N
+    /// that repeats several messages is one restart, from the oldest.
+    pub(super) fn note_restart(&mut self, arrival: &Arrival<'_>, before: Option<u32>) {
+        let since_ns = arrival.last_ns.max(arrival.responded_ns.unwrap_or(0));
+        let paused = arrival.time_ns.saturating_sub(since_ns) >= TIMEOUT_PAUSE_NS;
+        let ahead = |before: u32| arrival.psn.wrapping_sub(before) & MASK24;
+        if paused || !before.is_some_and(|before| (1..MASK24 / 2).contains(&ahead(before))) {
+            self.restarted_at(arrival);
+        }
+    }
+
+    /// Counts how often in a row the sender restarts at one PSN.
+    const fn restarted_at(&mut self, arrival: &Arrival<'_>) {
+        let &Arrival { psn, time_ns, request, .. } = arrival;
+        self.restarts_ns = [self.restarts_ns[1], time_ns];
+        self.stuck_request = request;
+        if self.stuck > 0 && self.stuck_at == psn {
+            self.stuck += 1;
+        } else {
+            self.stuck_at = psn;
+            self.stuck = 1;
+        }
+    }
+
     fn timed_out(&mut self, silence_ns: u64, end_ns: u64) {
         let metrics = &mut self.metrics;
         let (shortest, longest) = metrics.timeout_range_ns;

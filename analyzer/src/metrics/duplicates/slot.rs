@@ -1,0 +1,166 @@
+//! The packets of a flow that may have copies.
+
+use std::collections::VecDeque;
+
+use rocescope_common::wire::frame::UNKNOWN;
+use rocescope_common::wire::opcode::Op;
+
+use super::{MOST_OF_FLOW, Pair, SEARCHED, WINDOW_NS};
+use crate::metrics::packet::{ECT_MASK, Packet};
+
+/// A packet that may have a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub(super) time_ns: u64,
+    /// PSN, opcode, IPv4 identification, source port.
+    pub(super) key: u64,
+    /// AETH, or DMA length, or payload.
+    pub(super) what: u32,
+    pub(super) ecn: u8,
+    /// It cannot have passed before: its later passing is evidence.
+    pub(super) first: bool,
+    /// Its identification is another than that of the packet before it.
+    pub(super) counted: bool,
+    /// It has passed a third time.
+    pub(super) thrice: bool,
+}
+
+impl Passed {
+    /// The packet; its identification is another than that of the one before, or not.
+    pub(super) fn of(packet: &Packet, op: Op, counted: bool) -> Self {
+        let sequenced = op.any(Op::REQUEST | Op::RESPONSE);
+        Self {
+            time_ns: packet.time_ns,
+            key: u64::from(packet.psn) << 40
+                | u64::from(packet.opcode) << 32
+                | u64::from(packet.id) << 16
+                | u64::from(packet.src_port),
+            what: if packet.aeth == UNKNOWN { packet.dma_len ^ packet.payload } else { packet.aeth },
+            ecn: packet.tos & ECT_MASK,
+            // All CNPs of a flow look alike.
+            first: !(op.has(Op::CNP) || sequenced && packet.outcome.duplicate_psn),
+            counted,
+            thrice: false,
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.key == other.key && self.what == other.what
+    }
+
+    /// Time for which its copy is awaited, ns.
+    fn window_ns(&self, pair: &Pair) -> u64 {
+        if self.counted { pair.late_ns() } else { WINDOW_NS }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) pair: u32,
+    /// From the lower to the higher address, or back.
+    pub(super) direction: bool,
+    pub(super) link: u16,
+    /// Packets that may have a copy. Most flows have none.
+    #[expect(clippy::box_collection, reason = "8 bytes where there are none, not 32")]
+    pub(super) passed: Option<Box<VecDeque<Passed>>>,
+    /// Packets that have a copy, and may have another.
+    #[expect(clippy::box_collection, reason = "as above")]
+    pub(super) copied: Option<Box<VecDeque<Passed>>>,
+    pub(super) id: u16,
+    /// The identification differs from that of the packet before.
+    pub(super) differs: bool,
+    /// New packets since the last that passed again.
+    pub(super) advanced: bool,
+}
+
+/// A packet that passed before.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Repetition {
+    /// For the second time.
+    Twice(Passed),
+    /// For the third time, where this is known to be a copy too.
+    Copy(Passed),
+    /// For the third time, as a retransmission does.
+    Retransmitted,
+}
+
+impl Slot {
+    /// Number of packets that may have a copy.
+    #[inline]
+    pub(super) fn remembered(&self) -> usize {
+        let len = |all: &Option<Box<VecDeque<Passed>>>| all.as_ref().map_or(0, |all| all.len());
+        len(&self.passed) + len(&self.copied)
+    }
+
+    pub(super) fn remember(&mut self, own: Passed) {
+        self.passed.get_or_insert_default().push_back(own);
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.passed, self.copied) = (None, None);
+    }
+
+    /// Drops packets whose copy would have passed.
+    #[inline]
+    pub(super) fn prune(&mut self, now_ns: u64, pair: &mut Pair) {
+        let over = |front: &Passed, len: usize, pair: &Pair| {
+            now_ns.saturating_sub(front.time_ns) > front.window_ns(pair) || len >= MOST_OF_FLOW
+        };
+        if let Some(all) = &mut self.passed {
+            while let Some(front) = all.front()
+                && over(front, all.len(), pair)
+            {
+                pair.judge.once(self.direction, front.first);
+                all.pop_front();
+            }
+        }
+        let Some(all) = &mut self.copied else { return };
+        while let Some(front) = all.front()
+            && over(front, all.len(), pair)
+        {
+            pair.judge.third(front.thrice);
+            all.pop_front();
+        }
+    }
+
+    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of CNPs,
+    /// which look `alike`, any may be the one, and those before it stay.
+    pub(super) fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Repetition> {
+        if let Some(first) = self.take_first(own, pair, alike) {
+            if !alike {
+                self.copied.get_or_insert_default().push_back(first);
+            }
+            return Some(Repetition::Twice(first));
+        }
+        let all = self.copied.as_mut()?;
+        let at = all.iter().take(SEARCHED).position(|passed| passed.is(own))?;
+        let first = all.get_mut(at)?;
+        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
+            return None;
+        }
+        let (found, counted) = (*first, first.counted);
+        let more = std::mem::replace(&mut first.thrice, true);
+        if more && !counted {
+            // Each packet has two copies at most.
+            all.remove(at);
+        }
+        let is_copy = counted || !more && pair.judge.is_thrice();
+        Some(if is_copy { Repetition::Copy(found) } else { Repetition::Retransmitted })
+    }
+
+    fn take_first(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
+        let all = self.passed.as_mut()?;
+        let at = all.iter().take(SEARCHED).position(|passed| passed.is(own))?;
+        let first = all.get(at)?;
+        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
+            return None;
+        }
+        if alike {
+            return all.remove(at);
+        }
+        for passed in all.drain(..at) {
+            pair.judge.once(self.direction, passed.first);
+        }
+        all.pop_front()
+    }
+}

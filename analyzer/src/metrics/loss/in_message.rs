@@ -1,0 +1,91 @@
+//! Flows that stand within a message at their latest packet, and silences within messages.
+
+use rocescope_common::wire::opcode::Op;
+
+use super::arrival::STALL_NS;
+use super::spells::Spells;
+use super::{Collector, Slot};
+use crate::util::map::Map;
+
+/// A flow that stands within a message, or whose sender has paused within one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMessage {
+    /// Opcode of the request with the highest PSN, where its message is not complete: that is not its last packet, or the sender
+    /// has gone back and not come to it again.
+    pub request: Option<u8>,
+    /// The READ response with the highest PSN is not the last of its message.
+    pub response: bool,
+    /// The longest silence between two packets of a message that is no stall, nanoseconds: at the flow's own pace there is none
+    /// longer.
+    pub pace_ns: u64,
+}
+
+impl InMessage {
+    /// True if a message is not complete.
+    #[must_use]
+    pub const fn is_within(&self) -> bool {
+        self.request.is_some() || self.response
+    }
+}
+
+/// By slot.
+pub type BySlot = Map<u32, InMessage>;
+
+impl Slot {
+    fn in_message(&self) -> Option<InMessage> {
+        let gone_back = self.request_loss.as_ref().is_some_and(|sequence| sequence.state.is_behind());
+        let within = |opcode: u8| !Op::of(opcode).has(Op::ENDS);
+        let request =
+            (self.requests.time_ns > 0 && (within(self.request) || gone_back)).then_some(self.request);
+        let at = InMessage { request, response: self.within_response, pace_ns: self.pace_ns };
+        (at.is_within() || self.has_stalled).then_some(at)
+    }
+}
+
+impl Collector {
+    /// Nothing of a flow passed between these times, longer than ever before within a message, and then its message went on with the
+    /// next packet. The first of them is 0 where nothing had passed; clocks may step backwards.
+    #[cold]
+    pub(super) fn paused(&mut self, number: u32, (from_ns, to_ns): (u64, u64)) {
+        let Some(slot) = self.slots.get_mut(number as usize) else { return };
+        if from_ns == 0 || from_ns > to_ns {
+            return;
+        }
+        if to_ns - from_ns < STALL_NS {
+            slot.pace_ns = to_ns - from_ns;
+            return;
+        }
+        slot.has_stalled = true;
+        if let Some(counts) = self.counts(number) {
+            self.spells.stalled(number, (from_ns, to_ns), counts);
+        }
+    }
+
+    /// Flows within a message.
+    pub(super) fn in_messages(&self) -> BySlot {
+        (0..).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.in_message()?))).collect()
+    }
+
+    /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not known yet.
+    pub(super) fn add_lasting(&self, spells: &mut Spells) {
+        let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.time_ns);
+        let mut links: Map<u16, u64> = Map::default();
+        for (number, slot) in (0..).zip(&self.slots) {
+            if let Some(link) = self.spells.link(number) {
+                let until = links.entry(link).or_default();
+                *until = (*until).max(latest(slot));
+            }
+        }
+        for (number, slot) in (0..).zip(&self.slots) {
+            let until = self.spells.link(number).and_then(|link| links.get(&link));
+            let Some(until_ns) = until.copied() else { continue };
+            let from_ns = latest(slot);
+            if from_ns == 0 || until_ns.saturating_sub(from_ns) < STALL_NS {
+                continue;
+            }
+            if slot.in_message().is_some_and(|at| at.is_within()) {
+                spells.flows.entry(number).or_default().add_stall((from_ns, until_ns), slot.counts.packets);
+            }
+        }
+    }
+}
