@@ -49,7 +49,8 @@ pub(super) const ALL: &[Entry] = &[
     }),
     ("control", "clean-ipv6", ipv6),
     ("control", "clean-vlan-pcapng", vlan),
-    ("control", "clean-infiniband", infiniband),
+    ("control", "clean-infiniband", |lab| infiniband(lab, Layer::InfiniBand)),
+    ("control", "clean-infiniband-raw", |lab| infiniband(lab, Layer::InfiniBandRaw)),
     ("control", "clean-one-way-tap", one_way),
     ("control", "clean-two-taps", two_taps),
     ("control", "clean-two-taps-skewed-clocks", skewed),
@@ -95,11 +96,11 @@ fn vlan(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// InfiniBand link layer in ERF records: every packet counts, without faults.
-fn infiniband(lab: &mut Lab) {
+/// InfiniBand link layer, in ERF records or without: every packet counts, without faults.
+fn infiniband(lab: &mut Lab, layer: Layer) {
     line(lab);
     let tap = lab.world.tap_host(0, "ib.pcap");
-    lab.world.taps[tap].layer = Layer::InfiniBand;
+    lab.world.taps[tap].layer = layer;
     lab.world.run();
     let packets = lab.world.taps[tap].counted.packets as f64;
     lab.figure("packets", |report| report["totals"]["roce_packets"].as_f64(), packets, packets);

@@ -43,7 +43,8 @@ pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-sprayed-two-taps", sprayed),
     ("loss", "loss-ends-early", for_a_time),
     ("loss", "loss-atomics", atomics),
-    ("loss", "loss-infiniband", infiniband),
+    ("loss", "loss-infiniband", |lab| infiniband(lab, Layer::InfiniBand)),
+    ("loss", "loss-infiniband-raw", |lab| infiniband(lab, Layer::InfiniBandRaw)),
 ];
 
 fn mtu(mtu: u32) -> Settings {
@@ -294,13 +295,13 @@ fn atomics(lab: &mut Lab) {
 }
 
 /// The same in a capture of the InfiniBand link layer.
-fn infiniband(lab: &mut Lab) {
+fn infiniband(lab: &mut Lab, layer: Layer) {
     lab.world.line(25 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
     lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 5_000 }));
     transfer(lab, 2, &mtu(2048), Verb::Write, 12_000);
     let tap = lab.world.tap_host(1, "ib.pcap");
-    lab.world.taps[tap].layer = Layer::InfiniBand;
-    lab.expect(&["loss.before_tap"], Place::Any).also(&["retry.storm", "retry.timeouts"]);
+    lab.world.taps[tap].layer = layer;
+    lab.expect(&["loss.before_tap"], Place::of_lids(0, 1)).also(&["retry.storm", "retry.timeouts"]);
     lab.world.run();
 }

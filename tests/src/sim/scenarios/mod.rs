@@ -6,6 +6,7 @@ use super::net::GBIT;
 use super::qp::{Ports, Settings};
 
 mod collectives;
+mod compared;
 mod congestion;
 mod controls;
 mod ends;
@@ -23,7 +24,7 @@ type Entry = (&'static str, &'static str, fn(&mut Lab));
 /// Faults with their truth, then clean controls.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let tables: [&[Entry]; 11] = [
+    let tables: [&[Entry]; 12] = [
         loss::ALL,
         timeouts::ALL,
         path::ALL,
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         controls::ALL,
         collectives::ALL,
         fabrics::ALL,
+        compared::ALL,
     ];
     let entries = tables.into_iter().flatten();
     entries.map(|(kind, name, build)| Scenario { name, kind, build: *build }).collect()
