@@ -29,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("cause", "reason", Unit::Text),
         label("last_acked_psn", "last PSN acknowledged", Unit::Id),
-        label("last_sent_psn", "last PSN sent", Unit::Id),
+        label("last_sent_psn", "last PSN sent (of a READ: at most)", Unit::Id),
         label("message", "message in progress", Unit::Text),
         label("retries", "retries of the same request", Unit::Count),
         label(
@@ -71,7 +71,7 @@ pub(super) const DIED: Entry = Entry {
                connection uses its number after half a timeout at least. Live, not when the last packet that the peer sent it is \
               an ACK later than that. Stopped in mid-message: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one, and sends nothing for the last `qp.silent_ms` of the data, while other flows of the same sender send `qp.siblings_packets` \
-               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
+               packets of requests. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take; a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
                state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
