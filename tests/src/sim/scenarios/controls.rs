@@ -54,6 +54,7 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-one-way-tap", one_way),
     ("control", "clean-two-taps", two_taps),
     ("control", "clean-two-taps-skewed-clocks", skewed),
+    ("control", "clean-two-taps-of-unknown-order", unknown_order),
     ("control", "clean-one-message-each", one_message),
     ("control", "clean-many-small-queue-pairs", many_small),
     ("control", "clean-idle-gaps", idle_gaps),
@@ -119,6 +120,19 @@ fn two_taps(lab: &mut Lab) {
     line(lab);
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(1, "h1.pcap");
+    lab.world.run();
+}
+
+/// Both captures miss packets of one direction on one cable: which is nearer the sender is not known, and the report says so.
+fn unknown_order(lab: &mut Lab) {
+    line(lab);
+    let cable = lab.world.channel(Node::Switch(0), Node::Switch(1));
+    for name in ["a.pcap", "b.pcap"] {
+        let tap = lab.world.add_tap(name);
+        lab.world.taps[tap].misses_ppm = 2_000;
+        lab.world.channels[cable].near.push(tap);
+    }
+    lab.figure("loss between taps not judged", |report| super::open(report, "order_of_taps"), 1.0, 1.0);
     lab.world.run();
 }
 

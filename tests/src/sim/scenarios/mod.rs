@@ -61,6 +61,12 @@ fn ring_connections(lab: &mut Lab, hosts: usize, set: &Settings) -> Vec<usize> {
     (0..hosts).map(|host| lab.world.connect(host, (host + 1) % hosts, set).0).collect()
 }
 
+/// How often the report says that loss between taps was evaluated without flows, for this reason.
+fn open(report: &serde_json::Value, needs: &str) -> Option<f64> {
+    let all = report["unjudged"].as_array()?.iter();
+    Some(all.filter(|one| one["id"] == "loss.between_taps" && one["needs"] == needs).count() as f64)
+}
+
 /// A ring of hosts on one switch whose steps take some 15 ms of network time.
 fn ring(lab: &mut Lab, hosts: usize, steps: u64, compute: Compute) -> Vec<usize> {
     lab.world.star(hosts, 2 * GBIT);
