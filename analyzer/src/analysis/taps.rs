@@ -340,7 +340,7 @@ impl Facts {
     }
 
     /// UC flows that passed a tap and not the next one, which others between the same hosts passed: lost as a whole, or on
-    /// another path. Nobody retransmits them, so nothing tells.
+    /// another path. Nobody retransmits them, so nothing shows it.
     pub(crate) fn uc_at_first_only(&self) -> impl Iterator<Item = (&str, &str, &Flow)> {
         let ways: BTreeSet<(&str, &str, Address, Address)> =
             self.sections().map(|(from, to, tap)| (from, to, tap.src, tap.dst)).collect();

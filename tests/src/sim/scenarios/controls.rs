@@ -132,7 +132,7 @@ fn unknown_order(lab: &mut Lab) {
         lab.world.taps[tap].misses_ppm = 2_000;
         lab.world.channels[cable].near.push(tap);
     }
-    lab.figure("loss between taps not judged", |report| super::open(report, "order_of_taps"), 1.0, 1.0);
+    lab.figure("loss between taps not evaluated", |report| super::open(report, "order_of_taps"), 1.0, 1.0);
     lab.world.run();
 }
 

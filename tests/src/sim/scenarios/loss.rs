@@ -296,7 +296,7 @@ fn atomics(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not judged, and the
+/// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not evaluated, and the
 /// report says so.
 fn uc(lab: &mut Lab) {
     const UC_SEND_ONLY: u8 = 0x24;
@@ -312,7 +312,7 @@ fn uc(lab: &mut Lab) {
     }
     lab.world.tap_host(0, "h0.pcap");
     lab.world.tap_host(1, "h1.pcap");
-    lab.figure("loss between taps not judged", |report| super::open(report, "uc_at_next_tap"), 1.0, 1.0);
+    lab.figure("loss between taps not evaluated", |report| super::open(report, "uc_at_next_tap"), 1.0, 1.0);
     lab.world.run();
 }
 
