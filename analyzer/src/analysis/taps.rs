@@ -1,11 +1,11 @@
 //! Flows that were seen at several taps, as the report has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::analysis::{Facts, FieldChange, Flow, changed};
-use crate::metrics::taps::TapPair;
+use crate::metrics::taps::{TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -329,6 +329,28 @@ impl Facts {
             }
         }
         pairs.into_values().collect()
+    }
+
+    /// Flows at two taps that lack packets of one another, where nobody can say which of them are lost: the order of the taps
+    /// is not known. Parallel links have none.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = &TapFlow> {
+        let is_open =
+            |tap: &&TapFlow| tap.vanished.is_none() && !are_parallel(tap.only_at, tap.packets_matched);
+        self.taps.iter().filter(is_open)
+    }
+
+    /// UC flows that passed a tap and not the next one, which others between the same hosts passed: lost as a whole, or on
+    /// another path. Nobody retransmits them, so nothing shows it.
+    pub(crate) fn uc_at_first_only(&self) -> impl Iterator<Item = (&str, &str, &Flow)> {
+        let ways: BTreeSet<(&str, &str, Address, Address)> =
+            self.sections().map(|(from, to, tap)| (from, to, tap.src, tap.dst)).collect();
+        ways.into_iter().flat_map(|(from, to, src, dst)| {
+            let own = || self.between(src, dst);
+            let arrived: Set<u32> = own().filter(|flow| flow.link == *to).map(|flow| flow.dest_qp).collect();
+            own()
+                .filter(move |flow| flow.link == *from && flow.is_uc() && !arrived.contains(&flow.dest_qp))
+                .map(move |flow| (from, to, flow))
+        })
     }
 
     /// Flows between two hosts of which the first tap sees requests that are retried in vain, or their answers, and the second

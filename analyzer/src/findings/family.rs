@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Finding, Input, Problem, Unit};
-use crate::analysis::Flow;
+use crate::analysis::Facts;
 use crate::entity::lives::Calls;
 use crate::sample::Sample;
 
@@ -182,6 +182,10 @@ pub enum Need {
     Deaths,
     /// Every packet of several taps: live runs store none.
     Taps,
+    /// The order of the taps of every flow that lacks packets at one.
+    TapOrder,
+    /// Every UC flow at the next tap, too: none of its packets is retransmitted if it does not arrive.
+    UcAtNextTap,
     /// Complete frames: live runs read headers.
     Frames,
     /// Every sequence without interruption. In live runs, READ responses have no loss figures, nor have queue pairs
@@ -198,6 +202,8 @@ impl Need {
         match self {
             Self::Traffic | Self::Pairs | Self::Latency | Self::Loss | Self::Deaths => "exact_times",
             Self::Taps => "packets_of_taps",
+            Self::TapOrder => "order_of_taps",
+            Self::UcAtNextTap => "uc_at_next_tap",
             Self::Frames => "whole_frames",
             Self::Sequences => "whole_sequences",
             Self::PauseTimes => "link_speed",
@@ -205,7 +211,7 @@ impl Need {
     }
 
     /// True if the source of this sample does not collect it.
-    pub(super) fn is_missing(self, sample: &Sample, flows: &[Flow]) -> bool {
+    pub(super) fn is_missing(self, sample: &Sample, facts: &Facts) -> bool {
         let metrics = &sample.metrics;
         match self {
             Self::Traffic => metrics.traffic.is_none(),
@@ -218,9 +224,11 @@ impl Need {
                 metrics.loss.is_none() && !followed
             }
             Self::Taps => metrics.taps.is_none(),
+            Self::TapOrder => facts.unordered().next().is_some(),
+            Self::UcAtNextTap => facts.uc_at_first_only().next().is_some(),
             Self::Frames => metrics.icrc.is_none(),
             Self::Sequences => {
-                metrics.loss.is_some() && flows.iter().any(super::not_evaluated::is_not_evaluated)
+                metrics.loss.is_some() && facts.flows.iter().any(super::not_evaluated::is_not_evaluated)
             }
             Self::PauseTimes => {
                 let untimed = metrics.control.as_ref().filter(|control| control.stalled.is_none());

@@ -508,7 +508,9 @@ pub struct NotEvaluated {
     /// Id of the finding.
     pub id: &'static str,
     /// What is missing. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
-    /// replay has them. `link_speed`: the capture has pause frames and `--link-speed` is not given.
+    /// replay has them. `order_of_taps`: flows lack packets at one of two taps, and which is nearer the sender is not known
+    /// (`taps[].vanished` is null). `uc_at_next_tap`: UC flows that the next tap did not see at all are lost or on another
+    /// path, and nobody retransmits them. `link_speed`: the capture has pause frames and `--link-speed` is not given.
     /// `whole_sequences`: live: some queue pairs with loss could not be followed without a break and have no
     /// `flows[].loss`; such findings leave them out and count them as `flows_unjudged`.
     pub needs: &'static str,

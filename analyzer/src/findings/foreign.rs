@@ -35,28 +35,33 @@ const FOREIGN: Entry = Entry {
     measure: Some(Measure::ratio("share")),
     title: "RoCE of another network on the link",
     meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
-    computed: "Per link, over groups of hosts that exchange RoCE with one another, directly or through others of the group. A warning when a group has isolation.share of the RoCE bytes of the link from its first packet to its last and at least \
-               isolation.roce_packets packets, its addresses have another first octet (IPv6: another /32) than all others, all the others together have at least isolation.other_hosts times its hosts and no other group is as small, and its \
-               host parts are not those of other groups. Rails with a subnet each are groups of one size, or have the host parts of one another, and are not reported; nor are routed subnets of one address plan.",
+    computed: "Per link and IP version. Hosts that exchange RoCE, directly or through others, belong together. So does a group of which a host lies in the prefix that covers \
+               the hosts of another (at most /24, IPv6 /64), shortened by isolation.wider_bits (IPv6: twice as many), and one whose host parts (last 16 bits, IPv6: 64) are all found in another: a rail. The network \
+               with most hosts is the job's. A warning for another network when it has isolation.share of the RoCE bytes of the link from its first packet to its last and at least isolation.roce_packets packets, \
+               and the job's has at least isolation.other_hosts times its hosts. So rails with a /24 each, routed subnets of one address plan, and whoever talks with the job are not reported.",
     advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
-    caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail may take it for foreign.",
+    caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail, or a small job of another pod in a wide address plan, may take them for foreign.",
     ..Entry::of(Problem::Foreign)
 };
 
-/// Hosts that exchange RoCE packets.
+/// Hosts that exchange RoCE packets, or the same network.
 struct Group<'a> {
     hosts: BTreeSet<IpAddr>,
     flows: Vec<&'a Flow>,
     bytes: u64,
     packets: u64,
+    /// What is near its groups: the bits of prefixes, and their lengths.
+    near: BTreeSet<(u128, u32)>,
+    /// Host parts of its hosts.
+    parts: BTreeSet<u128>,
 }
 
 /// Foreign traffic on a link.
 struct ForeignTraffic<'a> {
     link: &'a str,
-    /// The foreign group with the most bytes.
+    /// The foreign network with the most bytes.
     worst: Group<'a>,
-    /// All other groups.
+    /// All other networks.
     rest: Vec<Group<'a>>,
     /// Its share of the bytes of the link.
     share: f64,
@@ -79,20 +84,82 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn seen<'a>(input: &Input<'a>, link: &'a str, mut groups: Vec<Group<'a>>) -> Option<ForeignTraffic<'a>> {
+fn seen<'a>(input: &Input<'a>, link: &'a str, groups: Vec<Group<'a>>) -> Option<ForeignTraffic<'a>> {
     let limits = &input.limits.isolation;
-    let large = |group: &Group<'_>| {
-        group.packets >= limits.roce_packets && share(input, group, &groups) >= limits.share
+    let (mut v4, v6): (Vec<_>, Vec<_>) =
+        networks(groups, limits.wider_bits).into_iter().partition(Group::is_v4);
+    // The network with most hosts comes first.
+    let is_small = |at: usize, group: &Group<'_>, all: &[Group<'_>]| {
+        let most = all.first().map_or(0, |job| job.hosts.len());
+        at > 0 && most >= limits.other_hosts * group.hosts.len()
     };
-    let foreign: Vec<usize> = (0..)
-        .zip(&groups)
-        .filter(|(_, group)| is_foreign(input, group, &groups) && large(group))
-        .map(|(at, _)| at)
-        .collect();
-    let worst = foreign.iter().copied().max_by_key(|at| groups.get(*at).map(|group| group.bytes))?;
-    let share = share(input, groups.get(worst)?, &groups);
-    let worst = groups.swap_remove(worst);
-    Some(ForeignTraffic { link, share, more: foreign.len() as u64 - 1, worst, rest: groups })
+    let of = |all: &[Group<'_>]| -> Vec<bool> {
+        (0..).zip(all).map(|(at, group)| is_small(at, group, all)).collect()
+    };
+    let small = [of(&v4), of(&v6)].concat();
+    v4.extend(v6);
+    let mut all = v4;
+    let is_foreign = |(group, small): (&Group<'_>, &bool)| {
+        *small && group.packets >= limits.roce_packets && share(input, group, &all) >= limits.share
+    };
+    let foreign: Vec<usize> =
+        (0..).zip(all.iter().zip(&small)).filter(|(_, one)| is_foreign(*one)).map(|(at, _)| at).collect();
+    let worst = foreign.iter().copied().max_by_key(|at| all.get(*at).map(|group| group.bytes))?;
+    let share = share(input, all.get(worst)?, &all);
+    let worst = all.swap_remove(worst);
+    Some(ForeignTraffic { link, share, more: foreign.len() as u64 - 1, worst, rest: all })
+}
+
+/// Groups that belong together as one, those with most hosts first.
+fn networks(mut groups: Vec<Group<'_>>, wider: u32) -> Vec<Group<'_>> {
+    groups.sort_by_key(|group| (Reverse(group.hosts.len()), group.hosts.first().copied()));
+    let mut networks: Vec<Group<'_>> = Vec::new();
+    for mut group in groups {
+        group.near = group.prefix(wider).into_iter().collect();
+        group.parts = group.hosts.iter().copied().map(host_part).collect();
+        match networks.iter_mut().find(|network| network.takes(&group)) {
+            Some(network) => network.join(group),
+            None => networks.push(group),
+        }
+    }
+    networks.sort_by_key(|group| (Reverse(group.hosts.len()), group.hosts.first().copied()));
+    networks
+}
+
+impl Group<'_> {
+    fn is_v4(&self) -> bool {
+        self.hosts.first().is_some_and(IpAddr::is_ipv4)
+    }
+
+    /// The prefix that covers the hosts, at most that of a subnet, shortened.
+    fn prefix(&self, wider: u32) -> Option<(u128, u32)> {
+        let (first, last) = self.hosts.first().zip(self.hosts.last())?;
+        let (subnet, wider) = if self.is_v4() { (24, wider) } else { (64, 2 * wider) };
+        let common = (bits(*first) ^ bits(*last)).leading_zeros();
+        let len = common.min(subnet).saturating_sub(wider);
+        Some((start(bits(*first), len), len))
+    }
+
+    /// True if another group belongs to this one: it is near, or a rail of the same hosts.
+    fn takes(&self, other: &Self) -> bool {
+        if self.is_v4() != other.is_v4() {
+            return false;
+        }
+        let is_near =
+            |host: &IpAddr| self.near.iter().any(|(prefix, len)| start(bits(*host), *len) == *prefix);
+        other.hosts.iter().any(is_near) || other.parts.is_subset(&self.parts)
+    }
+}
+
+impl<'a> Group<'a> {
+    fn join(&mut self, other: Group<'a>) {
+        self.hosts.extend(other.hosts);
+        self.flows.extend(other.flows);
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.near.extend(other.near);
+        self.parts.extend(other.parts);
+    }
 }
 
 /// The share of a group in the bytes of all, from its first packet to its last.
@@ -123,6 +190,8 @@ fn groups<'a>(flows: impl Iterator<Item = &'a Flow>) -> Vec<Group<'a>> {
             flows: Vec::new(),
             bytes: 0,
             packets: 0,
+            near: BTreeSet::new(),
+            parts: BTreeSet::new(),
         });
         group.hosts.extend([src, dst]);
         group.bytes += flows.iter().map(|flow| flow.bytes).sum::<u64>();
@@ -156,12 +225,17 @@ fn is_unicast(addr: IpAddr) -> bool {
     }
 }
 
-/// Common prefix of an address plan: the first octet for IPv4, a registry allocation for IPv6.
-fn plan(addr: IpAddr) -> u128 {
+/// An address from its most significant bit on.
+fn bits(addr: IpAddr) -> u128 {
     match addr {
-        IpAddr::V4(v4) => u128::from(v4.to_bits() >> 24),
-        IpAddr::V6(v6) => v6.to_bits() >> 96,
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
     }
+}
+
+/// The first bits of an address.
+fn start(bits: u128, len: u32) -> u128 {
+    bits & u128::MAX.checked_shl(128 - len).unwrap_or(0)
 }
 
 /// The part of an address that distinguishes hosts of a subnet.
@@ -172,33 +246,13 @@ fn host_part(addr: IpAddr) -> u128 {
     }
 }
 
-fn is_foreign(input: &Input<'_>, group: &Group<'_>, groups: &[Group<'_>]) -> bool {
-    let version = |group: &Group<'_>| group.hosts.first().is_some_and(IpAddr::is_ipv4);
-    let rest = || {
-        let others = groups.iter().filter(|other| !std::ptr::eq(*other, group));
-        others.filter(|other| version(other) == version(group))
-    };
-    let own: BTreeSet<u128> = group.hosts.iter().copied().map(plan).collect();
-    let hosts = || rest().flat_map(|other| other.hosts.iter().copied());
-    let parts: BTreeSet<u128> = hosts().map(host_part).collect();
-    let is_rail = group.hosts.iter().all(|host| parts.contains(&host_part(*host)));
-    hosts().count() >= input.limits.isolation.other_hosts * group.hosts.len()
-        && rest().all(|other| other.hosts.len() > group.hosts.len())
-        && hosts().all(|host| !own.contains(&plan(host)))
-        && !is_rail
-}
-
 /// The smallest prefix that contains these hosts and none of the rest; else their addresses.
 fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
     const MOST: usize = 4;
-    let bits = |host: &IpAddr| match host {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
     let (Some(first), Some(last)) = (hosts.first(), hosts.last()) else { return String::new() };
-    let common = (bits(first) ^ bits(last)).leading_zeros();
-    let mask = u128::MAX.checked_shl(128 - common).unwrap_or(0);
-    let within = |host: &IpAddr| host.is_ipv4() == first.is_ipv4() && bits(host) & mask == bits(first) & mask;
+    let common = (bits(*first) ^ bits(*last)).leading_zeros();
+    let prefix = start(bits(*first), common);
+    let within = |host: &IpAddr| host.is_ipv4() == first.is_ipv4() && start(bits(*host), common) == prefix;
     if rest.iter().flat_map(|group| &group.hosts).any(within) {
         let more = hosts.len().saturating_sub(MOST);
         let names: Vec<String> = hosts.iter().take(MOST).map(ToString::to_string).collect();
@@ -206,10 +260,10 @@ fn network(hosts: &BTreeSet<IpAddr>, rest: &[Group<'_>]) -> String {
         return format!("{}{more}", names.join(", "));
     }
     match first {
-        IpAddr::V4(v4) => {
-            format!("{}/{}", Ipv4Addr::from_bits(v4.to_bits() & (mask >> 96) as u32), common.min(32))
+        IpAddr::V4(_) => {
+            format!("{}/{}", Ipv4Addr::from_bits((prefix >> 96) as u32), common.min(32))
         }
-        IpAddr::V6(v6) => format!("{}/{common}", Ipv6Addr::from_bits(v6.to_bits() & mask)),
+        IpAddr::V6(_) => format!("{}/{common}", Ipv6Addr::from_bits(prefix)),
     }
 }
 
@@ -242,6 +296,8 @@ fn raise(input: &Input<'_>, seen: &ForeignTraffic<'_>, found: &mut Vec<Finding>)
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{Group, network};
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
@@ -265,6 +321,8 @@ mod tests {
             flows: Vec::new(),
             bytes: 0,
             packets: 0,
+            near: BTreeSet::new(),
+            parts: BTreeSet::new(),
         };
         let of = |hosts: &[&str], rest: &[&str]| network(&group(hosts).hosts, &[group(rest)]);
         assert_eq!(of(&["192.168.1.9", "192.168.2.1"], &["10.0.0.1"]), "192.168.0.0/22");
@@ -316,7 +374,8 @@ mod tests {
         let with = |more: &[(&str, &str, u64)]| judged(&[&JOB[..], more].concat());
         assert_eq!(with(&[("192.168.77.8", "192.168.77.9", 499)]), None, "few packets");
         assert_eq!(with(&[("192.168.77.8", "10.0.0.1", 4_000)]), None, "the job talks to it");
-        assert_eq!(with(&[("10.9.9.8", "10.9.9.9", 4_000)]), None, "the same plan");
+        assert_eq!(with(&[("10.3.9.8", "10.3.9.9", 4_000)]), None, "near: 10.0.0.0/14 of 10.0.0.0/22");
+        assert_eq!(with(&[("10.9.0.1", "10.9.2.3", 4_000)]), None, "host parts of the job: a rail");
         assert_eq!(
             with(&[("192.168.77.8", "192.168.77.9", 4_000), ("192.168.77.9", "192.168.77.7", 4_000)]),
             None,
@@ -324,6 +383,31 @@ mod tests {
         );
         let storage = judged(&[("10.0.0.1", "10.0.0.2", 5_000), ("192.168.77.8", "192.168.77.9", 4_000)]);
         assert_eq!(storage, None, "two pairs of hosts: neither is the rest");
+    }
+
+    #[test]
+    fn what_is_far_from_the_job_is_foreign_in_the_same_octet_too() {
+        let with = |more: &[(&str, &str, u64)]| judged(&[&JOB[..], more].concat());
+        let far = with(&[("10.9.9.8", "10.9.9.9", 4_000)]).unwrap();
+        assert_eq!(far.evidence.get("network").unwrap().value, "10.9.9.8/31");
+        assert_eq!(with(&[("10.9.9.8", "10.9.9.9", 4_000), ("10.9.9.8", "10.0.3.4", 9)]), None, "they talk");
+        // Two pairs of one network are one network, of half as many hosts as a job of eight.
+        let job: Vec<String> = (1..=8).map(|host| format!("10.0.{host}.{host}")).collect();
+        let mut pairs: Vec<_> = job.windows(2).map(|two| (two[0].as_str(), two[1].as_str(), 5_000)).collect();
+        pairs.extend([("10.200.3.8", "10.200.3.9", 4_000), ("10.200.3.18", "10.200.3.19", 4_000)]);
+        assert_eq!(judged(&pairs).unwrap().evidence.get("hosts").unwrap().value, 4);
+        // IPv6: another /48 for a /64.
+        let of = |far: &str| {
+            let [a, b] = ["8", "9"].map(|host| format!("2001:db8:{far}::{host}"));
+            judged(&[
+                ("2001:db8::1", "2001:db8::2", 5_000),
+                ("2001:db8::2", "2001:db8::3", 5_000),
+                ("2001:db8::3", "2001:db8::4", 5_000),
+                (&a, &b, 4_000),
+            ])
+        };
+        assert!(of("77:3").is_some());
+        assert_eq!(of("0:300"), None, "a rail of the same /48");
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(super) const BETWEEN: Entry = Entry {
     id: "loss.between_taps",
     rank: 210,
     causes: &[super::path::BLACK_HOLE.id, super::path::REWRITTEN.id],
-    needs: &[Need::Taps],
+    needs: &[Need::Taps, Need::TapOrder, Need::UcAtNextTap],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
     meaning: "Packets that passed one tap did not pass the next tap on their path: they are lost between the two.",

@@ -84,7 +84,7 @@ mod title;
 mod tool;
 mod verdict;
 
-use crate::analysis::{Facts, Flow};
+use crate::analysis::Facts;
 use crate::sample::Sample;
 
 pub use balance::LINKS_IMBALANCE;
@@ -157,8 +157,8 @@ families! {
 
 /// Kinds of findings that cannot be evaluated, since the source does not collect the data that they need.
 #[must_use]
-pub fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
-    not_evaluated::not_evaluated(sample, flows)
+pub fn not_evaluated(sample: &Sample, facts: &Facts) -> Vec<NotEvaluated> {
+    not_evaluated::not_evaluated(sample, facts)
 }
 
 /// All findings, in the order of [`order::sort`].

@@ -21,9 +21,9 @@ pub(super) fn flows_not_evaluated(facts: &Facts) -> u64 {
 }
 
 /// Ids in order, each with its first need that is not met.
-pub(super) fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated> {
+pub(super) fn not_evaluated(sample: &Sample, facts: &Facts) -> Vec<NotEvaluated> {
     let missing = entries().filter_map(|entry| {
-        let need = entry.needs.iter().find(|need| need.is_missing(sample, flows))?;
+        let need = entry.needs.iter().find(|need| need.is_missing(sample, facts))?;
         Some(NotEvaluated { id: entry.id, needs: need.name() })
     });
     let mut all: Vec<NotEvaluated> = missing.collect();
@@ -34,15 +34,50 @@ pub(super) fn not_evaluated(sample: &Sample, flows: &[Flow]) -> Vec<NotEvaluated
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Options;
     use crate::analysis::fixtures::sample;
     use crate::findings::Need;
 
+    /// Loss between taps that is judged without some flows.
+    #[test]
+    fn what_the_taps_leave_open_is_listed() {
+        use crate::analysis::fixtures::{key, link, stats};
+        use crate::metrics::taps::TapPair;
+        use crate::sample::Stats;
+        const UC: u8 = 1;
+        let needs = |ordered: bool, only: [u64; 2], uc_at: &[u16]| {
+            let data = || stats(50_000, 1_000, 1_000_000);
+            let mut flows: Vec<_> = [0, 1].map(|tap| (key(tap, "10.0.0.1", "10.0.0.2", 17), data())).into();
+            for tap in uc_at {
+                let uc = Stats { transport: UC, ..stats(50_000, 40, 40_000) };
+                flows.push((key(*tap, "10.0.0.1", "10.0.0.2", 99), uc));
+            }
+            let mut sample = sample(["a.pcap", "b.pcap"].map(|name| link(name, None)).into(), flows);
+            let of = TapPair::empty(key(0, "10.0.0.1", "10.0.0.2", 17), [0, 1]);
+            let pair = TapPair { ordered, matched: 900, only, ..of };
+            sample.metrics.taps = Some(vec![pair]);
+            let facts = Facts::of(&sample, &Options::default());
+            let all = not_evaluated(&sample, &facts);
+            all.into_iter().find(|one| one.id == "loss.between_taps").map(|one| one.needs)
+        };
+        assert_eq!(needs(true, [5, 0], &[0, 1]), None);
+        assert_eq!(needs(false, [0, 0], &[0, 1]), None, "nothing is missing");
+        assert_eq!(needs(false, [5, 4], &[0, 1]), Some("order_of_taps"));
+        assert_eq!(needs(false, [901, 902], &[0, 1]), None, "parallel links");
+        assert_eq!(needs(true, [5, 0], &[0]), Some("uc_at_next_tap"));
+        assert_eq!(needs(true, [5, 0], &[1]), None, "nothing is lost on the way to the first");
+    }
+
     #[test]
     fn what_was_not_collected_leaves_findings_open() {
-        let ids =
-            |sample: &Sample| not_evaluated(sample, &[]).into_iter().map(|one| one.id).collect::<Vec<_>>();
+        let ids = |sample: &Sample| {
+            let facts = Facts::of(sample, &Options::default());
+            not_evaluated(sample, &facts).into_iter().map(|one| one.id).collect::<Vec<_>>()
+        };
         let nothing = ids(&sample(Vec::new(), Vec::new()));
-        let collected = |need: &Need| !matches!(need, Need::PauseTimes | Need::Sequences);
+        let collected = |need: &Need| {
+            !matches!(need, Need::PauseTimes | Need::Sequences | Need::TapOrder | Need::UcAtNextTap)
+        };
         assert_eq!(nothing.len(), entries().filter(|entry| entry.needs.iter().any(collected)).count());
         assert!(nothing.is_sorted());
         let mut timed = sample(Vec::new(), Vec::new());

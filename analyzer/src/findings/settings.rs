@@ -162,8 +162,11 @@ limits! {
         "minimum RoCE packets of hosts of another network",
         "A connection test or a health check sends fewer; a thousand are a use of the fabric";
     other_hosts: usize = 2,
-        "minimum hosts of all other networks, for each of the foreign network",
+        "minimum hosts of the largest network, for each of the foreign network",
         "Two networks of similar size are two rails or two jobs, and neither is foreign";
+    wider_bits: u32 = 8,
+        "bits by which the prefix of the largest network is shortened (IPv6: twice as many) to contain what belongs to it",
+        "Rails, racks and pods of one fabric are numbered side by side: of a /24 each, within a /16";
     roce_share: f64 = 0.5,
         "minimum share of RoCE in a link's bytes",
         "On a link that carries mostly other traffic, RoCE is the guest; hosts with hardware RoCE look like that too";

@@ -82,7 +82,7 @@ impl Report {
             findings::order::sort(&mut findings, facts.window.last_ns);
             return (findings, Vec::new());
         }
-        let not_evaluated = findings::not_evaluated(sample, &facts.flows);
+        let not_evaluated = findings::not_evaluated(sample, facts);
         (findings::check(&findings::Input { sample, facts, limits: &options.limits }), not_evaluated)
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use super::compared;
 use super::lab::{LabRun, Scenario};
 use super::score::{Judgement, Verdict, judge};
 use super::truth::Truth;
@@ -114,7 +115,14 @@ fn judgement(
     let run = if options.vary { scenario.run_varied(seed, &folder) } else { scenario.run(seed, &folder) }?;
     let known = truth.insert(run.truth.clone());
     let report = report(&options.rocescope, &run, &folder)?;
-    let mut judgement = judge(known, &report);
+    let mut judgement = match &run.baseline {
+        Some(_) => judge(known, &compared::changes(&options.rocescope, &run, &folder)?),
+        None => judge(known, &report),
+    };
+    if !options.vary && !known.happened(scenario.kind, scenario.name) {
+        let did = format!("the fault did not occur: {:?}", known.facts);
+        judgement = Judgement::failed(did);
+    }
     let faults = crate::verdict::faults(&report);
     if !faults.is_empty() {
         judgement.verdict = judgement.verdict.max(Verdict::WrongPlace);
@@ -128,17 +136,29 @@ fn judgement(
 /// # Errors
 /// If the program cannot be started, fails, or takes too long.
 pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
-    let (out, errors) = (folder.join("report.json"), folder.join("errors.txt"));
-    let mut child = Command::new(rocescope)
-        .arg("replay")
-        .args(&run.files)
-        .args(["--output", "json"])
-        .args(&run.options)
+    replayed(rocescope, &run.files, &run.options, folder)
+}
+
+/// The report of these captures, kept in the folder.
+pub(super) fn replayed(
+    rocescope: &Path,
+    files: &[PathBuf],
+    options: &[String],
+    folder: &Path,
+) -> Result<Value> {
+    let mut command = Command::new(rocescope);
+    command.arg("replay").args(files).args(["--output", "json"]).args(options);
+    output(command, &folder.join("report.json"), &folder.join("errors.txt"))
+}
+
+/// The JSON that a command prints, kept in a file.
+pub(super) fn output(mut command: Command, out: &Path, errors: &Path) -> Result<Value> {
+    let mut child = command
         .stdin(Stdio::null())
-        .stdout(File::create(&out)?)
-        .stderr(File::create(&errors)?)
+        .stdout(File::create(out)?)
+        .stderr(File::create(errors)?)
         .spawn()
-        .with_context(|| format!("cannot start {}", rocescope.display()))?;
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -147,15 +167,15 @@ pub fn report(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<Value> {
         if start.elapsed() > LIMIT {
             child.kill()?;
             child.wait()?;
-            bail!("replay took more than {} s", LIMIT.as_secs());
+            bail!("{command:?} took more than {} s", LIMIT.as_secs());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
     if !status.success() {
-        bail!("replay ended with {status}: {}", std::fs::read_to_string(&errors)?.trim());
+        bail!("{command:?} ended with {status}: {}", std::fs::read_to_string(errors)?.trim());
     }
-    serde_json::from_reader(std::io::BufReader::new(File::open(&out)?))
-        .context("replay printed no JSON report")
+    serde_json::from_reader(std::io::BufReader::new(File::open(out)?))
+        .with_context(|| format!("{command:?} printed no JSON"))
 }
 
 /// Totals of a set of runs.

@@ -49,6 +49,8 @@ pub(crate) enum Effect {
     Delay { ppm: u32, ns: u64, jitter_ns: u64 },
     /// Changes ToS bits: keeps those of `keep`, sets those of `set`.
     Tos { keep: u8, set: u8 },
+    /// Changes the priority in the 802.1Q tag.
+    Priority { to: u8 },
     /// Flips a bit that must not change.
     Corrupt { ppm: u32 },
     /// Changes the payload; recomputes the ICRC, or keeps the old one.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::channel::Channel;
+use super::facts::Facts;
 use super::frame::Addr;
 use super::job::Program;
 use super::packet::Packet;
@@ -63,27 +64,6 @@ pub(crate) struct Host {
     pub(crate) counts_ident: bool,
     /// Time from a packet's arrival to its answer.
     pub(crate) reaction_ns: u64,
-}
-
-/// Counts of actual events, for the truth.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// RoCE packets lost in the fabric, and the requests and READ responses among them.
-    pub(crate) lost: u64,
-    pub(crate) lost_data: u64,
-    pub(crate) timeouts: u64,
-    /// Of these, those whose oldest packet without an ACK had arrived.
-    pub(crate) acks_lost: u64,
-    /// Packets that a fault delayed, changed or sent twice.
-    pub(crate) delayed: u64,
-    pub(crate) changed: u64,
-    pub(crate) copied: u64,
-    pub(crate) died: Vec<usize>,
-    pub(crate) marked: u64,
-    pub(crate) trimmed: u64,
-    pub(crate) pauses: u64,
-    /// Longest time from a request's last packet to its ACK at the sender, by queue pair.
-    pub(crate) longest_ack_ns: Vec<u64>,
 }
 
 /// The simulated state.
@@ -168,7 +148,10 @@ impl World {
             Event::Credit(qp) => self.qps[qp].credits += 1,
             Event::Program(job, token) => self.notify(job, Notice::Timer(token)),
             Event::Emit(packet) => self.emit(*packet),
-            Event::Freeze(qp) => self.qps[qp].frozen = true,
+            Event::Freeze(qp) => {
+                self.qps[qp].frozen = true;
+                self.facts.frozen += 1;
+            }
         }
     }
 

@@ -28,12 +28,18 @@ pub(crate) enum Layer {
     Vlan(u8, u16),
     /// InfiniBand in ERF records: LRH, BTH and VCRC in place of Ethernet, IP and UDP.
     InfiniBand,
+    /// The same without ERF (LINKTYPE_INFINIBAND).
+    InfiniBandRaw,
 }
 
 impl Layer {
+    pub(crate) fn is_infiniband(self) -> bool {
+        matches!(self, Self::InfiniBand | Self::InfiniBandRaw)
+    }
+
     /// The opcode on the wire: CNPs of InfiniBand have a different one.
     pub(crate) fn opcode(self, opcode: u8) -> u8 {
-        if opcode == op::CNP && self == Self::InfiniBand { 0x80 } else { opcode }
+        if opcode == op::CNP && self.is_infiniband() { 0x80 } else { opcode }
     }
 }
 
@@ -50,7 +56,7 @@ pub(crate) fn wire_len(packet: &Packet, ends: (Addr, Addr), layer: Layer) -> u32
     match packet.body {
         Body::Pfc { .. } => 60,
         Body::Other { bytes } => 14 + tag + ip + 8 + bytes,
-        Body::Roce if layer == Layer::InfiniBand => 8 + roce_len(packet) + VCRC,
+        Body::Roce if layer.is_infiniband() => 8 + roce_len(packet) + VCRC,
         Body::Roce => 14 + tag + outer_len(packet) + ip + 8 + roce_len(packet),
     }
 }
@@ -79,7 +85,7 @@ pub(crate) fn write(packet: &Packet, ends: (Addr, Addr), layer: Layer, snap: u32
             ip(packet, ends, 8 + bytes, out);
             udp([packet.sport, 20_000], 8 + bytes, out);
         }
-        Body::Roce if layer == Layer::InfiniBand => {
+        Body::Roce if layer.is_infiniband() => {
             lrh(packet, len, out);
             let bth = out.len();
             roce(packet, out);
@@ -136,6 +142,7 @@ fn ethernet(packet: &Packet, version: Addr, layer: Layer, out: &mut Vec<u8>) {
     }
     if let Layer::Vlan(priority, vlan) = layer {
         out.extend([0x81, 0x00]);
+        let priority = packet.priority.unwrap_or(priority);
         out.extend((u16::from(priority) << 13 | vlan).to_be_bytes());
     }
     out.extend(if matches!(version, Addr::V4(_)) { [0x08, 0x00] } else { [0x86, 0xDD] });

@@ -161,6 +161,8 @@ pub(crate) struct Compute {
     pub(crate) late: Option<(usize, u64, std::ops::Range<u64>)>,
     /// Increase of everyone's compute time per step.
     pub(crate) growth_ns: u64,
+    /// Additional compute time of all members, in these steps.
+    pub(crate) longer: Option<(u64, std::ops::Range<u64>)>,
     /// A member that stops permanently, in this step and round.
     pub(crate) hang: Option<(usize, u64, usize)>,
     /// A pause of all members before a step: step and duration.
@@ -227,6 +229,10 @@ impl Collective {
 
     fn compute(&mut self, world: &mut World, me: usize, member: usize) {
         let step = self.at[member].0;
+        world.facts.steps += 1;
+        if self.compute.growth_ns * step > 0 {
+            world.facts.grow(world.now);
+        }
         let mut ns =
             self.compute.ns + self.compute.growth_ns * step + world.rng.below(self.compute.jitter_ns + 1);
         if let Some((late, by, steps)) = &self.compute.late
@@ -234,11 +240,19 @@ impl Collective {
             && steps.contains(&step)
         {
             ns += by;
+            world.facts.late += 1;
+        }
+        if let Some((by, steps)) = &self.compute.longer
+            && steps.contains(&step)
+        {
+            ns += by;
+            world.facts.grow(world.now);
         }
         if let Some((paused, by)) = self.compute.pause
             && paused == step
         {
             ns += by;
+            world.facts.rested += 1;
         }
         world.at(world.now + ns, Event::Program(me, member as u64 + 1));
     }
@@ -247,6 +261,7 @@ impl Collective {
         let (step, round) = self.at[member];
         if self.compute.hang == Some((member, step, round)) {
             self.needed[member] = u64::MAX;
+            world.facts.hung += 1;
             return;
         }
         let Round { sends, wait } = self.rounds[member][round].clone();

@@ -33,6 +33,8 @@ pub struct LabRun {
     pub options: Vec<String>,
     /// The truth.
     pub truth: Truth,
+    /// Captures and options of the run that `rocescope diff` compares this one with.
+    pub baseline: Option<(Vec<PathBuf>, Vec<String>)>,
 }
 
 /// A run under construction.
@@ -40,9 +42,28 @@ pub(crate) struct Lab {
     pub(crate) world: World,
     pub(crate) truth: Truth,
     pub(crate) options: Vec<String>,
+    /// The run before, of the same world with another seed.
+    pub(crate) baseline: Option<fn(&mut Lab)>,
 }
 
 impl Lab {
+    fn new(world: World) -> Self {
+        Self { world, truth: Truth::default(), options: Vec::new(), baseline: None }
+    }
+
+    /// Writes the captures.
+    fn write(&mut self, folder: &Path) -> Result<Vec<PathBuf>> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut files = Vec::new();
+        for tap in &self.world.taps {
+            let path = folder.join(&tap.name);
+            std::fs::write(&path, tap.file()).with_context(|| format!("cannot write {}", path.display()))?;
+            self.truth.counted.push((tap.name.clone(), tap.counted.clone()));
+            files.push(path);
+        }
+        Ok(files)
+    }
+
     /// The address of a host, as reports write it.
     pub(crate) fn addr(&self, host: usize) -> String {
         self.world.hosts[host].addr.text()
@@ -76,6 +97,12 @@ impl Lab {
     /// The same; severity info suffices.
     pub(crate) fn expect_info(&mut self, ids: &[&'static str], place: Place) -> &mut Self {
         self.truth.expected.push(Expected::new(ids, place).or_info());
+        self
+    }
+
+    /// Expects what is composed otherwise.
+    pub(crate) fn expect_that(&mut self, expected: Expected) -> &mut Self {
+        self.truth.expected.push(expected);
         self
     }
 
@@ -144,26 +171,26 @@ impl Scenario {
     }
 
     fn run_world(&self, world: World, seed: u64, folder: &Path) -> Result<LabRun> {
-        let mut lab = Lab { world, truth: Truth::default(), options: Vec::new() };
+        let (vary, snap) = (world.vary.clone(), world.snap);
+        let mut lab = Lab::new(world);
         (self.build)(&mut lab);
-        let Lab { world, mut truth, options } = lab;
-        (truth.lost, truth.lost_data) = (world.facts.lost, world.facts.lost_data);
-        (truth.timeouts, truth.marked) = (world.facts.timeouts, world.facts.marked);
-        truth.trimmed = world.facts.trimmed;
-        (truth.delayed, truth.changed, truth.copied) =
-            (world.facts.delayed, world.facts.changed, world.facts.copied);
-        truth.died = world.facts.died.len() as u64;
-        let mut files = Vec::new();
-        for tap in &world.taps {
-            let path = folder.join(&tap.name);
-            std::fs::write(&path, tap.file()).with_context(|| format!("cannot write {}", path.display()))?;
-            truth.counted.push((tap.name.clone(), tap.counted.clone()));
-            files.push(path);
-        }
+        lab.truth.facts = lab.world.facts.clone();
+        let files = lab.write(folder)?;
+        let baseline = match lab.baseline {
+            Some(build) => {
+                let mut world = World::new(!seed ^ hash(self.name));
+                (world.vary, world.snap) = (vary, snap);
+                let mut before = Lab::new(world);
+                build(&mut before);
+                Some((before.write(&folder.join("baseline"))?, before.options))
+            }
+            None => None,
+        };
+        let Lab { truth, options, .. } = lab;
         let path = folder.join("truth.json");
         let text = serde_json::to_string_pretty(&truth.json(self.name, seed))?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(LabRun { files, options, truth })
+        Ok(LabRun { files, options, truth, baseline })
     }
 }
 

@@ -11,7 +11,9 @@
 pub mod bench;
 mod cc;
 mod channel;
+mod compared;
 mod engine;
+mod facts;
 mod frame;
 mod job;
 mod lab;
@@ -29,5 +31,6 @@ mod tap;
 pub mod truth;
 mod vary;
 
+pub use facts::Facts;
 pub use lab::{LabRun, Scenario};
 pub use tap::Counted;

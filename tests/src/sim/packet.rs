@@ -56,6 +56,8 @@ pub(crate) struct Packet {
     pub(crate) sport: u16,
     pub(crate) tos: u8,
     pub(crate) ttl: u8,
+    /// 802.1p priority that a switch set, in place of that of the tap's layer.
+    pub(crate) priority: Option<u8>,
     pub(crate) ident: u16,
     pub(crate) opcode: u8,
     pub(crate) dest_qp: u32,
@@ -102,6 +104,7 @@ impl Packet {
             sport: 0,
             tos: 0,
             ttl: 64,
+            priority: None,
             ident: 0,
             opcode,
             dest_qp,

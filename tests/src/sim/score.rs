@@ -59,16 +59,16 @@ pub fn judge(truth: &Truth, report: &Value) -> Judgement {
         let named: Vec<&Value> = findings.iter().filter(|finding| is_one_of(finding, expected)).collect();
         if named.is_empty() {
             wrong.push((Verdict::Missed, format!("no {}", expected.ids.join(" or "))));
-        } else if !named.iter().any(|finding| is_at(finding, &expected.place) && in_time(finding, expected)) {
+        } else if !named.iter().any(|finding| is_it(finding, expected) && in_time(finding, expected)) {
             let titles: Vec<&str> = named.iter().filter_map(|finding| finding["title"].as_str()).collect();
-            wrong.push((Verdict::WrongPlace, format!("true at {:?}: {}", expected.place, titles.join("; "))));
+            wrong.push((Verdict::WrongPlace, format!("true {}: {}", truth_of(expected), titles.join("; "))));
         }
     }
     for finding in findings {
         let id = finding["id"].as_str().unwrap_or("");
         let title = finding["title"].as_str().unwrap_or("");
         // What is expected at one place is a false alarm at another.
-        let expected = truth.expected.iter().any(|one| one.ids.contains(&id) && is_at(finding, &one.place));
+        let expected = truth.expected.iter().any(|one| one.ids.contains(&id) && is_it(finding, one));
         let info = finding["severity"] == "info";
         if truth.never.contains(&id) || !info && !expected && !truth.also.contains(&id) {
             wrong.push((Verdict::FalseAlarm, format!("{id} ({}): {title}", finding["severity"])));
@@ -88,6 +88,22 @@ pub fn judge(truth: &Truth, report: &Value) -> Judgement {
 fn is_one_of(finding: &Value, expected: &Expected) -> bool {
     let id = finding["id"].as_str().unwrap_or("");
     expected.ids.contains(&id) && (expected.info || finding["severity"] != "info")
+}
+
+/// True if a finding is of the expected place and has the expected evidence.
+fn is_it(finding: &Value, expected: &Expected) -> bool {
+    let has = |(name, value): &(&str, String)| match &finding["evidence"][*name] {
+        Value::String(text) => text == value,
+        Value::Number(number) => number.to_string() == *value,
+        _ => false,
+    };
+    is_at(finding, &expected.place) && expected.evidence.iter().all(has)
+}
+
+/// What is expected beside the kind, for the reason.
+fn truth_of(expected: &Expected) -> String {
+    let Expected { place, evidence, seen, .. } = expected;
+    format!("at {place:?}, evidence {evidence:?}, seen {seen:?}")
 }
 
 /// True if a finding's ends, title, place and evidence name the place, and its title or ends name no other.
@@ -136,8 +152,13 @@ fn names(text: &str, name: &str) -> bool {
 }
 
 fn in_time(finding: &Value, expected: &Expected) -> bool {
-    let Some((from, to)) = expected.window else { return true };
     let (first, last) = (finding["first_seen_ns"].as_u64(), finding["last_seen_ns"].as_u64());
+    if let Some(seen) = expected.seen {
+        let within =
+            |(least, most): (u64, u64), ns: Option<u64>| ns.is_some_and(|ns| ns >= least && ns <= most);
+        return within(seen[0], first) && within(seen[1], last);
+    }
+    let Some((from, to)) = expected.window else { return true };
     first.is_none_or(|first| first <= to) && last.is_none_or(|last| last >= from)
 }
 
@@ -188,6 +209,26 @@ mod tests {
         is(&loss(), &json!([found, finding("icrc.errors", "info", "a", "b")]), Verdict::FalseAlarm);
         is(&loss(), &json!([found, finding("mtu.small", "info", "a", "b")]), Verdict::Right);
         is(&Truth::default(), &json!([found]), Verdict::FalseAlarm);
+    }
+
+    #[test]
+    fn evidence_and_both_ends_of_the_time_are_compared() {
+        let place = Place::Host("10.0.0.1".into());
+        let expected = |truth: Expected| Truth { expected: vec![truth], ..Truth::default() };
+        let new = || Expected::new(&["loss.before_tap"], place.clone());
+        let mut found = finding("loss.before_tap", "critical", "10.0.0.1", "10.0.0.2");
+        found["evidence"] = json!({ "kind": "gap", "lost": 7 });
+        let with =
+            |kind: &str, lost: &str| expected(new().with("kind", kind.into()).with("lost", lost.into()));
+        is(&with("gap", "7"), &json!([found]), Verdict::Right);
+        is(&with("gap", "8"), &json!([found]), Verdict::FalseAlarm);
+        is(&with("run", "7"), &json!([found]), Verdict::FalseAlarm);
+        let at = |seen| expected(Expected { seen: Some(seen), ..new() });
+        is(&at([(9, 10), (20, 21)]), &json!([found]), Verdict::Right);
+        is(&at([(11, 12), (20, 21)]), &json!([found]), Verdict::WrongPlace);
+        is(&at([(9, 10), (18, 19)]), &json!([found]), Verdict::WrongPlace);
+        found["last_seen_ns"] = json!(null);
+        is(&at([(9, 10), (20, 21)]), &json!([found]), Verdict::WrongPlace);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl World {
             let ppm = if channel.queued >= red.max { 1_000_000 } else { share.min(1_000_000) as u32 };
             if rng.chance(ppm) {
                 packet.tos |= CE;
-                self.facts.marked += 1;
+                self.facts.mark(now);
             }
         }
         let before = u32::try_from(channel.queued).unwrap_or(u32::MAX - 24);
@@ -95,6 +95,8 @@ impl World {
         };
         if let Some(packet) = packet {
             let time = self.channels[index].time(self.len(&packet), now);
+            let changed = self.channels[index].rates.iter().any(|(from, _)| *from <= now);
+            self.facts.slowed += u64::from(changed && packet.is_roce());
             self.channels[index].busy = true;
             self.at(now + time.max(1), Event::Sent(index, packet));
         }
@@ -145,6 +147,10 @@ impl World {
                     self.facts.changed += u64::from(tos != packet.tos);
                     packet.tos = tos;
                 }
+                Effect::Priority { to } => {
+                    packet.priority = Some(to);
+                    self.facts.changed += 1;
+                }
                 Effect::Corrupt { ppm } if self.rng.chance(ppm) => {
                     packet.corrupt = true;
                     self.facts.changed += 1;
@@ -165,7 +171,7 @@ impl World {
                 }
                 Effect::Mark { ppm } if matches!(packet.tos & CE, 1 | 2) && self.rng.chance(ppm) => {
                     packet.tos |= CE;
-                    self.facts.marked += 1;
+                    self.facts.mark(now);
                 }
                 _ => {}
             }
@@ -228,7 +234,6 @@ impl World {
         };
         channel.holding = quanta > 0;
         channel.renew_at = now + u64::from(QUANTA) * 512 * 1_000_000_000 / channel.bits_per_s;
-        self.facts.pauses += u64::from(quanta > 0);
         self.send_pause(entry, pfc.priority, quanta);
     }
 

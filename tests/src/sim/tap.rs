@@ -1,6 +1,6 @@
 //! Captures: packets at a point of the simulation, as files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::frame::{self, Addr, Layer};
 use super::packet::{Body, CE, Packet, SYNDROME_NAK, SYNDROME_RNR, op};
@@ -27,6 +27,22 @@ pub struct Counted {
     pub acks: u64,
     /// CE-marked packets.
     pub ce: u64,
+    /// Pauses of PFC, without those that end one.
+    pub pauses: u64,
+    /// Frames of other protocols.
+    pub others: u64,
+    /// Source ports of requests.
+    pub ports: BTreeSet<u16>,
+    /// Queue pairs that requests go to, with their host.
+    pub qps: BTreeSet<(usize, u32)>,
+    /// Requests and READ responses by DSCP.
+    pub dscps: BTreeMap<u8, u64>,
+    /// RoCE packets and largest payload, by the numbers of the hosts.
+    pub pairs: BTreeMap<(usize, usize), (u64, u32)>,
+    /// Requests that repeat PSNs which the READ before them takes for its responses.
+    pub overlaps: u64,
+    /// Requests far from the PSN of the previous one of their queue pair.
+    pub jumps: u64,
 }
 
 /// Container of a capture.
@@ -52,6 +68,8 @@ pub(crate) struct Tap {
     pub(crate) counted: Counted,
     /// PSNs seen, by flow.
     passed: HashMap<(usize, usize, u32), HashSet<u64>>,
+    /// The last request, and the PSNs of the responses of the last READ, by flow.
+    last: HashMap<(usize, usize, u32), (u64, std::ops::Range<u64>)>,
     bytes: Vec<u8>,
 }
 
@@ -67,6 +85,7 @@ impl Tap {
             misses_ppm: 0,
             counted: Counted::default(),
             passed: HashMap::new(),
+            last: HashMap::new(),
             bytes: Vec::new(),
         }
     }
@@ -79,8 +98,7 @@ impl Tap {
         let time = EPOCH_NS + now + self.ahead_ns;
         let mut bytes = Vec::with_capacity(self.snap as usize);
         let len = frame::write(packet, ends, self.layer, self.snap, &mut bytes);
-        let infiniband = self.layer == Layer::InfiniBand;
-        let head = if infiniband { erf(time, len) } else { Vec::new() };
+        let head = if self.layer == Layer::InfiniBand { erf(time, len) } else { Vec::new() };
         let (kept, len) = ((head.len() + bytes.len()) as u32, len + head.len() as u32);
         match self.format {
             Format::Pcap => {
@@ -102,11 +120,18 @@ impl Tap {
     }
 
     fn count(&mut self, packet: &Packet) {
-        if packet.body != Body::Roce {
-            return;
-        }
         let counted = &mut self.counted;
+        match packet.body {
+            Body::Roce => {}
+            Body::Pfc { quanta, .. } => return counted.pauses += u64::from(quanta > 0),
+            Body::Other { .. } => return counted.others += 1,
+        }
         counted.packets += 1;
+        let (packets, largest) = counted.pairs.entry((packet.src, packet.dst)).or_default();
+        (*packets, *largest) = (*packets + 1, packet.payload.max(*largest));
+        if packet.is_data() {
+            *counted.dscps.entry(packet.tos >> 2).or_default() += 1;
+        }
         *counted.opcodes.entry(packet.opcode).or_default() += 1;
         counted.ce += u64::from(packet.tos & CE == CE);
         if packet.has_aeth() {
@@ -122,11 +147,36 @@ impl Tap {
             let again = !passed.insert(packet.psn);
             self.counted.retransmissions += u64::from(again);
         }
+        if packet.is_request() {
+            self.count_request(packet);
+        }
+    }
+
+    fn count_request(&mut self, packet: &Packet) {
+        const FAR: u64 = 1 << 22;
+        const LARGEST_MTU: u32 = 4_096;
+        self.counted.ports.insert(packet.sport);
+        self.counted.qps.insert((packet.dst, packet.dest_qp));
+        let first = (packet.psn, 0..0);
+        let flow = (packet.src, packet.dst, packet.dest_qp);
+        let (last, read) = self.last.entry(flow).or_insert(first);
+        self.counted.jumps += u64::from(packet.psn.abs_diff(*last) > FAR);
+        *last = packet.psn;
+        if packet.opcode == op::READ_REQUEST {
+            // The PSNs after the first, at the least.
+            *read = packet.psn + 1..packet.psn + u64::from(packet.dma_len.div_ceil(LARGEST_MTU).max(1));
+        } else {
+            self.counted.overlaps += u64::from(read.contains(&packet.psn));
+        }
     }
 
     /// The whole file.
     pub(crate) fn file(&self) -> Vec<u8> {
-        let link_type: u32 = if self.layer == Layer::InfiniBand { 197 } else { 1 };
+        let link_type: u32 = match self.layer {
+            Layer::InfiniBand => 197,
+            Layer::InfiniBandRaw => 247,
+            Layer::Ethernet | Layer::Vlan(..) => 1,
+        };
         let mut file = Vec::new();
         let words: &[u32] = match self.format {
             Format::Pcap => &[0xA1B2_3C4D, 0x0004_0002, 0, 0, self.snap, link_type],

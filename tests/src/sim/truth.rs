@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::facts::Facts;
 use super::tap::{Counted, EPOCH_NS};
 
 /// The place of a diagnosis.
@@ -19,6 +20,14 @@ pub enum Place {
     Hop(String, String),
 }
 
+impl Place {
+    /// Two hosts by their LIDs, as captures of the InfiniBand link layer show them.
+    pub(crate) fn of_lids(a: usize, b: usize) -> Self {
+        let [a, b] = [a, b].map(|host| format!("lid:{:#06x}", host + 1));
+        Self::Pair(a, b)
+    }
+}
+
 /// A required diagnosis.
 #[derive(Clone, Debug)]
 pub struct Expected {
@@ -28,6 +37,10 @@ pub struct Expected {
     pub place: Place,
     /// The time range in which it holds, in Unix time; `None` for the whole capture.
     pub window: Option<(u64, u64)>,
+    /// When it begins and ends, in Unix time: earliest and latest `first_seen_ns`, then `last_seen_ns`.
+    pub seen: Option<[(u64, u64); 2]>,
+    /// Values that its evidence must have.
+    pub evidence: Vec<(&'static str, String)>,
     /// Severity info suffices, since the capture cannot show the impact.
     pub info: bool,
 }
@@ -56,35 +69,32 @@ pub struct Truth {
     pub figures: Vec<Figure>,
     /// Counts of the taps, by file.
     pub counted: Vec<(String, Counted)>,
-    /// Number of RoCE packets lost in the fabric.
-    pub lost: u64,
-    /// Requests and READ responses among these.
-    pub lost_data: u64,
-    /// Transport timeouts of all requesters.
-    pub timeouts: u64,
-    /// Queue pairs in the error state at the end.
-    pub died: u64,
-    /// CE marks set.
-    pub marked: u64,
-    /// Packets that a switch trimmed.
-    pub trimmed: u64,
-    /// Packets that a fault delayed.
-    pub delayed: u64,
-    /// Packets of which a fault changed headers or payload.
-    pub changed: u64,
-    /// Packets that a fault sent twice.
-    pub copied: u64,
+    /// What the simulator did.
+    pub facts: Facts,
 }
 
 impl Expected {
     /// A diagnosis at a place.
     pub(crate) fn new(ids: &[&'static str], place: Place) -> Self {
-        Self { ids: ids.to_vec(), place, window: None, info: false }
+        Self { ids: ids.to_vec(), place, window: None, seen: None, evidence: Vec::new(), info: false }
     }
 
     /// Restricts it to a range of simulation time.
     pub(crate) fn during(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.window = Some((EPOCH_NS + from_ns, EPOCH_NS + to_ns));
+        self
+    }
+
+    /// Its begin and end in simulation time, each up to `tolerance_ns` early or late.
+    pub(crate) fn seen(mut self, (first_ns, last_ns): (u64, u64), tolerance_ns: u64) -> Self {
+        let near = |ns: u64| (EPOCH_NS + ns - ns.min(tolerance_ns), EPOCH_NS + ns + tolerance_ns);
+        self.seen = Some([near(first_ns), near(last_ns)]);
+        self
+    }
+
+    /// A value of its evidence.
+    pub(crate) fn with(mut self, name: &'static str, value: String) -> Self {
+        self.evidence.push((name, value));
         self
     }
 
@@ -95,41 +105,15 @@ impl Expected {
 }
 
 impl Truth {
-    /// True if the fault of this kind of scenario occurred: packets were lost, changed, delayed or marked, timers expired, queue
-    /// pairs died. True of kinds for which nothing is counted.
-    #[must_use]
-    pub fn happened(&self, kind: &str, name: &str) -> bool {
-        let Some((_, first)) = self.counted.first() else { return false };
-        let seen = |opcode: u8| first.opcodes.get(&opcode).copied().unwrap_or(0);
-        match kind {
-            "loss" => self.lost >= 10 && self.died == 0,
-            "timeouts" => self.timeouts >= 5 && self.died == 0,
-            "died" if name != "died-stops-in-mid-message" => self.died > 0,
-            "nak" => self.died == 2 && first.other_naks == 1,
-            "incast" | "ecn" => self.marked + self.lost >= 100,
-            "rnr" => first.rnr_naks >= 20,
-            "cnp" => seen(0x81) >= 20,
-            "cm" => seen(0x64) >= 1,
-            "icrc" => self.changed >= 5,
-            "rewritten" => self.changed >= 10,
-            "duplicates" if name == "duplicates-made-by-network" => self.copied >= 20,
-            // Beside the copies, half of all packets.
-            "duplicates" => first.packets >= 1_000,
-            "reordering" => self.delayed >= 10 && self.died == 0,
-            "latency" => self.delayed >= 1 && self.lost == 0,
-            "uplinks" if !name.contains("uneven") => self.marked + self.lost + self.delayed >= 20,
-            "slower" if name == "slower-by-loss" => self.lost >= 10,
-            "mtu" if name.contains("black-hole") => self.lost_data >= 10,
-            "control" => self.timeouts == 0 && self.died == 0 && self.lost <= 3,
-            _ => true,
-        }
-    }
-
     /// JSON, as written beside the captures.
     #[must_use]
     pub fn json(&self, name: &str, seed: u64) -> Value {
-        let expected =
-            |e: &Expected| json!({ "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window });
+        let expected = |e: &Expected| {
+            json!({
+                "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window, "seen_ns": e.seen,
+                "evidence": e.evidence,
+            })
+        };
         let counted = |(file, c): &(String, Counted)| {
             json!({
                 "file": file, "packets": c.packets, "opcodes": c.opcodes, "retransmissions": c.retransmissions,
@@ -143,8 +127,9 @@ impl Truth {
             "also": self.also, "never": self.never,
             "figures": self.figures.iter().map(|f| json!({ "name": f.name, "range": [f.range.0, f.range.1] })).collect::<Vec<_>>(),
             "counted": self.counted.iter().map(counted).collect::<Vec<_>>(),
-            "lost": self.lost, "lost_data": self.lost_data, "timeouts": self.timeouts, "died": self.died,
-            "ce_marks": self.marked,
+            "lost": self.facts.lost, "lost_data": self.facts.lost_data, "timeouts": self.facts.timeouts,
+            "acks_lost": self.facts.acks_lost,
+            "died": self.facts.died.len(), "ce_marks": self.facts.marked,
         })
     }
 }

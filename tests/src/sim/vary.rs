@@ -65,11 +65,9 @@ impl Vary {
             },
             psns: rng.next() | 1,
         };
-        // Faults of the path MTU depend on it, and foreign hosts on the addresses.
-        match kind {
-            "mtu" => vary.settings.mtu = Settings::default().mtu,
-            "foreign" => vary.net = Self::default().net,
-            _ => {}
+        // Faults of the path MTU depend on it.
+        if kind == "mtu" {
+            vary.settings.mtu = Settings::default().mtu;
         }
         vary
     }

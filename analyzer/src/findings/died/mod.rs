@@ -27,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("cause", "reason", Unit::Text),
         label("last_acked_psn", "last PSN acknowledged", Unit::Id),
-        label("last_sent_psn", "last PSN sent", Unit::Id),
+        label("last_sent_psn", "last PSN sent (of a READ: at most)", Unit::Id),
         label("message", "message in progress", Unit::Text),
         label("retries", "retries of the same request", Unit::Count),
         label(
@@ -69,7 +69,7 @@ pub(super) const DIED: Entry = Entry {
                connection uses its number after half a timeout at least. Live, not when the last packet that the peer sent it is \
               an ACK later than that. Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is acknowledged (live: the flow has one more \
                FIRST than LAST packets and neither lost nor retransmitted one); or the latest READ response is not the last of its message, and its requester sends nothing more. It sends nothing for the last `qp.silent_ms` of the data at any tap (after an RNR NAK, \
-               beyond the longest RNR timer), while other flows of the same sender send `qp.siblings_packets` packets of requests or responses. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); a fatal NAK of the same queue pair is named as the reason. \
+               beyond the longest RNR timer), while other flows of the same sender send `qp.siblings_packets` packets of requests or responses. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take; a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
                state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
@@ -226,7 +226,7 @@ fn died<'a>(
         let message = requests.stuck_opcode.and_then(|opcode| in_progress(opcode, requests.stuck_bytes));
         return Some(Dead { cause, message, ..dead });
     }
-    stopped::requests(input, (loss, siblings), flow, dead, end_ns)
+    stopped::requests(input, (loss, siblings), flow, &dead, end_ns)
 }
 
 /// True in a live run if the peer acknowledged something after the last request. The kernel programs do not store

@@ -19,7 +19,7 @@ definitions! {
         "The longest RNR timer is 655.36 ms (IBTA 9.7.5.2.8)";
 }
 
-fn has_data(flow: &&Flow) -> bool {
+fn has_data(flow: &Flow) -> bool {
     flow.psn.is_some() || flow.psn_responses.is_some()
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
 impl<'a> Siblings<'a> {
     pub(super) fn of(flows: &'a [Flow]) -> Self {
         let mut by_sender: Map<Sender<'_>, Vec<&Flow>> = Map::default();
-        for flow in flows.iter().filter(has_data) {
+        for flow in flows.iter().filter(|flow| has_data(flow)) {
             by_sender.entry((&flow.link, flow.direction, flow.src)).or_default().push(flow);
         }
         for flows in by_sender.values_mut() {
@@ -73,7 +73,7 @@ pub(super) fn requests<'a>(
     input: &Input<'a>,
     (loss, siblings): (&Loss, &Siblings<'_>),
     flow: &'a Flow,
-    dead: Dead<'a>,
+    dead: &Dead<'a>,
     end_ns: u64,
 ) -> Option<Dead<'a>> {
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
@@ -87,7 +87,7 @@ pub(super) fn requests<'a>(
     }
     let cause =
         fatal_nak(input, flow).map_or_else(|| format!("stopped in the middle of a {message}"), str::to_owned);
-    Some(Dead { cause, message: Some(message), stopped: true, ..dead })
+    Some(Dead { cause, message: Some(message), stopped: true, ..*dead })
 }
 
 /// READ responses that stopped in mid-message, at the end of the data; the requester has not repeated its READ: then its own retries

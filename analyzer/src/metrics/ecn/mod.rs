@@ -214,11 +214,10 @@ impl Collector {
         for cnps in [Some(cnps), once].into_iter().flatten() {
             cnps.add(now);
             match marked_ns.map(|marked| marked.map(|marked| now.checked_sub(marked))) {
-                None => {}
                 Some(None) => cnps.without_mark(),
                 Some(Some(Some(delay))) => cnps.after_mark(delay),
-                // The clock stepped backwards.
-                Some(Some(None)) => {}
+                // Its data is not there, or the clock stepped backwards.
+                None | Some(Some(None)) => {}
             }
         }
     }

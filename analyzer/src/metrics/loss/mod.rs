@@ -220,6 +220,7 @@ pub struct Collector {
     parallel: Parallel,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug, Default)]
 struct Slot {
     counts: Counts,

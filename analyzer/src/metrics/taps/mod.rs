@@ -280,6 +280,13 @@ impl Collector {
     }
 }
 
+/// True if each of two taps sees more packets that the other does not than both do: they are on parallel links, and what both
+/// saw are retransmissions.
+#[must_use]
+pub fn are_parallel(only: [u64; 2], matched: u64) -> bool {
+    only.iter().all(|only| *only > matched)
+}
+
 /// Two values, the one of the link with the lower number first; the other way round, it gives back what it was given.
 fn in_order<T>(links: [u16; 2], [first, second]: [T; 2]) -> [T; 2] {
     if links[0] <= links[1] { [first, second] } else { [second, first] }
@@ -360,10 +367,9 @@ impl TapPair {
         }
     }
 
-    /// True if each sees more packets that the other does not than both do: they are on parallel links, and what both saw are
-    /// retransmissions.
+    /// See [`are_parallel`].
     fn is_parallel(&self) -> bool {
-        self.only.iter().all(|only| *only > self.matched)
+        are_parallel(self.only, self.matched)
     }
 
     fn reversed(self) -> Self {

@@ -1,13 +1,14 @@
 //! The findings in full, and the verdict that ends the page.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::analysis::InputKind;
+use crate::analysis::{Facts, InputKind, link_name};
 use crate::findings::{DataEnd, Finding, Health, Severity, Verdict};
 use crate::report::Report;
 use crate::util::layout::{labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
+use crate::util::units::plural;
 use crate::util::wrap::hanging;
 
 /// Width of the severities at the left.
@@ -236,7 +237,32 @@ pub(crate) fn not_evaluated(report: &Report) -> Vec<String> {
             sentences.push(format!("{why}: {}", open.join(", ")));
         }
     }
+    sentences.extend(not_compared(&report.facts));
     sentences
+}
+
+/// What two taps did not show of loss between them.
+fn not_compared(facts: &Facts) -> impl Iterator<Item = String> {
+    let open = facts.unordered().count() as u64;
+    let order = (open > 0).then(|| {
+        format!(
+            "Loss between taps evaluated without {} of which both taps lack packets: the order of the taps is not known",
+            plural(open, "flow")
+        )
+    });
+    let mut hops: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for (from, to, _) in facts.uc_at_first_only() {
+        *hops.entry((from, to)).or_default() += 1;
+    }
+    let uc = hops.into_iter().map(|((from, to), flows)| {
+        format!(
+            "Loss between {} and {} evaluated without {} of which the second tap saw nothing: UC is not retransmitted",
+            link_name(from, None),
+            link_name(to, None),
+            plural(flows, "UC flow")
+        )
+    });
+    order.into_iter().chain(uc.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Times {
     }
 
     fn unassigned(map: Option<Entries>) -> Self {
-        let free = map.as_ref().map_or(1..=0, Entries::numbers).rev().collect();
+        let free = map.as_ref().map(|map| map.numbers().rev().collect()).unwrap_or_default();
         Self {
             map,
             free,

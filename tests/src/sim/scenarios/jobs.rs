@@ -9,7 +9,7 @@ use crate::sim::lab::{KB, Lab, MS};
 use crate::sim::net::GBIT;
 use crate::sim::packet::{Body, Packet};
 use crate::sim::qp::{Settings, Verb};
-use crate::sim::truth::Place;
+use crate::sim::truth::{Expected, Place};
 
 pub(super) const ALL: &[Entry] = &[
     ("straggler", "straggler-ring-at-switch", |lab| late(lab, 4, 2, 12..1_000, None)),
@@ -23,6 +23,8 @@ pub(super) const ALL: &[Entry] = &[
     ("slower", "slower-by-network-at-host", |lab| slower_by_network(lab, Some(2))),
     ("slower", "slower-by-network-at-switch", |lab| slower_by_network(lab, None)),
     ("slower", "slower-by-loss", slower_by_loss),
+    ("slower", "slower-from-the-middle", longer_from_the_middle),
+    ("steps", "steps-shorter-from-the-middle", shorter_from_the_middle),
     ("stalled", "stalled-in-mid-step", stalled),
     ("steps", "steps-one-long", one_long),
     ("steps", "steps-of-160ms", steps_of_160ms),
@@ -42,9 +44,16 @@ fn late(lab: &mut Lab, hosts: usize, who: usize, steps: std::ops::Range<u64>, ta
         None => lab.world.tap_switch(0, "switch.pcap"),
         Some(host) => lab.world.tap_host(host, "host.pcap"),
     };
-    let host = lab.host(who);
-    lab.expect(&["step.straggler"], host).also(&["step.slower"]);
+    expect_late(lab, who);
     lab.world.run();
+}
+
+/// The straggler is this host, which starts late; its transfers are as fast as the others'.
+fn expect_late(lab: &mut Lab, who: usize) {
+    let late = Expected::new(&["step.straggler"], lab.host(who))
+        .with("kind", "starts_late".into())
+        .with("host", lab.addr(who));
+    lab.expect_that(late).also(&["step.slower"]);
 }
 
 fn straggler_all_to_all(lab: &mut Lab) {
@@ -57,8 +66,7 @@ fn straggler_all_to_all(lab: &mut Lab) {
     let late = Some((1, 20 * MS, 10..1_000));
     lab.world.start(Collective::all_to_all(&out, (4, 64 * KB), 30, Compute { late, ..compute(30 * MS) }), 0);
     lab.world.tap_switch(0, "switch.pcap");
-    let host = lab.host(1);
-    lab.expect(&["step.straggler"], host).also(&["step.slower"]);
+    expect_late(lab, 1);
     lab.world.run();
 }
 
@@ -69,9 +77,11 @@ fn slow_inbound(lab: &mut Lab) {
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
     lab.world.channels[port].rates.push((500 * MS, GBIT / 2));
     lab.world.tap_switch(0, "switch.pcap");
-    let pair = lab.pair(1, 2);
-    lab.expect(&["step.straggler", "links.congested_one_of", "latency.tail"], pair);
-    lab.also(&["step.slower", "latency.tail"]);
+    let slow = Expected::new(&["step.straggler"], lab.pair(1, 2))
+        .with("kind", "slow_transfer".into())
+        .with("waits_for", lab.addr(1))
+        .with("receiver", lab.addr(2));
+    lab.expect_that(slow).also(&["step.slower", "latency.tail"]);
     lab.world.run();
 }
 
@@ -93,6 +103,28 @@ fn slower(lab: &mut Lab) {
     lab.expect(&["step.slower"], Place::Any);
     lab.figure("growth by computing", by_compute, 0.9, 1.1);
     lab.figure("lost share", lost_ratio, 0.1, 0.35);
+    lab.world.run();
+}
+
+/// From one step on all hosts compute half as long again: the trend begins there.
+fn longer_from_the_middle(lab: &mut Lab) {
+    ring(lab, 4, 40, Compute { longer: Some((20 * MS, 20..1_000)), ..compute(40 * MS) });
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.world.run();
+    let Some(grown) = lab.world.facts.grown_ns else { return };
+    // A step more or less.
+    let slower = Expected::new(&["step.slower"], Place::Any).seen((grown, lab.world.now), 80 * MS);
+    lab.expect_that(slower);
+    lab.figure("steps", steps, 39.0, 40.0);
+    lab.figure("growth by computing", by_compute, 0.9, 1.1);
+}
+
+/// A slow half at the start, and faster steps since: nothing to warn about.
+fn shorter_from_the_middle(lab: &mut Lab) {
+    ring(lab, 4, 40, Compute { longer: Some((20 * MS, 0..20)), ..compute(40 * MS) });
+    lab.world.tap_switch(0, "switch.pcap");
+    lab.never(&["step.slower", "step.straggler"]);
+    lab.figure("steps", steps, 39.0, 40.0);
     lab.world.run();
 }
 

@@ -2,11 +2,12 @@
 
 use super::Entry;
 use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::engine::Event;
 use crate::sim::frame::Layer;
 use crate::sim::job::{PingPong, Stream};
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
-use crate::sim::packet::op;
+use crate::sim::packet::{Packet, op};
 use crate::sim::qp::{Ports, Recovery, Settings, Verb};
 use crate::sim::switch::Spread;
 use crate::sim::truth::Place;
@@ -43,7 +44,9 @@ pub(super) const ALL: &[Entry] = &[
     ("loss", "loss-sprayed-two-taps", sprayed),
     ("loss", "loss-ends-early", for_a_time),
     ("loss", "loss-atomics", atomics),
-    ("loss", "loss-infiniband", infiniband),
+    ("loss", "loss-uc-whole-flow-two-taps", uc),
+    ("loss", "loss-infiniband", |lab| infiniband(lab, Layer::InfiniBand)),
+    ("loss", "loss-infiniband-raw", |lab| infiniband(lab, Layer::InfiniBandRaw)),
 ];
 
 fn mtu(mtu: u32) -> Settings {
@@ -293,14 +296,34 @@ fn atomics(lab: &mut Lab) {
     lab.world.run();
 }
 
+/// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not evaluated, and the
+/// report says so.
+fn uc(lab: &mut Lab) {
+    const UC_SEND_ONLY: u8 = 0x24;
+    const QP: u32 = 0x900;
+    lab.world.line(25 * GBIT);
+    let own = Match { qp: Some(QP), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(own, Effect::Drop { ppm: 1_000_000 }));
+    transfer(lab, 2, &mtu(2048), Verb::Write, 6_000);
+    for at in 0..100 {
+        let mut packet = Packet::roce(0, 1, UC_SEND_ONLY, QP, 5_000 + at);
+        (packet.payload, packet.sport, packet.tos) = (1_024, 0xC123, 26 << 2 | 2);
+        lab.world.at(at * 50 * US, Event::Emit(Box::new(packet)));
+    }
+    lab.world.tap_host(0, "h0.pcap");
+    lab.world.tap_host(1, "h1.pcap");
+    lab.figure("loss between taps not evaluated", |report| super::open(report, "uc_at_next_tap"), 1.0, 1.0);
+    lab.world.run();
+}
+
 /// The same in a capture of the InfiniBand link layer.
-fn infiniband(lab: &mut Lab) {
+fn infiniband(lab: &mut Lab, layer: Layer) {
     lab.world.line(25 * GBIT);
     let data = Match { data: Some(true), ..Match::default() };
     lab.world.fault(HOP.0, HOP.1, Fault::always(data, Effect::Drop { ppm: 5_000 }));
     transfer(lab, 2, &mtu(2048), Verb::Write, 12_000);
     let tap = lab.world.tap_host(1, "ib.pcap");
-    lab.world.taps[tap].layer = Layer::InfiniBand;
-    lab.expect(&["loss.before_tap"], Place::Any).also(&["retry.storm", "retry.timeouts"]);
+    lab.world.taps[tap].layer = layer;
+    lab.expect(&["loss.before_tap"], Place::of_lids(0, 1)).also(&["retry.storm", "retry.timeouts"]);
     lab.world.run();
 }

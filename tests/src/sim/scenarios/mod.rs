@@ -6,6 +6,7 @@ use super::net::GBIT;
 use super::qp::{Ports, Settings};
 
 mod collectives;
+mod compared;
 mod congestion;
 mod controls;
 mod ends;
@@ -23,7 +24,7 @@ type Entry = (&'static str, &'static str, fn(&mut Lab));
 /// Faults with their truth, then clean controls.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let tables: [&[Entry]; 11] = [
+    let tables: [&[Entry]; 12] = [
         loss::ALL,
         timeouts::ALL,
         path::ALL,
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         controls::ALL,
         collectives::ALL,
         fabrics::ALL,
+        compared::ALL,
     ];
     let entries = tables.into_iter().flatten();
     entries.map(|(kind, name, build)| Scenario { name, kind, build: *build }).collect()
@@ -57,6 +59,12 @@ fn connections(lab: &mut Lab, from: usize, to: usize, count: usize, set: &Settin
 /// Connections from each host of `0..hosts` to the next one.
 fn ring_connections(lab: &mut Lab, hosts: usize, set: &Settings) -> Vec<usize> {
     (0..hosts).map(|host| lab.world.connect(host, (host + 1) % hosts, set).0).collect()
+}
+
+/// How often the report says that loss between taps was evaluated without flows, for this reason.
+fn open(report: &serde_json::Value, needs: &str) -> Option<f64> {
+    let all = report["unjudged"].as_array()?.iter();
+    Some(all.filter(|one| one["id"] == "loss.between_taps" && one["needs"] == needs).count() as f64)
 }
 
 /// A ring of hosts on one switch whose steps take some 15 ms of network time.

@@ -2,6 +2,7 @@
 
 use super::{Entry, connections, mtu, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::frame::Layer;
 use crate::sim::job::Stream;
 use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
@@ -13,6 +14,7 @@ pub(super) const ALL: &[Entry] = &[
     ("rewritten", "rewritten-dscp-at-second-hop", |lab| {
         rewritten(lab, 0x03, 8 << 2, "leaf0.pcap", "leaf1.pcap");
     }),
+    ("rewritten", "rewritten-priority", priority),
     ("rewritten", "rewritten-payload", |lab| altered(lab, Effect::Alter { ppm: 20_000, recompute: true })),
     ("rewritten", "rewritten-corrupt", |lab| altered(lab, Effect::Alter { ppm: 4_000, recompute: false })),
     ("rewritten", "rewritten-corrupt-icrc", |lab| altered(lab, Effect::Corrupt { ppm: 4_000 })),
@@ -42,6 +44,30 @@ fn rewritten(lab: &mut Lab, keep: u8, set: u8, first: &str, second: &str) {
     let hop = crate::sim::truth::Place::Hop(first.to_owned(), second.to_owned());
     lab.expect(&["path.rewritten"], hop);
     lab.world.run();
+}
+
+/// A hop sets the priority in the 802.1Q tag of one direction to that of another class.
+fn priority(lab: &mut Lab) {
+    lab.world.line(10 * GBIT);
+    let only = Match { src: Some(0), ..Match::default() };
+    lab.world.fault(HOP.0, HOP.1, Fault::always(only, Effect::Priority { to: 0 }));
+    let ends = connections(lab, 0, 1, 3, &settings());
+    lab.world.start(Stream::new(&ends, Verb::Write, 128 * KB, 60).gap(MS, MS), 0);
+    for (host, name) in [(0, "h0.pcap"), (1, "h1.pcap")] {
+        let tap = lab.world.tap_host(host, name);
+        lab.world.taps[tap].layer = Layer::Vlan(3, 100);
+    }
+    let hop = crate::sim::truth::Place::Hop("h0.pcap".into(), "h1.pcap".into());
+    lab.expect(&["path.rewritten"], hop);
+    lab.world.run();
+    // All packets of host 0, and none of host 1.
+    let changed = lab.world.facts.changed as f64;
+    lab.figure("packets with another priority", rewritten_packets, changed, changed);
+}
+
+fn rewritten_packets(report: &serde_json::Value) -> Option<f64> {
+    let mut all = report["findings"].as_array()?.iter();
+    all.find(|finding| finding["id"] == "path.rewritten")?["evidence"]["packets"].as_f64()
 }
 
 /// A hop changes an immutable field between two taps that see complete frames.

@@ -20,7 +20,9 @@ impl Programs {
         for key in self.flows.keys().collect::<Result<Vec<_>, _>>().context("cannot read the flow table")? {
             self.flows.remove(&key).context("cannot clear the flow table")?;
         }
-        for key in self.extra.keys().collect::<Result<Vec<_>, _>>().context("cannot read the overflow table")? {
+        for key in
+            self.extra.keys().collect::<Result<Vec<_>, _>>().context("cannot read the overflow table")?
+        {
             self.extra.remove(&key).context("cannot clear the overflow table")?;
         }
         for slot in 0..self.max_flows {
@@ -30,7 +32,8 @@ impl Programs {
         while self.free.pop(0).is_ok() {}
         self.fill_free()?;
         let links = self.hash.links();
-        zero_each_cpu(&mut self.links, links, Data(LinkCounters::default())).context("cannot clear the links")?;
+        zero_each_cpu(&mut self.links, links, Data(LinkCounters::default()))
+            .context("cannot clear the links")?;
         zero_each_cpu(&mut self.cpu_state, 1, Data([0; _])).context("cannot clear the state")?;
         let map = self.ebpf.map_mut(maps::HINTS).context("this object has no hints")?;
         let mut found: Array<&mut MapData, u32> = map.try_into()?;
