@@ -189,3 +189,17 @@ impl PcapNg {
         self.bytes.clone()
     }
 }
+
+/// A packet of an InfiniBand link (local route header to VCRC) in an ERF record.
+#[must_use]
+pub fn erf(packet: &[u8]) -> Vec<u8> {
+    const TYPE_INFINIBAND: u8 = 21;
+    let len = u16::try_from(packet.len()).unwrap_or(u16::MAX - 16);
+    let mut record = vec![0; 8];
+    record.extend([TYPE_INFINIBAND, 4]);
+    for word in [len + 16, 0, len] {
+        record.extend(word.to_be_bytes());
+    }
+    record.extend(packet);
+    record
+}

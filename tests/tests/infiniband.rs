@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use std::path::Path;
 use std::process::Command;
 
-use rocescope_tests::capture_file::{Order, Pcap};
+use rocescope_tests::capture_file::{Order, Pcap, erf};
 use rocescope_tests::oracle::{binary, tshark};
 use serde_json::Value;
 
@@ -48,19 +48,6 @@ fn packet(lane: u8, next: Next, [slid, dlid]: [u16; 2], bth: &[u8], has_vcrc: bo
     all.extend(inner);
     all.extend(if has_vcrc { &[0; 2][..] } else { &[] });
     all
-}
-
-/// The packet in an ERF record of an InfiniBand link.
-fn erf(packet: &[u8]) -> Vec<u8> {
-    const TYPE_INFINIBAND: u8 = 21;
-    let len = u16::try_from(packet.len()).unwrap();
-    let mut record = vec![0; 8];
-    record.extend([TYPE_INFINIBAND, 4]);
-    for word in [len + 16, 0, len] {
-        record.extend(word.to_be_bytes());
-    }
-    record.extend(packet);
-    record
 }
 
 fn gid(lid: u16) -> Ipv6Addr {

@@ -73,8 +73,16 @@ impl Truth {
         let seen = |opcode: u8| first.opcodes.get(&opcode).copied().unwrap_or(0);
         match kind {
             "loss" => did.lost >= 10 && did.died.is_empty(),
+            // The path of one queue pair is dead for a while, or to the end.
+            "timeouts" if name == "timeouts-one-queue-pair-stalls" => {
+                did.timeouts >= 3 && did.died.is_empty()
+            }
+            "timeouts" if name == "timeouts-one-queue-pair-stalls-to-the-end" => did.died.len() == 1,
             "timeouts" => did.timeouts >= 5 && did.died.is_empty(),
             "died" if name == "died-stops-in-mid-message" => did.frozen > 0 && did.died.is_empty(),
+            "died" if name == "died-in-mid-message-after-loss" => {
+                did.frozen > 0 && did.lost >= 10 && did.died.is_empty()
+            }
             "died" => !did.died.is_empty(),
             "nak" => did.died.len() == 2 && first.other_naks == 1,
             "incast" | "ecn" => did.marked + did.lost >= 100,

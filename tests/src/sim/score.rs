@@ -221,8 +221,8 @@ mod tests {
         let with =
             |kind: &str, lost: &str| expected(new().with("kind", kind.into()).with("lost", lost.into()));
         is(&with("gap", "7"), &json!([found]), Verdict::Right);
-        is(&with("gap", "8"), &json!([found]), Verdict::FalseAlarm);
-        is(&with("run", "7"), &json!([found]), Verdict::FalseAlarm);
+        is(&with("gap", "8"), &json!([found]), Verdict::WrongPlace);
+        is(&with("run", "7"), &json!([found]), Verdict::WrongPlace);
         let at = |seen| expected(Expected { seen: Some(seen), ..new() });
         is(&at([(9, 10), (20, 21)]), &json!([found]), Verdict::Right);
         is(&at([(11, 12), (20, 21)]), &json!([found]), Verdict::WrongPlace);
