@@ -27,6 +27,7 @@ const ECT: u8 = OFF | 2;
 const CE: u8 = OFF | 3;
 const SEND_ONLY: u8 = 0x04;
 const WRITE_MIDDLE: u8 = 0x07;
+const WRITE_LAST: u8 = 0x08;
 
 /// Findings that both `live` and `replay` must raise, in order.
 const EXPECTED: [&str; 22] = [
@@ -230,8 +231,9 @@ impl Script {
             let tos = if n % 4 == 3 { OFF } else { 0 };
             let (length, qp) = if n % 4 == 3 { (512, 0x3100) } else { (1024, 0x3101) };
             let net = Net::v4([10, 9, 10, 1], [10, 9, 10, 2]).tos(tos);
-            let transport =
-                Transport::new(WRITE_MIDDLE, qp, n / 4 * if n % 4 == 3 { 1 } else { 3 } + n % 4 % 3);
+            // Both messages end: a queue pair that is silent within one is another finding.
+            let opcode = if n < 1_198 { WRITE_MIDDLE } else { WRITE_LAST };
+            let transport = Transport::new(opcode, qp, n / 4 * if n % 4 == 3 { 1 } else { 3 } + n % 4 % 3);
             self.frame(
                 300 * MS + u64::from(n) * 400 * US,
                 &net.roce(51_001, &transport.payload(vec![1; length])),

@@ -128,7 +128,7 @@ impl Slot {
     pub(super) fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Repetition> {
         if let Some(first) = self.take_first(own, pair, alike) {
             if !alike {
-                self.copied.get_or_insert_default().push_back(first);
+                self.await_another(first, pair);
             }
             return Some(Repetition::Twice(first));
         }
@@ -146,6 +146,17 @@ impl Slot {
         }
         let is_copy = counted || !more && pair.judge.is_thrice();
         Some(if is_copy { Repetition::Copy(found) } else { Repetition::Retransmitted })
+    }
+
+    /// Only the latest are kept: a longer list is not searched, and times that do not advance would let it grow.
+    fn await_another(&mut self, first: Passed, pair: &mut Pair) {
+        let all = self.copied.get_or_insert_default();
+        if all.len() >= SEARCHED
+            && let Some(oldest) = all.pop_front()
+        {
+            pair.judge.third(oldest.thrice);
+        }
+        all.push_back(first);
     }
 
     fn take_first(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
