@@ -66,9 +66,6 @@ const PROGRAMS_TEST: &str = "words";
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// Timeout of the guest in seconds. It takes a quarter of an hour, more on a busy machine.
 const LIMIT: &str = "2100";
-/// A processor without "enhanced REP MOVSB": a kernel that finds it copies and clears memory by single instructions,
-/// which are emulated byte by byte.
-const PROCESSOR: &str = "max,-erms";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
@@ -240,7 +237,7 @@ fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Res
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after=5", LIMIT, "qemu-system-x86_64"])
-        .args(["-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-smp", "2", "-m", "1536M"])
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536M"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"])
         .args([OsStr::new("-kernel"), parts.kernel.as_os_str(), OsStr::new("-initrd"), image.as_os_str()])
         .arg("-virtfs")
