@@ -190,16 +190,24 @@ impl PcapNg {
     }
 }
 
-/// A packet of an InfiniBand link (local route header to VCRC) in an ERF record.
+/// The header of an ERF record around a packet of an InfiniBand link (local route header to VCRC): time in units of 2^-32 s,
+/// lengths.
+#[must_use]
+pub fn erf_header(time_ns: u64, len: u16) -> Vec<u8> {
+    const TYPE_INFINIBAND: u8 = 21;
+    let fraction = ((u128::from(time_ns % 1_000_000_000) << 32) / 1_000_000_000) as u64;
+    let mut header = ((time_ns / 1_000_000_000) << 32 | fraction).to_le_bytes().to_vec();
+    header.extend([TYPE_INFINIBAND, 4]);
+    for word in [len + 16, 0, len] {
+        header.extend(word.to_be_bytes());
+    }
+    header
+}
+
+/// A packet of an InfiniBand link in an ERF record without a time.
 #[must_use]
 pub fn erf(packet: &[u8]) -> Vec<u8> {
-    const TYPE_INFINIBAND: u8 = 21;
-    let len = u16::try_from(packet.len()).unwrap_or(u16::MAX - 16);
-    let mut record = vec![0; 8];
-    record.extend([TYPE_INFINIBAND, 4]);
-    for word in [len + 16, 0, len] {
-        record.extend(word.to_be_bytes());
-    }
+    let mut record = erf_header(0, packet.len() as u16);
     record.extend(packet);
     record
 }

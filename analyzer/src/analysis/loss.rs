@@ -346,8 +346,7 @@ impl Facts {
 
     /// The flow of requests, at the same tap, that a flow of responses answers: what is upstream of one tap says nothing of another.
     pub(crate) fn requests_answered_by<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = &'a Flow> {
-        let back = flow.peer_qp.map(|peer| self.to_qp(flow.dst, flow.src, peer));
-        back.into_iter().flatten().filter(|other| other.link == flow.link)
+        self.back(flow).filter(|other| other.link == flow.link)
     }
 }
 

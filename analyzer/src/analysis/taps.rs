@@ -368,8 +368,6 @@ impl Facts {
 
     /// True if requests are retried in vain, those of this flow or those that it answers.
     fn ends_in_vain(&self, flow: &Flow) -> bool {
-        let answered = || flow.peer_qp.into_iter().flat_map(|qp| self.to_qp(flow.dst, flow.src, qp));
-        flow.is_retried_in_vain()
-            || answered().any(|requests| requests.link == flow.link && requests.is_retried_in_vain())
+        flow.is_retried_in_vain() || self.requests_answered_by(flow).any(Flow::is_retried_in_vain)
     }
 }

@@ -129,7 +129,7 @@ fn both(input: &Input<'_>, flow: &Flow) -> (End, End) {
         // No process is known. There may be as many flows of one queue pair as links.
         return (sender, receiver);
     }
-    let back = flow.peer_qp.into_iter().flat_map(|peer| facts.to_qp(flow.dst, flow.src, peer));
+    let back = facts.back(flow);
     let forth = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
     let both = forth.map(|other| (true, other)).chain(back.map(|other| (false, other)));
     // The process is known for the end on this host: the receiver of ingress flows, the sender of egress flows.

@@ -111,8 +111,7 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
     // A responder is silent where its requester times out.
     let is_asked = |flow: &Flow| {
-        let mut asks = flow.peer_qp.into_iter().flat_map(|qp| input.facts.to_qp(flow.dst, flow.src, qp));
-        flow.psn_responses.is_some() && asks.any(|asks| timed_out.contains(&name(asks)))
+        flow.psn_responses.is_some() && input.facts.back(flow).any(|asks| timed_out.contains(&name(asks)))
     };
     let silent = |flow: &&Flow| {
         !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow)) && !is_asked(flow)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::frame::{self, Addr, Layer};
 use super::packet::{Body, CE, Packet, SYNDROME_NAK, SYNDROME_RNR, op};
+use crate::capture_file::erf_header;
 
 /// Unix time at the start of simulations.
 pub(crate) const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
@@ -98,7 +99,7 @@ impl Tap {
         let time = EPOCH_NS + now + self.ahead_ns;
         let mut bytes = Vec::with_capacity(self.snap as usize);
         let len = frame::write(packet, ends, self.layer, self.snap, &mut bytes);
-        let head = if self.layer == Layer::InfiniBand { erf(time, len) } else { Vec::new() };
+        let head = if self.layer == Layer::InfiniBand { erf_header(time, len as u16) } else { Vec::new() };
         let (kept, len) = ((head.len() + bytes.len()) as u32, len + head.len() as u32);
         match self.format {
             Format::Pcap => {
@@ -205,15 +206,4 @@ impl Tap {
         file.extend(&self.bytes);
         file
     }
-}
-
-/// The record header of ERF, type 21 for InfiniBand: time in units of 2^-32 s, lengths.
-fn erf(time: u64, len: u32) -> Vec<u8> {
-    let fraction = ((u128::from(time % 1_000_000_000) << 32) / 1_000_000_000) as u64;
-    let mut head = ((time / 1_000_000_000) << 32 | fraction).to_le_bytes().to_vec();
-    head.extend([21, 4]);
-    head.extend((len as u16 + 16).to_be_bytes());
-    head.extend([0, 0]);
-    head.extend((len as u16).to_be_bytes());
-    head
 }

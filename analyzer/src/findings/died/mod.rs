@@ -183,8 +183,7 @@ fn in_progress(opcode: u8, bytes: Option<u32>) -> Option<String> {
 
 /// A fatal NAK for requests of a flow.
 fn fatal_nak(input: &Input<'_>, flow: &Flow) -> Option<&'static str> {
-    let peer = flow.peer_qp?;
-    input.facts.to_qp(flow.dst, flow.src, peer).find_map(fatal_nak_in)
+    input.facts.back(flow).find_map(fatal_nak_in)
 }
 
 /// A fatal NAK that a flow carries.

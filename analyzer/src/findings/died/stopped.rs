@@ -100,9 +100,9 @@ pub(super) fn responses<'a>(
 ) -> Option<Dead<'a>> {
     let at = loss.in_messages.as_ref()?.get(&flow.slot)?;
     let psn = flow.psn_responses.as_ref().filter(|_| at.response)?;
-    let mut asking = input.facts.to_qp(flow.dst, flow.src, flow.peer_qp?);
+    flow.peer_qp?;
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
-    if asking.any(|asks| asks.last_ns > flow.last_ns.saturating_add(TIMEOUT_PAUSE_NS))
+    if input.facts.back(flow).any(|asks| asks.last_ns > flow.last_ns.saturating_add(TIMEOUT_PAUSE_NS))
         || !has_stopped(input, siblings, flow, silent_ns)
     {
         return None;
@@ -136,9 +136,8 @@ fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> O
     }
     // What is acknowledged behind it was not captured.
     let beyond = |answer: u32| (1..MASK24 / 2).contains(&(answer.wrapping_sub(last_psn) & MASK24));
-    let mut answers = flow.peer_qp.into_iter().flat_map(|qp| input.facts.to_qp(flow.dst, flow.src, qp));
     let is_beyond = |other: &Flow| loss.ack_state(other.slot).acknowledged().is_some_and(beyond);
-    if answers.any(is_beyond) {
+    if input.facts.back(flow).any(is_beyond) {
         return None;
     }
     in_progress(opcode, None).filter(|_| matches!(opcode & 0x1F, 0x00..=0x0B | 0x16 | 0x17))
@@ -146,9 +145,8 @@ fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> O
 
 /// True if an RNR NAK made the sender wait after its last packet.
 fn is_in_rnr_wait(input: &Input<'_>, loss: &Loss, flow: &Flow) -> bool {
-    let mut answers = flow.peer_qp.into_iter().flat_map(|qp| input.facts.to_qp(flow.dst, flow.src, qp));
     let around_ns = flow.last_ns.saturating_sub(TIMEOUT_PAUSE_NS);
-    answers.any(|other| loss.naks(other.slot).rnr.last_ns > around_ns)
+    input.facts.back(flow).any(|other| loss.naks(other.slot).rnr.last_ns > around_ns)
 }
 
 /// The kind of message that a flow has begun and not completed; `None` if there is none, or if losses make it

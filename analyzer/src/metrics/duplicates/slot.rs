@@ -48,6 +48,12 @@ impl Passed {
         self.key == other.key && self.what == other.what
     }
 
+    /// The place of the packet that this one repeats, if it is recent enough.
+    fn before_in(&self, all: &VecDeque<Self>, pair: &Pair) -> Option<usize> {
+        let (at, first) = all.iter().take(SEARCHED).enumerate().find(|(_, passed)| passed.is(self))?;
+        (self.time_ns.saturating_sub(first.time_ns) <= first.window_ns(pair)).then_some(at)
+    }
+
     /// Time for which its copy is awaited, ns.
     fn window_ns(&self, pair: &Pair) -> u64 {
         if self.counted { pair.late_ns() } else { WINDOW_NS }
@@ -133,11 +139,8 @@ impl Slot {
             return Some(Repetition::Twice(first));
         }
         let all = self.copied.as_mut()?;
-        let at = all.iter().take(SEARCHED).position(|passed| passed.is(own))?;
+        let at = own.before_in(all, pair)?;
         let first = all.get_mut(at)?;
-        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
-            return None;
-        }
         let (found, counted) = (*first, first.counted);
         let more = std::mem::replace(&mut first.thrice, true);
         if more && !counted {
@@ -161,11 +164,7 @@ impl Slot {
 
     fn take_first(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Passed> {
         let all = self.passed.as_mut()?;
-        let at = all.iter().take(SEARCHED).position(|passed| passed.is(own))?;
-        let first = all.get(at)?;
-        if own.time_ns.saturating_sub(first.time_ns) > first.window_ns(pair) {
-            return None;
-        }
+        let at = own.before_in(all, pair)?;
         if alike {
             return all.remove(at);
         }

@@ -154,29 +154,30 @@ fn psns_pair_what_ports_do_not() {
     }
 }
 
-#[test]
-fn reads_pair_by_their_first_response() {
-    let mut tap = Tap::new();
+/// READs with these PSNs, each answered at once; slots of the last request and response.
+fn reads(tap: &mut Tap, psns: std::ops::Range<u32>) -> (u32, u32) {
     let mut last = (0, 0);
-    for (psn, port) in (700_000..700_020).zip(50_000..) {
+    for (psn, port) in psns.zip(50_000..) {
         let (there, _) = tap.send((A, B), 500, port, READ, psn);
         let (back, _) = tap.send((B, A), 600, port + 1_000, RESPONSE, psn);
         last = (there, back);
     }
-    assert_eq!(tap.how(last.0), Some((600, PairingEvidence::Psn, Confidence::Likely)));
+    last
+}
+
+#[test]
+fn reads_pair_by_their_first_response() {
+    let mut tap = Tap::new();
+    let (there, _) = reads(&mut tap, 700_000..700_020);
+    assert_eq!(tap.how(there), Some((600, PairingEvidence::Psn, Confidence::Likely)));
 }
 
 #[test]
 fn a_connection_that_begins_at_a_low_psn_is_paired() {
     let mut tap = Tap::new();
-    let mut last = (0, 0);
-    for (psn, port) in (1_000..1_060).zip(50_000..) {
-        let (there, _) = tap.send((A, B), 500, port, READ, psn);
-        let (back, _) = tap.send((B, A), 600, port + 1_000, RESPONSE, psn);
-        last = (there, back);
-    }
-    assert_eq!(tap.how(last.0), Some((600, PairingEvidence::Psn, Confidence::Likely)));
-    assert_eq!(tap.how(last.1), Some((500, PairingEvidence::Psn, Confidence::Likely)));
+    let (there, back) = reads(&mut tap, 1_000..1_060);
+    assert_eq!(tap.how(there), Some((600, PairingEvidence::Psn, Confidence::Likely)));
+    assert_eq!(tap.how(back), Some((500, PairingEvidence::Psn, Confidence::Likely)));
 }
 
 /// The tap sees the requests of one connection and the responses of another with the same PSNs; now one is ahead, now the other.
