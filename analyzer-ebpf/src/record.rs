@@ -11,7 +11,7 @@ use rocescope_common::abi::maps::{ExtraKind, dscp_value, hint_of};
 use rocescope_common::abi::{CpuState, ExtraKey, ExtraValue, FlowSlot, Link, LinkCounters};
 use rocescope_common::account::{FlowKey, PackedOutcome, observe};
 use rocescope_common::wire::frame::{Kernel, Tag};
-use rocescope_common::wire::{Bytes, Entry, Frame, Meta, SkipReason, not_roce, parse_into};
+use rocescope_common::wire::{Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
 use crate::maps::{
     CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
@@ -40,9 +40,10 @@ pub(crate) fn xdp(ctx: &XdpContext, frags: bool) {
     }
     let meta = Meta { entry: Entry::ETHERNET, offset: 0, wire_len: len, tag: Tag::UNKNOWN };
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };
-    // SAFETY: the pointer comes from the map.
-    let packet = head.with_scratch(unsafe { &raw mut (*work).offset });
-    count(ctx, work, &packet, meta, link);
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let (packet, frame) = unsafe { (head.with_scratch(&raw mut (*work).offset), &mut (*work).frame) };
+    let parsed = parse_into::<Kernel>(&packet, meta, &mut (), frame);
+    count(ctx, work, parsed, len, link);
 }
 
 /// `raw`: packets begin with their IP header, on interfaces without a link layer. A constant.
@@ -73,14 +74,18 @@ pub(crate) fn tc(ctx: &TcContext, egress: bool, raw: bool) {
     // SAFETY: the pointer comes from the map.
     let offset = unsafe { &raw mut (*work).offset };
     let packet = head.with_scratch(offset);
-    if packet.len() < ENOUGH
+    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
+    let frame = unsafe { &mut (*work).frame };
+    // One place counts what either has parsed: the verifier follows it once.
+    let parsed = if packet.len() < ENOUGH
         && packet.len() < skb_len as usize
         && let Some(copied) = Copied::of(ctx, offset)
     {
-        count(ctx, work, &copied, meta, link);
-        return;
-    }
-    count(ctx, work, &packet, meta, link);
+        parse_into::<Kernel>(&copied, meta, &mut (), frame)
+    } else {
+        parse_into::<Kernel>(&packet, meta, &mut (), frame)
+    };
+    count(ctx, work, parsed, len, link);
 }
 
 #[inline(always)]
@@ -89,12 +94,10 @@ pub(crate) fn link(ifindex: u32, egress: bool) -> u32 {
 }
 
 #[inline(always)]
-fn count(ctx: &impl emit::Packet, work: *mut CpuState, packet: &impl Bytes, meta: Meta, link: u32) {
-    // SAFETY: a per-CPU value, and programs on one CPU do not interrupt one another.
-    let frame = unsafe { &mut (*work).frame };
-    match parse_into::<Kernel>(packet, meta, &mut (), frame) {
+fn count(ctx: &impl emit::Packet, work: *mut CpuState, parsed: Result<(), SkipReason>, len: u32, link: u32) {
+    match parsed {
         Ok(()) => roce(ctx, work, link as u16),
-        Err(reason) => skip(link, reason, meta.wire_len),
+        Err(reason) => skip(link, reason, len),
     }
 }
 

@@ -377,6 +377,10 @@ pub(super) fn layers<D: Depth>(
     // One level more than tunnels, for the innermost frame.
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
+        if level > 0 {
+            // Only the number of tags so far tells the ways here apart.
+            walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
+        }
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
         if entry == Entry::DONE {
             return Ok(());
@@ -408,6 +412,7 @@ fn one_level<D: Depth>(
     } else {
         tags(bytes, walk, entry.0 as u16, trace)?
     };
+    walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
     walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {
