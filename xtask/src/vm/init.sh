@@ -22,6 +22,10 @@ modprobe -a 9pnet_virtio 9p && mount -t 9p -o trans=virtio,version=9p2000.L shar
 }
 export ROCESCOPE_VM_RESULTS=/share RUST_BACKTRACE=0
 
+# Begins each line with the time since the start: that of a test is the time of its end.
+# shellcheck disable=SC2016
+stamp='{ getline now < "/proc/uptime"; close("/proc/uptime"); split(now, part, " "); printf "%7.1f %s\n", part[1], $0; fflush() }'
+
 # Runs tests one at a time (they look at what is loaded in the whole system): test program, its arguments.
 try() {
     test=$1
@@ -29,7 +33,7 @@ try() {
     {
         ROCESCOPE_BIN=/programs/rocescope timeout 1500 "/tests/$test" --test-threads=1 --show-output "$@" </dev/null
         echo $? >/tmp/status
-    } 2>&1 | tee /tmp/output
+    } 2>&1 | tee /tmp/output | awk "$stamp"
     return "$(cat /tmp/status)"
 }
 
