@@ -222,7 +222,13 @@ impl Sequence {
                 self.elsewhere += self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
                 self.passed_before(arrival);
             }
-            Some(gap) => self.fill(arrival, gap),
+            Some(gap) => {
+                if gap.retransmitted {
+                    // It has passed before, and again: what filled its first gap may be the original.
+                    self.doubt(arrival);
+                }
+                self.fill(arrival, gap);
+            }
             None => self.passed_before(arrival),
         }
     }
