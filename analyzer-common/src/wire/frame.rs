@@ -378,7 +378,7 @@ pub(super) fn layers<D: Depth>(
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         if level > 0 {
-            // Only the number of tags so far tells the ways here apart.
+            // The ways here differ by the number of tags so far alone.
             walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
         }
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;

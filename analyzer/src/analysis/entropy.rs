@@ -1,6 +1,6 @@
 //! Entropy of the bytes over the 5-tuples that the fabric hashes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::flow::Ports;
 use crate::analysis::{DataEntropy, Entropy, ecmp};
@@ -36,6 +36,23 @@ impl Spread {
     /// The spread of the flows that carry payload; of retired ones that is not known.
     fn of_data(sample: &Sample) -> Self {
         Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
+    }
+
+    /// The spread of what passed each link in both directions, by its name. Bytes without a 5-tuple are left out.
+    #[must_use]
+    pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
+        let (sums, _) = sums_of(sample, Unit::FiveTuple, |_| true, &sample.retired_tuples);
+        let mut links: BTreeMap<&str, Vec<Weight>> = BTreeMap::new();
+        for Sum { tuple, dest_qp, link, bytes } in sums {
+            let Some(on) = sample.links.get(usize::from(link)) else { continue };
+            let weights = links.entry(on.name.as_str()).or_default();
+            match weights.last_mut() {
+                // Both directions: sums are in the order of their 5-tuples.
+                Some(last) if last.tuple == tuple => last.bytes += bytes,
+                _ => weights.push(Weight { tuple, dest_qp, direction: None, bytes }),
+            }
+        }
+        links.into_iter().map(|(name, weights)| (name, Self::over((weights, None)))).collect()
     }
 
     pub(super) fn over((weights, unattributed_bytes): (Vec<Weight>, Option<u64>)) -> Self {
@@ -132,6 +149,32 @@ fn weights_of(
     is_counted: fn(&FlowSample) -> bool,
     retired: &[RetiredTuple],
 ) -> (Vec<Weight>, Option<u64>) {
+    let (mut sums, unattributed) = sums_of(sample, unit, is_counted, retired);
+    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the
+    // first.
+    sums.dedup_by(|other, best| {
+        let same = (other.tuple, other.dest_qp) == (best.tuple, best.dest_qp);
+        if same && other.bytes > best.bytes {
+            *best = *other;
+        }
+        same
+    });
+    let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
+    // Of one size: collected in place.
+    const { assert!(size_of::<Sum>() == size_of::<Weight>()) };
+    let weight =
+        |Sum { tuple, dest_qp, link, bytes }| Weight { tuple, dest_qp, direction: direction(link), bytes };
+    let weights = sums.into_iter().map(weight).collect();
+    (weights, unattributed)
+}
+
+/// The same by link, each once, in the order of 5-tuples, queue pairs and links.
+fn sums_of(
+    sample: &Sample,
+    unit: Unit,
+    is_counted: fn(&FlowSample) -> bool,
+    retired: &[RetiredTuple],
+) -> (Vec<Sum>, Option<u64>) {
     let mut sums: Vec<Sum> = Vec::with_capacity(sample.flows.len());
     let mut add = |tuple, dest_qp, link, bytes| sums.push(Sum { tuple, dest_qp, link, bytes });
     let without_flow = sample.links.iter().map(|link| link.without_flow().bytes).sum::<u64>();
@@ -163,22 +206,7 @@ fn weights_of(
         sum.bytes += if same { more.bytes } else { 0 };
         same
     });
-    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the
-    // first.
-    sums.dedup_by(|other, best| {
-        let same = (other.tuple, other.dest_qp) == (best.tuple, best.dest_qp);
-        if same && other.bytes > best.bytes {
-            *best = *other;
-        }
-        same
-    });
-    let direction = |link: u16| sample.links.get(usize::from(link)).and_then(|link| link.direction);
-    // Of one size: collected in place.
-    const { assert!(size_of::<Sum>() == size_of::<Weight>()) };
-    let weight =
-        |Sum { tuple, dest_qp, link, bytes }| Weight { tuple, dest_qp, direction: direction(link), bytes };
-    let weights = sums.into_iter().map(weight).collect();
-    (weights, unattributed)
+    (sums, unattributed)
 }
 
 /// `part` of `whole` of these bytes; no more than `part`.

@@ -10,7 +10,7 @@ use rocescope_common::wire::frame::{Encap, Frame, PCP_NONE, UNKNOWN};
 use rocescope_common::wire::opcode::Name;
 
 use crate::analysis::fixtures::{START, cnps, counter, everything, key, link, sample, stats, tuple, words};
-use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, unknown_names};
+use crate::analysis::{Ecn, Facts, Flow, Opcode, Options, Port, Spread, unknown_names};
 use crate::metrics::traffic::bins::{Bin, BinTotals};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
@@ -524,4 +524,26 @@ fn the_kernel_names_process_and_sender_better_than_packets_do() {
         sample.peers.insert(PeerKey::of(&sample.flows[0].key), 5);
     });
     assert_eq!((flow.peer_qp, flow.pid, flow.pod), (Some(5), None, None));
+}
+
+#[test]
+fn each_link_has_the_entropy_of_its_own_bytes() {
+    let links = [("eth0", Direction::Ingress), ("eth0", Direction::Egress), ("eth1", Direction::Ingress)];
+    let mut sample = sample(
+        links.map(|(name, direction)| link(name, Some(direction))).into(),
+        vec![
+            (key(0, A, B, 7), stats(1, 9, 600)),
+            (key(1, A, B, 7), stats(1, 9, 200)),
+            (key(1, B, A, 8), stats(2, 9, 400)),
+            // The same packets on another link, and one flow that left the table there.
+            (key(2, A, B, 7), stats(1, 9, 300)),
+        ],
+    );
+    sample.retired_tuples = vec![RetiredTuple { tuple: tuple(A, B, 3), link: 2, bytes: 100 }].into();
+    let by_link = Spread::by_link(&sample);
+    assert_eq!(by_link.keys().copied().collect::<Vec<_>>(), ["eth0", "eth1"]);
+    let [both, one] = ["eth0", "eth1"].map(|name| by_link[name].entropy());
+    assert_eq!((both.five_tuples, both.source_ports, both.top_share), (2, 2, Some(2.0 / 3.0)));
+    // Three quarters and one quarter.
+    close(one.normalized, 2.0 - 0.75 * 3.0_f64.log2());
 }

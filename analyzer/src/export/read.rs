@@ -8,7 +8,7 @@ use rocescope_common::wire::SkipReason;
 use super::Reading;
 use super::exposition::{Series, Value};
 use super::ledger::{self, Count, NAKS, Qp};
-use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
+use crate::analysis::{Device, InputKind, Link, Pause, Spread, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
@@ -95,7 +95,8 @@ pub(super) fn pause_episodes(reading: &Reading<'_>, series: &mut Series) {
 
 pub(super) fn coverage(reading: &Reading<'_>, series: &mut Series) {
     for one in &reading.report.facts.coverage {
-        series.known(&[&one.device, &one.port.to_string(), &one.link, one.direction], one.ratio);
+        let source = one.source.as_deref().unwrap_or_default();
+        series.known(&[&one.device, &one.port.to_string(), &one.link, one.direction, source], one.ratio);
     }
 }
 
@@ -186,11 +187,15 @@ pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
 }
 
 pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series) {
-    series.known(&[], reading.report.facts.entropy.normalized);
+    for (link, spread) in Spread::by_link(reading.sample) {
+        series.known(&[link], spread.entropy().normalized);
+    }
 }
 
 pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series) {
-    series.push(&[], reading.report.facts.entropy.source_ports);
+    for (link, spread) in Spread::by_link(reading.sample) {
+        series.push(&[link], spread.entropy().source_ports);
+    }
 }
 
 pub(super) fn imbalance(reading: &Reading<'_>, series: &mut Series) {

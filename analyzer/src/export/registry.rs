@@ -185,7 +185,7 @@ pub const REGISTRY: &[Metric] = &[
     device!(GlobalPauseSent),
     device!(PauseStorms),
     counter!(
-        "device_statistics_resets",
+        "device_counter_resets",
         None,
         &["device", "port", "source"],
         "devices[].resets",
@@ -219,9 +219,9 @@ pub const REGISTRY: &[Metric] = &[
     gauge!(
         "coverage_ratio",
         RATIO,
-        &["device", "port", "netdev", "direction"],
+        &["device", "port", "netdev", "direction", "source"],
         "coverage[].ratio",
-        "RoCE packets seen by rocescope over those counted by the NIC. Absent: not known, or nothing was counted.",
+        "RoCE packets seen by rocescope over those counted by the NIC, by the source of its counters. Absent: not known, or nothing was counted.",
         read::coverage
     ),
     // Links, counted from packets.
@@ -334,17 +334,17 @@ pub const REGISTRY: &[Metric] = &[
     gauge!(
         "entropy_normalized",
         None,
-        &[],
-        "entropy.normalized",
-        "Entropy of the bytes over the 5-tuples over its maximum; 1: even. Absent: fewer than two 5-tuples.",
+        &["link"],
+        "entropy.normalized (by link)",
+        "Entropy of the bytes on a link over the 5-tuples over its maximum; 1: even. Absent: fewer than two 5-tuples.",
         read::entropy
     ),
     gauge!(
         "entropy_source_ports",
         None,
-        &[],
-        "entropy.source_ports",
-        "Distinct UDP source ports of RoCEv2.",
+        &["link"],
+        "entropy.source_ports (by link)",
+        "Distinct UDP source ports of RoCEv2 on a link.",
         read::source_ports
     ),
     gauge!(

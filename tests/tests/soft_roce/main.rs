@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod clock;
 mod faults;
 mod hosts;
 mod jobs;

@@ -1,0 +1,70 @@
+//! A wall clock that jumps. Only a virtual machine has one of its own.
+
+use std::time::Duration;
+
+use rocescope::record::parquet;
+use rocescope::record::registry::FlowSecond;
+use rocescope_tests::live::frames;
+use rocescope_tests::live::program::{Program, Start};
+use rocescope_tests::live::wire::{Link, World};
+use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
+
+/// Packets of each burst, and the time between two bursts.
+const BURST: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1_500);
+/// No interval of the recording lasts as long, however slow the machine; the jumps are longer.
+const LONGEST_NS: u64 = 600_000_000_000;
+
+fn step(seconds: i64) {
+    let now = clock_gettime(ClockId::Realtime);
+    clock_settime(ClockId::Realtime, Timespec { tv_sec: now.tv_sec + seconds, ..now }).unwrap();
+}
+
+/// The rows of a recording, in the order of their files.
+fn rows(folder: &std::path::Path) -> Vec<FlowSecond> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| match entry.path() {
+        path if path.is_dir() => rows(&path),
+        path if path.extension().is_some_and(|ending| ending == "parquet") => {
+            parquet::decode::<FlowSecond>(std::fs::read(path).unwrap().into()).unwrap()
+        }
+        _ => Vec::new(),
+    };
+    entries.flat_map(of).collect()
+}
+
+fn bursts(link: &mut Link, from: u32) {
+    for number in from..from + 2 {
+        let psns = number * BURST..(number + 1) * BURST;
+        let sent: Vec<Vec<u8>> = psns.map(|psn| frames::send(0x100, psn)).collect();
+        link.receive(&sent).unwrap();
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_clock_that_jumps_is_reported_and_costs_no_packet() {
+    let (world, mut link) = World::with_link(1_500).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let start = Start { netns: Some(&world.near), ..Start::default() };
+    let record =
+        Program::watching(start, &["record", "-i", "near0", "--interval", "500ms", "--dir", dir]).unwrap();
+    bursts(&mut link, 0);
+    // Half a minute more: the two readings differ by some microseconds.
+    step(3_630);
+    bursts(&mut link, 2);
+    step(-7_230);
+    bursts(&mut link, 4);
+    step(3_600);
+    let ended = record.interrupt().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    for message in ["the clock stepped forwards by 1 h 0 min", "the clock stepped back by 2 h 0 min"] {
+        assert!(ended.err.contains(message), "{message}: {}", ended.err);
+    }
+    let rows = rows(&folder.path().join("v1/flow_seconds"));
+    assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), u64::from(6 * BURST));
+    let longest = rows.iter().map(|row| row.interval_ns).max().unwrap();
+    assert!(longest < LONGEST_NS, "{longest} ns");
+}
