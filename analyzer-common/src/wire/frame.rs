@@ -2,13 +2,11 @@
 
 use super::bth::{self, Bth, ICRC_LEN, MASK24};
 use super::bytes::Bytes;
-use super::fast_path;
-use super::infiniband;
 use super::ip::{self, UpperProtocol};
 use super::layer::{Layer, Trace};
 use super::opcode::Op;
 use super::skip_reason::SkipReason;
-use super::tunnel;
+use super::{fast_path, infiniband, tunnel};
 
 /// Unknown number: cut off, or not part of this packet.
 pub const UNKNOWN: u32 = u32::MAX;
@@ -374,11 +372,10 @@ pub(super) fn layers<D: Depth>(
     mut entry: Entry,
     trace: &mut impl Trace,
 ) -> Result<(), SkipReason> {
-    // One level more than tunnels, for the innermost frame.
+    // One level more than tunnels, for the innermost frame. Only the number of tags so far differs between the ways to a level.
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         if level > 0 {
-            // The ways here differ by the number of tags so far alone.
             walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
         }
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;

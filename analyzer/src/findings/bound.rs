@@ -30,15 +30,15 @@ definitions! {
 
 /// Evidence that says of how many findings the rest is made.
 pub(super) const FINDINGS: &str = "findings";
-/// Evidence that holds of the rest if it holds of one of them.
+/// Evidence that is true for the joined finding if it is true for any of its findings.
 const LOWER_BOUND: &str = "lower_bound";
 
-/// Findings that are counted together: kind, whether info, kind of the owner.
+/// Findings that share a limit: id, whether info, id of the owner.
 type Class = (&'static str, bool, Option<&'static str>);
 
 /// Leaves the worst [`ALONE`] of each class, and joins the rest of each to one finding.
 pub(super) fn bound(found: &mut Vec<Finding>, end_ns: Option<u64>) {
-    // What stands first: then each owner has its final place.
+    // Findings without an owner first: then each owner has its final place.
     for is_owned in [false, true] {
         bound_of(found, is_owned, end_ns);
     }

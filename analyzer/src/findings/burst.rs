@@ -376,7 +376,7 @@ fn judge(
 /// An incast, its span, and the times of all.
 type Latest = (Judged, Span, Vec<(u64, u64)>);
 
-/// The latest incast towards a receiver, its span, and the times of all; where none is one by itself, that of the run.
+/// The latest incast towards a receiver, its span, and the times of all; if no single span qualifies, that of the run.
 fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -> Option<Latest> {
     // One alone is the run.
     let all = if target.windows.ended.len() > 1 { &target.windows.ended[..] } else { &[] };
@@ -391,8 +391,8 @@ fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -
     }
 }
 
-/// The times of the signals within those of the incasts; of incasts without any, their own. All times of the signals where
-/// those of the incasts are not known.
+/// Times of the signals during the incasts; for an incast without signals, its own time. All times of the signals if those of the
+/// incasts are not known.
 fn times_of(signals: &[Span], incasts: &[(u64, u64)]) -> Vec<Episode> {
     if incasts.is_empty() {
         return episodes(signals);

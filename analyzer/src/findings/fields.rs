@@ -32,7 +32,7 @@ pub struct DataEnd {
     pub recorded: bool,
     /// The data is so short that times need milliseconds.
     pub short: bool,
-    /// The time beside which a view shows the findings, if it is later than theirs: what lasts does so until then.
+    /// Current time of the view, if later than that of the analysis: ongoing findings are shown as lasting until then.
     pub shown_ns: Option<u64>,
 }
 
@@ -289,7 +289,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         _ => true,
     };
     let repeats = match evidence.name.as_str() {
-        // Said in their own line, and beside what they are of.
+        // Shown on a line of their own, or beside the value that they qualify.
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
         // The title has `kind`, a caveat has `certain`.
         "kind" | "certain" => finding.id == super::step::STRAGGLER.id,

@@ -66,8 +66,8 @@ fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool)
     all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
 }
 
-/// Time that a flow waits longer than in the median. Requests that overlap wait at the same time: of the time of the flow they have the
-/// share that they have of the time of all requests.
+/// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow, the excess is
+/// scaled to that duration.
 fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, length_ns: u64) -> u64 {
     let sums = samples.map(|samples| samples.time_above(typical_ns));
     let [above, all] = sums.fold([0u64; 2], |a, b| [a[0].saturating_add(b[0]), a[1].saturating_add(b[1])]);
@@ -111,7 +111,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let times = flows_tails.iter().flat_map(|(_, tails)| tails.iter().map(|one| (one.first_ns, one.last_ns)));
     let times = joined(times.collect());
     let last = times.last().copied();
-    // Where no time alone is one, that of the run counts.
+    // If no single time qualifies, that of the run counts.
     let judged = flows_tails.into_iter().filter_map(|(flow, mut spells)| {
         spells.retain(|one| last.is_some_and(|(first_ns, _)| one.first_ns >= first_ns));
         let latency = match last {

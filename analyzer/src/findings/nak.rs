@@ -186,7 +186,7 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
         .map(|(flow, _)| flow)
         .collect();
     let counted = |flow: &Flow| flow.naks_once().psn_sequence_error;
-    // Which of a flow's NAKs have no known cause is not known of single ones: of a part of the run, that share of them.
+    // The cause is known per flow, not per NAK: the flow's share of unexplained NAKs is applied to those in the span.
     let unknown = |flow: &Flow, span: &Span| {
         let all = facts.nak_causes(flow).unknown;
         scaled(span.count(flow, Signal::SequenceNak, counted(flow)), all, counted(flow))

@@ -157,7 +157,8 @@ fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
 struct Blocks {
     /// Group, class, first finding and the one after the last of each block.
     all: Vec<Block>,
-    /// What each class names as its causes, but for classes that name it in turn: a class is a kind with the same causes.
+    /// Classes that must precede each class: those that it names as causes, unless they also name it. A class is the findings of one
+    /// kind with the same causes.
     blockers: Vec<Vec<usize>>,
     /// The blocks of the group in question.
     group: std::ops::Range<usize>,
@@ -226,7 +227,7 @@ impl Blocks {
                 order.extend(block.findings.clone());
                 left[block.class] -= 1;
                 if left[block.class] == 0 {
-                    // Those that it was the last cause of; what waits longest comes last, since the others were put before it.
+                    // Classes whose last pending cause this was, in reverse order: the one that waits longest is popped last.
                     let of_it = |class: &usize| {
                         self.blockers[*class].contains(&block.class) && is_free(&left, *class)
                     };

@@ -45,7 +45,7 @@ pub(super) fn own(lost: &Lost) -> u64 {
     outside.saturating_add(lost.flow_table_full + lost.contended)
 }
 
-/// The same as far as it may lie in these times, Unix nanoseconds: what has no time of its own may.
+/// Upper bound of these drops between two Unix times in nanoseconds: those without a time of their own are included.
 pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
     let all = own(&input.facts.totals.lost);
     let Some((first_ns, last_ns)) = times else { return all };
@@ -88,7 +88,7 @@ fn missed_of(missed: u64, seen: u64) -> f64 {
     share(missed, seen.saturating_add(missed))
 }
 
-/// The counts of a spell; what is not known of the run is not known of it.
+/// Counts of a spell; one that is unknown for the run is unknown here.
 fn counts(all: &Lost, spell: &MissedSpell) -> Lost {
     let missed = &spell.missed;
     Lost {

@@ -26,7 +26,7 @@ struct LatestNaks {
     next: usize,
 }
 
-/// Links and hosts: answers to the host were captured there.
+/// Pairs of a link and a host: ACKs or responses to the host were captured on the link.
 #[derive(Debug, Default)]
 pub(super) struct Answered(Set<(u16, u8, Addr)>);
 
@@ -37,7 +37,7 @@ impl Answered {
         self.0.insert((link, family, to));
     }
 
-    /// True if the source of packets with these hosts has answers there, if only from others.
+    /// True if ACKs or responses to the source of these packets, from any host, were captured on the link.
     pub(super) fn has_source_of(&self, link: u16, packets: Option<&Answers>) -> bool {
         packets.is_some_and(|packets| {
             let (family, from, _) = packets.hosts;

@@ -2,9 +2,9 @@
 //!
 //! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at this
 //! tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
-//! contains it: the first retransmissions are lost again upstream. A NAK is *used up* where the sender pauses and has gone back
-//! for it before, or takes longer than any stack to go back: the retransmission is lost, or the sender ignored the NAK, and the
-//! timer expires. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
+//! contains it: the first retransmissions are lost again upstream. A NAK is *used up* if the sender pauses and has either gone
+//! back for it before, or responds later than any stack does: the retransmission was lost, or the sender ignored the NAK, and the
+//! transport timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
 //! PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |

@@ -14,8 +14,8 @@ pub(super) struct Gap {
     pub(super) len: u32,
     /// Time of the packet behind the gap, Unix nanoseconds.
     pub(super) opened_ns: u64,
-    /// The latest IPv4 identification when it passed. If the sender counts its identification up, a packet of the gap with an
-    /// earlier one was on its way then, original or retransmission: the gap is not why it was sent.
+    /// Latest IPv4 identification when the gap opened. If the sender counts identifications up, a packet of the gap with an earlier
+    /// one was sent before the receiver could report the gap.
     pub(super) before: u16,
     /// A gap among retransmissions: the PSNs have passed before.
     pub(super) retransmitted: bool,

@@ -15,8 +15,7 @@ pub struct InMessage {
     pub request: Option<u8>,
     /// The READ response with the highest PSN is not the last of its message.
     pub response: bool,
-    /// The longest silence between two packets of a message that is no stall, nanoseconds: at the flow's own pace there is none
-    /// longer.
+    /// Longest normal gap between two packets of a message, nanoseconds: a longer silence is a stall.
     pub pace_ns: u64,
 }
 

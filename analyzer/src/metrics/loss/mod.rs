@@ -336,7 +336,7 @@ impl Collector {
         (counts != Counts::default()).then_some(counts)
     }
 
-    /// Discards the state of a flow that copies of its packets had made.
+    /// Discards the state of a flow that was created by duplicates of its packets.
     pub fn forget(&mut self, number: u32) {
         if let Some(slot) = self.slots.get_mut(number as usize) {
             (slot.request_loss, slot.response_loss) = (None, None);

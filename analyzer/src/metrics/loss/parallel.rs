@@ -6,7 +6,7 @@ use rocescope_common::wire::bth::MASK24;
 
 /// Flows followed; further ones are judged by each link alone.
 const MAX_FLOWS: usize = 4_096;
-/// PSNs of a link before it is known to show a part of its flow that are noted then: it is known after 64 of them.
+/// Maximum number of earlier PSNs recorded when a link is recognized as carrying only a part of its flow, which takes 64 packets.
 const MOST_BEFORE: u32 = 4_096;
 
 /// Flows whose packets take parallel links, by pair of hosts and destination queue pair.
@@ -39,8 +39,8 @@ impl Member {
 }
 
 impl Parallel {
-    /// Notes a packet of a sequence whose flow has this number, or is new here if its tap sees a part of it, the member. `passed`:
-    /// whether a PSN behind the expected one has passed this link, where that is known. True as for [`Self::pass`].
+    /// Records a PSN. `number` is that of a flow over parallel links; if it is [`UNKNOWN`] and a member is given, the flow is registered
+    /// first. `passed`: whether a PSN behind the expected one has passed this link, where that is known. Returns what [`Self::pass`] does.
     pub(super) fn note(
         &mut self,
         number: &mut u32,

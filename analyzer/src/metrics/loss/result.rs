@@ -53,8 +53,8 @@ pub struct Metrics {
     /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
     /// which retransmits nothing: skipped and never seen.
     pub lost: u64,
-    /// Of these, PSNs that passed once more, or in a run that nothing explains: the original, perhaps, reordered and not lost. All
-    /// of them where go-back-N runs that nothing explains fill gaps more often than there are runs that a NAK or a timeout does.
+    /// Part of `lost` that may have been reordered: the PSN passed again, or neither a NAK nor a timeout explains its run. All of `lost`
+    /// where more unexplained runs than explained ones fill gaps of a go-back-N sender.
     pub doubtful: u64,
     /// PSNs that were skipped here and never arrived, though the sender went on.
     pub unfilled: u64,

@@ -17,7 +17,7 @@
 //! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
 //! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
 //! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted; doubtful in a run that nobody asked for: no NAK that asks for it alone, no timeout, though answers pass; and no later than others are late (`late`) |
+//! | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
 //! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
 //! | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
 //! | passed before | retransmission, counted by the cause of its run |
@@ -366,7 +366,7 @@ impl Sequence {
 
     /// Opens a gap before this packet.
     fn open(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, retransmitted: bool) {
-        // It may be known only when the missing packet arrives that the sender counts its identification up.
+        // Whether the sender counts identifications up may become known only when the missing packet arrives.
         let late = (1..ID_AHEAD).contains(&arrival.high_id.wrapping_sub(arrival.id));
         let before = if late { arrival.high_id } else { arrival.id };
         let gap = Gap { start, len, opened_ns: arrival.time_ns, before, retransmitted };
@@ -398,8 +398,8 @@ impl Sequence {
         if !gap.retransmitted {
             self.fills_gap(arrival, &gap);
         }
-        // Late originals come back unasked, in any number of runs. If identifications seem to count up, which some more packets
-        // have to show, an earlier one makes a late original of the packet, even after a NAK.
+        // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification marks the packet as
+        // one even after a NAK, until further packets confirm that identifications count up.
         let unasked = || self.state.run().is_some_and(|run| run.unasked);
         let early = || arrival.differs && gap.sent_before(arrival.id);
         let doubted = retransmitted && !arrival.numbered && (unasked() || early());

@@ -74,7 +74,7 @@ struct Watched {
     missing: u64,
     /// The counters at the last two readings, older first: everything counted at the older one has been reported.
     readings: [Base; 2],
-    /// Packets of times with a dropped report, and the packet count at the end of the latest such time.
+    /// Packets in intervals with a dropped report, and the flow's packet count at the end of the latest of them.
     left_out: Unfollowed,
     left_out_to: u64,
     /// The number of its packets between two periods of tracking is unknown.
@@ -131,7 +131,7 @@ impl Watched {
         (sum.packets > 0).then_some(sum)
     }
 
-    /// The part of a run of retransmissions that concerns reported gaps; `None` if there is none.
+    /// The part of a run of retransmissions that may fill gaps reported since tracking began; `None` if there is none.
     fn judged(&self, run: RetxRun) -> Option<RetxRun> {
         let Some(behind) = self.behind else { return Some(run) };
         let before = behind.wrapping_sub(run.first_psn()) & MASK24;

@@ -108,7 +108,7 @@ impl Tables {
         self.retire_idle_telling(programs, flows, before, |_, _| true, |_, _| Ok(()))
     }
 
-    /// The same. Flows that are not `wanted` are added only to [`Self::filtered`] only. `tell` gets the unreported
+    /// The same; flows that are not `wanted` are added to [`Self::filtered`] only. `tell` gets the unreported
     /// bins of the flows, before their slots are reused.
     ///
     /// # Errors

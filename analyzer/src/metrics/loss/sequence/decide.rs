@@ -39,8 +39,8 @@ impl Sequence {
         self.state = State::GoingBack(run, cause);
     }
 
-    /// True if nothing explains that the sender goes back: no pause for a timer, and no NAK but for those that explain an
-    /// earlier run. Such a packet is a late original, or one of a sender that asks by other means than NAKs.
+    /// True if nothing explains the go-back: no pause as long as a timer's, and no NAK that has not explained an earlier run. The
+    /// packet is a reordered original, or a retransmission with another reason.
     pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
         self.answers_pass |= arrival.answers_slot != UNKNOWN;
         if !arrival.reverse_captured || pause_ns >= TIMEOUT_PAUSE_NS {
@@ -85,9 +85,8 @@ impl Sequence {
         parallel.note(number, member, is_known.then_some(&passed), psn)
     }
 
-    /// The run fills a gap: counts it then, if nothing asked for it. One that began with packets that had passed before is a
-    /// retransmission, and a NAK asks for it whose PSN it has come to: senders may go back to the begin of the message. Duplicates
-    /// fill no gap, and say nothing of what does.
+    /// The run fills its first gap: counts it as unexplained, unless it began with packets that had passed before and a NAK names a
+    /// PSN that it has reached (senders may go back to the start of the message). Duplicates fill no gap.
     pub(super) fn fills_gap(&mut self, arrival: &Arrival<'_>, gap: &Gap) {
         let passed_before = self.state.cause().is_some();
         let Some(run) = self.state.run_mut() else { return };
@@ -171,12 +170,12 @@ impl Sequence {
         self.silence = Some((end_ns.saturating_sub(silence_ns), end_ns));
     }
 
-    /// Observations around the first packet of a run. Uses up the NAK that it is for: called once for each run.
+    /// Observations around the first packet of a run. Consumes the NAK that explains it: called once for each run.
     fn observe_begin(&mut self, arrival: &Arrival<'_>, run: &PsnRun) -> Observation {
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;
-        // A NAK may show a loss once more; a third time in a row, only one that came since the last go-back-N.
+        // An older NAK may explain a second go-back to one PSN; from the third in a row on, only one since the last go-back-N.
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
         let gap_before = self.gaps.at(right_before);
         let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));

@@ -1,4 +1,4 @@
-//! Lateness of packets: those that are late unasked show how late others may be that a NAK asked for meanwhile.
+//! Reordering delay of a flow: that of packets known to be reordered bounds that of packets for which a NAK came meanwhile.
 
 use crate::util::definition::definitions;
 
@@ -47,7 +47,7 @@ impl Lateness {
         }
     }
 
-    /// Of the PSNs `lost` those that came no later, within a factor of two, than packets that were late and not lost.
+    /// Number of the PSNs `lost` whose gap was filled within twice the longest reordering delay.
     pub(super) fn doubtful(&self, lost: u64) -> u64 {
         let enough =
             if self.numbered { self.reordered >= MANY * lost } else { self.reordered * EACH >= lost };
