@@ -75,6 +75,10 @@ fn refused(error: &clap::Error, places: &BTreeMap<String, Place>) -> String {
 fn run(args: AgentArgs, file: Option<(PathBuf, toml::Table)>) -> Result<()> {
     let recording = args.recording().map(|recording| record::settings(&recording)).transpose()?;
     let folder = recording.as_ref().map(|settings| settings.dir.clone());
+    if recording.is_some() {
+        // No folder for a recording that cannot be.
+        super::live::check(&args.export.source)?;
+    }
     let recorder = recording.map(record::start).transpose()?;
     let config = file.as_ref().map(|(path, _)| parent(path));
     let reload = file.map(|(path, table)| reload(path, table)).transpose()?;

@@ -115,6 +115,11 @@ pub(super) fn netns(args: &SourceArgs) -> Result<Option<NetNs>> {
     args.netns.as_deref().map(live::netns).transpose()
 }
 
+/// Finds the interfaces of the options, before anything is written for them.
+pub(super) fn check(args: &SourceArgs) -> Result<()> {
+    live::check(Config { interfaces: args.interface.clone(), netns: netns(args)?, ..Config::default() })
+}
+
 /// Configuration of the source from the options.
 pub(super) fn source(
     args: SourceArgs,

@@ -57,7 +57,9 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let view = args.view();
     let views = views(&view, None)?;
     let settings = settings(&args)?;
-    // First, so that an unwritable folder is reported before anything has to be detached.
+    // No folder for a recording that cannot be.
+    super::live::check(&args.source)?;
+    // Before the start, so that an unwritable folder is reported before anything has to be detached.
     let dir = settings.dir.clone();
     let recorder = start(settings)?;
     let config = super::live::source(args.source, netns, &view, &views)?;
@@ -180,4 +182,21 @@ pub(super) fn finish(recorder: Recorder) {
         rows => format!("; {} lost", plural(rows, "row")),
     };
     say(&format!("{} rows recorded{lost}", count(total.rows)));
+}
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use super::super::args::{Args, Verb};
+
+    #[test]
+    fn no_folder_is_made_where_no_interface_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("recording");
+        let words = ["rocescope", "record", "-i", "no-such-interface", "--dir"];
+        let words = words.map(std::ffi::OsString::from).into_iter().chain([dir.clone().into_os_string()]);
+        let Verb::Record(args) = Args::read(words).unwrap().verb else { panic!("record") };
+        let error = super::record(args).unwrap_err();
+        assert!(!format!("{error:#}").is_empty());
+        assert!(!dir.exists(), "{error:#}");
+    }
 }

@@ -20,6 +20,7 @@ pub(super) const FAMILY: Family = Family {
     entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
     limits: &[EntropyLimits::META, LinksLimits::META],
     evidence: &[
+        label("length_ns", "time with load in it", Unit::Nanoseconds),
         label("worse_direction", "busier in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
         label("heaviest", "heaviest flows there", Unit::Text),
@@ -536,11 +537,10 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
     let run_ns = window.length_ns().unwrap_or(part.length_ns);
     let length_ns = part.length_ns.min(run_ns);
     let diagnosis = format!(
-        "Uneven load: {} carried {:.2} × the mean of {} links for {}",
+        "Uneven load: {} carried {:.2} × the mean of {} links",
         short(&part.link),
         part.max_over_mean,
         group.links.len(),
-        units::duration(length_ns),
     );
     let of = if part.of_minute { "the minute's active time" } else { "active time" };
     let mut uneven = Uneven::new(group.links.clone(), &part.link, part.max_over_mean, diagnosis)
@@ -553,7 +553,7 @@ fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven>
         .evidence("of_windows", part.of_windows)
         .evidence("bytes_ratio", part.bytes_ratio);
     uneven.direction = group.direction;
-    uneven.more = format!(", {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
+    uneven.more = format!(" in {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
     (uneven.whole, uneven.episodes) = (false, episodes);
     Some(uneven)
 }

@@ -55,6 +55,44 @@ impl Place {
         if flows.all(is_same) { Self::of(input, first) } else { Self::default() }
     }
 
+    /// All links of the flows, in order: a choice of one would differ from one analysis to the next, as their counts do. Of
+    /// taps on one path the first.
+    pub(super) fn of_several<'a>(input: &Input<'_>, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
+        let facts = input.facts;
+        let number = |flow: &Flow| {
+            facts.links.iter().position(|link| link.name == flow.link && link.direction == flow.direction)
+        };
+        let mut on: Vec<(Option<usize>, &Flow)> = Vec::new();
+        for flow in flows {
+            let is_known =
+                on.iter().any(|(_, other)| other.link == flow.link && other.direction == flow.direction);
+            if !is_known {
+                on.push((number(flow), flow));
+            }
+        }
+        on.sort_by_key(|(number, _)| *number);
+        let same_path = |a: Option<usize>, b: Option<usize>| {
+            let [a, b] = [a, b].map(|number| number.and_then(|number| u16::try_from(number).ok()));
+            a.zip(b).is_some_and(|(a, b)| facts.related.contains(&(a.min(b), a.max(b))))
+        };
+        let mut kept: Vec<(Option<usize>, &Flow)> = Vec::new();
+        for (number, flow) in on {
+            if !kept.iter().any(|(other, _)| same_path(*other, number)) {
+                kept.push((number, flow));
+            }
+        }
+        let Some((_, first)) = kept.first() else { return Self::default() };
+        let direction =
+            first.direction.filter(|_| kept.iter().all(|(_, flow)| flow.direction == first.direction));
+        let mut names: Vec<&str> = Vec::new();
+        for (_, flow) in &kept {
+            if !names.contains(&&*flow.link) {
+                names.push(&flow.link);
+            }
+        }
+        Self::links(input, &names, direction)
+    }
+
     /// Sets the position: upstream or downstream of the tap, or between two taps.
     pub(super) fn hop(self, hop: impl Into<String>) -> Self {
         Self { hop: Some(hop.into()), ..self }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{End, Evidence, Finding, entry};
+use super::{End, Evidence, Finding, Problem, entry};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -233,8 +233,18 @@ fn impact(finding: &Finding) -> Option<String> {
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
         felt(finding),
+        refused(finding),
     ];
     listed(parts, NEXT)
+}
+
+/// What a fatal NAK does to the queue pairs that it goes to. How many requests they had outstanding is not known.
+fn refused(finding: &Finding) -> Option<String> {
+    let queue_pairs = finding.evidence["flows"].as_u64()?;
+    let whose = if queue_pairs == 1 { "its" } else { "their" };
+    (Problem::of(finding)? == Problem::Refused).then(|| {
+        format!("{} in the error state, {whose} outstanding requests fail", plural(queue_pairs, "QP"))
+    })
 }
 
 /// Effect of the waiting time on the job, if its steps are known.
@@ -420,6 +430,23 @@ mod tests {
             evidence(&one).as_deref(),
             Some("loss ratio 0.70 % · packets lost 6,671 · bytes 1.00 kB, 2.00 kB")
         );
+    }
+
+    #[test]
+    fn a_fatal_nak_says_what_becomes_of_its_queue_pairs() {
+        let mut one = Finding::new("nak.remote_access_error", Severity::Critical, String::new());
+        assert_eq!(impact(&one), None, "of no known flow");
+        for (flows, text) in [
+            (1, "1 QP in the error state, its outstanding requests fail"),
+            (3, "3 QPs in the error state, their outstanding requests fail"),
+        ] {
+            one.evidence.insert(Evidence::declared(one.id, "flows", serde_json::json!(flows)));
+            assert_eq!(impact(&one).as_deref(), Some(text));
+        }
+        // A NAK for a missing packet is repaired.
+        let mut repaired = Finding::new("nak.psn_sequence_error", Severity::Info, String::new());
+        repaired.evidence.insert(Evidence::declared(repaired.id, "flows", serde_json::json!(1)));
+        assert_eq!(impact(&repaired), None);
     }
 
     #[test]

@@ -60,7 +60,6 @@ pub(super) const COMMON: &[Label] = &[
     label("largest_path_mtu", "largest path MTU", Unit::Bytes),
     label("last_data_ns", "last data", Unit::Time),
     label("least_share", "paused share, at least", Unit::Ratio),
-    label("length_ns", "duration", Unit::Nanoseconds),
     label("link", "link", Unit::Link),
     label("links", "links", Unit::Link),
     label("sources", "senders in this direction", Unit::Text),

@@ -7,6 +7,7 @@ use super::catalog::entry;
 use super::{Episode, Finding};
 use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
+use crate::util::definition::definitions;
 use crate::util::map::Map;
 
 /// Kinds that cause a finding, and kinds that it causes.
@@ -33,23 +34,23 @@ pub(super) fn met(
         }
     }
     let related = |(at, one): (usize, &Finding)| {
-        let meets = |kind: &KindIndex, by_queue_pairs| {
+        let meets = |kind: &KindIndex, by_queue_pairs, role| {
             let times = Times::of(&one.episodes);
             if by_queue_pairs {
-                kind.at_queue_pairs(&queue_pairs[at], &times)
+                kind.at_queue_pairs(&queue_pairs[at], &times, role)
             } else {
-                kind.between(&hosts[at], &times)
+                kind.between(&hosts[at], &times, role)
             }
         };
         let causes = kinds.iter().copied().filter(|cause| {
             causes_of(one.id).contains(cause)
-                && known
-                    .of(cause)
-                    .any(|kind| !kind.no_cause_of.contains(&one.id) && meets(kind, is_of_queue_pairs(cause)))
+                && known.of(cause).any(|kind| {
+                    !kind.no_cause_of.contains(&one.id) && meets(kind, is_of_queue_pairs(cause), Role::Cause)
+                })
         });
         let effects = effects_of.get(one.id).into_iter().flatten().copied().filter(|effect| {
             !one.no_cause_of.contains(effect)
-                && known.of(effect).any(|kind| meets(kind, is_of_queue_pairs(one.id)))
+                && known.of(effect).any(|kind| meets(kind, is_of_queue_pairs(one.id), Role::Effect))
         });
         (causes.collect(), effects.collect())
     };
@@ -130,17 +131,17 @@ impl KindIndex {
     }
 
     /// True if one of them was at the same time between one of these hosts, or if the hosts of either are not known.
-    fn between(&self, hosts: &BTreeSet<(Address, Address)>, times: &Times) -> bool {
+    fn between(&self, hosts: &BTreeSet<(Address, Address)>, times: &Times, role: Role) -> bool {
         if hosts.is_empty() {
-            return self.all.meets(times);
+            return self.all.meets(times, role);
         }
-        self.anywhere.meets(times)
-            || hosts.iter().filter_map(|pair| self.by_hosts.get(pair)).any(|own| own.meets(times))
+        self.anywhere.meets(times, role)
+            || hosts.iter().filter_map(|pair| self.by_hosts.get(pair)).any(|own| own.meets(times, role))
     }
 
     /// True if one of them was at the same time in one of these queue pairs.
-    fn at_queue_pairs(&self, queue_pairs: &BTreeSet<(Address, u32)>, times: &Times) -> bool {
-        queue_pairs.iter().filter_map(|one| self.by_queue_pair.get(one)).any(|own| own.meets(times))
+    fn at_queue_pairs(&self, queue_pairs: &BTreeSet<(Address, u32)>, times: &Times, role: Role) -> bool {
+        queue_pairs.iter().filter_map(|one| self.by_queue_pair.get(one)).any(|own| own.meets(times, role))
     }
 }
 
@@ -171,15 +172,45 @@ impl Times {
         }
     }
 
-    /// True if one of these, prepared, and one of the others are at most 10 s apart.
-    fn meets(&self, others: &Self) -> bool {
+    /// True if one of these, prepared, which have this role, and one of the others can be cause and effect by their times.
+    fn meets(&self, others: &Self, role: Role) -> bool {
         count_comparison();
+        let (after_others, before_others) = match role {
+            Role::Cause => (LATE_NS, SPELL_NS),
+            Role::Effect => (SPELL_NS, LATE_NS),
+        };
         others.0.iter().any(|(first_ns, last_ns)| {
-            let begun = self.0.partition_point(|(first, _)| *first <= last_ns.saturating_add(SPELL_NS));
+            let begun = self.0.partition_point(|(first, _)| *first <= last_ns.saturating_add(after_others));
             let latest = begun.checked_sub(1).map(|at| self.0[at].1);
-            latest.is_some_and(|latest| latest.saturating_add(SPELL_NS) >= *first_ns)
+            latest.is_some_and(|latest| latest.saturating_add(before_others) >= *first_ns)
         })
     }
+}
+
+/// What findings of a kind are to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Cause,
+    Effect,
+}
+
+definitions! {
+    LATE_NS: u64 = 100_000_000,
+        "Time by which a cause may begin after the end of its effect, in nanoseconds",
+        "An effect that has ended before has another cause. Times of signals are those of their time bins, and clocks of two taps differ by less";
+}
+
+/// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s before
+/// the other began; or if the time of one is unknown.
+#[must_use]
+pub fn can_cause(cause: &[Episode], effect: &[Episode]) -> bool {
+    let meets = |cause: &Episode, effect: &Episode| {
+        cause.first_ns <= effect.last_ns.saturating_add(LATE_NS)
+            && effect.first_ns <= cause.last_ns.saturating_add(SPELL_NS)
+    };
+    cause.is_empty()
+        || effect.is_empty()
+        || cause.iter().any(|one| effect.iter().any(|other| meets(one, other)))
 }
 
 /// True if two findings occurred at the same time, at most 10 s apart, or if the time of one is unknown.
@@ -222,6 +253,32 @@ mod tests {
             state ^= state << 17;
             state % below
         }
+    }
+
+    #[test]
+    fn what_ended_before_another_began_is_no_effect_of_it() {
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: None };
+        let finding = |id, times: (u64, u64)| Finding {
+            episodes: vec![episode(times)],
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let end = 100 * SPELL_NS;
+        for (cause_first, expected) in [(end + LATE_NS, true), (end + LATE_NS + 1, false)] {
+            let found = [
+                finding("rnr.slow_receiver", (cause_first, cause_first + SPELL_NS)),
+                finding("retry.storm", (end - SPELL_NS, end)),
+            ];
+            assert_eq!(can_cause(&found[0].episodes, &found[1].episodes), expected);
+            let (nowhere, no_pairs) = (vec![BTreeSet::new(); 2], vec![BTreeSet::new(); 2]);
+            let related = met(&found, &nowhere, &no_pairs);
+            assert_eq!((related[0].1.is_empty(), related[1].0.is_empty()), (!expected, !expected));
+        }
+        // An effect may follow.
+        let cause = [episode((end - SPELL_NS, end))];
+        for (effect_first, expected) in [(end + SPELL_NS, true), (end + SPELL_NS + 1, false)] {
+            assert_eq!(can_cause(&cause, &[episode((effect_first, u64::MAX))]), expected);
+        }
+        assert!(can_cause(&cause, &[]) && can_cause(&[], &cause), "of unknown time");
     }
 
     #[test]
@@ -272,7 +329,7 @@ mod tests {
                     is_cause
                         && meet
                         && !one.no_cause_of.contains(&other.id)
-                        && overlap(&one.episodes, &other.episodes)
+                        && can_cause(&one.episodes, &other.episodes)
                 };
                 let all = || 0..found.len();
                 let mut own: Vec<_> =

@@ -95,8 +95,8 @@ pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
 pub use index::{FlowIndex, FlowSet};
+pub use meet::can_cause;
 pub use problem::Problem;
-
 pub use silence::Silences;
 
 use command::{ByHand, Command, Commands};

@@ -136,6 +136,7 @@ mod tests {
     use super::*;
     use crate::metrics::loss::spells::SPELL_NS;
 
+    /// The storm shows so long after the receiver, of this host.
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
         let finding = |id, host: u8, at_ns| Finding {
             named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, host]), 17)]
@@ -144,7 +145,7 @@ mod tests {
             episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
             ..Finding::new(id, Severity::Warning, String::new())
         };
-        let mut found = vec![finding("retry.storm", 2, 0), finding("rnr.slow_receiver", host, at_ns)];
+        let mut found = vec![finding("retry.storm", 2, at_ns), finding("rnr.slow_receiver", host, 0)];
         relate(&mut found, |_| None);
         found
     }

@@ -303,8 +303,9 @@ pub(super) fn raise(
     );
     let advice = advice(storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_data(input, flows());
-    let place = flows().next().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let here = flows().next().map(|flow| Commands::near(input, flow, flow.src));
+    let place = Place::of_several(input, flows());
+    let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
+    let here = first.map(|flow| Commands::near(input, flow, flow.src));
     let cost = Cost {
         ratio: Some(storm.ratio()),
         signal: Signal::Retransmitted,

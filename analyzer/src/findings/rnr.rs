@@ -139,8 +139,10 @@ fn raise(
     });
     let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
-    let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let there = flows.first().map(|flow| Commands::at(input, flow, host));
+    let refusing = |flow: &&Flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once()) > 0;
+    let place = Place::of_several(input, flows.iter().copied().filter(refusing));
+    let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
+    let there = first.map(|flow| Commands::at(input, flow, host));
     let (requester, responder) = ends::of_answers(input, flows.iter().copied());
     let who = responder.as_ref().map_or_else(|| host.to_string(), ToString::to_string);
     Raise::new(&SLOW, Severity::Warning, title(diagnosis, [share, from]))
@@ -177,4 +179,31 @@ fn resent(flows: &[Flow]) -> Map<Address, Option<u64>> {
     }
     resent.extend(flows.iter().filter(|flow| is_not_evaluated(flow)).map(|flow| (flow.dst, None)));
     resent
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::{Options, fixtures};
+    use crate::findings::tests::found;
+    use crate::sample::Direction::Ingress;
+
+    /// Which of two rails has more NAKs changes with every sample.
+    #[test]
+    fn the_place_of_a_receiver_with_two_rails_is_both_of_them() {
+        let slow = |naks: [u64; 2]| {
+            let links = ["rail0", "rail1"].map(|name| fixtures::link(name, Some(Ingress)));
+            let flow = |link: u16, naks: u64| {
+                let mut answers = fixtures::stats(50_000, 1_000, 60_000);
+                answers.rare.rnr_naks = naks;
+                (fixtures::key(link, "10.0.0.2", "10.0.0.1", 17 + u32::from(link)), answers)
+            };
+            let sample = fixtures::sample(links.into(), vec![flow(0, naks[0]), flow(1, naks[1])]);
+            let all = found(&sample, &Options::default());
+            all.into_iter().find(|one| one.id == super::SLOW.id).unwrap()
+        };
+        let (one, other) = (slow([20, 21]), slow([21, 20]));
+        assert_eq!(one.place.links, ["rail0", "rail1"]);
+        assert_eq!((&one.place, &one.steps, one.key()), (&other.place, &other.steps, other.key()));
+        assert_eq!(slow([20, 0]).place.link.as_deref(), Some("rail0"));
+    }
 }

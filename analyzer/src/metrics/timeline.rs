@@ -75,6 +75,12 @@ impl LinkPoints {
         self.bin_ns.saturating_mul(1 << self.shift)
     }
 
+    /// These points of a length, for tests.
+    #[cfg(test)]
+    pub(crate) const fn of(bin_ns: u64, first: u64, points: Vec<Point>) -> Self {
+        Self { first, bin_ns, shift: 0, points }
+    }
+
     /// The same in points of at least this length, a power of two of that of the bins.
     #[must_use]
     pub fn folded(&self, length_ns: u64) -> Self {

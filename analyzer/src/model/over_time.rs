@@ -8,7 +8,8 @@ use super::History;
 use crate::analysis::Overlap;
 use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::Counts;
-use crate::sample::{Direction, Sample};
+use crate::sample::{Direction, FlowSample, Sample};
+use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 
 /// Maximum number of links with a series of their own.
@@ -374,10 +375,11 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
         for (number, point) in (link.first..).zip(&link.points) {
             let place = usize::try_from(number - first).ok();
             let Some(span) = place.and_then(|place| spans.get_mut(place)) else { continue };
-            span.bytes += point.bytes as f64 * spoken.get(at).copied().unwrap_or(1.0);
-            span.capable += f64::from(point.capable);
-            for (sum, one) in span.signals.iter_mut().zip(point.signals) {
-                *sum += f64::from(one);
+            let [bytes, capable, signals @ ..] = spoken.get(at).copied().unwrap_or([1.0; FIGURES]);
+            span.bytes += point.bytes as f64 * bytes;
+            span.capable += f64::from(point.capable) * capable;
+            for ((sum, one), share) in span.signals.iter_mut().zip(point.signals).zip(signals) {
+                *sum += f64::from(one) * share;
             }
             if let Some(sum) = span.links.get_mut(at) {
                 *sum += point.bytes as f64;
@@ -398,19 +400,52 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
     spans
 }
 
-/// For each of `links` links, the share of the bytes for which its flows are the representatives. A downstream tap
-/// that sees the same packets slightly later must not raise a peak.
-fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<f64> {
-    let mut bytes = vec![(0.0, 0.0); links];
-    for (at, flow) in sample.flows.iter().enumerate() {
+/// Bytes, ECN-capable packets and signals of a point.
+const FIGURES: usize = 2 + SignalKind::ALL.len();
+
+/// For each of `links` links, the share of each figure that counts. A downstream tap that sees the same packets a little later,
+/// or by another clock, must not raise a peak or show a signal at a second time: of flows that count the same packets, one
+/// stands for all. That is the representative, or for a signal that another saw more of, as a loss between two taps, that one.
+fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<[f64; FIGURES]> {
+    if overlap.taps < 2 {
+        return vec![[1.0; FIGURES]; links];
+    }
+    let losses = sample.metrics.loss.as_ref();
+    let figures = |flow: &FlowSample| {
+        let counts = Counts::of(&flow.stats, flow.slot, losses);
+        let [lost, retransmitted, naks, rnr, ce, cnp] = signals(&counts);
+        [counts.bytes as f64, capable(&counts), lost, retransmitted, naks, rnr, ce, cnp]
+    };
+    let all: Vec<[f64; FIGURES]> = sample.flows.iter().map(figures).collect();
+    // The flow that stands for each figure of a group, and how much it saw.
+    let mut standing: Map<usize, [(usize, f64); FIGURES]> = Map::default();
+    for (at, own) in all.iter().enumerate() {
+        let speaker = overlap.speaker(at);
+        let of_speaker = all.get(speaker).unwrap_or(own);
+        let known = standing.entry(speaker).or_insert_with(|| of_speaker.map(|figure| (speaker, figure)));
+        let [_, capable, signals @ ..] = known;
+        for (known, figure) in signals.iter_mut().zip(&own[2..]) {
+            if *figure > known.1 {
+                *known = (at, *figure);
+            }
+        }
+        // A ratio is that of one tap.
+        capable.0 = signals[SignalKind::Ce as usize].0;
+    }
+    let mut shares = vec![[(0.0, 0.0); FIGURES]; links];
+    for (at, (flow, own)) in sample.flows.iter().zip(&all).enumerate() {
         let place = usize::from(flow.key.link).min(links.saturating_sub(1));
-        let Some((spoken, all)) = bytes.get_mut(place) else { continue };
-        *all += flow.stats.bytes as f64;
-        if !overlap.is_duplicate(at) {
-            *spoken += flow.stats.bytes as f64;
+        let Some(share) = shares.get_mut(place) else { continue };
+        let standing = standing.get(&overlap.speaker(at));
+        for (kind, ((spoken, all), figure)) in share.iter_mut().zip(own).enumerate() {
+            *all += figure;
+            if standing.is_none_or(|flows| flows[kind].0 == at) {
+                *spoken += figure;
+            }
         }
     }
-    bytes.into_iter().map(|(spoken, all)| if all > 0.0 { spoken / all } else { 1.0 }).collect()
+    let share = |(spoken, all): (f64, f64)| if all > 0.0 { spoken / all } else { 1.0 };
+    shares.into_iter().map(|figures| figures.map(share)).collect()
 }
 
 fn scale(spans: &mut [Span], counted: &Counts) {
@@ -431,147 +466,5 @@ fn scale(spans: &mut [Span], counted: &Counts) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A hundred spans of 10 ms with 1,000 bytes and ten ECN-capable packets each; in the span at 500 ms, five
-    /// packets are lost and half of them are marked.
-    fn series(from_packets: bool) -> OverTime {
-        let ms = 1_000_000;
-        let span = |i: u64| {
-            let mut signals = [0.0; SignalKind::ALL.len()];
-            if i == 50 {
-                (signals[SignalKind::Lost as usize], signals[SignalKind::Ce as usize]) = (5.0, 5.0);
-            }
-            Span {
-                from_ns: i * 10 * ms,
-                to_ns: (i + 1) * 10 * ms,
-                bytes: 1_000.0,
-                capable: 10.0,
-                signals,
-                links: vec![400.0, 600.0],
-            }
-        };
-        let spans: Vec<Span> = (0..100).map(span).collect();
-        OverTime { spans, links: Vec::new(), least_ns: 10 * ms, from_packets, ..OverTime::default() }
-    }
-
-    #[test]
-    fn columns_have_the_mean_of_rates_and_the_most_of_signals() {
-        let (series, ms) = (series(true), 1_000_000);
-        for columns in [10usize, 20, 50, 100] {
-            let column_ns = 1_000 * ms / columns as u64;
-            let of = |one| series.columns(one, 0, column_ns, columns);
-            assert!(of(Series::Throughput).iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0));
-            assert!(of(Series::Link(1)).iter().all(|rate| (rate.unwrap() - 4.8e5).abs() < 1.0));
-            assert_eq!(of(Series::Link(7)), vec![None; columns]);
-            let lost = of(Series::Signal(SignalKind::Lost));
-            assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{columns} columns");
-            assert_eq!(lost[columns / 2], Some(5.0));
-            let highest = of(Series::CeRatio).into_iter().flatten().fold(0.0, f64::max);
-            assert!((highest - 0.5 * columns as f64 / 100.0).abs() < 1e-9, "{columns}: {highest}");
-        }
-    }
-
-    /// A capture of four points on a screen of forty columns: each point covers ten columns and is not split.
-    #[test]
-    fn a_point_longer_than_a_column_is_whole_in_each() {
-        let (mut series, ms) = (series(true), 1_000_000);
-        series.spans.drain(..48);
-        series.spans.truncate(4);
-        // The first and the last point are cut by the begin and end of the capture.
-        (series.spans[0].from_ns, series.spans[3].to_ns) = (485 * ms, 512 * ms);
-        let columns = |one| series.columns(one, 485 * ms, 27 * ms / 40, 40);
-        let lost = columns(Series::Signal(SignalKind::Lost));
-        assert!(lost.iter().all(|value| matches!(value, Some(0.0 | 5.0))), "{lost:?}");
-        let with = lost.iter().filter(|value| **value == Some(5.0)).count();
-        assert!((14..=16).contains(&with), "10 of 27 ms: {with} columns");
-        // A short point at an end is no burst.
-        let rates = columns(Series::Throughput);
-        assert!(rates.iter().all(|rate| (rate.unwrap() - 8e5).abs() < 1.0), "{rates:?}");
-        // With a few columns each point is in one of them, and the sum equals the count.
-        let lost = series.columns(Series::Signal(SignalKind::Lost), 485 * ms, 27 * ms / 3, 3);
-        assert!((lost.iter().flatten().sum::<f64>() - 5.0).abs() < 1e-9, "{lost:?}");
-    }
-
-    #[test]
-    fn before_and_behind_the_data_nothing_is_known() {
-        let series = series(true);
-        let lost = series.columns(Series::Signal(SignalKind::Lost), 500_000_000, 250_000_000, 4);
-        assert_eq!(lost, [Some(5.0), Some(0.0), None, None]);
-        assert_eq!(series.range(), Some((0, 1_000_000_000)));
-    }
-
-    #[test]
-    fn a_span_longer_than_a_column_has_its_rate_in_each() {
-        let mut series = series(false);
-        series.spans.truncate(1);
-        series.spans[0].to_ns = 2_000_000_000;
-        series.spans[0].signals[SignalKind::Lost as usize] = 8.0;
-        let lost = series.columns(Series::Signal(SignalKind::Lost), 0, 1_000_000_000, 2);
-        assert_eq!(lost, [Some(4.0), Some(4.0)]);
-    }
-
-    #[test]
-    fn latency_and_pauses_are_those_between_snapshots() {
-        use crate::analysis::fixtures::sample;
-        use crate::metrics::latency::Histogram;
-        use crate::model::Snapshot;
-        use rocescope_common::account::latency::BUCKETS;
-
-        let at = |second: u64, samples: u64, paused_ns: &[u64]| {
-            let mut counts = [0; BUCKETS];
-            counts[40] = samples;
-            let mut snapshot = Snapshot::zero(&sample(Vec::new(), Vec::new()), second * NS_PER_S);
-            snapshot.times = Some(Histogram::of(&counts));
-            snapshot.paused_ns = paused_ns.to_vec();
-            snapshot
-        };
-        let first = at(0, 50, &[0, 7]);
-        let gauges: Vec<Gauge> = [
-            Gauge::between(&first, &at(1, 200, &[NS_PER_S / 4, 7])),
-            // Too few samples for a percentile, and another number of ports.
-            Gauge::between(&at(1, 200, &[0]), &at(2, 299, &[0, 0])),
-            Gauge::between(&at(2, 299, &[0]), &at(3, 299, &[2 * NS_PER_S])),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        assert_eq!(gauges.len(), 2);
-        let series = OverTime { gauges, ..OverTime::default() };
-        assert!(series.knows(Series::P99) && series.knows(Series::Paused));
-        assert!(!OverTime::default().knows(Series::P99));
-        assert_eq!(
-            series.columns(Series::Paused, 0, NS_PER_S, 4),
-            [Some(0.25), None, Some(1.0), None],
-            "the most paused priority, and never more than all of the time"
-        );
-        let slow = series.columns(Series::P99, 0, NS_PER_S, 4);
-        assert!(slow[0].is_some_and(|ns| ns > 0.0) && slow[1..].iter().all(Option::is_none), "{slow:?}");
-    }
-    /// A capture has no readings of ports: its pause frames say when a priority was paused.
-    #[test]
-    fn pauses_of_a_capture_are_those_of_its_frames() {
-        let span = |from_ns, to_ns| Span {
-            from_ns,
-            to_ns,
-            bytes: 0.0,
-            capable: 0.0,
-            signals: [0.0; SignalKind::ALL.len()],
-            links: Vec::new(),
-        };
-        let pauses = vec![
-            Paused { from_ns: NS_PER_S, to_ns: 2 * NS_PER_S, share: 0.25 },
-            Paused { from_ns: NS_PER_S, to_ns: 2 * NS_PER_S + 1, share: 0.5 },
-        ];
-        let spans = vec![span(0, 2 * NS_PER_S), span(2 * NS_PER_S, 4 * NS_PER_S)];
-        let series = OverTime { spans, pauses, ..OverTime::default() };
-        assert!(series.knows(Series::Paused) && !series.knows(Series::P99));
-        assert_eq!(
-            series.columns(Series::Paused, 0, NS_PER_S, 5),
-            [Some(0.0), Some(0.5), Some(0.5), Some(0.0), None]
-        );
-        let series = OverTime { pauses: Vec::new(), ..series };
-        assert_eq!(series.value(Series::Paused, 0, NS_PER_S), None, "no pause frame is not a pause of 0");
-    }
-}
+#[path = "over_time_tests.rs"]
+mod tests;

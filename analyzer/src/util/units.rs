@@ -12,7 +12,8 @@
 //! | [`clock_utc`] | 12 | `13:05:09.250` |
 //! | [`time_utc`] | 27 | `2026-03-01 13:05:09.250 UTC` |
 //!
-//! A value other than zero is never shown as zero, and a share below the whole never as 100 %.
+//! A value other than zero is never shown as zero. A share is never rounded up to a whole per cent, or a tenth or a
+//! hundredth of one: below a threshold of 1 % it does not read 1.00 %, nor 100 % below the whole.
 
 use jiff::Timestamp;
 
@@ -97,15 +98,38 @@ pub fn ratio(fraction: Option<f64>) -> String {
     let Some(percent) = fraction.filter(|f| f.is_finite() && *f >= 0.0).map(|f| f * 100.0) else {
         return UNKNOWN.into();
     };
+    let least = |figure: f64| percent >= figure * (1.0 - ALIKE);
     if percent == 0.0 {
         "0 %".into()
-    } else if percent < 0.01 {
+    } else if !least(0.01) {
         "<0.01 %".into()
-    } else if (99.95..100.0).contains(&percent) {
-        "99.9 %".into()
     } else {
-        format!("{} %", three_digits(percent))
+        let decimals = if least(100.0) {
+            0
+        } else if least(10.0) {
+            1
+        } else {
+            2
+        };
+        format!("{} %", share_digits(percent, decimals))
     }
+}
+
+/// Shares that differ by less, relative to one another, are the same: 0.29 · 100 is a little below 29.
+const ALIKE: f64 = 1e-9;
+
+/// A share in percent with this number of decimals, rounded, but not up to a whole per cent, or to a tenth or a hundredth of
+/// one: thresholds are such figures, and 0.997 % is below 1 %.
+fn share_digits(percent: f64, decimals: usize) -> String {
+    let unit = 10f64.powi(i32::try_from(decimals).unwrap_or(0));
+    let exact = percent * unit;
+    let rounded = exact.round();
+    let is_up = rounded > exact * (1.0 + ALIKE);
+    // Without decimals most are whole.
+    let is_whole = rounded % unit == 0.0 && (decimals > 0 || rounded < 10.0 || rounded % 10.0 == 0.0);
+    let is_part_of_one = [10.0, 100.0].contains(&(unit / rounded.max(1.0)));
+    let shown = if is_up && (is_whole || is_part_of_one) { rounded - 1.0 } else { rounded };
+    format!("{:.decimals$}", shown / unit)
 }
 
 /// All digits of `n`, with a comma between groups of three: `1,234,567`.
@@ -288,12 +312,16 @@ impl Scale {
     /// A fraction of 1 in percent; a dash where it is unknown.
     #[must_use]
     pub fn show_percent(&self, ratio: Option<f64>) -> String {
-        self.show(ratio.map(|ratio| ratio * 100.0))
+        self.show_by(ratio.map(|ratio| ratio * 100.0), share_digits)
     }
 
     /// A value in the unit; a dash where it is unknown, and never 0 for one above it.
     #[must_use]
     pub fn show(&self, value: Option<f64>) -> String {
+        self.show_by(value, |shown, decimals| format!("{shown:.decimals$}"))
+    }
+
+    fn show_by(&self, value: Option<f64>, digits: impl Fn(f64, usize) -> String) -> String {
         let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else {
             return UNKNOWN.into();
         };
@@ -302,7 +330,11 @@ impl Scale {
         match value / self.divisor {
             shown if value > 0.0 && shown < least / 2.0 => format!("<{least:.decimals$}"),
             _ if value == 0.0 => "0".into(),
-            shown => format!("{shown:.decimals$}"),
+            shown => match digits(shown, decimals) {
+                // Rounded down to nothing.
+                text if text.bytes().all(|c| matches!(c, b'0' | b'.')) => format!("<{least:.decimals$}"),
+                text => text,
+            },
         }
     }
 }
@@ -337,6 +369,8 @@ mod tests {
         let shown = [0.0387, 0.1, 0.0].map(|ratio| ratios.show_percent(Some(ratio)));
         assert_eq!(shown, ["3.9", "10.0", "0"]);
         assert_eq!(Scale::of_ratios([1.0]).show_percent(None), UNKNOWN);
+        let near = |least: f64| Scale::of_ratios([least, 0.009_97]).show_percent(Some(0.009_97));
+        assert_eq!([near(0.009_97), near(0.5), near(1.0)], ["0.99", "0.9", "<1"], "below 1 %");
         assert_eq!(of(&[3.5e18]), "E: 3.50");
         assert_eq!(Scale::of([]).show(None), "-");
         assert_eq!(Scale::of([f64::INFINITY, 5.0]).show(Some(f64::NAN)), "-");
@@ -387,6 +421,22 @@ mod tests {
             (Some(0.0123), "1.23 %"),
             (Some(0.123), "12.3 %"),
             (Some(0.999_999), "99.9 %"),
+            // Just below a threshold of 1 %, at it and above it; the same of others.
+            (Some(0.009_97), "0.99 %"),
+            (Some(0.009_999_999), "0.99 %"),
+            (Some(0.01), "1.00 %"),
+            (Some(0.010_04), "1.00 %"),
+            (Some(0.000_996), "0.09 %"),
+            (Some(0.001), "0.10 %"),
+            (Some(0.049_98), "4.99 %"),
+            (Some(0.099_96), "9.99 %"),
+            (Some(0.1), "10.0 %"),
+            (Some(0.299_7), "29.9 %"),
+            (Some(0.29), "29.0 %"),
+            (Some(0.012_36), "1.24 %"),
+            (Some(0.004_97), "0.50 %"),
+            (Some(0.022_96), "2.30 %"),
+            (Some(1.496), "149 %"),
             (Some(1.0), "100 %"),
             (Some(1.5), "150 %"),
         ] {

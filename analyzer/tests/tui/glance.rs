@@ -308,9 +308,29 @@ fn links_that_are_uneven_are_one_trouble_and_stand_beside_one_another() {
 fn congestion_of_one_of_two_rails_is_one_trouble() {
     let app = glance_at(Episode::Congestion);
     let found = app.view.concluded().unwrap().findings;
-    let part = found.iter().find(|one| one.id == "links.congested_one_of").unwrap();
-    assert_eq!(part.owner, Some("ecn.congestion"));
+    let part = found.iter().find(|one| one.id == "ecn.congestion").unwrap();
+    assert_eq!(part.owner, Some("links.congested_one_of"), "the place is the cause of the marks");
     assert!(text(&app).contains("PROBLEMS 1 active"), "{}", text(&app));
+}
+
+/// CNPs travel towards the sender, and say of its pair that it is to slow down.
+#[test]
+fn a_congested_pair_has_its_cnps() {
+    let app = glance_at(Episode::Congestion);
+    let picture = text(&app);
+    let lines: Vec<&str> = picture.lines().skip_while(|line| !line.contains("WORST PEERS")).collect();
+    let (title, rows) = (lines[1], &lines[2..]);
+    let end = title.find(" CNP").unwrap() + " CNP".len();
+    let cnps = |line: &&str| -> Option<u64> {
+        let letters: Vec<char> = line.chars().collect();
+        let cell: String =
+            letters.get(title[..end].chars().count() - 6..title[..end].chars().count())?.iter().collect();
+        cell.trim().parse().ok()
+    };
+    let to_host: Vec<_> =
+        rows.iter().filter(|line| line.contains("→ 10.40.1.11") && line.contains('▲')).collect();
+    assert!(!to_host.is_empty(), "{picture}");
+    assert!(to_host.iter().all(|line| cnps(line).is_some_and(|n| n > 0)), "{picture}");
 }
 
 /// Three quarters into an episode of the demonstration.

@@ -156,6 +156,19 @@ pub struct Running {
 /// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
 pub const MOST_FLOWS: u32 = 4_000_000;
 
+/// Finds what a run would watch, and attaches nothing.
+///
+/// # Errors
+/// As [`start`], but for a program that the kernel or an interface does not take.
+pub fn check(config: Config) -> Result<()> {
+    // A thread of its own: it enters the network namespace.
+    let thread = thread::Builder::new().name("check".to_owned());
+    let thread = thread
+        .spawn(move || setup::visible(&config).map(|_| ()))
+        .context("cannot start a thread to find the interfaces")?;
+    thread.join().map_err(|_| anyhow!("bug: the thread that finds the interfaces ended unexpectedly"))?
+}
+
 /// Attaches, and starts the counting thread. Notices name automatic choices with their reasons.
 ///
 /// # Errors

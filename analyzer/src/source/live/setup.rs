@@ -10,7 +10,7 @@ use super::source::{Loaded, Source};
 use crate::host::fwctl::Fwctl;
 use crate::host::hook::TCX_SINCE;
 use crate::host::kernel::{Capability, KernelFacts, KernelVersion, Needs, preflight};
-use crate::host::select::{self, Chosen};
+use crate::host::select::{self, Chosen, Target};
 use crate::host::sysfs::SysRoot;
 use crate::host::{HostError, interface, rdma};
 use crate::sandbox::Plan;
@@ -52,19 +52,9 @@ const MAPS_BY_DESCRIPTOR: KernelVersion = KernelVersion::new(5, 19, 0);
 /// # Errors
 /// If neither packets nor counters are available, with reason and remedy.
 pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
-    let facts = KernelFacts::read(std::path::Path::new("/"));
     let mut notes = Notices::new();
-    let fit = preflight(&facts, Needs { netns: config.netns.is_some() });
-    if let Some(netns) = &config.netns {
-        netns.enter().map_err(|error| unless(&fit, error.into()))?;
-    }
     notes.extend(config.nccl_ras.as_ref().and_then(RasAddress::notice));
-    let (chosen, watch) = resolve(&config).map_err(|error| unless(&fit, error))?;
-    let Chosen { targets, without_interface } = chosen;
-    let elsewhere: Vec<String> = without_interface.into_iter().map(|(_, why)| why).collect();
-    if watch.is_empty() && (targets.is_empty() || fit.is_err()) {
-        return Err(unless(&fit, anyhow!(elsewhere.join("; "))));
-    }
+    let Visible { facts, fit, targets, elsewhere, watch } = visible(&config)?;
     notes.extend(select::notes(&targets));
     let why = match &fit {
         Err(error) => Some(error.to_string()),
@@ -98,6 +88,36 @@ pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// What a run sees on this host.
+pub(super) struct Visible {
+    facts: KernelFacts,
+    /// Whether privileges and kernel allow programs.
+    fit: Result<(), HostError>,
+    targets: Vec<Target>,
+    /// Why devices have no interface here.
+    elsewhere: Vec<String>,
+    watch: Watch,
+}
+
+/// Finds the interfaces and devices, on the calling thread, whose network namespace it changes. Attaches nothing.
+///
+/// # Errors
+/// As [`prepare`].
+pub(super) fn visible(config: &Config) -> Result<Visible> {
+    let facts = KernelFacts::read(std::path::Path::new("/"));
+    let fit = preflight(&facts, Needs { netns: config.netns.is_some() });
+    if let Some(netns) = &config.netns {
+        netns.enter().map_err(|error| unless(&fit, error.into()))?;
+    }
+    let (chosen, watch) = resolve(config).map_err(|error| unless(&fit, error))?;
+    let Chosen { targets, without_interface } = chosen;
+    let elsewhere: Vec<String> = without_interface.into_iter().map(|(_, why)| why).collect();
+    if watch.is_empty() && (targets.is_empty() || fit.is_err()) {
+        return Err(unless(&fit, anyhow!(elsewhere.join("; "))));
+    }
+    Ok(Visible { facts, fit, targets, elsewhere, watch })
 }
 
 /// The error to report: missing privileges or an unsuitable kernel take precedence, since that error has the remedy.

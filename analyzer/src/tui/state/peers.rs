@@ -122,7 +122,8 @@ pub struct Peer {
     pub shared: Shared,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Counts in the time range, or while that is not known since the start.
+    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts are those that ask its
+    /// source for less, and travel the other way.
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,
@@ -165,6 +166,8 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     if !overlap.is_empty() {
         index = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     }
+    // CNPs by the pair whose rate they reduce.
+    let mut reduced: Vec<(Shared, usize, u64)> = Vec::new();
     dedup::each(rows.iter(), overlap, |seen| {
         let key = &seen.row.id.key;
         let row = if overlap.is_empty() { number } else { index.get(&seen.row.id).copied().unwrap_or(0) };
@@ -194,14 +197,22 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         if peer.links.len() < LINKS && !peer.links.contains(&key.link) {
             peer.links.push(key.link);
         }
-        match seen.delta {
-            Some(Delta { counts, seconds }) => {
-                peer.counts.add(&counts);
-                peer.seconds = Some(seconds);
-            }
-            None => peer.counts.add(&seen.total),
+        if let Some(Delta { seconds, .. }) = seen.delta {
+            peer.seconds = Some(seconds);
         }
+        let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
+        if let (Shared::Hosts(src, dst), true) = (&peer.shared, counts.cnp > 0) {
+            reduced.push((Shared::Hosts(*dst, *src), place, std::mem::take(&mut counts.cnp)));
+        }
+        peer.counts.add(&counts);
     });
+    for (shared, carrier, cnps) in reduced {
+        // Where the data is not seen, they stay with what carries them.
+        let place = places.get(&shared).copied().unwrap_or(carrier);
+        if let Some(peer) = peers.get_mut(place) {
+            peer.counts.cnp += cnps;
+        }
+    }
     if peers.len() > 2 * KEPT {
         peers.sort_unstable_by_key(|peer| std::cmp::Reverse(peer.trouble()));
         peers[KEPT..].sort_unstable_by_key(|peer| std::cmp::Reverse(peer.counts.bytes));

@@ -192,6 +192,33 @@ fn before_parenthesis(text: &[char], keep: usize) -> usize {
     open.filter(|open| *open > keep / 2).map_or(keep, |open| open.saturating_sub(1))
 }
 
+/// Where a text of `keep` letters ends that is not cut within a word, nor behind one that leads to the next. A name longer than
+/// half of the room is cut.
+fn before_word(text: &[char], keep: usize) -> usize {
+    /// Words that say nothing without the one behind them.
+    const LEADING: [&str; 15] =
+        ["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "→", "·"];
+    /// Letters of a word of which a part is worth more than none.
+    const LONG: usize = 20;
+    let mut end = keep;
+    if text.get(end).is_some_and(|next| *next != ' ') {
+        let space = text[..end].iter().rposition(|letter| *letter == ' ');
+        end = space.filter(|space| *space > keep / 2 && end - space <= LONG).unwrap_or(end);
+    }
+    loop {
+        let trimmed =
+            text[..end].iter().rposition(|c| !matches!(c, ' ' | ',' | ':' | ';')).map_or(0, |at| at + 1);
+        let word = text[..trimmed].iter().rposition(|letter| *letter == ' ').map_or(0, |space| space + 1);
+        let last: String = text[word..trimmed].iter().collect();
+        if word > keep / 2 && LEADING.contains(&last.as_str()) {
+            end = word;
+        } else {
+            // A blank says that the word is whole.
+            return trimmed + usize::from(trimmed < keep && text.get(trimmed) == Some(&' '));
+        }
+    }
+}
+
 /// As many whole parts of a text, between commas or dots, as there is room for; `None` where the first has none.
 pub(in crate::tui) fn whole(text: &str, room: usize) -> Option<&str> {
     let ends = [", ", " · "].into_iter().flat_map(|between| text.match_indices(between)).map(|(at, _)| at);
@@ -211,6 +238,7 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     if !keep_end {
         let letters: Vec<char> = text.chars().collect();
         keep = before_parenthesis(&letters, before_number(&letters, keep));
+        keep = before_word(&letters, keep);
     }
     let start: String = text.chars().take(keep - end).collect();
     let rest: String = text.chars().skip(length - end).collect();
@@ -286,7 +314,14 @@ mod tests {
         assert_eq!(cut("at 12:00:05", 9, false), "at …");
         assert_eq!(cut("on h100200", 7, false), "on h10…", "a name");
         assert_eq!(cut("47 packets lost (0.70 % of 6,671)", 24, false), "47 packets lost…");
-        assert_eq!(cut("lost (0.70 %) on rail0", 18, false), "lost (0.70 %) on …");
+        assert_eq!(cut("lost (0.70 %) on rail0", 18, false), "lost (0.70 %) …");
+        assert_eq!(cut("Loss on rail0: 47 retransmissions", 26, false), "Loss on rail0: 47 …");
+        assert_eq!(
+            cut("Retransmissions: 960 packets, 10.40.1.11 → 4 hosts", 47, false),
+            "Retransmissions: 960 packets, 10.40.1.11 → 4 …"
+        );
+        assert_eq!(cut("Congestion on rail0, peers 0 %", 28, false), "Congestion on rail0, peers …");
+        assert_eq!(cut("one averylongnameindeed", 14, false), "one averylong…", "a name longer than half");
         let area = Rect::new(0, 0, 8, 1);
         let mut buffer = Buffer::empty(area);
         line(&mut buffer, area, 0, &Line::raw("lost 1234 packets"));

@@ -38,7 +38,8 @@ pub(in crate::tui::screens) fn full_height(data: &Data) -> usize {
 
 /// A value in words.
 fn figure(series: Series, value: f64) -> String {
-    signals::figure(series, value, |value| compact(value.round()))
+    let unit = if matches!(series, Series::Signal(_)) { " pkt" } else { "" };
+    signals::figure(series, value, |value| compact(value.round()) + unit)
 }
 
 /// Everything that the rows of a picture share.
@@ -441,7 +442,7 @@ impl<'a> Picture<'a> {
         match () {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
-            () if bucket_ns >= NS_PER_S => format!("{}/s", compact(peak)),
+            () if bucket_ns >= NS_PER_S => format!("{} pkt/s", compact(peak)),
             () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
             () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }

@@ -9,6 +9,7 @@ use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
+use crate::tui::widgets;
 use crate::util::layout::plain;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -338,10 +339,19 @@ fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let room = width.saturating_sub(spans.width + 1);
     let when = clock(&when(finding, end));
     let left = room.saturating_sub(when.chars().count() + 2);
-    let text = cut(&finding.title, left, false);
+    let text = shortened(&finding.title, left);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
     spans.push(text, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     spans.into_line()
+}
+
+/// A sentence without its last parts, or where these are most of it without its last words.
+fn shortened(title: &str, width: usize) -> String {
+    let parts =
+        widgets::whole(title, width.saturating_sub(1)).filter(|parts| parts.chars().count() > width / 2);
+    parts
+        .filter(|parts| *parts != title)
+        .map_or_else(|| cut(title, width, false), |parts| format!("{parts}…"))
 }
 
 /// A time without its words, where these find no room: the symbol says whether it lasts, unless it is quiet.
@@ -548,6 +558,22 @@ mod tests {
                 assert!(all.find(title) < all.rfind(time), "{width}: {lines:#?}");
                 assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_sentence_without_room_loses_whole_parts_or_words() {
+        let retransmitted = "Retransmissions: 960 of 33,255 packets (2.89 %), 10.40.1.11 → 4 hosts";
+        let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, peers 0 %";
+        let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
+        for (title, width, shown) in [
+            (retransmitted, 66, "Retransmissions: 960 of 33,255 packets (2.89 %)…"),
+            (congested, 62, "Congestion on rail0, one of 2 links: 26.3 % CE-marked…"),
+            (slow, 61, "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 …"),
+            (slow, 50, "Receiver 10.40.2.23 not ready: 412 RNR NAKs …"),
+            (slow, 80, slow),
+        ] {
+            assert_eq!(shortened(title, width), shown);
         }
     }
 

@@ -6,7 +6,7 @@ use super::super::findings::{self, labelled};
 use super::super::overview::Chart;
 use super::super::overview::chart::Picture;
 use crate::analysis::{FlowId, link_name};
-use crate::findings::{DataEnd, End, Finding};
+use crate::findings::{DataEnd, End, Finding, can_cause};
 use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
 use crate::tui::column::{compact, process};
 use crate::tui::data::Data;
@@ -219,7 +219,15 @@ impl<'a> Subject<'a> {
             let known = |one: &Finding| {
                 ids.contains(&one.id) && (one.causes.contains(&me) || one.effects.contains(&me))
             };
-            let all = self.all.iter().enumerate().filter(|(_, one)| known(one)).take(RELATED);
+            // Of several of a kind, those whose times fit.
+            let fits = |one: &Finding| match name {
+                "caused by" => can_cause(&one.episodes, &self.finding.episodes),
+                "leads to" => can_cause(&self.finding.episodes, &one.episodes),
+                _ => true,
+            };
+            let some_fit = |id| self.all.iter().any(|one| one.id == id && known(one) && fits(one));
+            let shown = |one: &Finding| known(one) && (fits(one) || !some_fit(one.id));
+            let all = self.all.iter().enumerate().filter(|(_, one)| shown(one)).take(RELATED);
             for (line, (at, other)) in all.enumerate() {
                 let (symbol, style) = super::super::findings::mark(other);
                 let mut spans = Spans::default();

@@ -5,8 +5,9 @@ use std::ops::Range;
 use ratatui::text::Line;
 
 use super::{PEAK, Picture, VALUE};
+use crate::model::Basis;
 use crate::tui::screens::overview::grid::Grid;
-use crate::tui::screens::{Spans, cut};
+use crate::tui::screens::{Spans, cut, time_range};
 use crate::tui::theme;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -16,10 +17,13 @@ impl Picture<'_> {
     pub(super) fn axis(&self) -> Line<'static> {
         let (text, cursor) = ticks(self.grid, self.marked().zip(self.at_ns), &self.marks);
         let mut spans = Spans::default();
-        // Else the values are of the time range, which the title of the screen names.
-        let what = if self.chart.cursor_ns.is_some() { "at the cursor" } else { "" };
+        let what = match self.data.model.basis {
+            _ if self.chart.cursor_ns.is_some() => "at the cursor".to_owned(),
+            Basis::Unknown => String::new(),
+            basis => time_range(basis),
+        };
         let width = self.name + VALUE;
-        spans.push(format!(" {:>width$} ", cut(what, width, false)), theme::DIM);
+        spans.push(format!(" {:>width$} ", cut(&what, width, false)), theme::DIM);
         let part = |from: usize, to: usize| text.iter().skip(from).take(to - from).collect::<String>();
         spans.push(part(0, cursor.start), theme::DIM);
         spans.push(part(cursor.start, cursor.end), theme::SELECTED);
