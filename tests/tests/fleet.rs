@@ -132,6 +132,57 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
     assert!(balance.contains("uA0.pcap.gz 1.75 ×"), "{balance}");
 }
 
+/// As a bucket is mounted by s3fs, mountpoint-s3 or a CSI driver: elsewhere, and read-only.
+#[test]
+fn a_recording_mounted_read_only_elsewhere_gives_the_same_answers() {
+    const TEST: &str = "a_recording_mounted_read_only_elsewhere_gives_the_same_answers";
+    const NAMESPACE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
+    // Ends with 9 where the mount can be written.
+    const SCRIPT: &str = "mount --bind -o ro \"$1\" \"$2\" || exit 8; touch \"$2/v1/x\" 2>/dev/null && exit 9; shift 2; exec \"$@\"";
+    let can = Command::new("unshare").args(NAMESPACE).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "unshare must work where CI=true");
+        eprintln!("SKIP: {TEST} needs unshare with user namespaces");
+        return;
+    }
+    let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mount = elsewhere.path().join("bucket");
+    std::fs::create_dir(&mount).unwrap();
+    let through = |arguments: &[&std::ffi::OsStr]| -> Value {
+        let mut command = Command::new("unshare");
+        command.args(NAMESPACE).args(["sh", "-c", SCRIPT, "sh"]).arg(folder.path()).arg(&mount);
+        let output = command.arg(binary::path().unwrap()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let json = ["--output", "json"].map(std::ffi::OsStr::new);
+    let directly = |host: &str| -> Value {
+        let mut command = Command::new(binary::path().unwrap());
+        let output =
+            command.arg("replay").arg(folder.path()).args(["--host", host]).args(json).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let host = ["replay".as_ref(), mount.as_os_str(), "--host".as_ref(), "node1".as_ref()];
+    let (mounted, direct) = (through(&[&host[..], &json].concat()), directly("node1"));
+    assert!(mounted["totals"]["roce_packets"].as_u64() > Some(9_000), "{}", mounted["totals"]);
+    for part in ["totals", "flows", "findings", "window"] {
+        assert_eq!(mounted[part], direct[part], "{part}");
+    }
+    let Some(engine) = duck_db_or_skip(TEST) else { return };
+    for question in ["loss", "jobs"] {
+        let asked =
+            ["fleet".as_ref(), question.as_ref(), mount.as_os_str(), "--engine".as_ref(), engine.as_os_str()];
+        let mounted = through(&[&asked[..], &json].concat());
+        let direct =
+            ask(&binary::path().unwrap(), question, folder.path().to_str().unwrap(), Some(&engine), None);
+        let direct = direct.unwrap();
+        assert!(mounted["rows"].as_array().is_some_and(|rows| !rows.is_empty()), "{question}: {mounted}");
+        assert_eq!(mounted["headline"], direct["headline"], "{question}");
+        assert!(same(&mounted["rows"], &direct["rows"]), "{question}: {mounted} {direct}");
+    }
+}
+
 /// An engine reads for minutes: it ends with the one who asked.
 #[test]
 fn a_signal_ends_the_question_and_its_engine() {

@@ -108,9 +108,88 @@ fn a_recording_played_back_has_the_figures_and_findings_of_the_capture() {
         assert!(std::fs::read_dir(dir.path().join("journal")).unwrap().next().is_none(), "{name}");
         // Compares two recordings, or a recording and a capture.
         let (dir, file) = (dir.path().to_str().unwrap(), capture(name));
-        let diff = rocescope(&["diff", dir, file.to_str().unwrap(), "--output", "json"]).output().unwrap();
-        assert!(diff.status.success(), "{name}: {}", text(&diff));
+        let diff = compared(Path::new(dir), &file);
+        let (same, unknown): (Vec<_>, Vec<_>) =
+            figures(&diff).into_iter().partition(|(_, [a, _])| a.is_number());
+        for (figure, [a, b]) in &same {
+            // Of latency a recording has the medians of intervals.
+            assert!(a == b || *figure == "latency_p50_ns", "{name}: {figure}: {a} {b}");
+        }
+        assert!(same.len() >= 8, "{name}: {same:?}");
+        // What a recording does not have is unknown, not equal.
+        assert!(
+            unknown.iter().any(|(figure, [a, b])| *figure == "missing_ratio" && a.is_null() && b.is_number())
+        );
+        for finding in diff["findings"].as_array().unwrap() {
+            assert_eq!(
+                (&finding["a"], &finding["count_a"]),
+                (&finding["b"], &finding["count_b"]),
+                "{name}: {finding}"
+            );
+        }
     }
+}
+
+/// `diff` of two captures or recordings.
+fn compared(a: &Path, b: &Path) -> Value {
+    let output =
+        rocescope(&["diff", a.to_str().unwrap(), b.to_str().unwrap(), "--output", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Figures of both sides by name.
+fn figures(diff: &Value) -> BTreeMap<&str, [&Value; 2]> {
+    let all = diff["metrics"].as_array().unwrap().iter();
+    all.map(|metric| (metric["name"].as_str().unwrap(), [&metric["a"], &metric["b"]])).collect()
+}
+
+/// Two recordings: equal to itself, and with the other's figures where they differ.
+#[test]
+fn two_recordings_are_compared_by_their_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let [loss, red, again] = ["loss", "red", "again"].map(|name| dir.path().join(name));
+    for (capture_of, to) in [("e1_loss1.h0.pcap.gz", &loss), ("f1_ecn_red.h1.pcap.gz", &red)] {
+        assert!(record(&capture(capture_of), to, &["--interval", "20ms"]).status.success());
+    }
+    // Other intervals and files give the same figures.
+    assert!(
+        record(&capture("e1_loss1.h0.pcap.gz"), &again, &["--interval", "100ms", "--rotate", "300ms"])
+            .status
+            .success()
+    );
+    let equal = compared(&loss, &again);
+    for (figure, [a, b]) in figures(&equal) {
+        assert!(a == b || figure == "latency_p50_ns", "{figure}: {a} {b}");
+    }
+    let verdicts = |diff: &Value| -> Vec<String> {
+        let of =
+            |metric: &Value| Some(format!("{} {}", metric["name"].as_str()?, metric["verdict"].as_str()?));
+        diff["metrics"].as_array().unwrap().iter().filter_map(of).collect()
+    };
+    let same = verdicts(&equal);
+    assert!(
+        same.iter().all(|verdict| verdict.ends_with(" same") || verdict.starts_with("latency")),
+        "{same:?}"
+    );
+    let differ = compared(&loss, &red);
+    let reports = [report(&loss), report(&red)];
+    let rate = |report: &Value| {
+        let [first, last] = ["first_ns", "last_ns"].map(|end| report["window"][end].as_u64().unwrap());
+        report["totals"]["roce_packets"].as_f64().unwrap() / ((last - first) as f64 / 1e9)
+    };
+    for (of, expected) in figures(&differ)["roce_packets_per_second"].iter().zip(reports.iter().map(rate)) {
+        assert!((of.as_f64().unwrap() / expected - 1.0).abs() < 1e-9, "{of} {expected}");
+    }
+    assert_eq!(figures(&differ)["ce_ratio"][0], &Value::Null, "no data is ECN-capable");
+    assert!(figures(&differ)["ce_ratio"][1].as_f64() > Some(0.9));
+    let verdicts = verdicts(&differ);
+    for expected in ["roce_bits_per_second worse", "naks_per_second better", "rnr_naks_per_second same"] {
+        assert!(verdicts.iter().any(|verdict| verdict == expected), "{expected}: {verdicts:?}");
+    }
+    let new = |finding: &&Value| finding["id"] == "ecn.congestion";
+    let new = differ["findings"].as_array().unwrap().iter().find(new).unwrap();
+    assert_eq!((&new["state"], &new["count_a"], &new["count_b"]), (&"new".into(), &0.into(), &1.into()));
 }
 
 #[test]
@@ -181,6 +260,21 @@ fn a_kill_costs_one_interval_at_most_and_the_next_start_seals_the_rest() {
         output.status.success() && text(&output).contains("recording that was killed"),
         "{}",
         text(&output)
+    );
+    // Up to where it has rows, and what may be missing.
+    let (_, said) =
+        text(&output).split_once("the rows reach to ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (reach, said) = said.split_once("; ").unwrap();
+    assert!(said.starts_with("at most one interval after that is lost"), "{said}");
+    let last = report(&capture("a1_write_mtu1024.h0.pcap"))["window"]["last_ns"].as_u64().unwrap();
+    let times = parts(dir.path()).into_iter().filter(|part| part.to_string_lossy().contains("flow_seconds"));
+    let rows =
+        times.flat_map(|part| parquet::decode::<FlowSecond>(std::fs::read(part).unwrap().into()).unwrap());
+    let rows: Vec<u64> = rows.map(|row| row.t.0).collect();
+    let reached = |time: &&u64| rocescope::util::units::time_utc(**time) == reach;
+    assert!(
+        rows.iter().find(reached).is_some_and(|time| time.abs_diff(last) < 20_000_000),
+        "{reach} {last} {rows:?}"
     );
     let one = tempfile::tempdir().unwrap();
     record(&capture("b1_send.h1.pcap"), one.path(), &[]);

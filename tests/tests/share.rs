@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rocescope_tests::browser::{self, chromium_or_skip};
+use rocescope_tests::browser::{self, Pixels, Scheme, chromium_or_skip};
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::perfetto_or_skip;
 use serde_json::{Value, json};
@@ -149,6 +149,103 @@ fn a_hostile_name_stays_text_in_a_browser() {
         "{:?}",
         broken.console
     );
+}
+
+/// Names of processes, pods, links, inputs, filters and switches are untrusted input as well. A unit test of the page
+/// (`names_from_outside_cannot_become_markup`) writes the page opened here.
+#[test]
+fn hostile_names_of_every_origin_stay_text_in_a_browser() {
+    if !chromium_or_skip("hostile_names_of_every_origin_stay_text_in_a_browser") {
+        return;
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/share/hostile.html");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::copy(&file, at("page.html")).unwrap();
+    let page = browser::open(&at("page.html")).unwrap();
+    assert!(page.console.is_empty(), "{:?}", page.console);
+    // The document has only the elements that the page means: no image, and one script beside the report's data.
+    assert!(!page.dom.contains("<img"), "an image");
+    assert_eq!(page.dom.matches("<script").count(), 2);
+    let as_text = "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;";
+    assert!(page.dom.matches(as_text).count() > 10, "the names as text");
+    assert!(!page.dom.chars().any(rocescope_tests::hostile::is_hostile), "a character that misleads");
+    // Its own script ran, and the data has the names as they are.
+    assert!(page.dom.contains("<span id=\"nojs\" hidden"), "its script did not run");
+    let (_, data) = page.dom.split_once("id=\"report\">").unwrap();
+    let report: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let hostile = &report["source"]["filter"];
+    assert!(hostile.as_str().unwrap().starts_with("</script>"), "{hostile}");
+    for name in [&report["links"][0]["neighbours"][0]["system"], &report["flows"][0]["comm"]] {
+        assert_eq!(name, hostile);
+    }
+}
+
+/// A policy that forbids its script leaves the page readable.
+#[test]
+fn the_page_is_readable_without_java_script() {
+    if !chromium_or_skip("the_page_is_readable_without_java_script") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let with = printed(&loss(), "html");
+    let (before, rest) = with.split_once("script-src ").unwrap();
+    let (_, after) = rest.split_once(" img-src").unwrap();
+    std::fs::write(at("without.html"), format!("{before}script-src 'none'; img-src{after}")).unwrap();
+    let opened = browser::open(&at("without.html")).unwrap();
+    assert!(
+        opened.console.len() == 1 && opened.console[0].contains("Content Security Policy"),
+        "the script alone is refused: {:?}",
+        opened.console
+    );
+    let report: Value = serde_json::from_str(&printed(&loss(), "json")).unwrap();
+    for finding in report["findings"].as_array().unwrap() {
+        let title = finding["title"].as_str().unwrap();
+        assert!(opened.dom.contains(&title.replace('&', "&amp;").replace('<', "&lt;")), "{title}");
+    }
+    let (_, table) = opened.dom.split_once("id=\"flowtable\"").unwrap();
+    let (_, rows) = table.split_once("<tbody>").unwrap();
+    let rows = rows.split_once("</tbody>").unwrap().0.matches("<tr").count();
+    assert_eq!(rows, report["flows"].as_array().unwrap().len());
+    // What needs the script is not offered, and what replaces it is.
+    assert!(opened.dom.contains("<button id=\"download\" hidden"), "a button without effect");
+    assert!(opened.dom.contains("<span id=\"nojs\">"), "where the report is");
+    std::fs::write(at("with.html"), with).unwrap();
+    let with = browser::open(&at("with.html")).unwrap();
+    assert!(with.dom.contains("<span id=\"nojs\" hidden"), "the script hides it");
+}
+
+/// Pictures of the page, in the folder that `ROCESCOPE_PICTURES` names (`cargo xtask pictures`), to look at.
+#[test]
+fn pictures_of_the_page_in_light_in_dark_and_on_paper() {
+    const SIZE: (u32, u32) = (1_280, 2_400);
+    if !chromium_or_skip("pictures_of_the_page_in_light_in_dark_and_on_paper") {
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let kept = std::env::var_os("ROCESCOPE_PICTURES").map(PathBuf::from);
+    let folder = kept.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(folder).unwrap();
+    let page = temporary.path().join("page.html");
+    std::fs::write(&page, printed(&loss(), "html")).unwrap();
+    let [light, dark] = [(Scheme::Light, "page-light.png"), (Scheme::Dark, "page-dark.png")]
+        .map(|(scheme, name)| browser::picture(&page, scheme, SIZE, &folder.join(name)).unwrap());
+    for picture in [&light, &dark] {
+        let size = (picture.width, picture.pixels.len() / picture.width);
+        assert_eq!(size, (SIZE.0 as usize, SIZE.1 as usize));
+        // Text, lines, and the colours of severities: a blank page has one colour, a page without its style few.
+        assert!(picture.colors() > 100, "{} colours", picture.colors());
+        let red = picture.pixels.iter().filter(|[r, g, b]| *r > 180 && *g < 110 && *b < 110).count();
+        assert!(red > 1_000, "{red} pixels of the colour of a critical problem");
+    }
+    // The corner has the background of the page.
+    let corner = |picture: &Pixels| picture.pixels[0].map(u32::from).iter().sum::<u32>();
+    assert!(corner(&light) > 3 * 220 && corner(&dark) < 3 * 40, "{} {}", corner(&light), corner(&dark));
+    let mean = [&light, &dark].map(Pixels::brightness);
+    assert!(mean[0] > 200.0 && mean[1] < 70.0, "{mean:?}");
+    let pages = browser::print(&page, &folder.join("page.pdf")).unwrap();
+    assert!((2..=20).contains(&pages), "{pages} pages");
 }
 
 /// Lines and cells of a CSV file (RFC 4180).

@@ -101,11 +101,13 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     quit(&terminal);
 }
 
-/// Half an hour of one queue pair with a packet per second, from 12:00:00.
-fn half_an_hour() -> Vec<u8> {
-    const NOON: u64 = 1_772_366_400;
+/// 12:00:00, in seconds.
+const NOON: u64 = 1_772_366_400;
+
+/// This time of one queue pair with a packet per second, from noon.
+fn from_noon(seconds: u64) -> Vec<u8> {
     let mut capture = Pcap::new(Order::Little, true, ETHERNET);
-    for second in 0..1_800u64 {
+    for second in 0..seconds {
         let transport = Transport::new(4, 17, u32::try_from(second).unwrap()).payload(vec![0; 64]);
         let frame = ethernet(
             [2, 0, 0, 0, 0, 1],
@@ -124,7 +126,7 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     }
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("half.pcap");
-    fs::write(&capture, half_an_hour()).unwrap();
+    fs::write(&capture, from_noon(1_800)).unwrap();
     let (terminal, _files) =
         start((100, 30), "LC_ALL=C.UTF-8", &format!("replay --speed max {}", capture.display()));
     terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:29:5")).unwrap();
@@ -146,6 +148,106 @@ fn a_replay_goes_back_to_what_is_no_longer_kept() {
     terminal
         .press_until("Enter", "why not", |screen| screen.contains("a stream cannot be read again"))
         .unwrap();
+    quit(&terminal);
+}
+
+/// Records a capture into a folder.
+fn recorded(capture: &Path, to: &Path, interval: &str) {
+    let mut command = std::process::Command::new(binary::path().unwrap());
+    command.arg("record").arg("--read").arg(capture).arg("--dir").arg(to).args(["--interval", interval]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The time in the title, as `12:10:00.000`.
+fn clock(screen: &str) -> Option<&str> {
+    let words: Vec<&str> = screen.lines().next()?.split_whitespace().collect();
+    words.get(words.iter().position(|word| *word == "UTC")?.checked_sub(1)?).copied()
+}
+
+/// A dump has the reason beside its tables: the view opens at the trigger, and goes on in real time.
+#[test]
+fn a_dump_opens_at_its_trigger() {
+    const TRIGGER_NS: u64 = (NOON + 20) * 1_000_000_000;
+    if !tmux_or_skip("a_dump_opens_at_its_trigger") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("two.pcap"), from_noon(120)).unwrap();
+    recorded(&at("two.pcap"), &at("dump"), "1s");
+    let why = serde_json::json!({ "schema": "rocescope.dump/1", "trigger_ns": TRIGGER_NS });
+    fs::write(at("dump/why.json"), why.to_string()).unwrap();
+    let dump = at("dump").display().to_string();
+    let (terminal, _files) = start((120, 40), "LC_ALL=C.UTF-8", &format!("replay {dump}"));
+    let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
+    let at_once = |screen: &str| title(screen).contains("▶ 1x") && clock(screen) >= Some("12:00:19");
+    let screen = terminal.until("the trigger, in real time", at_once).unwrap();
+    let begin = std::time::Instant::now();
+    let first = clock(&screen).unwrap().to_owned();
+    assert!(("12:00:19".."12:01:00").contains(&&*first), "{screen}");
+    // On a slow machine the first look is late, but time does not fly.
+    let later = |screen: &str| clock(screen).is_some_and(|time| time > "12:00:23" && time > &*first);
+    let screen = terminal.until("some seconds later", later).unwrap();
+    assert!(
+        title(&screen).contains("▶ 1x") && clock(&screen) < Some("12:01:30"),
+        "{:?}: {screen}",
+        begin.elapsed()
+    );
+    quit(&terminal);
+    // A chosen speed plays the whole.
+    let (terminal, _files) = start((120, 40), "LC_ALL=C.UTF-8", &format!("replay --speed max {dump}"));
+    terminal.until("the end", |screen| screen.contains("ENDED") && screen.contains("12:01:5")).unwrap();
+    quit(&terminal);
+}
+
+#[test]
+fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
+    if !tmux_or_skip("a_recording_has_time_travel_findings_and_events_in_the_terminal") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    recorded(&captures::folder().join("f1_ecn_red.h1.pcap.gz"), folder.path(), "20ms");
+    let (terminal, _files) =
+        start((120, 40), "LC_ALL=C.UTF-8", &format!("replay {}", folder.path().display()));
+    let said = |what: &'static str| move |screen: &str| screen.contains(what);
+    // The figures of the capture: 5,200 packets, 97.2 % of them marked.
+    let screen = terminal.until("the end", said("ENDED")).unwrap();
+    assert!(screen.contains("▲ CONGESTION") && screen.contains("CE-marked, 4 flows"), "{screen}");
+    assert!(screen.contains("97.2 %") && screen.contains("in 5,200 packets"), "{screen}");
+    let end = clock(&screen).unwrap().to_owned();
+
+    let newest = |screen: &str| -> Vec<String> {
+        let lines = screen.lines().filter(|line| line.contains(" CE  ") && line.contains("×"));
+        lines.map(|line| line.trim_start_matches("│ ").chars().take(12).collect()).collect()
+    };
+    let screen = terminal.press_until("7", "events", said("TIME (UTC)")).unwrap();
+    let events = newest(&screen);
+    assert_eq!(events.len(), 4, "four queue pairs: {screen}");
+    assert!(events.iter().all(|time| time.starts_with("05:42:09.") && **time <= *end), "{events:?} {end}");
+    assert!(screen.contains("10.0.0.1 → 10.0.0.2 QP 28  ×28 since 05:42:07.667"), "{screen}");
+    assert!(screen.contains("NEW   10.0.0.2 → 10.0.0.1 QP 28  first packet, RC_ACKNOWLEDGE"), "{screen}");
+
+    let screen = terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();
+    for finding in
+        ["▲ warning  ECN congestion towards 10.0.0.2: 99.3 % CE-marked, 4 flows", "10.0.0.2 sends no CNPs"]
+    {
+        assert!(screen.contains(finding), "{finding}: {screen}");
+    }
+    assert!(screen.contains("CE-marked packets 4,977 · ECN-capable packets 5,011"), "the evidence: {screen}");
+
+    // Back in time, step by step, until the counts are of the first second.
+    let past = |screen: &str| screen.contains("ENDED −") && clock(screen).is_some_and(|time| time < &*end);
+    let screen = terminal.press_until("Left", "an earlier snapshot", past).unwrap();
+    // Findings are kept of some times alone, of which depends on how fast the machine is: the screen says of which.
+    let of_when = ["later than the snapshot shown", "from the start to 05:42:0"];
+    assert!(of_when.iter().any(|said| screen.contains(said)) && !screen.contains("FINDINGS ,"), "{screen}");
+    let screen = terminal.press_until("7", "events until then", said("TIME (UTC)")).unwrap();
+    let (then, earlier) = (clock(&screen).unwrap().to_owned(), newest(&screen));
+    assert!(earlier.len() == 4 && earlier.iter().all(|time| **time <= *then), "{then}: {screen}");
+    assert!(earlier < events, "{earlier:?} {events:?}");
+    let back = |screen: &str| !screen.contains("ENDED −") && clock(screen) == Some(&*end);
+    terminal.press_until("Right", "the end again", back).unwrap();
     quit(&terminal);
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask pictures`: the pictures of the documentation, and images of every screen to look at.
 //!
 //! The tests draw: each screen of the snapshots at six sizes as escape sequences, and the demonstration in a terminal, whose
-//! pictures are in docs/. Here they become images, in Chromium.
+//! pictures are in docs/. Here they become images, in Chromium. The page of a report is one already: light, dark, on paper.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub(crate) fn pictures(wanted: &Wanted) -> Result<()> {
     }
     let toolchain = setup::ebpf_toolchain()?;
     let programs = step("building rocescope and the tests that draw", || {
-        let selection = ["--bin", "rocescope", "--test", "tui", "--test", "tui_replay"];
+        let selection = ["--bin", "rocescope", "--test", "tui", "--test", "tui_replay", "--test", "share"];
         Programs::build(Some(&toolchain), CHECKED, selection)
     })?;
     step("drawing every screen at every size", || {
@@ -55,6 +55,11 @@ pub(crate) fn pictures(wanted: &Wanted) -> Result<()> {
         captured(command.env("ROCESCOPE_PICTURES", &drawn))
     })?;
     step("making images", || images(&drawn, &out))?;
+    step("taking pictures of a report's page", || {
+        let mut test = Command::new(programs.integration("share")?);
+        test.arg("pictures_of_the_page").current_dir(workspace_root().join("tests"));
+        captured(test.env("ROCESCOPE_BIN", &programs.rocescope).env("ROCESCOPE_PICTURES", &out))
+    })?;
     if !wanted.no_docs {
         step("taking the pictures of the demonstration", || demonstration(&programs))?;
         let docs = workspace_root().join("docs");

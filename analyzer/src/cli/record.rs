@@ -86,8 +86,7 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
 /// Origin columns of the rows; of this host if `is_live`.
 pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
     let host = host.map(str::to_owned).or_else(system::host_name).unwrap_or_else(|| "host".to_owned());
-    let slurm = || Some(format!("slurm job {}", std::env::var("SLURM_JOB_ID").ok()?));
-    let job = job.map(str::to_owned).or_else(slurm);
+    let job = job.map(str::to_owned).or_else(job_of_environment);
     Origin {
         host: host.as_str().into(),
         job: job.as_deref().map(Into::into),
@@ -129,6 +128,16 @@ fn job_of() -> fn(&str) -> Option<&str> {
 #[cfg(not(target_os = "linux"))]
 fn job_of() -> fn(&str) -> Option<&str> {
     |_| None
+}
+
+#[cfg(target_os = "linux")]
+fn job_of_environment() -> Option<String> {
+    crate::host::process::job_of_environment(|name| std::env::var(name).ok())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn job_of_environment() -> Option<String> {
+    None
 }
 
 pub(super) fn start(settings: Settings) -> Result<Recorder> {

@@ -37,7 +37,8 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
   flow leaves the table between two intervals, its losses in that interval are missing.
 - The number of series is bounded. Queue pairs have series only with `--per-qp N` (at most 64), which selects those with the most losses and
   retransmissions. `--peers` (32) limits the pairs of a link and an address; a peer keeps its series for ten minutes after it was last among those
-  with the most bytes. `rocescope_series_dropped_total` counts peers and queue pairs without series. Eight rails give an estimated 1,200 series.
+  with the most bytes. `rocescope_series_dropped_total` counts peers and queue pairs without series. A host of
+  eight rails with 32 peers, PFC on two priorities and findings on every rail has at most 1,500 series; atomics on every link add 240.
 - Labels `device`, `port` and `direction` are those of node_exporter and rdma_exporter, so that queries can join their metrics on them; no metric
   name begins with a prefix of theirs.
 - [alerts.yml](alerts.yml) has alerting rules. Findings are the same as in every view: alert on

@@ -247,6 +247,77 @@ fn series_are_bounded_and_the_rest_is_summed() {
     assert!(once(&everything()).len() < 1_500);
 }
 
+/// A host of eight rails: every counter of its ports, PFC on two priorities, both directions of its links with this many
+/// classes of latency, and the 32 busiest of 64 peers. Every rail has findings.
+fn eight_rails(classes: u32) -> Sample {
+    let (one, _) = full();
+    let template = one.devices.ports[0].clone();
+    let ports = (0..8u8).map(|rail| {
+        let mut port = template.clone();
+        (port.device, port.interface) = (format!("mlx5_{rail}"), Some(format!("eth{rail}")));
+        let pause =
+            |priority, sent| PauseSample { priority: Some(priority), sent, ..template.pause[0].clone() };
+        port.pause = vec![pause(3, true), pause(3, false), pause(6, true), pause(6, false)];
+        port
+    });
+    let ways = [Direction::Ingress, Direction::Egress];
+    let links = (0..8).flat_map(|rail| ways.map(|way| link(&format!("eth{rail}"), Some(way))));
+    let flow = |at: u16| {
+        let (link, peer) = (at % 16, 1 + at / 16);
+        let (local, remote) = (format!("10.{}.0.1", link / 2), format!("10.{}.1.{peer}", link / 2));
+        let (src, dst) = if link % 2 == 0 { (&remote, &local) } else { (&local, &remote) };
+        let mut stats = stats(49_152, 1_000, 1_000_000 + 1_000 * u64::from(at));
+        stats.ecn_data = [0, 0, 900, 100];
+        stats.rare.naks[0] = 3;
+        (key(link, src, dst, 17 + u32::from(at)), stats)
+    };
+    let mut sample = sample(links.collect(), (0..128).map(flow).collect());
+    sample.kind = crate::sample::SourceKind::Live;
+    sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(400_000));
+    sample.devices = Arc::new(Devices { ports: ports.collect(), ..(*one.devices).clone() });
+    sample.metrics.loss = Some(crate::metrics::loss::Loss::default());
+    let figures = one.metrics.latency.unwrap();
+    let figure = figures.get(0).unwrap();
+    let of_class = |class| crate::metrics::latency::Figure {
+        classes: crate::metrics::latency::Classes::One(class),
+        ..figure.clone()
+    };
+    sample.metrics.latency =
+        Some((0..16 * classes).map(|at| (at, of_class(u8::try_from(at / 16).unwrap()))).collect());
+    sample
+}
+
+/// The budget of a scrape: a Prometheus of ten thousand hosts has this many series for each of them.
+#[test]
+fn a_host_of_eight_rails_has_at_most_1_500_series() {
+    let (_, process) = full();
+    let families = |classes| {
+        let sample = eight_rails(classes);
+        let report = Report::build(&sample, &report::Options::default());
+        let mut exporter = Exporter::new(Options { peers: 32, ..Options::default() });
+        let exposition = Exposition::of(&exporter.take(&sample, &report, &process));
+        let mut families = BTreeMap::<String, usize>::new();
+        for line in exposition.text(Format::Text).lines().filter(|line| !line.starts_with('#')) {
+            *families.entry(line.split(['{', ' ']).next().unwrap().to_owned()).or_default() += 1;
+        }
+        families
+    };
+    let total = |families: &BTreeMap<String, usize>| families.values().sum::<usize>();
+    let usual = families(2);
+    // Everything is there that the budget is for.
+    assert_eq!(usual["rocescope_link_packets_total"], 16);
+    assert_eq!((usual["rocescope_device_info"], usual["rocescope_pause_frames_total"]), (8, 8 * 4));
+    assert_eq!(usual["rocescope_rtt_seconds_count"], 16 * 2, "{usual:#?}");
+    // Both directions of 32 peers, and the rest of each link.
+    assert_eq!(usual["rocescope_peer_bytes_total"], 2 * 32 + 16, "{usual:#?}");
+    assert!(usual["rocescope_finding_active"] >= 8, "{usual:#?}");
+    let devices = usual.iter().filter(|(name, _)| name.starts_with("rocescope_device_")).map(|(_, n)| n);
+    assert!(devices.sum::<usize>() > 8 * 30, "{usual:#?}");
+    assert!(total(&usual) <= 1_500, "{}: {usual:#?}", total(&usual));
+    // Atomics, which few applications use, on every link.
+    assert_eq!(total(&families(3)), total(&usual) + 240);
+}
+
 #[test]
 fn devices_have_their_counters_once() {
     let mut port = port();

@@ -178,6 +178,45 @@ fn memory_is_bounded_and_what_leaves_is_counted() {
     assert_eq!(kept.last().unwrap().time_ns, S + 9_999, "the newest stay");
 }
 
+/// What docs/agent.md promises of ten minutes with 400 flows: two to six megabytes.
+#[test]
+fn ten_minutes_of_400_flows_are_some_megabytes() {
+    const FLOWS: u32 = 400;
+    const SECONDS: u64 = 60;
+    let mut ring = Ring::new(600 * S);
+    let mut collector = crate::record::collect::Collector::new(origin(), None);
+    // A random generator, so that no encoding benefits from regular values.
+    let mut seed = 4_791u64;
+    let mut counts = vec![(0u64, 0u64); FLOWS as usize];
+    let mut rows = 0;
+    for second in 1..=SECONDS {
+        let flows = (0..FLOWS).zip(&mut counts).map(|(n, (packets, ce))| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *packets += 100_000 + (seed >> 44);
+            *ce += seed >> 54;
+            let (src, dst) = (format!("10.0.{}.1", n % 8), format!("10.1.{}.{}", n % 8, n / 8));
+            let mut stats = stats(49_152 + u16::try_from(n).unwrap(), *packets, *packets * 4_158);
+            stats.ecn_data = [0, 0, *packets - *ce, *ce];
+            (key(u16::try_from(n % 16).unwrap(), &src, &dst, 1_000 + n), stats)
+        });
+        let way = |n: u32| if n.is_multiple_of(2) { Direction::Ingress } else { Direction::Egress };
+        let links = (0..16).map(|n| link(&format!("eth{}", n / 2), Some(way(n))));
+        let mut sample = sample(links.collect(), flows.collect());
+        sample.kind = crate::sample::SourceKind::Live;
+        sample.time_ns += second * S;
+        let report = crate::report::Report::build(&sample, &report::Options::default());
+        let taken = collector.take(&sample, &report, None);
+        rows += taken.flow_seconds.len();
+        ring.push(sample.time_ns, taken);
+    }
+    let (blocks, _) = ring.contents(0);
+    assert_eq!(rows as u64, u64::from(FLOWS) * SECONDS);
+    let held = blocks.iter().map(|block| block.rows().unwrap().flow_seconds.len()).sum::<usize>();
+    assert_eq!((held, ring.lost().rows), (rows, 0));
+    let megabytes = 10.0 * ring.bytes() as f64 / 1e6;
+    assert!((2.0..=6.0).contains(&megabytes), "{megabytes} MB in ten minutes");
+}
+
 /// A dump of the sample that contains everything.
 fn dump_of_everything() -> Dump {
     let sample = everything();

@@ -66,16 +66,43 @@ impl Container {
 /// Prefix of the label of a Slurm job.
 const SLURM: &str = "slurm job ";
 
+/// Characters of the random suffix that Kubernetes gives a pod's name (`rand` of k8s.io/apimachinery).
+const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
+/// Length of that suffix.
+const RANDOM_LEN: usize = 5;
+
 /// The job of a [label](Container::label): that of Slurm, or the pod's name without the suffix that a job's
-/// controller adds; `None` for other pods and containers.
+/// controller adds: an index, or five random characters. `None` for other pods and containers.
 #[must_use]
 pub fn job(label: &str) -> Option<&str> {
     if label.starts_with(SLURM) {
         return Some(label);
     }
-    // Longer ones are parts of ids.
-    let counted = |(name, number): &(&str, &str)| !name.is_empty() && number.len() <= 4 && is_number(number);
-    label.rsplit_once('-').filter(counted).map(|(name, _)| name)
+    // Longer numbers are parts of ids.
+    let is_suffix = |text: &str| text.len() <= 4 && is_number(text) || is_random(text);
+    label.rsplit_once('-').filter(|(name, end)| !name.is_empty() && is_suffix(end)).map(|(name, _)| name)
+}
+
+fn is_random(text: &str) -> bool {
+    text.len() == RANDOM_LEN && text.chars().all(|c| RANDOM.contains(c))
+}
+
+/// The job of this process by its environment: that of Slurm; that which a pod's specification names
+/// (`K8S_JOB_NAME` or `JOB_NAME`, by the downward API); or that of an indexed Job of Kubernetes, by the name of its pod.
+#[must_use]
+pub fn job_of_environment(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name: &str| get(name).filter(|text| !text.is_empty());
+    // Programs outside a pod give JOB_NAME other meanings.
+    let in_pod = || set("KUBERNETES_SERVICE_HOST").and_then(|_| set("JOB_NAME"));
+    let indexed = || {
+        let (index, pod) = (set("JOB_COMPLETION_INDEX")?, set("HOSTNAME")?);
+        // The kubelet sets the host name, without the random suffix, unless the pod uses the host's network.
+        let pod = pod.rsplit_once('-').filter(|(_, end)| is_random(end)).map_or(&*pod, |(name, _)| name);
+        let name = pod.strip_suffix(&*index)?.strip_suffix('-')?;
+        Some(name.to_owned()).filter(|name| !name.is_empty())
+    };
+    let slurm = set("SLURM_JOB_ID").map(|id| format!("{SLURM}{id}"));
+    slurm.or_else(|| set("K8S_JOB_NAME")).or_else(in_pod).or_else(indexed)
 }
 
 /// The host name in a container's own file, as runtimes write it; `None` if the file has other content.
@@ -194,6 +221,13 @@ mod tests {
         let jobs = [
             ("slurm job 77", Some("slurm job 77")),
             ("llama-worker-12", Some("llama-worker")),
+            // Pods of a Job: without an index, and beside it by the alphabet and by the length.
+            ("llama-train-x7k2p", Some("llama-train")),
+            ("llama-train-3-x7k2p", Some("llama-train-3")),
+            ("llama-train-a7k2p", None),
+            ("llama-train-x7k2", None),
+            ("llama-train-x7k2pb", None),
+            ("-x7k2p", None),
             ("11111111-2222-3333-4444-555555555555", None),
             ("0123456789ab", None),
             ("-3", None),
@@ -203,6 +237,32 @@ mod tests {
         }
         for none in ["0::/user.slice/user-0.slice/session-1.scope", "0::/podman", "", "x", "0::/job_x"] {
             assert_eq!(Container::parse(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_environment_of_slurm_and_of_kubernetes_names_the_job() {
+        let of = |set: &[(&str, &str)]| {
+            job_of_environment(|name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let cases: [(&[(&str, &str)], Option<&str>); 11] = [
+            (&[], None),
+            (&[("SLURM_JOB_ID", "77"), ("K8S_JOB_NAME", "train")], Some("slurm job 77")),
+            (&[("SLURM_JOB_ID", ""), ("K8S_JOB_NAME", "train"), ("JOB_NAME", "x")], Some("train")),
+            (&[("JOB_NAME", "train"), ("KUBERNETES_SERVICE_HOST", "10.96.0.1")], Some("train")),
+            (&[("JOB_NAME", "nightly build")], None),
+            (&[("JOB_COMPLETION_INDEX", "3"), ("HOSTNAME", "train-llama-3")], Some("train-llama")),
+            (&[("JOB_COMPLETION_INDEX", "3"), ("HOSTNAME", "train-llama-3-x7k2p")], Some("train-llama")),
+            // The host's network: the name of the node.
+            (&[("JOB_COMPLETION_INDEX", "3"), ("HOSTNAME", "node17")], None),
+            (&[("JOB_COMPLETION_INDEX", "3"), ("HOSTNAME", "node-13")], None),
+            (&[("JOB_COMPLETION_INDEX", "3"), ("HOSTNAME", "-3")], None),
+            (&[("HOSTNAME", "train-llama-3")], None),
+        ];
+        for (set, job) in cases {
+            assert_eq!(of(set).as_deref(), job, "{set:?}");
         }
     }
 

@@ -220,6 +220,10 @@ impl Work {
                 if self.is_over() {
                     return;
                 }
+                // Retention has given it up.
+                if !file.exists() {
+                    continue;
+                }
                 match self.send(&file) {
                     Ok(()) => {
                         pause = PAUSES.0;

@@ -186,6 +186,47 @@ fn a_file_is_sent_until_the_server_says_that_it_has_it() {
     assert_eq!(waiting(&queue(dir.path())).len(), 0);
 }
 
+/// An hour of rotations of a minute waits in the queue. Then every block arrives once, whole and in order, and a second
+/// time only where the confirmation was lost, which its token tells.
+#[test]
+fn an_hour_without_the_server_loses_nothing_and_doubles_nothing() {
+    const MINUTES: usize = 60;
+    let dir = folder(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let sender = Sender::start(dir.path(), format!("http://{address}").parse().unwrap()).unwrap();
+    let mut queued = Vec::new();
+    for minute in 0..MINUTES {
+        for table in TABLES {
+            let id = format!(
+                "{:020}-{minute:012x}",
+                1_772_370_000_000_000_000_u64 + minute as u64 * 60_000_000_000
+            );
+            let name = format!("{id}.node1.{}", table.name);
+            std::fs::write(queue(dir.path()).join(&name), format!("rows of {name}")).unwrap();
+            queued.push(name);
+        }
+        sender.wake();
+    }
+    queued.sort_unstable();
+    assert!(TABLES.len() >= 8 && sender.sent() == 0, "{}", sender.sent());
+    let got = serve(TcpListener::bind(address).unwrap(), vec![Answer::Status(200), Answer::Lost]);
+    wait_until(|| sender.sent() == queued.len() as u64);
+    sender.finish(dir.path());
+    assert_eq!(waiting(&queue(dir.path())), Vec::<PathBuf>::new());
+    let mut sent = inserts(&got);
+    let again = sent.remove(2);
+    assert_eq!(again, sent[1], "the block whose confirmation was lost, with its token");
+    let tokens: Vec<&str> = sent.iter().map(|one| one.token.as_deref().unwrap()).collect();
+    assert_eq!(tokens, queued);
+    for (one, name) in sent.iter().zip(&queued) {
+        let table = name.rsplit_once('.').unwrap().1;
+        assert_eq!(one.query, format!("INSERT INTO {table} FORMAT Parquet"));
+        assert_eq!(one.body, format!("rows of {name}").into_bytes());
+    }
+}
+
 #[test]
 fn what_cannot_be_sent_at_the_end_waits_for_the_next_start() {
     let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.flow_seconds", b"two")]);

@@ -37,10 +37,13 @@ $ rocescope diff monday/ today/                                    # recordings,
   afterwards, so `rclone`, `aws s3 sync` or a shared mount can copy them. Folders have the layout of Hive partitions: a query for an hour reads
   only the files of that hour.
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
-- The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal:
-  at most the interval that was being written is lost. The journal is synced to the disk every 30 s: a power failure loses up to 30 s.
+- The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
+  and says up to which time its rows reach: at most the interval after it is lost. The journal is synced to the disk every 30 s: a power failure
+  loses up to 30 s.
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than
   an hour, no file is removed because of its age for 15 minutes.
+- The size of `--keep` includes the queue: files that were removed because of their age and that ClickHouse does not have. Beyond it the oldest are
+  removed from the queue as well; a message says how many, and from which time.
 - While the disk is full, rows are kept in memory, up to four row groups of 8,192 rows per table. Beyond that the oldest are lost. Start
   and end of this state are reported; `hosts.rows_lost` has the number of rows lost, and so have, for an agent,
   `rocescope_recording_rows_lost_total` and `systemctl status`.
@@ -53,8 +56,9 @@ $ rocescope diff monday/ today/                                    # recordings,
 - Counts are differences between two samples. Their sum over all rows is the figure of the report; a loss that later packets
   disprove gives a negative difference. If a flow leaves the flow table between two samples, its last interval is missing from
   `flow_seconds` (`hosts.unrecorded_packets`); `link_seconds` has its packets.
-- The job of a row is that of the owning process (from Slurm's control group, or the name of the Kubernetes pod without its number), else
-  `SLURM_JOB_ID` of the recorder's environment; `--job` overrides both.
+- The job of a row is that of the owning process (from Slurm's control group, or the name of the Kubernetes pod without its number or the five
+  random characters at its end), else that of the recorder's environment: `SLURM_JOB_ID`; `K8S_JOB_NAME`, or in a pod `JOB_NAME`, as set by the
+  downward API; `HOSTNAME` without `JOB_COMPLETION_INDEX` in a pod of an indexed Job. `--job` overrides both.
 - Numbers are signed 64-bit integers, delta-encoded; strings are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
   A row of `flow_seconds` takes 14 to 20 bytes, including its share of the file's footer (a minute of the demonstration: 20; captures with an
   interval of 10 ms: 16); in a file of a few hundred rows or fewer, column headers take more space than rows.

@@ -3,12 +3,15 @@
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
+use rocescope::util::units;
+use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
+use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::oracle::binary;
 use rustix::process::{Pid, Signal, kill_process};
@@ -58,11 +61,65 @@ pub(super) fn json(path: PathBuf) -> Value {
 fn configuration(at: impl Fn(&str) -> String) -> String {
     format!(
         "[agent]\ninterface = \"near0\"\ninterval = \"200ms\"\nlisten = [\"{METRICS}\", \"unix:{}\"]\n\
-         record = \"{}\"\nkeep = \"5m\"\non = \"*\"\npost = \"1s\"\nhost = \"gpu7\"\njob = \"train 3\"\ndump_dir = \"{}\"\n",
+         record = \"{}\"\nkeep = \"5m\"\non = \"*\"\npost = \"1s\"\nhost = \"gpu7\"\njob = \"train 3\"\ndump_dir = \"{}\"\n\
+         max_dumps = 2\ncooldown = \"1h\"\non_cmd = \"{}\"\n",
         at("agent.sock"),
         at("recording"),
-        at("dumps")
+        at("dumps"),
+        at("on dump")
     )
+}
+
+/// The program of `on_cmd`: it notes the folder, and keeps the reason of each dump, of which few remain.
+fn write_program(folder: &Path) {
+    let script = format!(
+        "#!/bin/sh\n[ $# = 1 ] && cp \"$1/why.json\" '{0}'/\"why-${{1##*/}}\" && echo \"$1\" >>'{0}/told'\n",
+        folder.display()
+    );
+    let file = folder.join("on dump");
+    std::fs::write(&file, script).unwrap();
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// The folders that `on_cmd` was told, in order.
+fn told(folder: &Path) -> Vec<PathBuf> {
+    let lines = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
+    lines.lines().map(PathBuf::from).collect()
+}
+
+/// The reasons that the program of `on_cmd` kept, in order.
+fn reasons(folder: &Path) -> Vec<Value> {
+    let whys = told(folder)
+        .into_iter()
+        .map(|dump| json(folder.join(format!("why-{}", dump.file_name().unwrap().to_str().unwrap()))));
+    whys.collect()
+}
+
+/// Forty queue pairs of a host that share one source port, as the twenty of [`traffic`] do.
+fn of_one_port() -> Vec<Vec<u8>> {
+    let packets = (0..40).flat_map(|psn| (0..40).map(move |qp| Transport::new(0x04, 0x400 + qp, psn)));
+    let net = Net::v4([10, 6, 0, 1], [10, 6, 0, 2]);
+    let frame = |packet: Transport| net.roce(50_000, &packet.payload(vec![1; 64]));
+    packets.map(|packet| craft::ethernet(Mac::SRC, Mac::DST, &frame(packet))).collect()
+}
+
+/// Kernel programs of a process, by type and content.
+fn kernel_programs(process: u32) -> Vec<(String, String)> {
+    let mut programs = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap().flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(|value| value.trim().to_owned())
+        };
+        // A program may have several descriptors. A link, which names its program, has no type of one.
+        if let (Some(kind), Some(tag), Some(id)) = (field("prog_type"), field("prog_tag"), field("prog_id")) {
+            programs.insert(id, (kind, tag));
+        }
+    }
+    let mut programs: Vec<_> = programs.into_values().collect();
+    programs.sort();
+    programs
 }
 
 /// Checks the content of a dump.
@@ -92,6 +149,7 @@ fn one_process_publishes_records_and_dumps_the_same_figures() {
     let at = |name: &str| folder.path().join(name);
     let text = |name: &str| at(name).to_str().unwrap().to_owned();
     std::fs::write(at("agent.toml"), configuration(text)).unwrap();
+    write_program(folder.path());
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let agent = Program::watching(start, &["agent", "--config", &text("agent.toml")]).unwrap();
     super::until_ready(&world);
@@ -105,39 +163,75 @@ fn one_process_publishes_records_and_dumps_the_same_figures() {
         get(&world.near, METRICS, "/metrics", "").ok().filter(|answer| answer.body.contains(&counted))
     });
     // The losses trigger a dump.
-    let first = until("a dump of a finding", || dumps(&at("dumps")).into_iter().next());
-    let why = json(first.join("why.json"));
+    let why = until("a dump of a finding", || reasons(folder.path()).into_iter().next());
     assert_eq!(why["reasons"][0]["cause"], "finding");
     assert!(why["reasons"][0]["title"].as_str().is_some_and(|title| !title.is_empty()), "{why}");
     assert!(why["reasons"][0]["evidence"].as_object().is_some_and(|evidence| !evidence.is_empty()), "{why}");
-    // So does a request on the unix socket, but not over TCP.
+    // The same kind of finding, of another host, triggers none within the cooldown.
+    let more = of_one_port();
+    link.receive(&more).unwrap();
+    let all = all + more.len() as u64;
+    std::thread::sleep(Duration::from_secs(2));
+    // A request on the unix socket triggers one, but not over TCP.
     let refused = world.near.run(|| std::net::TcpStream::connect(METRICS)).unwrap().unwrap();
     assert_eq!(ask(refused, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 405);
     let socket = UnixStream::connect(at("agent.sock")).unwrap();
     assert_eq!(ask(socket, "POST /dump HTTP/1.0\r\n\r\n").unwrap().status, 202);
     let asked = |cause: &str| {
-        dumps(&at("dumps")).into_iter().find(|dump| {
-            json(dump.join("why.json"))["reasons"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .any(|reason| reason["cause"] == cause)
-        })
+        let of =
+            |why: &Value| why["reasons"].as_array().unwrap().iter().any(|reason| reason["cause"] == cause);
+        reasons(folder.path()).iter().position(of).map(|at| told(folder.path())[at].clone())
     };
     let dump = until("a dump on request", || asked("request"));
+    check_dump(&dump, all);
     agent.signal(Signal::USR1).unwrap();
     until("a dump on a signal", || asked("signal"));
-    check_dump(&dump, all);
+    check_options_of_dumps(folder.path());
+    let of_agent = kernel_programs(agent.id());
     agent.signal(Signal::TERM).unwrap();
     let ended = agent.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
     assert_eq!(packets(&at("recording")), all, "{}", ended.err);
+    assert!(ended.err.contains(": --max-dumps 2\n") && !ended.err.contains("--on-cmd"), "{}", ended.err);
     assert!(!at("agent.sock").exists());
     Hooks::until_gone(&world, &mut link).unwrap();
+    // No more kernel programs than metrics alone have.
+    let programs = programs_of(&world, &["export", "-i", "near0", "--interval", "200ms"]);
+    assert_eq!(programs, of_agent, "one set of kernel programs");
 }
 
+/// `max_dumps`, `on_cmd` and `cooldown` of the configuration.
+fn check_options_of_dumps(folder: &Path) {
+    let told = told(folder);
+    assert!(told.len() > 2, "{told:?}");
+    assert_eq!(dumps(&folder.join("dumps")), told[told.len() - 2..], "the newest two of {told:?}");
+    let whys = reasons(folder);
+    let held_back = |why: &Value| why["lost"]["findings_in_cooldown"].as_u64().unwrap();
+    assert!(held_back(&whys[whys.len() - 1]) > 0, "the second entropy.low was held back: {whys:?}");
+    let mut triggered = std::collections::BTreeMap::new();
+    for reason in whys.iter().flat_map(|why| why["reasons"].as_array().unwrap()) {
+        let Some(id) = reason["id"].as_str() else { continue };
+        let first = triggered.entry(id.to_owned()).or_insert(reason["time_ns"].clone());
+        assert_eq!(*first, reason["time_ns"], "{id} triggered again within its cooldown");
+    }
+    assert!(triggered.contains_key("entropy.low"), "{triggered:?}");
+}
+
+/// The kernel programs of a run of its own.
+fn programs_of(world: &World, arguments: &[&str]) -> Vec<(String, String)> {
+    let start = Start { netns: Some(&world.near), ..Start::default() };
+    let program = Program::watching(start, arguments).unwrap();
+    super::until_ready(world);
+    let programs = kernel_programs(program.id());
+    assert_eq!(program.interrupt().unwrap().status.code(), Some(0));
+    assert!(programs.len() >= 2, "ingress and egress: {programs:?}");
+    programs
+}
+
+/// The kill falls into an interval: traffic goes on until then. The next start says up to when there are rows.
 #[test]
 fn a_kill_costs_at_most_an_interval_of_the_recording() {
+    const INTERVAL: Duration = Duration::from_millis(500);
     if !root_or_skip("a_kill_costs_at_most_an_interval_of_the_recording") {
         return;
     }
@@ -149,7 +243,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
         "-i",
         "near0",
         "--interval",
-        "200ms",
+        "500ms",
         "--record",
         recording.to_str().unwrap(),
         "--listen",
@@ -158,23 +252,35 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let agent = Program::watching(start, &arguments).unwrap();
     super::until_ready(&world);
-    link.receive(&frames::sends(3, 10)).unwrap();
-    until("the metrics", || {
-        let answer = get(&world.near, METRICS, "/metrics", "").ok()?;
-        answer
-            .body
-            .contains("rocescope_link_packets_total{link=\"near0\",direction=\"ingress\"} 30\n")
-            .then_some(())
-    });
-    // The row of that sample is written with the next sample.
-    std::thread::sleep(Duration::from_millis(600));
+    // Packets sent so far, by time.
+    let (begin, mut sent) = (Instant::now(), Vec::new());
+    while begin.elapsed() < 7 * INTERVAL {
+        let psn = sent.len() as u32;
+        link.receive(&[frames::send(0x100, psn), frames::send(0x101, psn)]).unwrap();
+        sent.push((Instant::now(), 2 * (sent.len() as u64 + 1)));
+        std::thread::sleep(Duration::from_millis(4));
+    }
     agent.signal(Signal::KILL).unwrap();
+    let killed = Instant::now();
     agent.end().unwrap();
     assert_eq!(packets(&recording), 0, "nothing is sealed yet");
     Hooks::until_gone(&world, &mut link).unwrap();
     let next = Program::watching(start, &arguments).unwrap();
-    next.said(|text| text.contains("of a recording that was killed").then_some(())).unwrap();
-    assert_eq!(packets(&recording), 30);
+    let said = next.said(|text| {
+        let (_, said) = text.split_once(" of a recording that was killed: ")?;
+        said.split_once('\n').map(|(line, _)| line.to_owned())
+    });
+    let said = said.unwrap();
+    let (recorded, total) = (packets(&recording), sent[sent.len() - 1].1);
+    // The interval of the kill, and one whose sample was on its way to the journal.
+    let is_old = |(at, _): &&(Instant, u64)| killed.duration_since(*at) > 2 * INTERVAL;
+    let least = sent.iter().rfind(is_old).unwrap().1;
+    assert!(recorded >= least && least > total / 2, "{recorded} of {total}, {least} before two intervals");
+    assert!(recorded < total, "the interval of the kill is not there: {recorded} of {total}");
+    let last = flow_rows(&recording).map(|row| row.t.0).max().unwrap();
+    let reach =
+        format!("the rows reach to {}; at most one interval after that is lost", units::time_utc(last));
+    assert!(said.starts_with(&reach), "{said}, not {reach}");
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 

@@ -32,7 +32,7 @@ pub struct TablesArgs {
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub rollup: Option<Duration>,
-    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, or SLURM_JOB_ID]
+    /// Job of this host [default: of the owning processes' Slurm job or Kubernetes pod, else of the environment]
     #[arg(help_heading = "Recording")]
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,

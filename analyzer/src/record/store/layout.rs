@@ -3,7 +3,7 @@
 //! ```text
 //! <dir>/v1/<table>/date=2026-11-22/hour=12/host=node1/part-<first time>-<uuid>.parquet
 //! <dir>/journal/<host>.<uuid>.journal          rows that are not sealed yet
-//! <dir>/queue/<table>.<first time>-<uuid>.parquet   files that a ClickHouse does not have yet
+//! <dir>/queue/<first time>-<uuid>.<host>.<table>   files that a ClickHouse does not have yet
 //! ```
 
 use std::collections::hash_map::RandomState;
@@ -64,10 +64,22 @@ impl Part {
     pub(super) fn queue_name(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         format!(
-            "{}.{}",
+            "{}.{}.{}",
             name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX)).unwrap_or(&name),
+            self.host,
             self.table
         )
+    }
+
+    /// The part that a file of the queue was linked from, with the path of that link; `None` if the name does not follow
+    /// the scheme.
+    pub(super) fn queued(path: &Path) -> Option<Self> {
+        let (id, rest) = path.file_name()?.to_str()?.split_once('.')?;
+        // Names of hosts may have dots.
+        let (host, table) = rest.rsplit_once('.')?;
+        let (first, _) = id.split_once('-')?;
+        let (table, host) = (table.to_owned(), host.to_owned());
+        Some(Self { first_ns: first.parse().ok()?, table, host, path: path.to_owned() })
     }
 }
 

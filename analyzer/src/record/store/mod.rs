@@ -16,6 +16,7 @@ pub use retention::Keep;
 use volume::Volume;
 
 use super::registry::Rows;
+use crate::util::units;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// Data time between two attempts to seal after a failure, and between two fsyncs.
@@ -81,6 +82,17 @@ pub struct Store {
 /// Messages for the user.
 pub type Notices = Vec<String>;
 
+/// What a kill left of a recording, and what it cost: rows are appended per interval, and synced each [`AGAIN_NS`].
+fn sealed(files: usize, last_ns: u64, journal: &Path) -> String {
+    format!(
+        "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, after a power failure up to {} ({})",
+        units::plural(files as u64, "file"),
+        units::time_utc(last_ns),
+        units::duration(AGAIN_NS),
+        journal.display()
+    )
+}
+
 impl Store {
     /// Opens a folder, creating it if needed, and seals rows left by a killed process.
     ///
@@ -124,10 +136,10 @@ impl Store {
             let path = entry.path();
             match Volume::recover(path.clone()) {
                 Ok(None) => {}
-                Ok(Some(volume)) => match self.finish(volume) {
-                    Ok(0) => {}
-                    Ok(files) => notices.push(format!("sealed {files} files of a recording that was killed ({})", path.display())),
-                    Err((_, error)) => notices.push(format!(
+                Ok(Some(volume)) => match (volume.last_ns(), self.finish(volume)) {
+                    (_, Ok(0)) => {}
+                    (last_ns, Ok(files)) => notices.push(sealed(files, last_ns, &path)),
+                    (_, Err((_, error))) => notices.push(format!(
                         "cannot seal {}, the journal of a recording that was killed: {error}; it is tried again at the next start",
                         path.display()
                     )),

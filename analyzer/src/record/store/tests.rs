@@ -96,9 +96,17 @@ fn what_a_kill_left_is_sealed_at_the_next_start() {
         fs::create_dir_all(name.parent().unwrap()).unwrap();
         fs::write(&name, &whole[..cut]).unwrap();
         let (_, notices) = open(other.path(), NEVER, Keep::default());
-        let found = read(other.path()).1.len();
+        let rows = read(other.path()).1;
+        let found = rows.len();
         assert!((700 * least..700 * (least + 1)).contains(&found), "{cut}: {found}");
         assert_eq!((notices.len(), journals(other.path())), (usize::from(least > 0), 0), "{notices:?}");
+        for notice in notices {
+            let last = units::time_utc(rows.iter().map(|row| row.t.0).max().unwrap());
+            let said = format!(
+                "sealed 1 file of a recording that was killed: the rows reach to {last}; at most one interval after that is lost"
+            );
+            assert!(notice.starts_with(&said), "{notice}");
+        }
         // Sealing again after a kill between writing the files and removing the journal gives the same files.
         fs::write(&name, &whole[..cut]).unwrap();
         open(other.path(), NEVER, Keep::default());
@@ -173,6 +181,50 @@ fn old_files_go_by_age_and_by_size_and_those_of_other_hosts_stay() {
     assert_eq!(files.len(), 7);
     assert_eq!(Part::at(&files[6]).unwrap().first_ns, START + 19 * 60 * SECOND, "the newest stay");
     assert_eq!(fs::read_dir(queue(dir.path())).unwrap().count(), 7, "what is gone is not sent");
+}
+
+/// A file that its age removed is still in the queue while ClickHouse is away: its bytes count, and are given up aloud.
+#[test]
+fn the_queue_is_within_the_size_and_what_it_gives_up_is_counted() {
+    let minute = Rotate { time_ns: 60 * SECOND, bytes: u64::MAX };
+    let fill = |dir: &Path, host: &str, keep, minutes: std::ops::Range<u64>| {
+        let (mut store, mut notices) = Store::open(dir, host, minute, keep, true).unwrap();
+        for n in minutes {
+            notices.extend(store.append(START + n * 60 * SECOND, rows(START + n * 60 * SECOND, 10)).1);
+        }
+        notices.extend(store.seal());
+        notices
+    };
+    let queued = |dir: &Path, host: &str| {
+        let mut files = Vec::new();
+        walk(&queue(dir), &mut |path, _| files.extend(Part::queued(&path).filter(|part| part.host == host)));
+        files.sort_unstable();
+        files
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let aged = |bytes| Keep { time_ns: Some(5 * 60 * SECOND), bytes };
+    assert_eq!(fill(dir.path(), "other.cluster", aged(None), 0..20), Notices::new());
+    let (files, _) = read(dir.path());
+    assert_eq!((files.len(), queued(dir.path(), "other.cluster").len()), (6, 20), "age gives up nothing");
+    let one = fs::metadata(&files[0]).unwrap().len();
+    let said = fill(dir.path(), HOST, aged(Some(10 * one + one / 2)), 0..20);
+    let left = queued(dir.path(), HOST);
+    assert_eq!((read(dir.path()).0.len(), left.len()), (6 + 6, 10), "files in both count once");
+    assert_eq!(left[0].first_ns, START + 10 * 60 * SECOND, "the oldest went");
+    assert_eq!(said.len(), 10, "{said:?}");
+    let first = units::time_utc(START);
+    let words = format!("removed 1 file ({}) that ClickHouse does not have", units::bytes(one));
+    assert!(said[0].starts_with(&words) && said[0].contains(&first), "{said:?}");
+    // Less than is there: one message for all, those that the tables still have included.
+    let said = fill(dir.path(), HOST, Keep { time_ns: None, bytes: Some(5 * one + one / 2) }, 20..21);
+    assert!(said.len() == 1 && said[0].starts_with("removed 6 files ("), "{said:?}");
+    assert_eq!(queued(dir.path(), HOST).len(), 5);
+    assert_eq!(queued(dir.path(), "other.cluster").len(), 20, "those of other hosts stay");
+    let mut total = 0;
+    walk(&queue(dir.path()), &mut |path, bytes| {
+        total += Part::queued(&path).filter(|part| part.host == HOST).map_or(0, |_| bytes);
+    });
+    assert!(total <= 5 * one + one / 2, "{total}");
 }
 
 /// A clock that jumps by years must not let retention remove everything.

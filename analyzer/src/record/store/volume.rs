@@ -38,6 +38,8 @@ pub(super) struct Volume {
     block_bytes: u64,
     /// Open rows missing from the journal, by table.
     unwritten: BTreeMap<&'static str, u64>,
+    /// Time of the latest row that was recovered, Unix nanoseconds.
+    last_ns: u64,
 }
 
 /// Result of adding rows.
@@ -58,7 +60,7 @@ impl Volume {
 
     fn with(journal: Journal, id: String, host: String) -> Self {
         let (open, blocks, unwritten) = (Rows::default(), BTreeMap::new(), BTreeMap::new());
-        Self { journal, id, host, open, blocks, block_bytes: 0, unwritten }
+        Self { journal, id, host, open, blocks, block_bytes: 0, unwritten, last_ns: 0 }
     }
 
     /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
@@ -78,6 +80,11 @@ impl Volume {
     /// True if it has no rows.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Time of the latest row that was recovered, Unix nanoseconds; 0 if none was.
+    pub(super) const fn last_ns(&self) -> u64 {
+        self.last_ns
     }
 
     /// Number of rows that are in no block.
@@ -246,6 +253,8 @@ impl Visit for Recover<'_> {
         }
         let payload = self.volume.journal.read(self.frame.place)?;
         let decoded: Vec<R> = parquet::decode(payload).map_err(io::Error::other)?;
+        let last_ns = decoded.iter().map(|row| row.t().0).max();
+        self.volume.last_ns = self.volume.last_ns.max(last_ns.unwrap_or(0));
         match self.frame.kind {
             FrameKind::Rows => rows.extend(decoded),
             FrameKind::Block => {

@@ -3,7 +3,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::analysis::fixtures::everything;
+use crate::analysis::fixtures::{document, everything};
+use crate::ethernet::lldp::Neighbour;
 use crate::report::Options;
 use crate::sample::Sample;
 
@@ -102,6 +103,14 @@ fn names_from_outside_cannot_become_markup() {
     }
     for link in &mut report.facts.links {
         link.name = hostile.into();
+        let name = || Some(hostile.to_owned());
+        link.neighbours = vec![Neighbour {
+            system: name(),
+            chassis: name(),
+            port: name(),
+            port_description: name(),
+            ..Neighbour::default()
+        }];
     }
     report.facts.source.inputs = vec![hostile.into()];
     report.facts.source.filter = Some(hostile.into());
@@ -114,6 +123,10 @@ fn names_from_outside_cannot_become_markup() {
     let json = page.split_once("id=\"report\">").unwrap().1.split_once("</script>").unwrap().0;
     let read: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(read["source"]["filter"], hostile, "the report keeps names as they are");
+    assert_eq!(read["links"][0]["neighbours"][0]["system"], hostile);
+    // tests/tests/share.rs opens it in a browser. The version changes with each release, so it is replaced.
+    let stable = page.replace(&format!("rocescope {}", env!("CARGO_PKG_VERSION")), "rocescope 0");
+    document::check("../tests/data/share/hostile.html", &stable);
 }
 
 #[test]

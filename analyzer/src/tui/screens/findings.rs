@@ -1,7 +1,5 @@
 //! Findings with evidence and steps, and what rocescope dropped or cannot see.
 
-use std::fmt::Write as _;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -166,14 +164,12 @@ fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let findings = concluded.findings;
     let info = findings.iter().filter(|one| one.severity == Severity::Info).count();
     let owned = findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_some()).count();
-    let mut about = problems::about(view);
-    if owned > 0 {
-        let _ = write!(about, ", {}", units::plural(owned as u64, "consequence"));
-    }
-    if info > 0 {
-        let _ = write!(about, ", {info} for information");
-    }
-    format!("{about}, {}", since(concluded.as_of))
+    let owned = (owned > 0).then(|| units::plural(owned as u64, "consequence"));
+    let info = (info > 0).then(|| format!("{info} for information"));
+    // The first is empty where the snapshot shown has no findings of its own.
+    let parts = [Some(problems::about(view)), owned, info, Some(since(concluded.as_of))];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
 }
 
 fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
