@@ -14,6 +14,10 @@ use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
 use serde_json::Value;
 
+/// Arguments with which the engines read a script and write JSON.
+const DUCK_DB: [&str; 5] = ["-init", "/dev/null", "-batch", "-bail", "-json"];
+const CLICK_HOUSE: [&str; 3] = ["local", "--output-format", "JSONEachRow"];
+
 const QUESTIONS: [&str; 6] = ["slow", "loss", "balance", "jobs", "stragglers", "timeline"];
 
 /// The recording, written once for all tests.
@@ -22,8 +26,8 @@ fn recording() -> &'static Path {
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let written = Fleet::SMALL.write(folder.path()).unwrap();
-        // 60 hosts, 8 ports, 2 directions, 2 peers, 120 seconds.
-        assert_eq!(written.flow_rows, 60 * 8 * 2 * 2 * 120);
+        // 60 hosts, 8 ports, 2 directions, 2 peers, 16 seconds of each fault.
+        assert_eq!(written.flow_rows, 60 * 8 * 2 * 2 * 16 * FAULTS.len() as u64);
         folder
     });
     folder.path()
@@ -50,11 +54,16 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
                         headline.starts_with(&culprit),
                         "{question} {fault:?}: {headline}, not {culprit}"
                     );
-                    assert!(headline.ends_with("Confidence: high") || question != "slow", "{headline}");
+                    let sure = fleet.confidence(question, fault);
+                    assert!(headline.ends_with(&format!("Confidence: {sure}")), "{headline}, not {sure}");
                 }
                 None => assert!(headline.starts_with("No "), "{question} {fault:?}: {headline}"),
             }
             assert!(answer["scope"].as_str().unwrap().starts_with("60 hosts, 3 jobs, "), "{answer}");
+            for (column, figure) in fleet.figures(question, fault) {
+                let found = answer["rows"][0][column].as_f64().unwrap();
+                assert!((found - figure).abs() < 1e-6 * figure, "{question} {fault:?} {column}: {found}");
+            }
             answers.push(answer["rows"].clone());
         }
     }
@@ -71,7 +80,8 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     answers
 }
 
-/// Compares the figures of both engines; floating-point sums in another order may differ slightly.
+/// Compares the figures of both engines; floating-point sums in another order may differ slightly, and an engine writes some
+/// numbers as text.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -82,6 +92,10 @@ fn same(one: &Value, other: &Value) -> bool {
             let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
             (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
         }
+        (Value::Number(_), Value::String(text)) => {
+            serde_json::from_str(text).is_ok_and(|other: Value| other.is_number() && same(one, &other))
+        }
+        (Value::String(_), Value::Number(_)) => same(other, one),
         _ => one == other,
     }
 }
@@ -287,44 +301,67 @@ fn counters_of_devices_name_the_culprit_where_no_packet_is_seen() {
     }
 }
 
-/// The SQL printed for an engine.
-fn printed(question: &str, engine: &Path) -> String {
+/// The SQL printed for every engine, or for one by its name: printing does not need the program. It is about the first fault that
+/// the question names, or about all, and has its times as a text without a zone.
+fn printed(question: &str, source: &str, engine: Option<&str>) -> String {
+    let fleet = Fleet::SMALL;
+    let all = (fleet.range(FAULTS[0]).0, fleet.range(FAULTS[FAULTS.len() - 1]).1);
+    let fault = FAULTS.into_iter().find(|fault| fleet.culprit(question, *fault).is_some());
+    let (from, to) = fault.map_or(all, |fault| fleet.range(fault));
     let mut program = Command::new(binary::path().unwrap());
-    let program = program
-        .args(["fleet", question, recording().to_str().unwrap(), "--print-sql", "--engine"])
-        .arg(engine);
+    program.args(["fleet", question, source, "--print-sql"]);
+    program.args(["--from", &from.to_string(), "--to", &to.to_string()]);
+    if let Some(engine) = engine {
+        program.args(["--engine", engine]);
+    }
     let printed = program.output().unwrap();
     assert!(printed.status.success() && printed.stderr.is_empty(), "{printed:?}");
     String::from_utf8(printed.stdout).unwrap()
 }
 
+/// The definitions of the tables that printed SQL has in comments for an engine.
+fn definitions(printed: &str, engine: &str) -> String {
+    let lines = printed.lines().skip_while(|line| *line != format!("-- {engine}:")).skip(1);
+    let lines = lines.map_while(|line| line.strip_prefix("-- create view "));
+    lines.flat_map(|line| ["create view ", line, "\n"]).collect()
+}
+
 #[test]
 fn printed_sql_runs_as_it_is() {
     const TEST: &str = "printed_sql_runs_as_it_is";
-    let duck_db = duck_db_or_skip(TEST);
-    let click_house = click_house_or_skip(TEST);
-    // By name, since printing does not need the program.
-    let names = [duck_db.as_deref().unwrap_or(Path::new("duckdb")), Path::new("clickhouse")];
-    let arguments: [&[&str]; 2] =
-        [&["-init", "/dev/null", "-batch", "-bail", "-csv"], &["local", "--output-format", "CSVWithNames"]];
+    let duck_db = duck_db_or_skip(TEST).map(|engine| (engine, "DuckDB", "duckdb", &DUCK_DB[..]));
+    let click_house =
+        click_house_or_skip(TEST).map(|engine| (engine, "ClickHouse", "clickhouse", &CLICK_HOUSE[..]));
+    let source = recording().to_str().unwrap();
     for question in QUESTIONS {
-        let scripts = names.map(|name| printed(question, name));
-        // The locations of the files are in the engine's own dialect; the question is the same text for both.
-        let of = |script: &str| {
-            let lines =
-                script.lines().filter(|line| !line.starts_with("create view ") && !line.starts_with("set "));
-            lines.map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(of(&scripts[0]), of(&scripts[1]), "{question}");
-        let mut rows = Vec::new();
-        for ((engine, arguments), script) in [&duck_db, &click_house].into_iter().zip(arguments).zip(&scripts)
-        {
-            let Some(engine) = engine else { continue };
-            let output = piped(engine, arguments, script.as_bytes());
-            assert!(output.status.success() && output.stderr.is_empty(), "{question}: {output:?}");
-            rows.push(String::from_utf8(output.stdout).unwrap().lines().count());
+        let text = printed(question, source, None);
+        let mut answers: Vec<Value> = Vec::new();
+        for (engine, title, name, arguments) in duck_db.iter().chain(&click_house) {
+            let ask = |script: &str| {
+                let output = piped(engine, arguments, script.as_bytes());
+                assert!(output.status.success() && output.stderr.is_empty(), "{question}: {output:?}");
+                let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+                let rows = values.flat_map(|value| match value.unwrap() {
+                    Value::Array(rows) => rows,
+                    row => vec![row],
+                });
+                Value::Array(rows.collect())
+            };
+            let tables = definitions(&text, title);
+            assert!(tables.lines().count() > 1, "{text}");
+            // All of one text, on either engine, once it has the tables; and all of the text for that engine.
+            let rows = ask(&(tables + &text));
+            assert!(rows.as_array().is_some_and(|rows| !rows.is_empty()), "{question} on {title}");
+            let own = ask(&printed(question, source, Some(name)));
+            assert!(same(&rows, &own), "{question} on {title}:\n{rows}\n{own}");
+            answers.push(rows);
         }
-        assert!(rows.iter().all(|count| *count > 1 && *count == rows[0]), "{question}: {rows:?}");
+        for pair in answers.windows(2) {
+            assert!(same(&pair[0], &pair[1]), "{question}:\n{}\n{}", pair[0], pair[1]);
+        }
+        // A server has the tables: the same without their definitions.
+        let of_server = printed(question, "http://127.0.0.1:9", None);
+        assert!(of_server.starts_with("set time zone 'UTC';\n") && text.ends_with(&of_server), "{of_server}");
     }
 }
 
@@ -353,6 +390,8 @@ fn what_is_missing_is_named_with_its_remedy() {
 /// Runs an engine with a script on standard input.
 fn piped(engine: &Path, arguments: &[&str], script: &[u8]) -> Output {
     let mut command = Command::new(engine);
+    // Where the host is, its zone must not change what a question means.
+    command.env("TZ", "America/New_York");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(script).unwrap();
@@ -435,10 +474,8 @@ fn engines_run_every_query_of_the_dashboard_of_click_house() {
     assert!(queries.len() > 8);
     let (from, _) = Fleet::SMALL.range(Fault::Healthy);
     let root = recording().to_str().unwrap();
-    let duck = duck_db_or_skip(NAME)
-        .map(|engine| (engine, "timestamptz", vec!["-init", "/dev/null", "-batch", "-bail", "-json"]));
-    let click = click_house_or_skip(NAME)
-        .map(|engine| (engine, "DateTime", vec!["local", "--output-format", "JSONEachRow"]));
+    let duck = duck_db_or_skip(NAME).map(|engine| (engine, "timestamptz", &DUCK_DB[..]));
+    let click = click_house_or_skip(NAME).map(|engine| (engine, "DateTime", &CLICK_HOUSE[..]));
     for (engine, time, arguments) in duck.into_iter().chain(click) {
         let is_duck = time == "timestamptz";
         let read = |table: &str| {
@@ -469,7 +506,7 @@ fn engines_run_every_query_of_the_dashboard_of_click_house() {
                 .replace("$__interval_s", "10")
                 .replace("$job", "train-1");
             assert!(!sql.contains("$__") && !sql.contains(';'), "{title}: {sql}");
-            let output = piped(&engine, &arguments, format!("{}{sql};\n", views.concat()).as_bytes());
+            let output = piped(&engine, arguments, format!("{}{sql};\n", views.concat()).as_bytes());
             assert!(output.status.success() && output.stderr.is_empty(), "{title}: {output:?}\n{sql}");
             assert!(output.stdout.len() > 10, "{title} has no row: {sql}");
         }

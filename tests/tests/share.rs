@@ -293,7 +293,7 @@ fn csv_has_the_flows_of_the_report() {
                 ("packets", &flow["packets"]),
                 ("bytes", &flow["bytes"]),
                 ("ce_ratio", &flow["ce_ratio"]),
-                ("rnr_nak_packets", &flow["ack"]["rnr_naks"]),
+                ("rnr_naks", &flow["ack"]["rnr_naks"]),
                 ("latency_p50_ns", &flow["latency_ns"]["p50"]),
                 ("first_unix_ns", &flow["first_ns"]),
                 ("comm", &flow["comm"]),

@@ -8,7 +8,7 @@ use super::{confine, output};
 use crate::fleet::answer::Answer;
 use crate::fleet::engine::{Engine, dialect_of};
 use crate::fleet::page;
-use crate::fleet::recording::{Dialect, Recordings};
+use crate::fleet::recording::{Recordings, SESSION};
 use crate::fleet::server::Client;
 use crate::util::clickhouse::Server;
 use crate::util::style::Paint;
@@ -20,27 +20,23 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     {
         bail!("--to is not after --from, so nothing is in the time range; exchange the two");
     }
+    if args.print_sql {
+        return output::page(&printed(args)?);
+    }
     let question = args.question.sql(&chosen);
-    let (engine, declarations) = match server(&args.sources)? {
-        Some(_) if args.engine.is_some() => {
-            bail!("--engine is for recordings in files: the server is its own engine")
-        }
+    let (engine, declarations) = match server(args)? {
         // Certificates are read here: the sandbox hides them.
         Some(server) => (Client::new(server).map(Engine::Server), String::new()),
         None => {
             let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
             let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
-            let dialect = match &engine {
-                Ok(Engine::Program(_, dialect)) => *dialect,
-                // Printed SQL is written in the dialect of the named engine.
-                _ => args.engine.as_deref().map_or(Dialect::DuckDb, dialect_of),
+            let declarations = match &engine {
+                Ok(Engine::Program(_, dialect)) => found.declare(args.question, &chosen, *dialect),
+                _ => String::new(),
             };
-            (engine, found.declare(args.question, &chosen, dialect))
+            (engine, declarations)
         }
     };
-    if args.print_sql {
-        return output::page(&format!("{declarations}{question};\n"));
-    }
     let engine = engine.map_err(|error| anyhow!(error))?;
     // A program must end with us; nothing of a server's would go on here.
     let interrupt = matches!(engine, Engine::Program(..)).then(output::Interrupt::catch).transpose()?;
@@ -75,12 +71,30 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     }
 }
 
+/// The SQL as text: for every engine, with the tables in comments, or with those of the engine that is named.
+fn printed(args: &FleetArgs) -> Result<String> {
+    let chosen = args.chosen();
+    let before = if server(args)?.is_some() {
+        SESSION.to_owned()
+    } else {
+        let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+        match &args.engine {
+            Some(engine) => found.declare(args.question, &chosen, dialect_of(engine)),
+            None => found.describe(args.question, &chosen) + SESSION,
+        }
+    };
+    Ok(format!("{before}{};\n", args.question.sql(&chosen)))
+}
+
 /// The server, if the only source is a URL.
-fn server(sources: &[String]) -> Result<Option<Server>> {
-    let url = sources.iter().find(|source| Server::is_url(source));
+fn server(args: &FleetArgs) -> Result<Option<Server>> {
+    let url = args.sources.iter().find(|source| Server::is_url(source));
     let server = url.map(|url| url.parse().map_err(|error: String| anyhow!("{url}: {error}"))).transpose()?;
-    if server.is_some() && sources.len() > 1 {
+    if server.is_some() && args.sources.len() > 1 {
         bail!("a server is the only source of a question: name one URL, or folders");
+    }
+    if server.is_some() && args.engine.is_some() {
+        bail!("--engine is for recordings in files: the server is its own engine");
     }
     Ok(server)
 }

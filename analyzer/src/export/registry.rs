@@ -269,7 +269,7 @@ pub const REGISTRY: &[Metric] = &[
         "link_lost_packets",
         PACKETS,
         LINK,
-        "flows[].loss.lost, loss_responses.lost",
+        "flows[].loss.lost, flows[].loss_responses.lost",
         "Packets lost upstream of the link. Absent: no flow is followed (--no-timing, no RoCE).",
         |reading, series| read::link_count(reading, series, Count::Lost)
     ),
@@ -277,7 +277,7 @@ pub const REGISTRY: &[Metric] = &[
         "link_reordered_packets",
         PACKETS,
         LINK,
-        "flows[].loss.recovered, loss_responses.recovered",
+        "flows[].loss.recovered, flows[].loss_responses.recovered",
         "Packets out of order that were not lost. Absent: as rocescope_link_lost_packets_total.",
         |reading, series| read::link_count(reading, series, Count::Reordered)
     ),
@@ -285,7 +285,7 @@ pub const REGISTRY: &[Metric] = &[
         "link_retransmitted_packets",
         PACKETS,
         LINK,
-        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
         "Retransmissions of packets seen before on the link. Absent: as rocescope_link_lost_packets_total.",
         |reading, series| read::link_count(reading, series, Count::Retransmitted)
     ),
@@ -293,7 +293,7 @@ pub const REGISTRY: &[Metric] = &[
         "link_timeouts",
         None,
         LINK,
-        "flows[].loss.timeouts, loss_responses.timeouts",
+        "flows[].loss.timeouts, flows[].loss_responses.timeouts",
         "Transport timeouts of the senders seen on the link. Absent: as rocescope_link_lost_packets_total.",
         |reading, series| read::link_count(reading, series, Count::Timeouts)
     ),
@@ -301,7 +301,7 @@ pub const REGISTRY: &[Metric] = &[
         "link_nak_packets",
         PACKETS,
         &["link", "direction", "code"],
-        "flows[].ack.naks, rnr_naks",
+        "flows[].ack.naks, flows[].ack.rnr_naks",
         "NAKs by code, of those that occurred; rnr_nak and psn_sequence_error always.",
         read::link_naks
     ),
@@ -377,7 +377,7 @@ pub const REGISTRY: &[Metric] = &[
         "peer_lost_packets",
         PACKETS,
         PEER,
-        "flows[].loss.lost, loss_responses.lost",
+        "flows[].loss.lost, flows[].loss_responses.lost",
         "Packets lost upstream of the link, by peer as rocescope_peer_bytes_total.",
         |reading, series| read::peers(reading, series, Count::Lost)
     ),
@@ -385,7 +385,7 @@ pub const REGISTRY: &[Metric] = &[
         "peer_retransmitted_packets",
         PACKETS,
         PEER,
-        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
         "Retransmissions seen on the link, by peer as rocescope_peer_bytes_total.",
         |reading, series| read::peers(reading, series, Count::Retransmitted)
     ),
@@ -417,7 +417,7 @@ pub const REGISTRY: &[Metric] = &[
         "qp_lost_packets",
         PACKETS,
         QP,
-        "flows[].loss.lost, loss_responses.lost",
+        "flows[].loss.lost, flows[].loss_responses.lost",
         "Packets lost upstream of the link, of the flows of rocescope_qp_packets_total.",
         |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Lost))
     ),
@@ -425,7 +425,7 @@ pub const REGISTRY: &[Metric] = &[
         "qp_retransmitted_packets",
         PACKETS,
         QP,
-        "flows[].loss.retransmitted, loss_responses.retransmitted",
+        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
         "Retransmissions seen on the link, of the flows of rocescope_qp_packets_total.",
         |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Retransmitted))
     ),

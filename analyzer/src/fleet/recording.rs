@@ -15,6 +15,12 @@ use crate::util::units;
 const MOST_HOURS: u64 = 24 * 8;
 const HOUR_S: u64 = 3_600;
 
+/// Addresses of buckets whose folders both engines list, with credentials of their own.
+const BUCKETS: [&str; 2] = ["s3://", "gs://"];
+
+/// The session that questions expect, as both engines accept it (ClickHouse from 26.4).
+pub const SESSION: &str = "set time zone 'UTC';\n";
+
 /// SQL dialect of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -32,7 +38,7 @@ impl Recordings {
     /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs.
     ///
     /// # Errors
-    /// If there is none, or a name cannot be embedded in SQL.
+    /// If there is none, no engine can list it, or a name cannot be embedded in SQL.
     pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
         let mut roots = Vec::new();
         for source in sources {
@@ -42,8 +48,14 @@ impl Recordings {
     }
 
     fn of(text: &str) -> Result<Vec<String>, String> {
-        if text.contains("://") {
+        if is_bucket(text) {
             return named(text.trim_end_matches('/').to_owned()).map(|root| vec![root]);
+        }
+        if text.contains("://") {
+            return Err(format!(
+                "no engine lists the folders of {text}: of addresses, those of buckets ({}) and of a ClickHouse server (http://) can be asked; mount it (rclone mount) and name the folder",
+                BUCKETS.join(", ")
+            ));
         }
         let found: Vec<PathBuf> =
             expand(text).into_iter().filter(|root| root.join(VERSION).is_dir()).collect();
@@ -64,18 +76,38 @@ impl Recordings {
     /// SQL that declares the tables of a question for an engine.
     #[must_use]
     pub fn declare(&self, question: Question, chosen: &Chosen, dialect: Dialect) -> String {
-        let zone = match dialect {
-            Dialect::DuckDb => "set timezone = 'UTC';\n",
+        let session = match dialect {
+            Dialect::DuckDb => SESSION,
+            // Also before 26.4.
             Dialect::ClickHouse => {
                 "set session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0;\n"
             }
         };
+        session.to_owned() + &self.views(question, chosen, dialect)
+    }
+
+    /// Comments that say to a reader how either engine gets the tables of a question.
+    #[must_use]
+    pub fn describe(&self, question: Question, chosen: &Chosen) -> String {
+        let mut text = format!(
+            "-- `{}` for DuckDB and for ClickHouse from 26.4 (before: set session_timezone = 'UTC').\n-- It reads tables of a recording: inserted ones, or these views of the files.\n",
+            question.name()
+        );
+        for (name, dialect) in [("DuckDB", Dialect::DuckDb), ("ClickHouse", Dialect::ClickHouse)] {
+            text.extend(["-- ", name, ":\n"]);
+            self.views(question, chosen, dialect).lines().for_each(|line| text.extend(["-- ", line, "\n"]));
+        }
+        text
+    }
+
+    /// The tables of a question as views, each in a line.
+    fn views(&self, question: Question, chosen: &Chosen, dialect: Dialect) -> String {
         let tables = TABLES.iter().filter(|table| question.tables().contains(&table.name));
-        let views = tables.map(|table| {
+        let view = |table: &&Table| {
             let files = self.files(table.name, chosen);
             format!("create view {} as {};\n", table.name, source(table, &files, dialect))
-        });
-        std::iter::once(zone.to_owned()).chain(views).collect()
+        };
+        tables.map(view).collect()
     }
 
     /// Patterns of a table's files in the time range.
@@ -83,7 +115,7 @@ impl Recordings {
         let hours = hours(chosen);
         let of_root = |root: &String| {
             let folder = format!("{root}/{VERSION}/{table}");
-            let remote = root.contains("://");
+            let remote = is_bucket(root);
             match &hours {
                 Some(hours) if !remote => {
                     let of_hours = hours.iter().map(|hour| format!("{folder}/{hour}"));
@@ -95,6 +127,10 @@ impl Recordings {
         };
         self.0.iter().flat_map(of_root).map(|folder| format!("{folder}/**/*.parquet")).collect()
     }
+}
+
+fn is_bucket(name: &str) -> bool {
+    BUCKETS.iter().any(|scheme| name.starts_with(scheme))
 }
 
 /// Checks that a name can be embedded in an SQL string.
@@ -140,8 +176,15 @@ fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
         ),
         (Dialect::ClickHouse, []) => format!("select * from null('{}')", columns(click_house)),
         (Dialect::ClickHouse, files) => {
-            let of =
-                |file: &String| format!("select * from file('{file}', Parquet, '{}')", columns(click_house));
+            let of = |file: &String| {
+                let columns = columns(click_house);
+                // `file` would look for the bucket among its own files, and find none without an error.
+                if is_bucket(file) {
+                    format!("select * from s3('{file}', 'Parquet', '{columns}')")
+                } else {
+                    format!("select * from file('{file}', Parquet, '{columns}')")
+                }
+            };
             files.iter().map(of).collect::<Vec<_>>().join(" union all ")
         }
     }
@@ -231,6 +274,13 @@ mod tests {
         assert!(find("x*").is_err());
         assert_eq!(Recordings::find(&["s3://bucket/fleet/"]).unwrap().0, ["s3://bucket/fleet"]);
         assert!(Recordings::find(&["s3://b'; drop table x"]).is_err());
+        for address in ["https://host/fleet", "az://box/fleet", "file:///mnt/fleet"] {
+            let error = Recordings::find(&[address]).unwrap_err();
+            assert!(
+                error.contains(address) && error.contains("s3://, gs://") && error.contains("mount"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
@@ -265,6 +315,35 @@ mod tests {
         );
         assert!(sql.contains("create view steps as select * from null('t "), "{sql}");
         assert!(!sql.contains("view link_seconds"), "{sql}");
+    }
+
+    #[test]
+    fn buckets_are_read_by_the_functions_that_list_them() {
+        let found = Recordings::find(&["s3://bucket/fleet", "gs://other"]).unwrap();
+        let at = Chosen { from_s: Some(1_763_800_000), to_s: Some(1_763_800_060), job: None };
+        let of = |dialect| found.declare(Question::Timeline, &at, dialect);
+        let file = "s3://bucket/fleet/v1/flow_seconds/**/*.parquet";
+        let duck = of(Dialect::DuckDb);
+        let files = format!("read_parquet(['{file}', 'gs://other/v1/flow_seconds/**/*.parquet'], ");
+        assert!(duck.contains(&files), "{duck}");
+        let click = of(Dialect::ClickHouse);
+        assert!(click.contains(&format!("from s3('{file}', 'Parquet', 't DateTime64(9, ")), "{click}");
+        assert!(click.contains(" union all select * from s3('gs://other/v1/flow_seconds/"), "{click}");
+        assert!(!click.contains("file("), "{click}");
+    }
+
+    #[test]
+    fn what_is_printed_for_every_engine_has_the_tables_in_comments() {
+        let root = recording(&["v1/flow_seconds"]);
+        let found = Recordings::find(&[root.path().to_str().unwrap()]).unwrap();
+        let text = found.describe(Question::Timeline, &Chosen::default());
+        assert!(text.lines().all(|line| line.starts_with("-- ")), "{text}");
+        for dialect in [Dialect::DuckDb, Dialect::ClickHouse] {
+            let views = found.declare(Question::Timeline, &Chosen::default(), dialect);
+            for view in views.lines().filter(|line| line.starts_with("create")) {
+                assert!(text.contains(&format!("\n-- {view}\n")), "{view}\n{text}");
+            }
+        }
     }
 
     #[test]

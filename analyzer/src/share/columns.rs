@@ -13,13 +13,16 @@ use crate::util::layout::plain;
 use crate::util::map::Map;
 
 /// A column.
-pub(super) struct Column {
+pub(crate) struct Column {
     /// Name in CSV, with the unit.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Heading on the page; empty for columns of CSV only.
     pub(super) title: &'static str,
     /// Unit of the values.
     pub(super) unit: Unit,
+    /// Fields of the report with the same figure; empty without one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "what a test compares the names by"))]
+    pub(crate) source: &'static str,
     /// Meaning.
     pub(super) help: &'static str,
     /// Reads the value from a flow.
@@ -27,7 +30,7 @@ pub(super) struct Column {
 }
 
 /// Further data from which values are read.
-pub(super) struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// Losses known from other taps.
     around: TapContext<'a>,
     /// Length of the time range; `None`: unknown.
@@ -70,7 +73,8 @@ impl<'a> Context<'a> {
 /// Name of the column filled by [`Context::findings_of`], which needs the index of the flow.
 pub(super) const FINDINGS: &str = "findings";
 
-const COLUMN: Column = Column { name: "", title: "", unit: Unit::Count, help: "", get: |_, _| Value::Null };
+const COLUMN: Column =
+    Column { name: "", title: "", unit: Unit::Count, source: "", help: "", get: |_, _| Value::Null };
 
 const fn text(name: &'static str, title: &'static str, help: &'static str) -> Column {
     Column { name, title, unit: Unit::Text, help, ..COLUMN }
@@ -109,41 +113,76 @@ fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Va
 }
 
 /// All columns, in the order of the CSV.
-pub(super) const COLUMNS: &[Column] = &[
+pub(crate) const COLUMNS: &[Column] = &[
     Column {
         get: |flow, _| name(Some(flow.link.as_str())),
+        source: "flows[].link",
         ..of(Unit::Link, "link", "Link", "link of the flow")
     },
     Column {
         get: |flow, _| name(flow.direction.map(direction_name)),
+        source: "flows[].direction",
         ..text("direction", "", "direction of the link; empty in a replay")
     },
-    Column { get: |flow, _| flow.src.to_string().into(), ..text("src", "Source", "source address") },
-    Column { get: |flow, _| flow.peer_qp.into(), ..id("src_qp", "QP", "queue pair that sends") },
+    Column {
+        get: |flow, _| flow.src.to_string().into(),
+        source: "flows[].src",
+        ..text("src", "Source", "source address")
+    },
+    Column {
+        get: |flow, _| flow.peer_qp.into(),
+        source: "flows[].peer_qp",
+        ..id("src_qp", "QP", "queue pair that sends")
+    },
     Column {
         get: |flow, _| flow.dst.to_string().into(),
+        source: "flows[].dst",
         ..text("dst", "Destination", "destination address")
     },
-    Column { get: |flow, _| flow.dest_qp.into(), ..id("dest_qp", "QP", "destination queue pair") },
-    text(FINDINGS, "Findings", "findings that name the flow"),
-    Column { get: |flow, _| flow.roce_version.into(), ..id("roce_version", "", "RoCE version") },
-    Column { get: |flow, _| flow.vlan.into(), ..id("vlan_id", "", "outermost VLAN id; 0: untagged") },
-    Column { get: |flow, _| flow.pcp.into(), ..id("pcp", "", "priority code point of the tag") },
-    Column { get: |flow, _| flow.dscp.into(), ..id("dscp", "DSCP", "DSCP of the first packet") },
+    Column {
+        get: |flow, _| flow.dest_qp.into(),
+        source: "flows[].dest_qp",
+        ..id("dest_qp", "QP", "destination queue pair")
+    },
+    Column { source: "findings[].flows", ..text(FINDINGS, "Findings", "findings that name the flow") },
+    Column {
+        get: |flow, _| flow.roce_version.into(),
+        source: "flows[].roce_version",
+        ..id("roce_version", "", "RoCE version")
+    },
+    Column {
+        get: |flow, _| flow.vlan.into(),
+        source: "flows[].vlan",
+        ..id("vlan", "", "outermost VLAN id; 0: untagged")
+    },
+    Column {
+        get: |flow, _| flow.pcp.into(),
+        source: "flows[].pcp",
+        ..id("pcp", "", "priority code point of the tag")
+    },
+    Column {
+        get: |flow, _| flow.dscp.into(),
+        source: "flows[].dscp",
+        ..id("dscp", "DSCP", "DSCP of the first packet")
+    },
     Column {
         get: |flow, _| flow.src_port_count.get().into(),
-        ..of(Unit::Count, "src_ports", "", "distinct UDP source ports")
+        source: "flows[].src_port_count",
+        ..of(Unit::Count, "src_port_count", "", "distinct UDP source ports")
     },
     Column {
         get: |flow, _| flow.packets.saturating_sub(flow.copies().packets).into(),
+        source: "flows[].packets",
         ..of(Unit::Count, "packets", "Packets", "packets")
     },
     Column {
         get: |flow, _| flow.bytes_once().into(),
+        source: "flows[].bytes",
         ..of(Unit::Bytes, "bytes", "Bytes", "outer frames without FCS")
     },
     Column {
         get: |flow, _| flow.payload_bytes.saturating_sub(flow.copies().payload_bytes).into(),
+        source: "flows[].payload_bytes",
         ..of(Unit::Bytes, "payload_bytes", "", "payload")
     },
     Column {
@@ -152,18 +191,22 @@ pub(super) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| flow.ce_ratio.into(),
+        source: "flows[].ce_ratio",
         ..of(Unit::Ratio, "ce_ratio", "CE", "CE-marked share of ECN-capable data; unknown: ECN is off")
     },
     Column {
         get: |flow, _| flow.cnps_once().into(),
+        source: "flows[].cnp_packets",
         ..of(Unit::Count, "cnp_packets", "CNP", "congestion notification packets")
     },
     Column {
         get: |flow, context| upstream(flow, context, |side| side.lost),
+        source: "flows[].loss.lost, flows[].loss_responses.lost",
         ..of(Unit::Count, "lost_packets", "Lost", "packets lost upstream of the link")
     },
     Column {
         get: |flow, context| upstream(flow, context, |side| side.doubtful),
+        source: "flows[].loss.lost_or_reordered, flows[].loss_responses.lost_or_reordered",
         ..of(
             Unit::Count,
             "lost_or_reordered_packets",
@@ -173,14 +216,17 @@ pub(super) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| loss(flow, |loss| loss.recovered),
-        ..of(Unit::Count, "out_of_order_packets", "", "packets that arrived out of order")
+        source: "flows[].loss.recovered, flows[].loss_responses.recovered",
+        ..of(Unit::Count, "reordered_packets", "", "packets that arrived out of order")
     },
     Column {
         get: |flow, _| missing(flow).into(),
+        source: "flows[].psn.missing, flows[].psn_responses.missing",
         ..of(Unit::Count, "missing_psns", "", "PSNs skipped: lost or reordered")
     },
     Column {
         get: |flow, _| retransmissions(flow).into(),
+        source: "flows[].loss.retransmitted, flows[].loss_responses.retransmitted, flows[].loss.rereads, flows[].loss_responses.rereads",
         ..of(
             Unit::Count,
             "retransmitted_packets",
@@ -190,58 +236,80 @@ pub(super) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| loss(flow, |loss| loss.timeouts),
+        source: "flows[].loss.timeouts, flows[].loss_responses.timeouts",
         ..of(Unit::Count, "timeouts", "Timeouts", "transport timeouts")
     },
     Column {
         get: |flow, _| flow.naks_once().psn_sequence_error.into(),
-        ..of(
-            Unit::Count,
-            "nak_sequence_error_packets",
-            "NAK",
-            "NAKs (PSN sequence error) that travel in this flow",
-        )
+        source: "flows[].ack.naks.psn_sequence_error",
+        ..of(Unit::Count, "nak_sequence_packets", "NAK", "NAKs (PSN sequence error) that travel in this flow")
     },
     Column {
         get: |flow, _| {
             let naks = flow.naks_once();
             (naks.total() - naks.psn_sequence_error).into()
         },
+        source: "flows[].ack.naks",
         ..of(Unit::Count, "nak_other_packets", "", "NAKs of other codes")
     },
     Column {
         get: |flow, _| flow.rnr_naks_once().into(),
-        ..of(Unit::Count, "rnr_nak_packets", "RNR", "RNR NAKs that travel in this flow")
+        source: "flows[].ack.rnr_naks",
+        ..of(Unit::Count, "rnr_naks", "RNR", "RNR NAKs that travel in this flow")
     },
     Column {
         get: |flow, _| flow.latency_ns.as_deref().map(|latency| latency.count).into(),
-        ..of(Unit::Count, "latency_samples", "", "requests that were timed")
+        source: "flows[].latency_ns.count",
+        ..of(Unit::Count, "latency_count", "", "requests that were timed")
     },
     Column {
         get: |flow, _| latency(flow, 1, |latency| latency.p50),
+        source: "flows[].latency_ns.p50",
         ..of(Unit::Nanoseconds, "latency_p50_ns", "p50", "median from request to ACK or response")
     },
     Column {
         get: |flow, _| latency(flow, P99_SAMPLES, |latency| latency.p99),
+        source: "flows[].latency_ns.p99",
         ..of(Unit::Nanoseconds, "latency_p99_ns", "p99", "99th percentile; unknown below 100 samples")
     },
     Column {
         get: |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999),
+        source: "flows[].latency_ns.p999",
         ..of(Unit::Nanoseconds, "latency_p999_ns", "", "99.9th percentile; unknown below 1,000 samples")
     },
     Column {
         get: |flow, _| latency(flow, 1, |latency| latency.max),
+        source: "flows[].latency_ns.max",
         ..of(Unit::Nanoseconds, "latency_max_ns", "", "longest")
     },
     Column {
         get: |flow, _| flow.path_mtu.into(),
+        source: "flows[].path_mtu",
         ..of(Unit::Bytes, "path_mtu_bytes", "", "path MTU in use")
     },
-    Column { get: |flow, _| flow.first_ns.into(), ..of(Unit::Time, "first_unix_ns", "", "first packet") },
-    Column { get: |flow, _| flow.last_ns.into(), ..of(Unit::Time, "last_unix_ns", "", "last packet") },
+    Column {
+        get: |flow, _| flow.first_ns.into(),
+        source: "flows[].first_ns",
+        ..of(Unit::Time, "first_unix_ns", "", "first packet")
+    },
+    Column {
+        get: |flow, _| flow.last_ns.into(),
+        source: "flows[].last_ns",
+        ..of(Unit::Time, "last_unix_ns", "", "last packet")
+    },
     Column {
         get: |flow, _| flow.pid.into(),
+        source: "flows[].pid",
         ..id("pid", "", "process that owns the queue pair on this host")
     },
-    Column { get: |flow, _| name(flow.comm.as_deref()), ..text("comm", "Process", "its command name") },
-    Column { get: |flow, _| name(flow.pod.as_deref()), ..text("pod", "", "its pod, container or job") },
+    Column {
+        get: |flow, _| name(flow.comm.as_deref()),
+        source: "flows[].comm",
+        ..text("comm", "Process", "its command name")
+    },
+    Column {
+        get: |flow, _| name(flow.pod.as_deref()),
+        source: "flows[].pod",
+        ..text("pod", "", "its pod, container or job")
+    },
 ];

@@ -21,8 +21,8 @@ from chdb import session
 def local(form):
     connection = session.Session()
     script = sys.stdin.read()
-    # No question has a semicolon within a string.
-    for statement in filter(str.strip, script.split(";")):
+    # A statement ends with a line that ends with a semicolon; one within a comment ends none.
+    for statement in re.findall(r"(?:^.*\n)*?^(?!--).*;$", script, re.M):
         sys.stdout.write(str(connection.query(statement, form)))
 
 

@@ -30,8 +30,8 @@ fn work() -> Result<()> {
             other => bail!("unknown argument {other}"),
         }
     }
-    if fleet.hosts < 40 || fleet.seconds < 8 || fleet.seconds * FAULTS.len() as u64 > 3_600 {
-        bail!("a fleet has at least 40 hosts, and faults of 8 to 600 seconds");
+    if fleet.hosts < 40 || fleet.seconds < 16 || fleet.seconds * FAULTS.len() as u64 > 3_600 {
+        bail!("a fleet has at least 40 hosts, and faults of 16 to 240 seconds");
     }
     let temporary = tempfile::tempdir().context("no temporary folder")?;
     let folder = keep.as_deref().unwrap_or(temporary.path());
@@ -70,7 +70,11 @@ fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usi
     let program = binary::path()?;
     let folder = folder.to_str().context("the folder is no text")?;
     let rows = (fleet.hosts * 8 * 2 * 2 * fleet.seconds * FAULTS.len() as u64) as f64;
-    println!("\n{name}\nquestion    all rows  on CPUs  rows/CPU s  answer in the time of the fault");
+    let load = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg cannot be read")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    println!(
+        "\n{name}, at a load of {load} before\nquestion    all rows  on CPUs  rows/CPU s  answer in the time of the fault"
+    );
     let mut wrong = 0;
     for question in QUESTIONS {
         let (start, used) = (Instant::now(), cpu_of_children()?);

@@ -1,7 +1,7 @@
 //! Synthetic recordings of many hosts with known faults, for `rocescope fleet`.
 //!
 //! A fabric of rails and planes: each host has a port in each plane of each rail, at a leaf switch of its pod. Jobs
-//! communicate in rings, in steps of four seconds. Each fault has its own time range in one recording; the first
+//! communicate in rings, in steps of four seconds. Each [`Fault`] has its own time range in one recording; the first
 //! range is healthy.
 
 #![expect(
@@ -11,6 +11,7 @@
 )]
 
 pub mod ask;
+mod fault;
 
 use std::fs;
 use std::io;
@@ -26,6 +27,7 @@ use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
 
 use crate::sim::rng::mix;
+pub use fault::{FAULTS, Fault};
 
 /// Begin of the recording: an hour, 2025-11-22 08:00:00 UTC.
 const BEGIN_S: u64 = 1_763_798_400;
@@ -43,39 +45,12 @@ const QUIET: f64 = 0.1e9;
 const PACKET: f64 = 4_096.0;
 const BIT_RATE: u64 = 400_000_000_000;
 
-/// A fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// None.
-    Healthy,
-    /// The port of a host: three times the latency in both directions.
-    SlowLink,
-    /// A switch port drops packets to its host.
-    LossyPort,
-    /// The hash of a pair of leaf switches sends the traffic to their hosts through one of the two planes.
-    PolarisedHash,
-    /// A host computes longer than the others of its job.
-    Straggler,
-    /// One plane carries less traffic, more slowly.
-    BadPlane,
-}
-
-/// All faults, in the order of their time ranges.
-pub const FAULTS: [Fault; 6] = [
-    Fault::Healthy,
-    Fault::SlowLink,
-    Fault::LossyPort,
-    Fault::PolarisedHash,
-    Fault::Straggler,
-    Fault::BadPlane,
-];
-
 /// A fleet, and the duration of each fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet {
     /// Hosts.
     pub hosts: u64,
-    /// Seconds per fault; six times this must fit into an hour.
+    /// Seconds per fault; for all faults together an hour.
     pub seconds: u64,
 }
 
@@ -100,16 +75,16 @@ struct Port {
 
 impl Fleet {
     /// The fleet used in tests.
-    pub const SMALL: Self = Self { hosts: 60, seconds: 20 };
+    pub const SMALL: Self = Self { hosts: 60, seconds: 16 };
 
     /// Hosts per job, each with its own ring.
     const fn job(&self) -> u64 {
         if self.hosts < 200 { 20 } else { 40 }
     }
 
-    /// Hosts per leaf switch.
+    /// Hosts per leaf switch: a job has hosts at two of them.
     const fn pod(&self) -> u64 {
-        if self.hosts < 200 { 20 } else { 50 }
+        if self.hosts < 200 { 15 } else { 50 }
     }
 
     /// The time range of a fault in Unix seconds, for `--from` and `--to`.
@@ -121,49 +96,6 @@ impl Fleet {
 
     fn fault_at(&self, second: u64) -> Fault {
         FAULTS[((second - BEGIN_S) / self.seconds).min(FAULTS.len() as u64 - 1) as usize]
-    }
-
-    const fn slow(&self) -> Port {
-        Port { host: self.hosts / 8, rail: 1, plane: 0 }
-    }
-
-    const fn lossy(&self) -> Port {
-        Port { host: self.hosts / 2 - 7, rail: 2, plane: 1 }
-    }
-
-    const fn straggler(&self) -> u64 {
-        self.hosts / 2 + 1
-    }
-
-    /// The text that the headline for `question` contains about a fault, in its time range. `None`: nothing stands
-    /// out.
-    #[must_use]
-    pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
-        let (slow, lossy) = (self.slow(), self.lossy());
-        match (question, fault) {
-            ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(slow))),
-            ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(lossy))),
-            ("balance", Fault::PolarisedHash) => {
-                let (one, other) = (
-                    self.switch(Port { plane: 0, ..POLARISED }),
-                    self.switch(Port { plane: 1, ..POLARISED }),
-                );
-                Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
-            }
-            ("balance", Fault::BadPlane) => Some("Planes all hosts egress: plane 2 carries 0.7".to_owned()),
-            ("jobs", Fault::LossyPort) => Some(format!("Job {}: ", self.job_of(lossy.host))),
-            ("stragglers", Fault::Straggler) => {
-                let host = self.straggler();
-                Some(format!("Node{host:05} of job {}: ", self.job_of(host)))
-            }
-            _ => None,
-        }
-    }
-
-    /// The host whose port drops packets, which the timeline of the whole recording must name.
-    #[must_use]
-    pub fn lossy_host(&self) -> String {
-        name(self.lossy().host)
     }
 
     fn job_of(&self, host: u64) -> String {
@@ -221,8 +153,7 @@ impl Fleet {
             Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
         let (mut flows, mut links) = (Vec::new(), Vec::new());
         for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
-            for at in 0..RAILS * PLANES {
-                let own = Port { host, rail: at / PLANES, plane: at % PLANES };
+            for own in Self::ports(host) {
                 for direction in [Direction::Egress, Direction::Ingress] {
                     let start = flows.len();
                     for distance in 1..=PEERS {
@@ -237,7 +168,7 @@ impl Fleet {
         (flows, links)
     }
 
-    #[expect(clippy::too_many_lines, reason = "what the faults do to a flow, then every column of the row")]
+    #[expect(clippy::too_many_lines, reason = "every column of the row")]
     fn flow(
         &self,
         names: &Names,
@@ -251,35 +182,18 @@ impl Fleet {
         let (src, dst) = if direction == Direction::Egress { (own, peer) } else { (peer, own) };
         let seed = mix(second ^ mix(src.host << 20 | src.rail << 12 | src.plane << 8 | distance));
         let dice = |n: u64| mix(seed.wrapping_add(n)) as f64 / u64::MAX as f64;
-        let late = fault == Fault::Straggler && src.host == self.straggler();
-        let sends = (second % STEP_S < STEP_S / 2) != late;
-        let mut bytes = if sends { BUSY } else { QUIET } * (0.9 + 0.2 * dice(1));
-        if fault == Fault::PolarisedHash
-            && dst.host / self.pod() == 0
-            && dst.rail == POLARISED.rail
-            && direction == Direction::Ingress
-        {
-            bytes *= if dst.plane == 0 { 1.9 } else { 0.1 };
-        }
-        let bad_plane = fault == Fault::BadPlane && dst.plane == 1;
-        if bad_plane {
-            bytes *= 0.6;
-        }
+        let of_range = (second - BEGIN_S) % self.seconds;
+        let (start, _, traffic_s) = self.step_at(fault, src.host, of_range);
+        let busy = (of_range - start < traffic_s) != self.is_late(fault, src.host);
+        let effect = self.effect(fault, src, dst, direction, busy);
+        let bytes = if busy { BUSY } else { QUIET } * (0.9 + 0.2 * dice(1)) * effect.bytes;
         let packets = bytes / PACKET;
-        let slow = fault == Fault::SlowLink && [src, dst].contains(&self.slow());
         // At the receiver, the path through the fabric is upstream of the tap.
         let base = if direction == Direction::Egress { 20_000.0 } else { 4_000.0 };
-        let latency =
-            base * (0.8 + 0.4 * dice(2)) * if slow { 3.0 } else { 1.0 } * if bad_plane { 1.6 } else { 1.0 };
-        let lossy = fault == Fault::LossyPort && dst == self.lossy();
+        let latency = base * (0.8 + 0.4 * dice(2)) * effect.latency;
         // Occasional bit errors are no fault.
-        let stray = u64::from(dice(3) < 0.001);
-        let lost = if direction == Direction::Ingress {
-            stray + if lossy { (packets * 0.002) as u64 } else { 0 }
-        } else {
-            0
-        };
-        let timeouts = i64::from(lossy && sends);
+        let stray = u64::from(direction == Direction::Ingress && dice(3) < 0.001);
+        let lost = stray + (packets * effect.lost) as u64;
         FlowSecond {
             t: Time((second + 1) * NS),
             interval_ns: NS,
@@ -304,7 +218,7 @@ impl Fleet {
             bytes: bytes as u64,
             payload_bytes: bytes as u64,
             ecn_capable: packets as u64,
-            ce: (packets * 0.001 * dice(4)) as u64,
+            ce: (packets * (0.001 * dice(4) + effect.marked)) as u64,
             cnp_packets: 0,
             acks: 0,
             rnr_naks: 0,
@@ -312,10 +226,10 @@ impl Fleet {
             nak_other: 0,
             lost: Some(lost as i64),
             reordered: Some(0),
-            retransmitted: Some(if lossy { (packets * 0.01) as i64 } else { 0 }),
-            timeouts: Some(timeouts),
-            timeout_wait_ns: Some(timeouts * 67_000_000),
-            rnr_wait_ns: Some(0),
+            retransmitted: Some((packets * effect.resent) as i64),
+            timeouts: Some(effect.timeouts),
+            timeout_wait_ns: Some(effect.timeout_wait_ns),
+            rnr_wait_ns: Some(effect.rnr_wait_ns),
             rtt_count: Some(1_000),
             rtt_sum_ns: Some((latency * 600.0) as u64),
             rtt_p50_ns: Some((latency * 0.6) as u64),
@@ -373,7 +287,6 @@ impl Fleet {
     /// Device counters of a host, in the time range of each fault: the only data in a recording with hardware RoCE.
     fn devices_of(&self, host: u64) -> Vec<DeviceSecond> {
         let (name, job) = (name(host), self.job_of(host));
-        let ports = (0..RAILS * PLANES).map(|at| Port { host, rail: at / PLANES, plane: at % PLANES });
         let of_port = |port: Port| {
             let (name, job) = (&name, &job);
             let row = move |fault: Fault, counter: &str, delta: u64| DeviceSecond {
@@ -392,70 +305,53 @@ impl Fleet {
                 delta,
             };
             FAULTS.into_iter().flat_map(move |fault| {
-                let packets = (BUSY / PACKET) as u64 * self.seconds;
-                let lossy = fault == Fault::LossyPort && port == self.lossy();
-                let disordered = if lossy { packets / 500 } else { 3 };
-                let slow = fault == Fault::SlowLink && port == self.slow();
-                let marked = if slow { packets / 10 } else { packets / 1_000 };
-                [
-                    ("rx_packets", packets),
-                    ("tx_packets", packets),
-                    ("out_of_sequence", disordered),
-                    ("ce_marked_packets", marked),
-                ]
-                .map(|(counter, delta)| row(fault, counter, delta))
+                self.counters(fault, port).map(|(counter, delta)| row(fault, counter, delta))
             })
         };
-        ports.flat_map(|port| of_port(port).collect::<Vec<_>>()).collect()
-    }
-
-    /// The text that the headline contains if the recording has only device counters.
-    #[must_use]
-    pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
-        let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
-        match fault {
-            Fault::SlowLink => Some(("slow", named(self.slow(), "CE (device)"))),
-            Fault::LossyPort => Some(("loss", named(self.lossy(), "out of sequence (device)"))),
-            _ => None,
-        }
+        Self::ports(host).flat_map(|port| of_port(port).collect::<Vec<_>>()).collect()
     }
 
     /// The steps seen by a host, with the straggler that it waits for.
     fn steps_of(&self, host: u64) -> Vec<Step> {
         let names =
             Names { host: Shared::from(name(host).as_str()), job: Shared::from(self.job_of(host).as_str()) };
-        let straggler = self.straggler();
-        let starts = (BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64).step_by(STEP_S as usize);
-        let step = |start: u64| {
-            let waits = self.fault_at(start) == Fault::Straggler
-                && self.job_of(host) == self.job_of(straggler)
-                && host != straggler;
+        let step = |fault: Fault, start: u64, length: u64, traffic: u64| {
+            let waits_for = self.waits_for(fault, host);
             Step {
-                t: Time((start + STEP_S) * NS),
+                t: Time((start + length) * NS),
                 host: names.host.clone(),
                 job: Some(names.job.clone()),
                 link: Shared::from("eth0"),
                 direction: Some(Direction::Egress),
                 start: Time(start * NS),
-                length_ns: STEP_S * NS,
-                busy_ns: 2 * NS,
+                length_ns: length * NS,
+                busy_ns: traffic * NS,
                 silence_ns: NS / 10,
-                straggler: waits.then(|| address(Port { host: straggler, rail: 0, plane: 0 })),
-                straggler_kind: waits.then(|| Shared::from("starts_late")),
-                straggler_certain: waits.then_some(1),
-                behind_ns: waits.then_some(2 * NS),
+                straggler: waits_for.map(|host| address(Port { host, rail: 0, plane: 0 })),
+                straggler_kind: waits_for.map(|_| Shared::from("starts_late")),
+                straggler_certain: waits_for.map(|_| 1),
+                behind_ns: waits_for.map(|_| 2 * NS),
                 straggler_json: None,
-                active_ns: Some(2 * NS),
+                active_ns: Some(traffic * NS),
                 step_bytes: None,
                 explained_ratio: None,
             }
         };
-        starts.map(step).collect()
+        let mut steps = Vec::new();
+        for fault in FAULTS {
+            let (begin, mut at) = (self.range(fault).0, 0);
+            while at < self.seconds {
+                let (start, length, traffic) = self.step_at(fault, host, at);
+                at = start + length;
+                // One that the next range cuts off has no end.
+                if at <= self.seconds {
+                    steps.push(step(fault, begin + start, length, traffic));
+                }
+            }
+        }
+        steps
     }
 }
-
-/// The rail and pod whose leaf switches hash badly.
-const POLARISED: Port = Port { host: 0, rail: 1, plane: 0 };
 
 struct Names {
     host: Shared,

@@ -20,7 +20,7 @@ pub(crate) struct Wanted {
     /// Hosts of the fleet
     #[arg(long, default_value_t = 1_000)]
     hosts: u64,
-    /// Seconds of each of the six time ranges
+    /// Seconds of the time range of each fault
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Also measure ClickHouse (560 MB to install)

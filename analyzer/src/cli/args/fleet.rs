@@ -27,7 +27,7 @@ pub struct FleetArgs {
     pub question: Question,
     /// Folders of recordings, or the URL of a ClickHouse server
     ///
-    /// Also a pattern of folders, and a bucket that the engine can read (s3://...).
+    /// Also a pattern of folders, and a bucket (s3://..., gs://...) for which the engine has credentials.
     #[arg(value_name = "DIR|GLOB|URL", required = true)]
     pub sources: Vec<String>,
     /// Only flows of this job
@@ -56,6 +56,9 @@ pub struct FleetArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub top: u64,
     /// Print the SQL and do not run it
+    ///
+    /// The same text for DuckDB and ClickHouse, with the definitions of the tables in comments; with --engine, the script for that
+    /// engine.
     #[arg(long)]
     pub print_sql: bool,
     /// Program to run the SQL

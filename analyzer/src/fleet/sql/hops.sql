@@ -8,6 +8,15 @@ deviations as (
                  else median(abs(figure - usual)) over (partition by metric, job, direction) end as mad
   from medians
 ),
+distances as (
+  select *, (figure - usual) / ({DEVIATION} * greatest(mad, {USUAL_SHARE} * usual, least / 5)) as z
+  from deviations
+),
+-- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.
+taps as (
+  select *, row_number() over (partition by metric, job, src, dst order by case when z > {STANDS_OUT} then 0 else 1 end, direction) as tap
+  from distances
+),
 owners as (
   select case when direction = 'egress' then src else dst end as addr, min(host) as owner, min(link) as owner_link
   from flow_seconds
@@ -27,12 +36,11 @@ ends as (
   from owners join cables on owner = host and owner_link = link
 ),
 cells as (
-  select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, figure, usual,
-         (figure - usual) / ({DEVIATION} * greatest(mad, {USUAL_SHARE} * usual, least / 5)) as z,
+  select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, figure, usual, z,
          coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
          coalesce(nullif(s.cable, ''), src) as s_cable, coalesce(nullif(r.cable, ''), dst) as r_cable
-  from deviations d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
+  from (select * from taps where tap = 1) d left join ends s on d.src = s.addr left join ends r on d.dst = r.addr
 ),
 hops as (
   select metric, scope, breadth, case when metric = 'latency' or box is not null then '' else way end as side,

@@ -1,0 +1,322 @@
+//! The faults of a simulated fleet: where they are, what they do to a flow, and what each question must answer.
+
+use rocescope::sample::Direction;
+
+use super::{BUSY, Fleet, PACKET, PLANES, Port, STEP_S, device, name};
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    Healthy,
+    /// The port of a host: three times the latency in both directions.
+    SlowLink,
+    /// A switch port drops packets to its host.
+    LossyPort,
+    /// The hash of a pair of leaf switches sends the traffic to their hosts through one of the two planes.
+    PolarisedHash,
+    /// A host computes longer than the others of its job.
+    Straggler,
+    /// One plane carries less traffic, more slowly.
+    BadPlane,
+    /// A host: three times the latency at all its ports, in both directions.
+    SlowHost,
+    /// All switches of a rail: the senders see two and a half times the latency.
+    SlowRail,
+    /// The way from a leaf switch to another: the senders see three times the latency.
+    SlowPath,
+    /// A switch port marks packets to its host, which nobody but that host sees.
+    MarkingPort,
+    /// A port sends packets again of which none was lost.
+    ResendingPort,
+    /// All hosts send more through one rail than through the others.
+    UnevenRail,
+    /// A host posts receive buffers too late: its senders get RNR NAKs and wait.
+    SlowReceiver,
+    /// The flows of a host stall until their transport timeouts.
+    Stalls,
+    /// The steps of a job become twice as long; most of each is traffic.
+    StepGrowth,
+}
+
+/// All faults, in the order of their time ranges.
+pub const FAULTS: [Fault; 15] = [
+    Fault::Healthy,
+    Fault::SlowLink,
+    Fault::LossyPort,
+    Fault::PolarisedHash,
+    Fault::Straggler,
+    Fault::BadPlane,
+    Fault::SlowHost,
+    Fault::SlowRail,
+    Fault::SlowPath,
+    Fault::MarkingPort,
+    Fault::ResendingPort,
+    Fault::UnevenRail,
+    Fault::SlowReceiver,
+    Fault::Stalls,
+    Fault::StepGrowth,
+];
+
+/// The rail and pod whose leaf switches hash badly.
+const POLARISED: Port = Port { host: 0, rail: 1, plane: 0 };
+const SLOW_RAIL: u64 = 3;
+const UNEVEN_RAIL: u64 = 2;
+
+/// What a fault does to a flow in a second, as one tap sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effect {
+    /// Factors of the usual bytes and latency.
+    pub(super) bytes: f64,
+    pub(super) latency: f64,
+    /// Shares of the packets.
+    pub(super) marked: f64,
+    pub(super) lost: f64,
+    pub(super) resent: f64,
+    pub(super) timeouts: i64,
+    pub(super) timeout_wait_ns: i64,
+    pub(super) rnr_wait_ns: i64,
+}
+
+const NOTHING: Effect = Effect {
+    bytes: 1.0,
+    latency: 1.0,
+    marked: 0.0,
+    lost: 0.0,
+    resent: 0.0,
+    timeouts: 0,
+    timeout_wait_ns: 0,
+    rnr_wait_ns: 0,
+};
+
+impl Fleet {
+    const fn slow(&self) -> Port {
+        Port { host: self.hosts / 8, rail: 1, plane: 0 }
+    }
+
+    const fn lossy(&self) -> Port {
+        Port { host: self.hosts / 2 - 7, rail: 2, plane: 1 }
+    }
+
+    const fn straggler(&self) -> u64 {
+        self.hosts / 2 + 1
+    }
+
+    const fn slow_host(&self) -> u64 {
+        self.hosts / 5 + 1
+    }
+
+    /// Ports at both ends of the slow path, at the switches of the first two pods: a job has hosts in both.
+    const fn slow_path(&self) -> (Port, Port) {
+        let from = Port { host: 0, rail: 1, plane: 0 };
+        (from, Port { host: self.pod(), ..from })
+    }
+
+    const fn marking(&self) -> Port {
+        Port { host: self.hosts / 3 + 2, rail: 0, plane: 1 }
+    }
+
+    const fn resending(&self) -> Port {
+        Port { host: self.hosts / 4, rail: 3, plane: 0 }
+    }
+
+    const fn receiver(&self) -> u64 {
+        self.hosts / 3
+    }
+
+    const fn stalled(&self) -> u64 {
+        self.hosts * 2 / 3 + 1
+    }
+
+    const fn growing(&self) -> u64 {
+        self.hosts - 1
+    }
+
+    /// True if the host computes at this time, while its job communicates, and the reverse.
+    pub(super) const fn is_late(&self, fault: Fault, host: u64) -> bool {
+        matches!(fault, Fault::Straggler) && host == self.straggler()
+    }
+
+    /// The host that a host waits for in its steps.
+    pub(super) fn waits_for(&self, fault: Fault, host: u64) -> Option<u64> {
+        let straggler = self.straggler();
+        let waits = fault == Fault::Straggler && host / self.job() == straggler / self.job();
+        (waits && host != straggler).then_some(straggler)
+    }
+
+    /// The step in which the job of a host is, so many seconds after the begin of a fault's time range: its begin there, its
+    /// length, and its time with traffic.
+    pub(super) const fn step_at(&self, fault: Fault, host: u64, second: u64) -> (u64, u64, u64) {
+        let grows = matches!(fault, Fault::StepGrowth) && host / self.job() == self.growing() / self.job();
+        if !grows {
+            return (second - second % STEP_S, STEP_S, STEP_S / 2);
+        }
+        let change = (self.seconds / 2).div_ceil(STEP_S) * STEP_S;
+        if second < change {
+            (second - second % STEP_S, STEP_S, STEP_S * 3 / 4)
+        } else {
+            (second - (second - change) % (2 * STEP_S), 2 * STEP_S, STEP_S * 3 / 2)
+        }
+    }
+
+    /// What the tap of this direction sees of a fault in a flow that is in its busy time, or not.
+    pub(super) fn effect(
+        &self,
+        fault: Fault,
+        src: Port,
+        dst: Port,
+        direction: Direction,
+        busy: bool,
+    ) -> Effect {
+        let is_sender = direction == Direction::Egress;
+        let pod = |port: Port| port.host / self.pod();
+        let on_path =
+            |at: Port, port: Port| (pod(at), at.rail, at.plane) == (pod(port), port.rail, port.plane);
+        match fault {
+            Fault::SlowLink if [src, dst].contains(&self.slow()) => Effect { latency: 3.0, ..NOTHING },
+            Fault::SlowHost if [src.host, dst.host].contains(&self.slow_host()) => {
+                Effect { latency: 3.0, ..NOTHING }
+            }
+            Fault::SlowRail if is_sender && src.rail == SLOW_RAIL => Effect { latency: 2.5, ..NOTHING },
+            Fault::SlowPath if is_sender => {
+                let (from, to) = self.slow_path();
+                let passes = on_path(from, src) && on_path(to, dst);
+                Effect { latency: if passes { 3.0 } else { 1.0 }, ..NOTHING }
+            }
+            Fault::MarkingPort if !is_sender && dst == self.marking() => Effect { marked: 0.1, ..NOTHING },
+            Fault::ResendingPort if src == self.resending() => Effect { resent: 0.004, ..NOTHING },
+            Fault::LossyPort if dst == self.lossy() => {
+                let timeouts = i64::from(busy);
+                // Lost on the last hop, which the sender's tap does not see.
+                let lost = if is_sender { 0.0 } else { 0.002 };
+                Effect { lost, resent: 0.01, timeouts, timeout_wait_ns: timeouts * 67_000_000, ..NOTHING }
+            }
+            Fault::PolarisedHash if !is_sender && pod(dst) == 0 && dst.rail == POLARISED.rail => {
+                Effect { bytes: if dst.plane == 0 { 1.9 } else { 0.1 }, ..NOTHING }
+            }
+            Fault::BadPlane if dst.plane == 1 => Effect { bytes: 0.6, latency: 1.6, ..NOTHING },
+            Fault::UnevenRail if src.rail == UNEVEN_RAIL => Effect { bytes: 1.6, ..NOTHING },
+            Fault::SlowReceiver if dst.host == self.receiver() && busy => {
+                Effect { rnr_wait_ns: 300_000_000, ..NOTHING }
+            }
+            Fault::Stalls if src.host == self.stalled() => {
+                Effect { timeouts: 1, timeout_wait_ns: 500_000_000, ..NOTHING }
+            }
+            _ => NOTHING,
+        }
+    }
+
+    /// The text with which the headline for `question` begins for a fault, in its time range. `None`: nothing stands out,
+    /// or the fault is another question's.
+    #[must_use]
+    pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
+        match (question, fault) {
+            ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(self.slow()))),
+            ("slow", Fault::LossyPort) => {
+                Some(format!("Link to {}: retransmission 1.0", self.cable(self.lossy())))
+            }
+            ("slow", Fault::SlowHost) => Some(format!("Host {}: latency", name(self.slow_host()))),
+            ("slow", Fault::SlowRail) => Some(format!("Rail rail{SLOW_RAIL}: latency")),
+            ("slow", Fault::SlowPath) => {
+                let (from, to) = self.slow_path();
+                Some(format!("Path {} to {}: latency", self.switch(from), self.switch(to)))
+            }
+            ("slow", Fault::MarkingPort) => Some(format!("Link to {}: CE 10.", self.cable(self.marking()))),
+            ("slow", Fault::ResendingPort) => {
+                Some(format!("Link from {}: retransmission 0.40", self.cable(self.resending())))
+            }
+            ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(self.lossy()))),
+            ("balance", Fault::PolarisedHash) => {
+                let (one, other) = (
+                    self.switch(Port { plane: 0, ..POLARISED }),
+                    self.switch(Port { plane: 1, ..POLARISED }),
+                );
+                Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
+            }
+            ("balance", Fault::BadPlane) => Some("Planes all hosts egress: plane 2 carries 0.7".to_owned()),
+            ("balance", Fault::UnevenRail) => {
+                Some(format!("Rails all hosts egress: rail{UNEVEN_RAIL} carries 1.39 × the mean"))
+            }
+            ("jobs", Fault::LossyPort) => Some(format!("Job {}: loss ", self.job_of(self.lossy().host))),
+            ("jobs", Fault::SlowReceiver) => Some(format!("Job {}: waits ", self.job_of(self.receiver()))),
+            ("jobs", Fault::Stalls) => Some(format!("Job {}: stalls ", self.job_of(self.stalled()))),
+            ("jobs", Fault::StepGrowth) => {
+                Some(format!("Job {}: step growth 100", self.job_of(self.growing())))
+            }
+            ("stragglers", Fault::Straggler) => {
+                let host = self.straggler();
+                Some(format!("Node{host:05} of job {}: ", self.job_of(host)))
+            }
+            ("stragglers", Fault::SlowReceiver) => {
+                let host = self.receiver();
+                Some(format!("Node{host:05} of job {}: senders wait ", self.job_of(host)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The least confidence of the answer about a fault. A cause that two or three pairs of ports pass is not certain.
+    #[must_use]
+    pub fn confidence(&self, question: &str, fault: Fault) -> &'static str {
+        match (question, fault) {
+            ("slow", Fault::SlowLink | Fault::SlowHost | Fault::SlowRail)
+            | ("balance" | "jobs", _)
+            | ("stragglers", Fault::Straggler) => "high",
+            // RNR waits alone do not say that the others wait for the host.
+            ("stragglers", _) => "low",
+            _ => "medium",
+        }
+    }
+
+    /// Column and value of the first answer about a fault, where a question measures it.
+    #[must_use]
+    pub fn figures(&self, question: &str, fault: Fault) -> &'static [(&'static str, f64)] {
+        match (question, fault) {
+            // Of the three or more steps, more than half have the usual length.
+            ("jobs", Fault::StepGrowth) => {
+                &[("figure", 1.0), ("growth", 1.0), ("step_ns", 4e9), ("network_ratio", 0.75)]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The host whose port drops packets, which the timeline of the whole recording must name.
+    #[must_use]
+    pub fn lossy_host(&self) -> String {
+        name(self.lossy().host)
+    }
+
+    /// Counters of the device of a port in the time range of a fault.
+    pub(super) fn counters(&self, fault: Fault, port: Port) -> [(&'static str, u64); 5] {
+        let packets = (BUSY / PACKET) as u64 * self.seconds;
+        let is_at = |faulty: Fault, at: Port| fault == faulty && port == at;
+        let disordered = if is_at(Fault::LossyPort, self.lossy()) { packets / 500 } else { 3 };
+        let marks = is_at(Fault::SlowLink, self.slow()) || is_at(Fault::MarkingPort, self.marking());
+        let resent = if is_at(Fault::ResendingPort, self.resending()) { packets / 250 } else { 3 };
+        [
+            ("rx_packets", packets),
+            ("tx_packets", packets),
+            ("out_of_sequence", disordered),
+            ("ce_marked_packets", packets / if marks { 10 } else { 1_000 }),
+            ("retransmissions", resent),
+        ]
+    }
+
+    /// The question about a fault and the text with which its headline begins, if the recording has only device counters.
+    #[must_use]
+    pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
+        let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));
+        match fault {
+            Fault::SlowLink => Some(("slow", named(self.slow(), "CE (device)"))),
+            Fault::MarkingPort => Some(("slow", named(self.marking(), "CE (device)"))),
+            Fault::ResendingPort => Some(("slow", named(self.resending(), "retransmission (device)"))),
+            Fault::LossyPort => Some(("loss", named(self.lossy(), "out of sequence (device)"))),
+            _ => None,
+        }
+    }
+
+    /// The ports of a host.
+    pub(super) fn ports(host: u64) -> impl Iterator<Item = Port> {
+        (0..super::RAILS * PLANES).map(move |at| Port { host, rail: at / PLANES, plane: at % PLANES })
+    }
+}
