@@ -38,7 +38,7 @@ impl Spread {
         Self::over(weights_of(sample, Unit::FiveTuple, |flow| flow.stats.payload_bytes > 0, &[]))
     }
 
-    /// The spread of what passed each link in both directions, by its name. Bytes without a 5-tuple are left out.
+    /// The spread of the packets on each link, both directions, by its name. Bytes without a 5-tuple are left out.
     #[must_use]
     pub fn by_link(sample: &Sample) -> BTreeMap<&str, Self> {
         let (sums, _) = sums_of(sample, Unit::FiveTuple, |_| true, &sample.retired_tuples);

@@ -58,7 +58,7 @@ pub(super) const ONE_OF: Entry = Entry {
                from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
                the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
                link may only be busier; else it owns links.imbalance, since what a slow link carries takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
-               end one), over 1 s at least. An ecn.congestion finding on this link has the same marks, and belongs to this one.",
+               end one), over 1 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -445,7 +445,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     };
     let class = worst.flows.first().copied().and_then(priority);
     let here = Commands::on(input, worst.link).of_priority(class);
-    let general = same_marks(worst, group, found);
+    let owner = same_marks(worst, group, found);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
         .evidence("kind", kind)
         .evidence("links", group.links.clone())
@@ -453,6 +453,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
+        .owner(owner.map(|at| (CONGESTION.id, at)))
         .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
         .step(
             format!("Compare discards, errors and pauses of {name} with those of its peers."),
@@ -477,11 +478,6 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         }
     };
     dated(raise, input, worst, share).into(found);
-    // Where the marks are is why there are any: the peers of the link have none.
-    if let Some((general, place)) = general.zip(found.len().checked_sub(1)) {
-        found[general].owner = Some(ONE_OF.id);
-        found[general].owner_at = Some(place);
-    }
 }
 
 /// Place of the congestion finding of the same link: its marks are the same, and it names the receivers.

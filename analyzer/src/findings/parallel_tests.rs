@@ -65,21 +65,6 @@ fn marks_on_one_of_two() {
     assert_eq!(marked([0, 0], 3), None);
 }
 
-/// The peers have no marks: what fills the queue is at that link, and the congestion of its receivers follows.
-#[test]
-fn the_place_of_the_marks_owns_the_congestion_there() {
-    let sample = uplinks(|link, _, data, _, _| {
-        let ce = if link == 1 { 25 } else { 0 };
-        data.ecn_data = [0, 0, data.packets - ce, ce];
-    });
-    let groups = vec![vec!["up0.pcap".to_owned(), "up1.pcap".to_owned()]];
-    let all = found(&sample, &Options { groups, ..Options::default() });
-    let of = |id: &str| all.iter().find(|one| one.id == id).unwrap();
-    let (place, congestion) = (of("links.congested_one_of"), of("ecn.congestion"));
-    assert!(congestion.is_owned_by(place.id, place.at) && place.owner.is_none());
-    assert_eq!((&place.effects[..], &congestion.causes[..]), (&[congestion.id][..], &[place.id][..]));
-}
-
 #[test]
 fn loss_on_one_of_two() {
     let lossy =

@@ -187,7 +187,7 @@ fn a_file_is_sent_until_the_server_says_that_it_has_it() {
 }
 
 /// An hour of rotations of a minute waits in the queue. Then every block arrives once, whole and in order, and a second
-/// time only where the confirmation was lost, which its token tells.
+/// time only where the confirmation was lost, as its token shows.
 #[test]
 fn an_hour_without_the_server_loses_nothing_and_doubles_nothing() {
     const MINUTES: usize = 60;

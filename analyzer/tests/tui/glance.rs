@@ -308,12 +308,12 @@ fn links_that_are_uneven_are_one_trouble_and_stand_beside_one_another() {
 fn congestion_of_one_of_two_rails_is_one_trouble() {
     let app = glance_at(Episode::Congestion);
     let found = app.view.concluded().unwrap().findings;
-    let part = found.iter().find(|one| one.id == "ecn.congestion").unwrap();
-    assert_eq!(part.owner, Some("links.congested_one_of"), "the place is the cause of the marks");
+    let part = found.iter().find(|one| one.id == "links.congested_one_of").unwrap();
+    assert_eq!(part.owner, Some("ecn.congestion"));
     assert!(text(&app).contains("PROBLEMS 1 active"), "{}", text(&app));
 }
 
-/// CNPs travel towards the sender, and say of its pair that it is to slow down.
+/// CNPs travel towards the sender, which is to reduce its rate: they count for the pair that it sends to.
 #[test]
 fn a_congested_pair_has_its_cnps() {
     let app = glance_at(Episode::Congestion);

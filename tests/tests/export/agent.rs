@@ -81,15 +81,15 @@ fn write_program(folder: &Path) {
     std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// The folders that `on_cmd` was told, in order.
-fn told(folder: &Path) -> Vec<PathBuf> {
+/// The folders that `on_cmd` was given, in order.
+fn given(folder: &Path) -> Vec<PathBuf> {
     let lines = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
     lines.lines().map(PathBuf::from).collect()
 }
 
 /// The reasons that the program of `on_cmd` kept, in order.
 fn reasons(folder: &Path) -> Vec<Value> {
-    let whys = told(folder)
+    let whys = given(folder)
         .into_iter()
         .map(|dump| json(folder.join(format!("why-{}", dump.file_name().unwrap().to_str().unwrap()))));
     whys.collect()
@@ -180,7 +180,7 @@ fn one_process_publishes_records_and_dumps_the_same_figures() {
     let asked = |cause: &str| {
         let of =
             |why: &Value| why["reasons"].as_array().unwrap().iter().any(|reason| reason["cause"] == cause);
-        reasons(folder.path()).iter().position(of).map(|at| told(folder.path())[at].clone())
+        reasons(folder.path()).iter().position(of).map(|at| given(folder.path())[at].clone())
     };
     let dump = until("a dump on request", || asked("request"));
     check_dump(&dump, all);
@@ -202,9 +202,9 @@ fn one_process_publishes_records_and_dumps_the_same_figures() {
 
 /// `max_dumps`, `on_cmd` and `cooldown` of the configuration.
 fn check_options_of_dumps(folder: &Path) {
-    let told = told(folder);
-    assert!(told.len() > 2, "{told:?}");
-    assert_eq!(dumps(&folder.join("dumps")), told[told.len() - 2..], "the newest two of {told:?}");
+    let named = given(folder);
+    assert!(named.len() > 2, "{named:?}");
+    assert_eq!(dumps(&folder.join("dumps")), named[named.len() - 2..], "the newest two of {named:?}");
     let whys = reasons(folder);
     let held_back = |why: &Value| why["lost"]["findings_in_cooldown"].as_u64().unwrap();
     assert!(held_back(&whys[whys.len() - 1]) > 0, "the second entropy.low was held back: {whys:?}");
