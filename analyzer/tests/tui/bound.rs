@@ -414,7 +414,11 @@ fn a_filter_that_makes_no_sense_says_so_after_enter_too() {
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
     type_text(&mut app, "foo:>1");
     press(&mut app, &[Key::Enter]);
-    assert!(text(&app).contains("filter unchanged: unknown field 'foo' at column 1; fields"), "{}", text(&app));
+    assert!(
+        text(&app).contains("filter unchanged: unknown field 'foo' at column 1; fields"),
+        "{}",
+        text(&app)
+    );
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u'), Key::Enter]);
     assert!(!text(&app).contains("filter:"));
 }
