@@ -470,8 +470,8 @@ fn a_row_of_flows_takes_at_most_25_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let captures = std::fs::read_dir(captures::folder()).unwrap().flatten().map(|entry| entry.path());
     let is_capture = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.ends_with(".pcap") || name.ends_with(".pcap.gz")
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.split('.').any(|part| part == "pcap")
     };
     let mut command = rocescope(&["record", "--interval", "50ms", "--dir", folder.path().to_str().unwrap()]);
     for capture in captures.filter(is_capture) {

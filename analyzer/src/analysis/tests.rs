@@ -539,7 +539,7 @@ fn each_link_has_the_entropy_of_its_own_bytes() {
             (key(2, A, B, 7), stats(1, 9, 300)),
         ],
     );
-    sample.retired_tuples = vec![RetiredTuple { tuple: tuple(A, B, 3), link: 2, bytes: 100 }].into();
+    sample.retired_tuples = vec![RetiredTuple { tuple: tuple(A, B, 3), link: 2, bytes: 100 }];
     let by_link = Spread::by_link(&sample);
     assert_eq!(by_link.keys().copied().collect::<Vec<_>>(), ["eth0", "eth1"]);
     let [both, one] = ["eth0", "eth1"].map(|name| by_link[name].entropy());

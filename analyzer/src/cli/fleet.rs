@@ -24,18 +24,17 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         return output::page(&printed(args)?);
     }
     let question = args.question.sql(&chosen);
-    let (engine, declarations) = match server(args)? {
+    let (engine, declarations) = if let Some(server) = server(args)? {
         // Certificates are read here: the sandbox hides them.
-        Some(server) => (Client::new(server).map(Engine::Server), String::new()),
-        None => {
-            let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
-            let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
-            let declarations = match &engine {
-                Ok(Engine::Program(_, dialect)) => found.declare(args.question, &chosen, *dialect),
-                _ => String::new(),
-            };
-            (engine, declarations)
-        }
+        (Client::new(server).map(Engine::Server), String::new())
+    } else {
+        let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
+        let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
+        let declarations = match &engine {
+            Ok(Engine::Program(_, dialect)) => found.declare(args.question, &chosen, *dialect),
+            _ => String::new(),
+        };
+        (engine, declarations)
     };
     let engine = engine.map_err(|error| anyhow!(error))?;
     // A program must end with us; nothing of a server's would go on here.

@@ -20,6 +20,8 @@ pub mod exposition;
 pub mod http;
 pub mod ledger;
 pub mod listen;
+#[cfg(test)]
+mod name_tests;
 pub mod otlp;
 mod read;
 pub mod registry;

@@ -242,12 +242,13 @@ mod tests {
 
     #[test]
     fn the_environment_of_slurm_and_of_kubernetes_names_the_job() {
+        type Set<'a> = &'a [(&'a str, &'a str)];
         let of = |set: &[(&str, &str)]| {
             job_of_environment(|name| {
                 set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
             })
         };
-        let cases: [(&[(&str, &str)], Option<&str>); 11] = [
+        let cases: [(Set<'_>, Option<&str>); 11] = [
             (&[], None),
             (&[("SLURM_JOB_ID", "77"), ("K8S_JOB_NAME", "train")], Some("slurm job 77")),
             (&[("SLURM_JOB_ID", ""), ("K8S_JOB_NAME", "train"), ("JOB_NAME", "x")], Some("train")),

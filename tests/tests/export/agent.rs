@@ -255,7 +255,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     // Packets sent so far, by time.
     let (begin, mut sent) = (Instant::now(), Vec::new());
     while begin.elapsed() < 7 * INTERVAL {
-        let psn = sent.len() as u32;
+        let psn = u32::try_from(sent.len()).unwrap();
         link.receive(&[frames::send(0x100, psn), frames::send(0x101, psn)]).unwrap();
         sent.push((Instant::now(), 2 * (sent.len() as u64 + 1)));
         std::thread::sleep(Duration::from_millis(4));
@@ -274,8 +274,8 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let (recorded, total) = (packets(&recording), sent[sent.len() - 1].1);
     // The interval of the kill, and one whose sample was on its way to the journal.
     let is_old = |(at, _): &&(Instant, u64)| killed.duration_since(*at) > 2 * INTERVAL;
-    let least = sent.iter().rfind(is_old).unwrap().1;
-    assert!(recorded >= least && least > total / 2, "{recorded} of {total}, {least} before two intervals");
+    let before = sent.iter().rfind(is_old).unwrap().1;
+    assert!(recorded >= before && before > total / 2, "{recorded} of {total}, {before} before two intervals");
     assert!(recorded < total, "the interval of the kill is not there: {recorded} of {total}");
     let last = flow_rows(&recording).map(|row| row.t.0).max().unwrap();
     let reach =

@@ -103,7 +103,7 @@ fn cost_at_400_flows() {
     let (socket, collector) = (at("agent.sock"), format!("http://{}", otlp::COLLECTOR));
     let (unix, recording, dumps) = (format!("unix:{socket}"), at("recording"), at("dumps"));
     let listener = world.near.run(|| TcpListener::bind(CLICK_HOUSE)).unwrap().unwrap();
-    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| take(stream)));
+    std::thread::spawn(move || listener.incoming().flatten().for_each(take));
     let (textfile, server) = (at("rocescope.prom"), format!("http://{CLICK_HOUSE}"));
     let all = [
         &["agent", "-i", "near0", "--interval", "1s", "--listen", METRICS, "--listen", &unix][..],

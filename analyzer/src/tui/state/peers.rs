@@ -188,8 +188,8 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
             peers.len() - 1
         });
         let (Some(peer), Some(worst)) = (peers.get_mut(place), worst.get_mut(place)) else { return };
-        let own = seen.delta.map_or(seen.total, |delta| delta.counts);
-        let own = (trouble(&own), own.bytes);
+        let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
+        let own = (trouble(&counts), counts.bytes);
         if own > *worst {
             (*worst, peer.row) = (own, row);
         }
@@ -200,19 +200,12 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         if let Some(Delta { seconds, .. }) = seen.delta {
             peer.seconds = Some(seconds);
         }
-        let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
         if let (Shared::Hosts(src, dst), true) = (&peer.shared, counts.cnp > 0) {
             reduced.push((Shared::Hosts(*dst, *src), place, std::mem::take(&mut counts.cnp)));
         }
         peer.counts.add(&counts);
     });
-    for (shared, carrier, cnps) in reduced {
-        // Where the data is not seen, they stay with what carries them.
-        let place = places.get(&shared).copied().unwrap_or(carrier);
-        if let Some(peer) = peers.get_mut(place) {
-            peer.counts.cnp += cnps;
-        }
-    }
+    add_cnps(&mut peers, &places, reduced);
     if peers.len() > 2 * KEPT {
         peers.sort_unstable_by_key(|peer| std::cmp::Reverse(peer.trouble()));
         peers[KEPT..].sort_unstable_by_key(|peer| std::cmp::Reverse(peer.counts.bytes));
@@ -224,6 +217,17 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         add_latency(&mut peers, cx, by);
     }
     peers
+}
+
+/// Adds CNPs to the pairs whose rate they reduce, each with the place of the pair that carries them. Where its data is not seen,
+/// they stay there.
+fn add_cnps(peers: &mut [Peer], places: &Map<Shared, usize>, reduced: Vec<(Shared, usize, u64)>) {
+    for (shared, carrier, cnps) in reduced {
+        let place = places.get(&shared).copied().unwrap_or(carrier);
+        if let Some(peer) = peers.get_mut(place) {
+            peer.counts.cnp += cnps;
+        }
+    }
 }
 
 /// Adds up the latencies of the flows of each.
