@@ -184,8 +184,9 @@ pub const REGISTRY: &[Metric] = &[
     device!(GlobalPauseReceived),
     device!(GlobalPauseSent),
     device!(PauseStorms),
+    // Prometheus' own check refuses a name with the word "counter".
     counter!(
-        "device_counter_resets",
+        "device_statistics_resets",
         None,
         &["device", "port", "source"],
         "devices[].resets",

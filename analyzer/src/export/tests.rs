@@ -284,7 +284,7 @@ fn devices_have_their_counters_once() {
     assert_eq!(points["rocescope_device_cnps_sent_total{device=\"mlx5_0\",port=\"1\"}"], 7.0);
     assert_eq!(points["rocescope_device_retransmitted_packets_total{device=\"mlx5_0\",port=\"1\"}"], 5.0);
     assert_eq!(
-        points["rocescope_device_counter_resets_total{device=\"mlx5_0\",port=\"1\",source=\"sysfs hw_counters\"}"],
+        points["rocescope_device_statistics_resets_total{device=\"mlx5_0\",port=\"1\",source=\"sysfs hw_counters\"}"],
         2.0
     );
     assert_eq!(

@@ -213,7 +213,7 @@ impl Fleet {
         match (question, fault) {
             ("slow", Fault::SlowLink) => Some(format!("Link {}: latency", self.cable(self.slow()))),
             ("slow", Fault::LossyPort) => {
-                Some(format!("Link to {}: retransmission 1.0", self.cable(self.lossy())))
+                Some(format!("Link to {}: retransmission ", self.cable(self.lossy())))
             }
             ("slow", Fault::SlowHost) => Some(format!("Host {}: latency", name(self.slow_host()))),
             ("slow", Fault::SlowRail) => Some(format!("Rail rail{SLOW_RAIL}: latency")),
