@@ -24,6 +24,8 @@ pub mod oracle;
 pub mod packages;
 pub mod picture;
 pub mod pty;
+#[cfg(feature = "live")]
+pub mod recording;
 pub mod schema;
 pub mod sim;
 #[cfg(feature = "live")]

@@ -31,6 +31,7 @@ mod tests;
 pub mod views;
 pub mod web;
 
+use crate::analysis::{Entropy, Spread};
 use crate::host::fdinfo::Usage;
 use crate::report::Report;
 use crate::sample::Sample;
@@ -89,6 +90,8 @@ pub struct Reading<'a> {
     pub sample: &'a Sample,
     /// The report of the sample.
     pub report: &'a Report,
+    /// Entropy of what was seen on each link, by its name.
+    pub entropy: &'a [(&'a str, Entropy)],
     /// Counters over flows, including retired ones.
     pub ledger: &'a Ledger,
     /// rocescope's own process.
@@ -106,6 +109,8 @@ impl Exporter {
     #[must_use]
     pub fn take(&mut self, sample: &Sample, report: &Report, process: &Process) -> Vec<Series> {
         self.ledger.take(sample, report);
-        exposition::families(&Reading { sample, report, ledger: &self.ledger, process })
+        let entropy: Vec<(&str, Entropy)> =
+            Spread::by_link(sample).into_iter().map(|(link, spread)| (link, spread.entropy())).collect();
+        exposition::families(&Reading { sample, report, entropy: &entropy, ledger: &self.ledger, process })
     }
 }

@@ -8,7 +8,7 @@ use rocescope_common::wire::SkipReason;
 use super::Reading;
 use super::exposition::{Series, Value};
 use super::ledger::{self, Count, NAKS, Qp};
-use crate::analysis::{Device, InputKind, Link, Pause, Spread, direction_name};
+use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
@@ -187,14 +187,14 @@ pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
 }
 
 pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series) {
-    for (link, spread) in Spread::by_link(reading.sample) {
-        series.known(&[link], spread.entropy().normalized);
+    for (link, entropy) in reading.entropy {
+        series.known(&[link], entropy.normalized);
     }
 }
 
 pub(super) fn source_ports(reading: &Reading<'_>, series: &mut Series) {
-    for (link, spread) in Spread::by_link(reading.sample) {
-        series.push(&[link], spread.entropy().source_ports);
+    for (link, entropy) in reading.entropy {
+        series.push(&[link], entropy.source_ports);
     }
 }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
 use rocescope::util::units;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
@@ -14,33 +13,15 @@ use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
 use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::oracle::binary;
+use rocescope_tests::recording::flow_rows;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{METRICS, ask, get, traffic, until, world};
 
-/// The files below a folder with the suffix `.parquet`.
-pub(super) fn tables(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            files.extend(tables(&entry.path()));
-        } else if entry.path().extension().is_some_and(|ending| ending == "parquet") {
-            files.push(entry.path());
-        }
-    }
-    files
-}
-
 /// Sum of the packets in flow rows below a folder.
 fn packets(folder: &Path) -> u64 {
-    flow_rows(folder).map(|row| row.packets).sum()
-}
-
-fn flow_rows(folder: &Path) -> impl Iterator<Item = FlowSecond> {
-    tables(&folder.join("v1/flow_seconds"))
-        .into_iter()
-        .flat_map(|file| parquet::decode::<FlowSecond>(std::fs::read(file).unwrap().into()).unwrap())
+    flow_rows(folder).unwrap().iter().map(|row| row.packets).sum()
 }
 
 /// Complete dumps: a dump being written has another name.
@@ -130,7 +111,10 @@ fn check_dump(dump: &Path, all: u64) {
     assert_eq!(packets(dump), all, "the tables of a dump have all packets");
     assert_eq!(why["host"], "gpu7");
     let named = |row: &FlowSecond| (row.host.as_str() == "gpu7", row.job.as_deref() == Some("train 3"));
-    assert!(flow_rows(dump).all(|row| named(&row) == (true, true)), "rows have the agent's host and job");
+    assert!(
+        flow_rows(dump).unwrap().iter().all(|row| named(row) == (true, true)),
+        "rows have the agent's host and job"
+    );
     assert!(std::fs::read_to_string(dump.join("report.html")).unwrap().contains("Content-Security-Policy"));
     assert!(json(dump.join("doctor.json"))["checks"].is_array());
     if let Ok(capture) = Command::new("tshark").arg("-r").arg(dump.join("packets.pcapng")).output() {
@@ -277,7 +261,7 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let before = sent.iter().rfind(is_old).unwrap().1;
     assert!(recorded >= before && before > total / 2, "{recorded} of {total}, {before} before two intervals");
     assert!(recorded < total, "the interval of the kill is not there: {recorded} of {total}");
-    let last = flow_rows(&recording).map(|row| row.t.0).max().unwrap();
+    let last = flow_rows(&recording).unwrap().iter().map(|row| row.t.0).max().unwrap();
     let reach =
         format!("the rows reach to {}; at most one interval after that is lost", units::time_utc(last));
     assert!(said.starts_with(&reach), "{said}, not {reach}");

@@ -91,7 +91,7 @@ fn cost_at_400_flows() {
     let start = || Start { netns: Some(&world.near), ..Start::default() };
 
     let export = Program::watching(start(), &["export", "-i", "near0", "--interval", "1s"]).unwrap();
-    let _of_export = measure(&world, &mut link, "export, scraped every second", &export, true);
+    measure(&world, &mut link, "export, scraped every second", &export, true);
     export.interrupt().unwrap();
 
     let record = Program::watching(start(), &["record", "-i", "near0", "--dir", &at("alone")]).unwrap();
@@ -114,7 +114,7 @@ fn cost_at_400_flows() {
     .concat();
     let agent = Program::watching(start(), &all).unwrap();
     let view = Program::start(Start::default(), &["live", "--attach", &socket, "--output", "jsonl"]).unwrap();
-    let _of_agent = measure(&world, &mut link, "agent with everything on, and a view", &agent, true);
+    measure(&world, &mut link, "agent with everything on, and a view", &agent, true);
     view.interrupt().unwrap();
     let ended = agent.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);

@@ -15,6 +15,7 @@ use rocescope::source::demo::stage::Stage;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
+use rocescope_tests::recording::tables;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -105,7 +106,7 @@ fn of_server(netns: &NetNs, port: u16, table: &str) -> Figures {
 fn check_size(recording: &Path) {
     const FILE: u64 = 3_700;
     let (mut bytes, mut rows) = (0, 0);
-    for file in super::agent::tables(&recording.join("v1/flow_seconds")) {
+    for file in tables(&recording.join("v1/flow_seconds")) {
         let whole = std::fs::read(file).unwrap();
         bytes += (whole.len() as u64).saturating_sub(FILE);
         rows += parquet::decode::<FlowSecond>(whole.into()).unwrap().len() as u64;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use rocescope::record::parquet;
-use rocescope::record::registry::FlowSecond;
 use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::live::wire::{Link, World};
+use rocescope_tests::recording::flow_rows;
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
 /// Packets of each burst, and the time between two bursts.
@@ -18,19 +17,6 @@ const LONGEST_NS: u64 = 600_000_000_000;
 fn step(seconds: i64) {
     let now = clock_gettime(ClockId::Realtime);
     clock_settime(ClockId::Realtime, Timespec { tv_sec: now.tv_sec + seconds, ..now }).unwrap();
-}
-
-/// The rows of a recording, in the order of their files.
-fn rows(folder: &std::path::Path) -> Vec<FlowSecond> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |entry: std::fs::DirEntry| match entry.path() {
-        path if path.is_dir() => rows(&path),
-        path if path.extension().is_some_and(|ending| ending == "parquet") => {
-            parquet::decode::<FlowSecond>(std::fs::read(path).unwrap().into()).unwrap()
-        }
-        _ => Vec::new(),
-    };
-    entries.flat_map(of).collect()
 }
 
 fn bursts(link: &mut Link, from: u32) {
@@ -63,7 +49,7 @@ fn a_clock_that_jumps_is_reported_and_costs_no_packet() {
     for message in ["the clock stepped forwards by 1 h 0 min", "the clock stepped back by 2 h 0 min"] {
         assert!(ended.err.contains(message), "{message}: {}", ended.err);
     }
-    let rows = rows(&folder.path().join("v1/flow_seconds"));
+    let rows = flow_rows(folder.path()).unwrap();
     assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), u64::from(6 * BURST));
     let longest = rows.iter().map(|row| row.interval_ns).max().unwrap();
     assert!(longest < LONGEST_NS, "{longest} ns");

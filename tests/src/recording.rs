@@ -1,0 +1,33 @@
+//! The files of a recording, and the rows of its flows.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rocescope::record::parquet;
+use rocescope::record::registry::FlowSecond;
+
+/// The files below a folder with the suffix `.parquet`.
+#[must_use]
+pub fn tables(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            files.extend(tables(&entry.path()));
+        } else if entry.path().extension().is_some_and(|ending| ending == "parquet") {
+            files.push(entry.path());
+        }
+    }
+    files
+}
+
+/// The rows of the flows of a recording, file by file.
+///
+/// # Errors
+/// Fails if a file cannot be read.
+pub fn flow_rows(recording: &Path) -> Result<Vec<FlowSecond>> {
+    let mut rows = Vec::new();
+    for file in tables(&recording.join("v1/flow_seconds")) {
+        rows.extend(parquet::decode::<FlowSecond>(std::fs::read(file)?.into())?);
+    }
+    Ok(rows)
+}
