@@ -9,8 +9,8 @@ use core::arch::asm;
 use rocescope_common::abi::event::mark_age;
 use rocescope_common::abi::{CpuState, FlowSlot, Timing};
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, LatencyMemory, RING, acked_psn, class_of, is_timed, on_request,
-    on_response, on_restart,
+    BUCKETS, CLASS_NONE, CLASSES, COMPLETIONS, Latency, LatencyMemory, RING, Request, Response, acked_psn,
+    begun, class_of, ended_message, is_timed, on_request, on_response, on_restart,
 };
 use rocescope_common::account::psn::Span;
 use rocescope_common::account::{Event, PackedOutcome};
@@ -27,6 +27,8 @@ const CE: u8 = 3;
 const DUPLICATE_PSN: u32 = 1;
 /// Flag for [`rocescope_time`]: the PSN sequence restarted.
 const RESTART: u32 = 2;
+/// Flag for [`rocescope_time`]: PSNs are missing before the packet.
+const GAP: u32 = 4;
 
 /// An entry of the map. Packets of two flows write to it, each under the seqlock of its own slot only, so
 /// words that both change are exchanged atomically.
@@ -47,6 +49,36 @@ impl Entry {
     unsafe fn count(word: *mut u64) {
         // SAFETY: promised by the caller.
         unsafe { word.write_volatile(word.read_volatile() + 1) };
+    }
+
+    /// Notes the begin of the flow's open message at one of its packets, and returns it.
+    #[inline(always)]
+    fn begin(self, op: Op, duplicate_psn: bool, broken: bool, now: u64) -> u64 {
+        // SAFETY: the pointer comes from the map; only packets of this flow write the time.
+        unsafe {
+            let begin = &raw mut (*self.0).begun_ns;
+            let before = begin.read_volatile();
+            let begun_ns = begun(op, duplicate_psn, broken, before, now);
+            if begun_ns != before {
+                begin.write_volatile(begun_ns);
+            }
+            begun_ns
+        }
+    }
+
+    /// Adds a time to a histogram, of which `count` is its bucket and `max` the maximum.
+    ///
+    /// # Safety
+    /// Both lie in the entry.
+    #[inline(always)]
+    unsafe fn sample(count: *mut u32, max: *mut u64, ns: u64) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            count.write_volatile(count.read_volatile().saturating_add(1));
+            if ns > max.read_volatile() {
+                max.write_volatile(ns);
+            }
+        }
     }
 }
 
@@ -85,16 +117,37 @@ impl LatencyMemory for Entry {
     }
 
     #[inline(always)]
-    fn store(&mut self, index: usize, value: u64) {
+    fn store(&mut self, index: usize, value: u64, message: u32) {
         // The response side only reads cells below the head, so this cell is not shared yet.
         // SAFETY: as above.
-        seqlock::release(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value);
+        unsafe {
+            (&raw mut (*self.0).messages).cast::<u32>().add(index & (RING - 1)).write_volatile(message);
+            seqlock::release((&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)), value);
+        }
     }
 
     #[inline(always)]
     fn swap(&mut self, index: usize, value: u64) -> u64 {
         // SAFETY: as above.
         exchange(unsafe { (&raw mut (*self.0).ring).cast::<u64>().add(index & (RING - 1)) }, value)
+    }
+
+    #[inline(always)]
+    fn message(&self, index: usize) -> u32 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.0).messages).cast::<u32>().add(index & (RING - 1)).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn reading(&self) -> u64 {
+        // SAFETY: the pointer comes from the map.
+        unsafe { (&raw const (*self.0).reading).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn set_reading(&mut self, reading: u64) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.0).reading).write_volatile(reading) };
     }
 
     #[inline(always)]
@@ -124,13 +177,32 @@ impl LatencyMemory for Entry {
         // SAFETY: both indices were just compared, and the pointer comes from the map.
         unsafe {
             let count = (&raw mut (*self.0).counts).cast::<u32>().add(at);
-            count.write_volatile(count.read_volatile().saturating_add(1));
-            let max = (&raw mut (*self.0).max_ns).cast::<u64>().add(class);
-            if ns > max.read_volatile() {
-                max.write_volatile(ns);
-            }
+            Self::sample(count, (&raw mut (*self.0).max_ns).cast::<u64>().add(masked(class)), ns);
         }
     }
+
+    #[inline(always)]
+    fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
+        let at = operation * BUCKETS + bucket;
+        if operation >= COMPLETIONS || at >= COMPLETIONS * BUCKETS {
+            return;
+        }
+        // SAFETY: as above.
+        unsafe {
+            let count = (&raw mut (*self.0).completions).cast::<u32>().add(at);
+            Self::sample(
+                count,
+                (&raw mut (*self.0).completion_max_ns).cast::<u64>().add(masked(operation)),
+                ns,
+            );
+        }
+    }
+}
+
+/// An index below 4, which the verifier can see: it forgets a comparison made on a copy in another register.
+#[inline(always)]
+fn masked(index: usize) -> usize {
+    core::hint::black_box(index) & 3
 }
 
 /// Exchanges a word of map memory atomically and fully ordered; returns the old value.
@@ -154,7 +226,7 @@ pub(crate) fn exchange(word: *mut u64, value: u64) -> u64 {
 /// `work` points to this CPU's state, and `place` to the packet's slot.
 #[inline(always)]
 pub(crate) unsafe fn packet(slot: u32, place: *mut FlowSlot, work: *mut CpuState, before_ns: u64, now: u64) {
-    const UNUSUAL: u32 = PackedOutcome::DUPLICATE_PSN | Event::RESTART as u32;
+    const UNUSUAL: u32 = PackedOutcome::DUPLICATE_PSN | (Event::RESTART | Event::GAP) as u32;
     // SAFETY: promised by the caller.
     let (untimed, opcode, ack_req, tos, bits) = unsafe {
         (
@@ -172,24 +244,33 @@ pub(crate) unsafe fn packet(slot: u32, place: *mut FlowSlot, work: *mut CpuState
     // A request that needs a response is reliable.
     let wanted = op.bits(Op::RESPONSE | Op::ACKNOWLEDGE | Op::CNP | Op::NEEDS_RESPONSE)
         | (op.bits(Op::RELIABLE) * u32::from(ack_req));
+    // SAFETY: promised by the caller.
+    let own = || Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }));
     if wanted | unusual == 0 {
+        if op.has(Op::STARTS)
+            && let Some(own) = own()
+        {
+            own.begin(op, false, false, now);
+        }
         return;
     }
     // Fast path for the last packet of a message, the most frequent timed packet: where the kernel
     // mitigates SRSO, the return of a function call alone costs some 10 ns.
-    // SAFETY: promised by the caller.
     if unusual == 0
         && is_timed(op, ack_req != 0)
-        && let Some(mut own) =
-            Entry::at(Timing::own(unsafe { (&raw const (*place).timing.pair).read_volatile() }))
+        && let Some(mut own) = own()
     {
         // SAFETY: promised by the caller.
         let psn = unsafe { (&raw const (*work).frame.psn).read_volatile() };
-        on_request(&mut own, psn, class_of(op, ack_req != 0), false, now);
+        let message = ended_message(opcode, op, own.begin(op, false, false, now), now);
+        let class = class_of(op, ack_req != 0);
+        on_request(&mut own, Request { psn, class, message, duplicate_psn: false }, now);
         return;
     }
     let flag = |bit: u32, flag: u32| if bits & bit == 0 { 0 } else { flag };
-    let flags = flag(PackedOutcome::DUPLICATE_PSN, DUPLICATE_PSN) | flag(u32::from(Event::RESTART), RESTART);
+    let flags = flag(PackedOutcome::DUPLICATE_PSN, DUPLICATE_PSN)
+        | flag(u32::from(Event::RESTART), RESTART)
+        | flag(u32::from(Event::GAP), GAP);
     let age = rocescope_time(slot, now, flags, before_ns) as u32;
     if age != mark_age::UNKNOWN {
         // SAFETY: promised by the caller.
@@ -243,15 +324,18 @@ pub extern "C" fn rocescope_time(slot: u32, now: u64, flags: u32, before_ns: u64
         if flags & RESTART != 0 {
             on_restart(&mut own);
         }
+        let duplicate_psn = flags & DUPLICATE_PSN != 0;
+        let begun_ns = own.begin(op, duplicate_psn, flags & (RESTART | GAP) != 0, now);
         if class != CLASS_NONE {
-            on_request(&mut own, frame.psn, class, flags & DUPLICATE_PSN != 0, now);
+            let message = ended_message(frame.opcode, op, begun_ns, now);
+            on_request(&mut own, Request { psn: frame.psn, class, message, duplicate_psn }, now);
         }
     } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE)
         && let Some(mut other) = other()
     {
         let acked = acked_psn(op, frame.psn, frame.aeth);
         if acked != UNKNOWN {
-            on_response(&mut other, acked, op.has(Op::ACKNOWLEDGE), now);
+            on_response(&mut other, Response::of(frame.opcode, op, acked), now);
         }
     }
     0

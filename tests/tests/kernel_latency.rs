@@ -102,7 +102,7 @@ fn as_given(hook: Hook, frames: &[Frame]) -> Vec<Frame> {
     }
 }
 
-/// Compares one capture with replay; returns the number of samples and of requests without one.
+/// Compares one capture with replay; returns the numbers of samples, completed messages, and requests without a sample.
 fn differences(
     machines: &mut Machines,
     hook: Hook,
@@ -110,7 +110,7 @@ fn differences(
     paired: bool,
     found: &mut Vec<String>,
     name: &str,
-) -> (u64, u64) {
+) -> [u64; 3] {
     let frames = as_given(hook, frames);
     let pairs = if paired { pairs_of(&frames) } else { Pairs::new() };
     assert!(pairs.len() <= TIMED_FLOWS as usize, "{name}: {} pairs", pairs.len());
@@ -123,25 +123,28 @@ fn differences(
             found.push(format!("{name} {hook:?} slot {slot}: kernel {got:?}, replay {expected:?}"));
         }
     }
-    let samples = expected.values().filter_map(|(figure, _)| figure.all).map(|all| all.count).sum();
-    (samples, expected.values().map(|(_, untimed)| untimed).sum())
+    let figures = || expected.values().map(|(figure, _)| figure);
+    let samples = figures().filter_map(|figure| figure.all).map(|all| all.count).sum();
+    let completed =
+        figures().flat_map(|figure| figure.completions.histograms()).map(|(_, one)| one.count()).sum();
+    [samples, completed, expected.values().map(|(_, untimed)| untimed).sum()]
 }
 
 /// Compares captures with replay, alternating between the programs of two hooks, which measure with the same code.
-fn captures(paths: &[std::path::PathBuf], paired: bool) -> (u64, u64) {
-    let (mut samples, mut untimed) = (0, 0);
+fn captures(paths: &[std::path::PathBuf], paired: bool) -> [u64; 3] {
+    let mut sums = [0; 3];
     let mut found = Vec::new();
     let mut machines = Machines::new(MAX_FLOWS);
     for (path, hook) in paths.iter().zip([Hook::XdpFrags, Hook::TcIngress].into_iter().cycle()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let Some(frames) = frames::read(path).unwrap() else { continue };
-        let (timed, others) = differences(&mut machines, hook, &frames, paired, &mut found, &name);
-        samples += timed;
-        untimed += others;
+        let more = differences(&mut machines, hook, &frames, paired, &mut found, &name);
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
     }
-    println!("{samples} samples, {untimed} requests of flows without a pair");
+    let [samples, completed, untimed] = sums;
+    println!("{samples} samples, {completed} completed messages, {untimed} requests of flows without a pair");
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
-    (samples, untimed)
+    sums
 }
 
 #[test]
@@ -149,9 +152,9 @@ fn every_capture_of_the_tests() {
     if !available() {
         return;
     }
-    let (samples, _) = captures(&captures::own().unwrap(), true);
-    // Minimum number of samples in the captures.
-    assert!(samples > 2_000, "{samples} samples");
+    let [samples, completed, _] = captures(&captures::own().unwrap(), true);
+    // Minimum numbers in the captures.
+    assert!(samples > 2_000 && completed > 1_000, "{samples} samples, {completed} completed messages");
 }
 
 /// Without pairs, every request is counted as unmeasured.
@@ -161,7 +164,7 @@ fn without_pairs_every_request_is_counted() {
         return;
     }
     let paths: Vec<_> = captures::own().unwrap().into_iter().step_by(4).collect();
-    let (samples, untimed) = captures(&paths, false);
+    let [samples, _, untimed] = captures(&paths, false);
     assert!(samples == 0 && untimed > 500, "{samples} samples, {untimed} requests");
 }
 

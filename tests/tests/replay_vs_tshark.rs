@@ -5,10 +5,12 @@
 
 #![expect(clippy::expect_used, reason = "a helper of tests may fail like a test")]
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use rocescope_tests::oracle::account::Account;
 use rocescope_tests::oracle::craft::{self, Captured, Roce};
+use rocescope_tests::oracle::packet::{self, Content};
 use rocescope_tests::oracle::{binary, captures, cases, compare, tshark};
 use serde_json::{Value, json};
 
@@ -305,4 +307,94 @@ fn numbers(value: &Value, place: &str, found: &mut Vec<String>) {
 #[test]
 fn the_captures_are_where_the_tests_look() {
     assert!(Path::new(&data("README.md")).is_file());
+}
+
+// ---------------------------------------------------------------------------------------------
+// Message completion
+
+/// Completion times of a connection's messages in nanoseconds by operation, in the order of [`OPERATIONS`]: from the
+/// first packet of each PSN range to the first response to its last one.
+fn completions(file: &Path, src: &str, requests_to: u64, responses_to: u64) -> [Vec<u64>; 3] {
+    let (mut times, mut open, mut waiting) = ([vec![], vec![], vec![]], None, VecDeque::new());
+    let (mut next, mut reading) = (None, None);
+    for row in tshark::read(file).expect("tshark") {
+        let frame = packet::decode(&row).expect("a frame");
+        let Content::Roce(packet) = frame.content else { continue };
+        let (name, now) = (packet.opcode.name.as_str(), frame.time_ns);
+        let forward = packet.src.to_string() == src;
+        if forward == (name.contains("RESPONSE") || name.contains("ACKNOWLEDGE")) {
+            continue;
+        }
+        if forward && packet.dest_qp == requests_to {
+            let ahead = |than: u32| packet.psn.wrapping_sub(than) & 0xFF_FFFF < 0x80_0000;
+            if next.is_some_and(|next| !ahead(next)) {
+                continue;
+            }
+            next = Some(packet.psn + 1);
+            let Some(operation) = OPERATIONS.iter().position(|part| name.contains(part)) else { continue };
+            if name.ends_with("FIRST") || name.contains("ONLY") || name.ends_with("REQUEST") {
+                open = Some(now);
+            }
+            if name.contains("LAST") || name.contains("ONLY") || name.ends_with("REQUEST") {
+                waiting.push_back((operation, packet.psn, open.take().expect("its first packet")));
+            }
+        } else if !forward && packet.dest_qp == responses_to {
+            // A READ completes with its last response, whatever its request expected.
+            let read = name.contains("READ_RESPONSE");
+            let acknowledges = packet.syndrome.is_none_or(|syndrome| syndrome < 0x20);
+            let reached = |psn: u32| packet.psn.wrapping_sub(psn) & 0xFF_FFFF < 0x80_0000;
+            while let Some((operation, _, begun)) = waiting.pop_front_if(|(operation, psn, _)| {
+                acknowledges && reached(*psn) && (read || *operation != 2)
+            }) {
+                if operation == 2 { reading = Some(begun) } else { times[operation].push(now - begun) }
+            }
+            if (name.contains("RESPONSE_LAST") || name.contains("RESPONSE_ONLY"))
+                && let Some(begun) = reading.take()
+            {
+                times[2].push(now - begun);
+            }
+        }
+    }
+    times
+}
+
+const OPERATIONS: [&str; 3] = ["WRITE", "SEND", "READ"];
+
+/// Among them are retransmitted messages: netem dropped packets behind the tap.
+#[test]
+fn message_completion_times_are_those_of_tshark() {
+    if !tshark::available().unwrap_or(false) {
+        return;
+    }
+    let mut compared = [0; 3];
+    for (name, requester, requests_to, responses_to) in [
+        ("a1_write_mtu1024.h0.pcap", "10.0.0.1", 17, 17),
+        ("b1_send.h1.pcap", "10.0.0.1", 42, 42),
+        ("b2_read.h0.pcap", "10.0.0.1", 44, 44),
+        ("h1_rping.h0.pcap", "10.0.0.1", 35, 35),
+        ("h1_rping.h0.pcap", "10.0.0.2", 35, 35),
+        ("e1_loss1.h0.pcap.gz", "10.0.0.1", 22, 22),
+    ] {
+        let report = binary::replay(&[data(name)], [] as [&str; 0]).expect("a report");
+        let flows = report["flows"].as_array().expect("flows");
+        let flow = flows.iter().find(|flow| flow["src"] == requester && flow["dest_qp"] == requests_to);
+        let found = &flow.expect("the flow")["message_completion_ns"];
+        for (operation, mut times) in
+            completions(&data(name), requester, requests_to, responses_to).into_iter().enumerate()
+        {
+            let summary = &found[OPERATIONS[operation].to_lowercase()];
+            times.sort_unstable();
+            let Some(longest) = times.last() else {
+                assert!(summary.is_null(), "{name}: {summary}");
+                continue;
+            };
+            compared[operation] += times.len();
+            assert_eq!(summary["count"], times.len(), "{name}: {found}");
+            let max = summary["max"].as_u64().expect("the longest");
+            assert!(max.abs_diff(*longest) <= 32, "{name}: {max}, tshark {longest}");
+            let (p50, median) = (summary["p50"].as_u64().expect("the median"), times[(times.len() - 1) / 2]);
+            assert!(p50.abs_diff(median) * 15 <= median, "{name}: {p50}, tshark {median}");
+        }
+    }
+    assert!(compared.iter().all(|count| *count > 20), "{compared:?}");
 }

@@ -134,7 +134,7 @@ impl Timing {
     }
 }
 
-/// Maximum number of flows that are timed at once: 1.4 MiB, so that all maps stay within 64 MiB.
+/// Maximum number of flows that are timed at once: 2.7 MiB, so that all maps stay within 64 MiB.
 pub const TIMED_FLOWS: u32 = 512;
 
 /// Calibration of the tick clock. Reading the tick count costs a load, reading any kernel clock more (see

@@ -1,8 +1,11 @@
-//! Request-to-response latency at the point of observation.
+//! Request-to-response latency and message completion time at the point of observation.
 //!
 //! A request that expects a response (AckReq set, or a READ, atomic or FLUSH) enters a ring of outstanding
 //! requests. The first packet of the reverse direction that acknowledges it removes it, and the time
 //! between them is added to a histogram. An acknowledgement covers all requests up to its PSN.
+//!
+//! A message completes with the response to its last packet, or with the last packet of a READ's response.
+//! Its completion time counts from its first packet, whatever was retransmitted in between.
 //!
 //! Each flow of requests has a [`Latency`], which packets of two flows write, possibly on different CPUs.
 //! Packets of the flow itself own the ring's head, [`LatencyMemory::count_ambiguous`] and
@@ -14,7 +17,7 @@ use super::bits::bit_length;
 use super::psn::WINDOW;
 use crate::wire::bth::MASK24;
 use crate::wire::frame::UNKNOWN;
-use crate::wire::opcode::Op;
+use crate::wire::opcode::{Op, Operation};
 
 /// Maximum number of outstanding requests; a power of two.
 pub const RING: usize = 64;
@@ -28,6 +31,9 @@ pub const CLASS_WRITE_SEND: u32 = 1;
 pub const CLASS_READ: u32 = 2;
 /// COMPARE SWAP, FETCH ADD.
 pub const CLASS_ATOMIC: u32 = 3;
+/// Operations whose message completion is timed: WRITE, SEND and READ, by [`Operation`]. An atomic is one
+/// packet: its completion time is its latency.
+pub const COMPLETIONS: usize = Operation::Atomic as usize;
 
 /// Sub-buckets per octave as a power of two: with 8 a bucket is at most 1/8 of its lower bound wide, and
 /// its middle is within 1/16 of every value in it.
@@ -39,12 +45,20 @@ const END_OCTAVE: u32 = 34;
 /// Number of buckets of a histogram.
 pub const BUCKETS: usize = 2 + (((END_OCTAVE - FIRST_OCTAVE) as usize) << SUB_BITS);
 
-/// Times in the ring are in units of 16 ns, modulo 2^38 units (73 minutes).
+/// Times in the ring are in units of 16 ns, modulo 2^37 units (36 minutes).
 const UNIT_BITS: u32 = 4;
-const TIME_BITS: u32 = 38;
+const TIME_BITS: u32 = 37;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-const CLASS_SHIFT: u32 = TIME_BITS;
-const PSN_SHIFT: u32 = TIME_BITS + 2;
+/// Bit of a ring entry: the request was retransmitted. It has no latency, but its message still completes.
+const REPEATED: u64 = 1 << TIME_BITS;
+const CLASS_SHIFT: u32 = TIME_BITS + 1;
+const PSN_SHIFT: u32 = CLASS_SHIFT + 2;
+
+/// [`Latency::messages`] holds times in the same unit, at most 17.2 s.
+const SENDING_BITS: u32 = END_OCTAVE - UNIT_BITS;
+const SENDING_MASK: u32 = (1 << SENDING_BITS) - 1;
+/// Bit of [`Latency::reading`]: a READ is in progress.
+const READING: u64 = 1 << 63;
 
 /// Memory access to a [`Latency`].
 ///
@@ -61,10 +75,17 @@ pub trait LatencyMemory {
     fn set_tail(&mut self, tail: u32);
     /// Ring entry `index` (below [`RING`]); 0 is empty.
     fn cell(&self, index: usize) -> u64;
-    /// Stores `value` in an entry that is empty and not shared until [`Self::set_head`] publishes it.
-    fn store(&mut self, index: usize, value: u64);
+    /// Stores `value` and its message in an entry that is empty and not shared until [`Self::set_head`]
+    /// publishes it.
+    fn store(&mut self, index: usize, value: u64, message: u32);
     /// Stores `value` in an entry and returns the previous one.
     fn swap(&mut self, index: usize, value: u64) -> u64;
+    /// The message that the request in an entry ends, see [`ended_message`]; read before the entry is removed.
+    fn message(&self, index: usize) -> u32;
+    /// The READ whose responses are passing. Only for packets of the response flow.
+    fn reading(&self) -> u64;
+    /// Stores [`Self::reading`].
+    fn set_reading(&mut self, reading: u64);
     /// Counts a request that cannot be timed: it was retransmitted, the PSN sequence restarted, or a
     /// response is missing.
     fn count_ambiguous(&mut self);
@@ -74,6 +95,8 @@ pub trait LatencyMemory {
     fn count_ring_full(&mut self);
     /// Adds a sample: `class` below [`CLASSES`], `bucket` below [`BUCKETS`], time in nanoseconds.
     fn add_sample(&mut self, class: usize, bucket: usize, ns: u64);
+    /// Adds a message completion time: `operation` below [`COMPLETIONS`].
+    fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64);
 }
 
 /// Outstanding requests and histograms of one flow of requests. The fields that every packet touches share
@@ -91,12 +114,22 @@ pub struct Latency {
     pub ambiguous_responses: u64,
     /// Requests that were not timed because [`RING`] others were outstanding.
     pub ring_full: u64,
+    /// Begin of the flow's open message: see [`begun`]. Kernel programs only: replay keeps it elsewhere.
+    pub begun_ns: u64,
     /// Maximum time of each class, in nanoseconds.
     pub max_ns: [u64; CLASSES],
-    /// Outstanding requests: PSN (24 bits), class (2), time (38); 0 is empty.
+    /// Outstanding requests: PSN (24 bits), class (2), retransmitted (1), time (37); 0 is empty.
     pub ring: [u64; RING],
+    /// The messages that they end: see [`ended_message`].
+    pub messages: [u32; RING],
+    /// Time of the READ request whose responses are passing, and [`READING`].
+    pub reading: u64,
     /// Samples by class and bucket (see [`bucket`]), saturating.
     pub counts: [[u32; BUCKETS]; CLASSES],
+    /// Maximum message completion time of each operation, in nanoseconds.
+    pub completion_max_ns: [u64; COMPLETIONS],
+    /// Message completion times by operation and bucket, saturating.
+    pub completions: [[u32; BUCKETS]; COMPLETIONS],
     /// Time of the first CE mark since the latest CNP, on data of the request flow and of the response
     /// flow; 0 for none. Kernel programs only: replay keeps it elsewhere.
     pub marked_ns: [u64; 2],
@@ -164,17 +197,22 @@ impl Latency {
         ambiguous: 0,
         ambiguous_responses: 0,
         ring_full: 0,
+        begun_ns: 0,
         max_ns: [0; CLASSES],
         ring: [0; RING],
+        messages: [0; RING],
+        reading: 0,
         counts: [[0; BUCKETS]; CLASSES],
+        completion_max_ns: [0; COMPLETIONS],
+        completions: [[0; BUCKETS]; COMPLETIONS],
         marked_ns: [0; 2],
         retx_run: RetxRun::EMPTY,
     };
 
-    /// Number of outstanding requests.
+    /// Number of outstanding requests that can still be timed.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
-        self.ring.iter().filter(|entry| **entry != 0).count() as u64
+        self.ring.iter().filter(|entry| is_timeable(**entry)).count() as u64
     }
 }
 
@@ -206,13 +244,29 @@ impl LatencyMemory for Latency {
     }
 
     #[inline(always)]
-    fn store(&mut self, index: usize, value: u64) {
+    fn store(&mut self, index: usize, value: u64, message: u32) {
         self.ring[index % RING] = value;
+        self.messages[index % RING] = message;
     }
 
     #[inline(always)]
     fn swap(&mut self, index: usize, value: u64) -> u64 {
         core::mem::replace(&mut self.ring[index % RING], value)
+    }
+
+    #[inline(always)]
+    fn message(&self, index: usize) -> u32 {
+        self.messages[index % RING]
+    }
+
+    #[inline(always)]
+    fn reading(&self) -> u64 {
+        self.reading
+    }
+
+    #[inline(always)]
+    fn set_reading(&mut self, reading: u64) {
+        self.reading = reading;
     }
 
     #[inline(always)]
@@ -239,10 +293,27 @@ impl LatencyMemory for Latency {
             self.max_ns[class] = ns;
         }
     }
+
+    #[inline(always)]
+    fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
+        let (operation, bucket) = (operation % COMPLETIONS, bucket % BUCKETS);
+        let count = &mut self.completions[operation][bucket];
+        *count = count.saturating_add(1);
+        if ns > self.completion_max_ns[operation] {
+            self.completion_max_ns[operation] = ns;
+        }
+    }
 }
 
-/// 2.9 KB: the ABI of user space and kernel programs.
-const _: () = assert!(size_of::<Latency>() == 2944);
+/// 5.6 KB: the ABI of user space and kernel programs.
+const _: () = assert!(size_of::<Latency>() == 5568);
+
+/// True if a ring entry is a request whose response will be a sample.
+#[inline(always)]
+#[must_use]
+pub const fn is_timeable(entry: u64) -> bool {
+    entry != 0 && entry & REPEATED == 0
+}
 
 /// True if a packet is a request that expects a response.
 #[inline(always)]
@@ -286,12 +357,63 @@ pub fn acked_psn(op: Op, psn: u32, aeth: u32) -> u32 {
     if aeth & KIND == 0 { psn } else { psn.wrapping_sub(1) & MASK24 }
 }
 
-/// Adds a request of class `class` (not [`CLASS_NONE`]) at `now`, in nanoseconds. `duplicate_psn`: its PSN
-/// is behind the expected one; a response could then be to either copy, so neither is timed.
+/// When a flow's open message began, after a packet at `now`: 0 if unknown. `before`: the same before the
+/// packet. `broken`: PSNs are missing before it, or the sequence restarted.
+///
+/// The end of a message does not change it: after that comes a packet that begins one, or PSNs are missing.
 #[inline(always)]
-pub fn on_request(memory: &mut impl LatencyMemory, psn: u32, class: u32, duplicate_psn: bool, now: u64) {
-    if duplicate_psn {
-        return on_duplicate_request(memory, psn);
+#[must_use]
+pub fn begun(op: Op, duplicate_psn: bool, broken: bool, before: u64, now: u64) -> u64 {
+    if duplicate_psn || !op.has(Op::REQUEST) {
+        before
+    } else if op.only(Op::STARTS, Op::ENDS) {
+        now
+    } else if broken {
+        0
+    } else {
+        before
+    }
+}
+
+/// The message that a timed request at `now` ends: 1 + its [`Operation`] in the upper 2 bits, and the time
+/// from its first packet to this one. 0: it ends none, or `begun_ns`, when the flow's open message
+/// [began](begun), is unknown. READs and atomics are known by their class.
+#[inline(always)]
+#[must_use]
+pub fn ended_message(opcode: u8, op: Op, begun_ns: u64, now: u64) -> u32 {
+    let operation = Operation::of(opcode) as u32;
+    if !op.has(Op::ENDS) || operation > Operation::Send as u32 {
+        return 0;
+    }
+    let kind = (operation + 1) << SENDING_BITS;
+    if op.has(Op::STARTS) {
+        return kind;
+    }
+    if begun_ns == 0 || now < begun_ns {
+        return 0;
+    }
+    let units = (now - begun_ns) >> UNIT_BITS;
+    kind | if units > u64::from(SENDING_MASK) { SENDING_MASK } else { units as u32 }
+}
+
+/// A request that expects a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Its PSN.
+    pub psn: u32,
+    /// Its class, not [`CLASS_NONE`].
+    pub class: u32,
+    /// The message that it ends: see [`ended_message`].
+    pub message: u32,
+    /// Its PSN is behind the expected one: a response could then be to either copy, so neither is timed.
+    pub duplicate_psn: bool,
+}
+
+/// Adds a request at `now`, in nanoseconds.
+#[inline(always)]
+pub fn on_request(memory: &mut impl LatencyMemory, request: Request, now: u64) {
+    if request.duplicate_psn {
+        return on_duplicate_request(memory, request.psn);
     }
     let head = memory.head();
     // A request that finds the ring full is not added: dropping the oldest would, under constant load, drop
@@ -299,10 +421,10 @@ pub fn on_request(memory: &mut impl LatencyMemory, psn: u32, class: u32, duplica
     if head.wrapping_sub(memory.tail()) >= RING as u32 {
         return memory.count_ring_full();
     }
-    let entry = (u64::from(psn & MASK24) << PSN_SHIFT)
-        | (u64::from(class & 3) << CLASS_SHIFT)
+    let entry = (u64::from(request.psn & MASK24) << PSN_SHIFT)
+        | (u64::from(request.class & 3) << CLASS_SHIFT)
         | ((now >> UNIT_BITS) & TIME_MASK);
-    memory.store(head as usize % RING, entry);
+    memory.store(head as usize % RING, entry, request.message);
     memory.set_head(head.wrapping_add(1));
 }
 
@@ -311,8 +433,14 @@ fn on_duplicate_request(memory: &mut impl LatencyMemory, psn: u32) {
     for index in 0..RING {
         let entry = memory.cell(index);
         if entry != 0 && (entry >> PSN_SHIFT) as u32 == psn {
-            if memory.swap(index, 0) != 0 {
+            if !is_timeable(entry) {
+                return;
+            }
+            if memory.swap(index, entry | REPEATED) != 0 {
                 memory.count_ambiguous();
+            } else {
+                // A response removed it meanwhile.
+                memory.swap(index, 0);
             }
             return;
         }
@@ -323,16 +451,51 @@ fn on_duplicate_request(memory: &mut impl LatencyMemory, psn: u32) {
 #[inline(always)]
 pub fn on_restart(memory: &mut impl LatencyMemory) {
     for index in 0..RING {
-        if memory.cell(index) != 0 && memory.swap(index, 0) != 0 {
+        if memory.cell(index) != 0 && is_timeable(memory.swap(index, 0)) {
             memory.count_ambiguous();
         }
     }
 }
 
-/// Completes the requests up to PSN `acked` (from [`acked_psn`]) at `now`, in nanoseconds. `is_ack`: the
-/// response is an ACKNOWLEDGE, which cannot complete a READ or an atomic: their own response is missing.
+/// A response.
+#[derive(Clone, Copy, Debug)]
+pub struct Response {
+    /// The last PSN that it acknowledges: see [`acked_psn`].
+    pub acked: u32,
+    /// It is an ACKNOWLEDGE, which cannot complete a READ or an atomic: their own response is missing.
+    pub is_ack: bool,
+    /// It is the last packet of a READ response.
+    pub ends_read: bool,
+}
+
+impl Response {
+    /// A packet that acknowledges the PSNs up to `acked`.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(opcode: u8, op: Op, acked: u32) -> Self {
+        let ends_read =
+            op.has(Op::RESPONSE | Op::ENDS) && Operation::of(opcode) as u8 == Operation::Read as u8;
+        Self { acked, is_ack: op.has(Op::ACKNOWLEDGE), ends_read }
+    }
+}
+
+/// Completes the requests up to the PSN of a response at `now`, in nanoseconds.
 #[inline(always)]
-pub fn on_response(memory: &mut impl LatencyMemory, acked: u32, is_ack: bool, now: u64) {
+pub fn on_response(memory: &mut impl LatencyMemory, response: Response, now: u64) {
+    complete_requests(memory, response, now);
+    if response.ends_read {
+        let reading = memory.reading();
+        if reading & READING != 0 {
+            memory.set_reading(0);
+            if let Some(ns) = since(reading, now) {
+                memory.add_completion(Operation::Read as usize, bucket(ns), ns);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn complete_requests(memory: &mut impl LatencyMemory, response: Response, now: u64) {
     let head = memory.head();
     let mut tail = memory.tail();
     if tail == head {
@@ -345,12 +508,13 @@ pub fn on_response(memory: &mut impl LatencyMemory, acked: u32, is_ack: bool, no
         let index = tail as usize % RING;
         let entry = memory.cell(index);
         if entry != 0 {
-            if acked.wrapping_sub((entry >> PSN_SHIFT) as u32) & MASK24 >= WINDOW {
+            if response.acked.wrapping_sub((entry >> PSN_SHIFT) as u32) & MASK24 >= WINDOW {
                 break;
             }
+            let message = memory.message(index);
             let entry = memory.swap(index, 0);
             if entry != 0 {
-                count_response(memory, entry, is_ack, now);
+                count_response(memory, entry, message, response.is_ack, now);
             }
         }
         tail = tail.wrapping_add(1);
@@ -358,16 +522,35 @@ pub fn on_response(memory: &mut impl LatencyMemory, acked: u32, is_ack: bool, no
     memory.set_tail(tail);
 }
 
+/// Nanoseconds from the time of a ring entry to `now`; `None` if the clock stepped backwards.
 #[inline(always)]
-fn count_response(memory: &mut impl LatencyMemory, entry: u64, is_ack: bool, now: u64) {
-    let class = (entry >> CLASS_SHIFT) as u32 & 3;
+fn since(entry: u64, now: u64) -> Option<u64> {
     let units = (now >> UNIT_BITS).wrapping_sub(entry & TIME_MASK) & TIME_MASK;
-    // More than half of the range: the clock stepped backwards.
-    if (is_ack && class != CLASS_WRITE_SEND) || class == CLASS_NONE || units > TIME_MASK / 2 {
-        return memory.count_ambiguous_response();
+    // More than half of the range.
+    if units > TIME_MASK / 2 { None } else { Some(units << UNIT_BITS) }
+}
+
+#[inline(always)]
+fn count_response(memory: &mut impl LatencyMemory, entry: u64, message: u32, is_ack: bool, now: u64) {
+    let class = (entry >> CLASS_SHIFT) as u32 & 3;
+    let timeable = is_timeable(entry);
+    let time = since(entry, now);
+    let (Some(ns), true) = (time, !(is_ack && class != CLASS_WRITE_SEND) && class != CLASS_NONE) else {
+        if timeable {
+            memory.count_ambiguous_response();
+        }
+        return;
+    };
+    if timeable {
+        memory.add_sample(class as usize - 1, bucket(ns), ns);
     }
-    let ns = units << UNIT_BITS;
-    memory.add_sample(class as usize - 1, bucket(ns), ns);
+    if class == CLASS_READ {
+        memory.set_reading(READING | entry & TIME_MASK);
+    } else if message != 0 {
+        let ns = ns + (u64::from(message & SENDING_MASK) << UNIT_BITS);
+        let operation = (message >> SENDING_BITS) as usize - 1;
+        memory.add_completion(operation, bucket(ns), ns);
+    }
 }
 
 /// The bucket of a time in nanoseconds.

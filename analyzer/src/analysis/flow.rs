@@ -157,6 +157,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         responses_missing: (stats.rare.psn_responses.seen != 0).then_some(stats.rare.response_holes).into(),
         latency_ns: latency.and_then(|figure| figure.all).map(Box::new),
         latency_by_class: latency.and_then(latency::by_class).map(Box::new),
+        message_completion_ns: latency.and_then(latency::completions).map(Box::new),
         latency_unpaired: latency.map(|figure| figure.unpaired).into(),
         latency_untimed: latency.map(latency::untimed).into(),
         pause_stall_ns: device::stalled(sample, flow).into(),

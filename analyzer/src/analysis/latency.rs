@@ -4,7 +4,7 @@ use rocescope_common::account::flow::SRC_QP_SEVERAL;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
 
-use crate::analysis::{LatencyByClass, Pairing, Untimed};
+use crate::analysis::{CompletionByOperation, LatencyByClass, Pairing, Untimed};
 use crate::metrics::latency::Figure;
 use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{FlowSample, PeerKey, Sample, Stats};
@@ -12,6 +12,11 @@ use crate::sample::{FlowSample, PeerKey, Sample, Stats};
 pub(super) fn by_class(figure: &Figure) -> Option<LatencyByClass> {
     let [write_send, read, atomic] = figure.classes()?.map(|times| times.map(Box::new));
     Some(LatencyByClass { write_send, read, atomic })
+}
+
+pub(super) fn completions(figure: &Figure) -> Option<CompletionByOperation> {
+    let [write, send, read] = figure.completions.summaries()?.map(|times| times.map(Box::new));
+    Some(CompletionByOperation { write, send, read })
 }
 
 pub(super) fn untimed(figure: &Figure) -> Untimed {

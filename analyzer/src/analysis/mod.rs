@@ -57,9 +57,9 @@ pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub(crate) use facts::ByLink;
 pub use facts::{
-    Ack, CeOverTime, Cnp, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts, Flow, FlowId,
-    InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn, Retired,
-    Skipped, Source, Totals, Tunnels, Untimed, Window,
+    Ack, CeOverTime, Cnp, CompletionByOperation, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts,
+    Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn,
+    Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};

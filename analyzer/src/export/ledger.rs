@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use rocescope_common::account::latency::{BUCKETS, CLASSES};
+use rocescope_common::account::latency::{BUCKETS, CLASSES, COMPLETIONS};
 
 use super::Options;
 use crate::analysis::{Flow, direction_name};
@@ -170,6 +170,7 @@ impl FlowId {
 struct FlowTotals {
     counts: Counts,
     times: [Histogram; CLASSES],
+    completions: [Histogram; COMPLETIONS],
     /// In the latest report.
     present: bool,
 }
@@ -185,8 +186,8 @@ impl Distribution {
         &self.0
     }
 
-    /// Adds the increase from `before` to `now`.
-    fn add(&mut self, before: &Histogram, now: &Histogram) {
+    /// Adds the increase from `before` to `now`, and makes `before` the same.
+    fn add(&mut self, before: &mut Histogram, now: &Histogram) {
         let (mut old, mut new) = ([0; BUCKETS], [0; BUCKETS]);
         now.add_to(&mut new);
         if before.count() <= now.count() {
@@ -195,6 +196,7 @@ impl Distribution {
         for (sum, (new, old)) in self.0.iter_mut().zip(new.iter().zip(old)) {
             *sum += new.saturating_sub(old);
         }
+        before.clone_from(now);
     }
 }
 
@@ -225,6 +227,9 @@ pub struct Ledger {
     pub links: BTreeMap<LinkId, Counts>,
     /// Request-to-ACK and response latency by link and class of the request.
     pub times: BTreeMap<(LinkId, Option<usize>), Distribution>,
+    /// Message completion times by link and operation, of the messages that this host sends: those of its peers
+    /// complete there.
+    pub completions: BTreeMap<(Shared, usize), Distribution>,
     /// Events of queue pairs and ports, by device and event name.
     pub qp_events: BTreeMap<(String, String), u64>,
     /// Events counted so far.
@@ -249,6 +254,7 @@ impl Ledger {
             flows: Map::default(),
             links: BTreeMap::new(),
             times: BTreeMap::new(),
+            completions: BTreeMap::new(),
             qp_events: BTreeMap::new(),
             events_seen: 0,
             peers: BTreeMap::new(),
@@ -287,7 +293,12 @@ impl Ledger {
                 };
                 let sum = self.times.entry((id.link.clone(), class));
                 sum.or_insert(Distribution([0; BUCKETS])).add(before, histogram);
-                *before = histogram.clone();
+            }
+            let own = figure.filter(|_| id.link.1 != Some(Direction::Ingress));
+            for (operation, histogram) in own.into_iter().flat_map(|figure| figure.completions.histograms()) {
+                let Some(before) = known.completions.get_mut(operation) else { continue };
+                let sum = self.completions.entry((id.link.0.clone(), operation));
+                sum.or_insert(Distribution([0; BUCKETS])).add(before, histogram);
             }
             if let Some(peer) = id.peer() {
                 let sum = if self.peer_choice.has(&(id.link.0.clone(), peer)) {
@@ -495,10 +506,10 @@ mod tests {
             Histogram::of(&counts)
         };
         let mut sum = Distribution([0; BUCKETS]);
-        sum.add(&Histogram::default(), &histogram(3, 0));
-        sum.add(&histogram(3, 0), &histogram(4, 1));
+        sum.add(&mut Histogram::default(), &histogram(3, 0));
+        sum.add(&mut histogram(3, 0), &histogram(4, 1));
         // From another flow with the same key.
-        sum.add(&histogram(4, 1), &histogram(2, 0));
+        sum.add(&mut histogram(4, 1), &histogram(2, 0));
         assert_eq!((sum.0[0], sum.0[BUCKETS - 1]), (6, 1));
     }
 }

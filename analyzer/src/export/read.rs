@@ -7,7 +7,7 @@ use rocescope_common::wire::SkipReason;
 
 use super::Reading;
 use super::exposition::{Series, Value};
-use super::ledger::{self, Count, NAKS, Qp};
+use super::ledger::{self, Count, Distribution, NAKS, Qp};
 use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
@@ -16,10 +16,14 @@ use crate::util::time::seconds;
 
 /// Upper bounds of the latency buckets, as powers of two of a nanosecond: 2 µs to 1.07 s.
 const OCTAVES: [u32; 12] = [11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 26, 30];
+/// The same of message completion times: 8 µs to 1.07 s. Few, since each is a series of every link.
+const COMPLETION_OCTAVES: [u32; 8] = [13, 15, 17, 19, 21, 23, 26, 30];
 /// Maximum number of owners of queue pairs with series of their own.
 const OWNERS: usize = 32;
 /// Classes of requests, in the words of the report.
 const CLASSES: [&str; 3] = ["write_send", "read", "atomic"];
+/// Operations with a message completion time, in the words of the report.
+const OPERATIONS: [&str; 3] = ["write", "send", "read"];
 const REST: &str = "other";
 
 /// Unix time in seconds, rounded to milliseconds, which a floating-point number represents exactly enough.
@@ -167,23 +171,35 @@ pub(super) fn burst_peak(reading: &Reading<'_>, series: &mut Series) {
 
 pub(super) fn latency(reading: &Reading<'_>, series: &mut Series) {
     for ((link, class), times) in &reading.ledger.times {
-        let counts = times.buckets();
-        let mut buckets: Vec<(f64, u64)> = Vec::new();
-        for octave in OCTAVES {
-            let end = 1u64 << octave;
-            let below = (0..BUCKETS).zip(counts).filter(|(bucket, _)| bounds(*bucket).1 <= end);
-            buckets.push((seconds(end), below.map(|(_, n)| n).sum()));
-        }
-        buckets.push((f64::INFINITY, counts.iter().sum()));
-        let middle = |bucket: usize| match bounds(bucket) {
-            // The unbounded bucket has no middle.
-            (low, u64::MAX) => low,
-            (low, high) => u64::midpoint(low, high),
-        };
-        let sum = (0..BUCKETS).zip(counts).map(|(bucket, n)| seconds(middle(bucket)) * *n as f64).sum();
         let class = class.and_then(|class| CLASSES.get(class)).copied().unwrap_or_default();
-        series.push(&[&link.0, ledger::direction(link), class], Value::Histogram { buckets, sum });
+        series.push(&[&link.0, ledger::direction(link), class], histogram(times, &OCTAVES));
     }
+}
+
+pub(super) fn completion(reading: &Reading<'_>, series: &mut Series) {
+    for ((link, operation), times) in &reading.ledger.completions {
+        let operation = OPERATIONS.get(*operation).copied().unwrap_or_default();
+        series.push(&[link, operation], histogram(times, &COMPLETION_OCTAVES));
+    }
+}
+
+/// A histogram with these upper bounds, as powers of two of a nanosecond.
+fn histogram(times: &Distribution, octaves: &[u32]) -> Value {
+    let counts = times.buckets();
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for octave in octaves {
+        let end = 1u64 << octave;
+        let below = (0..BUCKETS).zip(counts).filter(|(bucket, _)| bounds(*bucket).1 <= end);
+        buckets.push((seconds(end), below.map(|(_, n)| n).sum()));
+    }
+    buckets.push((f64::INFINITY, counts.iter().sum()));
+    let middle = |bucket: usize| match bounds(bucket) {
+        // The unbounded bucket has no middle.
+        (low, u64::MAX) => low,
+        (low, high) => u64::midpoint(low, high),
+    };
+    let sum = (0..BUCKETS).zip(counts).map(|(bucket, n)| seconds(middle(bucket)) * *n as f64).sum();
+    Value::Histogram { buckets, sum }
 }
 
 pub(super) fn entropy(reading: &Reading<'_>, series: &mut Series) {

@@ -331,6 +331,15 @@ pub const REGISTRY: &[Metric] = &[
         help: "Request-to-ACK and response latency at this tap, by link and class of the requests (write_send, read: to the first response, atomic). The sum is of middles of buckets, 6.25 % off at most.",
         read: read::latency,
     },
+    Metric {
+        name: "rocescope_message_completion_seconds",
+        kind: MetricKind::Histogram,
+        unit: SECONDS,
+        labels: &["link", "opcode"],
+        source: "flows[].message_completion_ns",
+        help: "Message completion time of the messages that this host sends, by link and operation (write, send, read): from the first packet to the ACK of the last, of a READ from the request to the last packet of the response. The sum is of middles of buckets, 6.25 % off at most.",
+        read: read::completion,
+    },
     // All links.
     gauge!(
         "entropy_normalized",

@@ -5,6 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rocescope_common::account::latency::{
+    Latency, Request, Response, class_of, ended_message, on_request, on_response,
+};
+use rocescope_common::wire::opcode::Op;
+
 use super::exposition::Format;
 use super::registry::REGISTRY;
 use super::*;
@@ -348,10 +353,11 @@ fn events_count_once_and_their_names_are_bounded() {
 #[test]
 fn latency_has_the_class_of_the_requests() {
     let mut sample = two_ways(10);
-    let mut ring = rocescope_common::account::latency::Latency::EMPTY;
+    let mut ring = Latency::EMPTY;
     let mut time = |exporter: &mut Exporter, psn: u32, class: u32| {
-        rocescope_common::account::latency::on_request(&mut ring, psn, class, false, 0);
-        rocescope_common::account::latency::on_response(&mut ring, psn, class != 2, 5_000);
+        let request = Request { psn, class, message: 0, duplicate_psn: false };
+        on_request(&mut ring, request, 0);
+        on_response(&mut ring, Response { acked: psn, is_ack: class != 2, ends_read: false }, 5_000);
         let figure = crate::metrics::latency::Figure::of(&ring);
         sample.metrics.latency = Some([(0, figure)].into_iter().collect());
         sample.time_ns += SECOND;
@@ -368,6 +374,39 @@ fn latency_has_the_class_of_the_requests() {
     assert_eq!((of(&points, "write_send"), of(&points, "read")), (Some(1.0), Some(1.0)));
     let points = time(&mut exporter, 3, 2);
     assert_eq!((of(&points, "write_send"), of(&points, "read")), (Some(1.0), Some(2.0)));
+}
+
+#[test]
+fn message_completion_is_that_of_the_messages_this_host_sends() {
+    let mut sample = two_ways(10);
+    let mut exporter = Exporter::new(Options::default());
+    let mut rings = [Latency::EMPTY; 2];
+    let mut points = BTreeMap::new();
+    for (psn, opcode) in [(1, 0x08), (2, 0x04), (3, 0x0C)] {
+        let op = Op::of(opcode);
+        for (slot, ring) in (0..).zip(&mut rings) {
+            let now = 2_000_000 + slot * 16;
+            let message = ended_message(opcode, op, 1_000_000, now);
+            let request = Request { psn, class: class_of(op, true), message, duplicate_psn: false };
+            on_request(ring, request, now);
+            let response = if opcode == 0x0C { 0x10 } else { 0x11 };
+            on_response(ring, Response::of(response, Op::of(response), psn), now + 5_000);
+        }
+        let figures = (0..).zip(rings.iter().map(crate::metrics::latency::Figure::of));
+        sample.metrics.latency = Some(figures.collect());
+        sample.time_ns += SECOND;
+        points = exposed(&mut exporter, &sample);
+    }
+    let of = |name: &str, labels: &str| {
+        points.get(&format!("rocescope_message_completion_seconds_{name}{{link=\"eth0\",{labels}}}")).copied()
+    };
+    for operation in ["write", "send", "read"] {
+        let label = format!("opcode=\"{operation}\"");
+        assert_eq!(of("count", &label), Some(1.0), "one flow of two is egress: {points:#?}");
+        let bucket = if operation == "write" { 0.0 } else { 1.0 };
+        assert_eq!(of("bucket", &format!("{label},le=\"0.000524288\"")), Some(bucket), "{operation}");
+        assert_eq!(of("bucket", &format!("{label},le=\"0.002097152\"")), Some(1.0), "{operation}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! The time from requests to their answers, by flow and class of request.
+//! The time from requests to their answers, by flow and class of request, and that from messages' first packets to their
+//! completion.
 //!
 //! The core is [`rocescope_common::account::latency`], the same in the kernel. Here is what it
 //! needs around it: which flow has which ring, and percentiles.
 
 mod early;
+mod histogram;
 mod ring;
 pub mod tails;
 
@@ -11,23 +13,24 @@ use std::sync::Arc;
 
 use rocescope_common::account::Event;
 use rocescope_common::account::latency::{
-    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, acked_psn, bounds, class_of, on_request, on_response,
-    on_restart,
+    BUCKETS, CLASS_NONE, CLASSES, Latency, RING, Request, Response, acked_psn, begun, class_of,
+    ended_message, on_request, on_response, on_restart,
 };
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
-use serde::Serialize;
 
 use super::packet::Packet;
 use super::pairing::{NONE, Reverse};
 use crate::util::pack::pack;
 use early::{Early, Passed};
+use histogram::Distribution;
+pub use histogram::{Bucket, Completions, Histogram, Summary, Times};
 use ring::Ring;
 pub use tails::{P99_SAMPLES, P999_SAMPLES};
 use tails::{TailSpell, Tails};
 
-/// Flows of requests that are timed at a time. Each takes 150 bytes; 500 more with 64 outstanding requests, and 800 for each
-/// class of requests with more than a few samples; in runs of more than 10 s another 300, or 1,500 with long tails.
+/// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for each
+/// class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or 1,500 with long tails.
 pub const MAX_FLOWS: usize = 65_536;
 
 /// State of one flow of requests.
@@ -39,6 +42,8 @@ struct Slot {
     unpaired: u64,
     /// Requests that passed while all rings were in use.
     untracked: u64,
+    /// Begin of its open message: see [`begun`].
+    begun_ns: u64,
     /// State of the early requests or answers.
     early: Kept,
 }
@@ -53,7 +58,7 @@ enum Kept {
     TooMuch,
 }
 
-const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, early: Kept::None };
+const FREE: Slot = Slot { ring: NONE, unpaired: 0, untracked: 0, begun_ns: 0, early: Kept::None };
 
 /// Times requests packet by packet.
 #[derive(Debug, Default)]
@@ -75,17 +80,22 @@ impl Collector {
     pub fn packet(&mut self, packet: &Packet, reverse: Reverse) {
         let op = Op::of(packet.opcode);
         if op.has(Op::RELIABLE) {
+            const BROKEN: u16 = Event::GAP | Event::RESTART;
+            let broken = packet.outcome.events & BROKEN != 0;
             let restart = packet.outcome.events & Event::RESTART != 0;
             let class = class_of(op, packet.ack_req());
+            if op.any(Op::STARTS) || broken {
+                self.begin(packet, op, broken);
+            }
             if class != CLASS_NONE || restart {
-                self.request(packet, class, reverse);
+                self.request(packet, op, class, reverse);
             }
         } else if op.any(Op::RESPONSE | Op::ACKNOWLEDGE) {
             let up_to = acked_psn(op, packet.psn, packet.aeth);
+            let response = Response::of(packet.opcode, op, up_to);
             if reverse.slot == NONE {
                 if up_to != UNKNOWN && self.keeps(packet.slot) {
-                    let answer = Passed::answer(up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
-                    self.keep(packet.slot, answer);
+                    self.keep(packet.slot, Passed::answer(response, packet.time_ns));
                 }
                 return;
             }
@@ -96,12 +106,21 @@ impl Collector {
             if up_to != UNKNOWN
                 && let Some(ring) = self.rings.get_mut(ring as usize)
             {
-                on_response(ring.as_mut(), up_to, op.has(Op::ACKNOWLEDGE), packet.time_ns);
+                on_response(ring.as_mut(), response, packet.time_ns);
             }
         }
     }
 
-    fn request(&mut self, packet: &Packet, class: u32, reverse: Reverse) {
+    /// Notes where the flow's open message begins.
+    fn begin(&mut self, packet: &Packet, op: Op, broken: bool) {
+        let at = packet.slot as usize;
+        self.make_room(at);
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.begun_ns = begun(op, packet.outcome.duplicate_psn, broken, slot.begun_ns, packet.time_ns);
+        }
+    }
+
+    fn request(&mut self, packet: &Packet, op: Op, class: u32, reverse: Reverse) {
         let at = packet.slot as usize;
         self.make_room(at);
         let Some(slot) = self.slots.get_mut(at) else { return };
@@ -122,12 +141,13 @@ impl Collector {
             self.end_windows(packet.time_ns);
         }
         let Some(slot) = self.slots.get_mut(at) else { return };
+        let message = ended_message(packet.opcode, op, slot.begun_ns, packet.time_ns);
+        let request =
+            Request { psn: packet.psn, class, message, duplicate_psn: packet.outcome.duplicate_psn };
         if !reverse.paired {
             slot.unpaired += 1;
             if slot.early != Kept::TooMuch {
-                let request =
-                    Passed::request(packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
-                self.keep(packet.slot, request);
+                self.keep(packet.slot, Passed::request(request, packet.time_ns));
             }
             return;
         }
@@ -145,7 +165,7 @@ impl Collector {
             slot.unpaired += 1;
             return;
         }
-        on_request(ring.as_mut(), packet.psn, class, packet.outcome.duplicate_psn, packet.time_ns);
+        on_request(ring.as_mut(), request, packet.time_ns);
     }
 
     /// Makes room for the slot of a flow.
@@ -233,153 +253,6 @@ impl Collector {
     }
 }
 
-/// Distribution of latencies. Percentiles are middles of histogram buckets, at most 6.25 % off; all values
-/// below 1.024 µs share a bucket, as do all above 17.2 s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Latency"))]
-pub struct Summary {
-    /// Samples. Unit: samples.
-    pub count: u64,
-    /// Median. Unit: ns.
-    pub p50: u64,
-    /// 99th percentile. Unit: ns.
-    pub p99: u64,
-    /// 99.9th percentile. Unit: ns.
-    pub p999: u64,
-    /// Longest, exact to 16 ns. Unit: ns.
-    pub max: u64,
-}
-
-impl Summary {
-    /// The summary of a histogram; `None` without samples.
-    #[must_use]
-    pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
-        let count: u64 = counts.iter().sum();
-        (count > 0).then(|| Self {
-            count,
-            p50: percentile(counts, count, 500, max),
-            p99: percentile(counts, count, 990, max),
-            p999: percentile(counts, count, 999, max),
-            max,
-        })
-    }
-}
-
-/// The least value that is not exceeded by `per_mille` of all.
-fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> u64 {
-    let rank = u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count);
-    let mut seen = 0;
-    for (bucket, n) in counts.iter().enumerate() {
-        seen += n;
-        if seen >= rank.max(1) {
-            let (low, high) = bounds(bucket);
-            // The open bucket has no middle.
-            return if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) };
-        }
-    }
-    max
-}
-
-/// Samples by bucket, all classes together: the basis of the times of a time range.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram(Arc<[(u8, u32)]>);
-
-impl Histogram {
-    /// Those buckets that have any. `counts` are samples by bucket; more than 32 bits hold stop there.
-    #[must_use]
-    pub fn of(counts: &[u64; BUCKETS]) -> Self {
-        let some = (0..=u8::MAX).zip(counts).filter(|(_, n)| **n > 0);
-        Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
-    }
-
-    /// True if there are no samples.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Number of samples in the histogram.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.0.iter().map(|(_, count)| u64::from(*count)).sum()
-    }
-
-    /// Adds the samples to `counts`, which are by bucket.
-    pub fn add_to(&self, counts: &mut [u64; BUCKETS]) {
-        for (bucket, n) in self.0.iter() {
-            if let Some(count) = counts.get_mut(usize::from(*bucket)) {
-                *count += u64::from(*n);
-            }
-        }
-    }
-
-    /// Memory that it takes besides itself, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        size_of_val(&*self.0) + 2 * size_of::<usize>()
-    }
-
-    /// Percentiles of the samples that came on top of `earlier`; `None` when none did.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Option<Times> {
-        if Arc::ptr_eq(&self.0, &earlier.0) {
-            return None;
-        }
-        let mut then = earlier.0.iter().copied().peekable();
-        let mut new = [(0, 0); BUCKETS];
-        let mut count = 0u64;
-        for (place, (bucket, n)) in new.iter_mut().zip(self.0.iter()) {
-            while then.next_if(|(other, _)| other < bucket).is_some() {}
-            let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
-            // A histogram that decreased is that of another flow in the same place.
-            *place = (*bucket, n.checked_sub(before)?);
-            count += u64::from(place.1);
-        }
-        let at = |per_mille: u64| {
-            let rank = (count * per_mille).div_ceil(1000).max(1);
-            let mut seen = 0;
-            new.iter().find_map(|(bucket, n)| {
-                seen += u64::from(*n);
-                (seen >= rank).then_some(*bucket)
-            })
-        };
-        Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })
-    }
-}
-
-/// A bucket of a [`Histogram`]: a time with its error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bucket(u8);
-
-impl Bucket {
-    /// Its middle in nanoseconds; of the open one, where it begins.
-    #[must_use]
-    pub fn ns(self) -> u64 {
-        let (low, high) = bounds(usize::from(self.0));
-        if high == u64::MAX { low } else { u64::midpoint(low, high) }
-    }
-}
-
-/// Percentiles of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// Number of samples.
-    pub count: u64,
-    /// Median of the samples.
-    pub p50: Bucket,
-    /// 99th percentile of the samples.
-    pub p99: Bucket,
-}
-
-impl Times {
-    /// The 99th percentile; `None` where it rests on fewer than [`P99_SAMPLES`].
-    #[must_use]
-    pub fn tail(&self) -> Option<Bucket> {
-        (self.count >= P99_SAMPLES).then_some(self.p99)
-    }
-}
-
 /// Times of one flow of requests, and why others are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figure {
@@ -401,6 +274,8 @@ pub struct Figure {
     pub outstanding: u64,
     /// Times with a long tail, the oldest first.
     pub tails: Option<Arc<Vec<TailSpell>>>,
+    /// Message completion times.
+    pub completions: Completions,
 }
 
 /// Times by class, in little memory: of nearly every flow all are of one class.
@@ -412,7 +287,7 @@ pub enum Classes {
     /// All samples are of this class.
     One(u8),
     /// Several, or a class with a time of its own.
-    Several(Box<[Option<(Summary, Histogram)>; CLASSES]>),
+    Several(Box<[Option<Distribution>; CLASSES]>),
 }
 
 impl Figure {
@@ -458,7 +333,6 @@ impl Figure {
 pub struct BySlot(Vec<(u32, Figure)>);
 
 pack! {
-    new Histogram;
     new BySlot;
 }
 
@@ -511,6 +385,7 @@ impl Figure {
             ambiguous: ring.ambiguous + ring.ambiguous_responses,
             ring_full: ring.ring_full,
             outstanding: ring.outstanding(),
+            completions: Completions::of(ring.completions.each_ref().map(Some), ring.completion_max_ns),
             ..Self::times(ring.counts.each_ref().map(Some), ring.max_ns)
         }
     }
@@ -541,12 +416,16 @@ impl Figure {
 mod tests {
     use super::*;
 
+    fn time(ring: &mut Latency, class: u32, psn: u32, ns: u64) {
+        on_request(ring, Request { psn, class, message: 0, duplicate_psn: false }, 0);
+        on_response(ring, Response { acked: psn, is_ack: class == 1, ends_read: false }, ns);
+    }
+
     #[test]
     fn percentiles_are_within_their_error() {
         let mut ring = Latency::EMPTY;
         for i in 1..=10_000u32 {
-            on_request(&mut ring, i, 1, false, 0);
-            on_response(&mut ring, i, true, u64::from(i) * 1_000);
+            time(&mut ring, 1, i, u64::from(i) * 1_000);
         }
         let all = Figure::of(&ring).all.unwrap();
         assert_eq!((all.count, all.max), (10_000, 10_000_000));
@@ -559,8 +438,7 @@ mod tests {
     fn the_times_of_a_span_are_one_histogram_less_another() {
         let mut ring = Latency::EMPTY;
         let mut time = |psn: u32, ns: u64| {
-            on_request(&mut ring, psn, 1, false, 0);
-            on_response(&mut ring, psn, true, ns);
+            time(&mut ring, 1, psn, ns);
             Figure::of(&ring).histogram
         };
         let none = Histogram::default();
@@ -584,8 +462,7 @@ mod tests {
     #[test]
     fn one_sample_is_every_percentile() {
         let mut ring = Latency::EMPTY;
-        on_request(&mut ring, 1, 2, false, 0);
-        on_response(&mut ring, 1, false, 64_000);
+        time(&mut ring, 2, 1, 64_000);
         let figure = Figure::of(&ring);
         let (Some(all), Some([None, Some(read), None])) = (figure.all, figure.classes()) else {
             panic!("{figure:?}");

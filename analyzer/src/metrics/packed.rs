@@ -80,7 +80,7 @@ pack! {
     struct Between { family, from, to, kind, service_id, outcome }
     struct Row { setups, most_requests, first_ns, last_ns }
     struct Summary { count, p50, p99, p999, max }
-    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails }
+    struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails, completions }
     struct tails::TailSpell { first_ns, last_ns, samples, max_ns }
     struct ecn::Metrics { marks, cnps, links, untracked }
     struct ecn::Marks { first_ce_ns, series }

@@ -152,6 +152,10 @@ pub struct Flow {
     pub latency_ns: Option<Box<Latency>>,
     /// The same latency by class of request. Null: as `latency_ns`.
     pub latency_by_class: Option<Box<LatencyByClass>>,
+    /// Message completion time at this tap, by operation: from a message's first packet to the ACK of its last, of a
+    /// READ from the request to the last packet of the response, retransmissions included. Timed are the messages whose
+    /// last packet asks for an ACK and whose packets all passed the tap. Null: as `latency_ns`.
+    pub message_completion_ns: Option<Box<CompletionByOperation>>,
     /// Requests without a sample because the reverse flow was not known. Replay times up to 1,024 requests that
     /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
     /// packet that shows it, all before count here. Unit: requests.
@@ -464,6 +468,18 @@ pub struct LatencyByClass {
     pub read: Option<Box<Latency>>,
     /// COMPARE SWAP and FETCH ADD. Null: no sample.
     pub atomic: Option<Box<Latency>>,
+}
+
+/// Message completion time by operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CompletionByOperation {
+    /// RDMA WRITE. Null: no sample.
+    pub write: Option<Box<Latency>>,
+    /// SEND. Null: no sample.
+    pub send: Option<Box<Latency>>,
+    /// RDMA READ. Null: no sample.
+    pub read: Option<Box<Latency>>,
 }
 
 /// Requests without a latency sample although the reverse flow was known.

@@ -29,8 +29,8 @@ use crate::sample::SourceKind;
 
 pub(crate) use by_link::ByLink;
 pub use flow::{
-    Ack, CeOverTime, Cnp, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode, Pairing, Port, Psn,
-    Untimed,
+    Ack, CeOverTime, Cnp, CompletionByOperation, Copied, Flow, FlowId, Latency, LatencyByClass, Naks, Opcode,
+    Pairing, Port, Psn, Untimed,
 };
 pub use link::{Dscp, EcnOverTime, Link};
 pub(crate) use places::Places;

@@ -1,7 +1,7 @@
 //! Requests and answers that pass before it is known which flows belong together: timed backwards once it is.
 
 use crate::util::map::Map;
-use rocescope_common::account::latency::{LatencyMemory, on_request, on_response};
+use rocescope_common::account::latency::{LatencyMemory, Request, Response, on_request, on_response};
 
 /// Requests, and answers, that a flow keeps. Ports make a pair known at the first answer, PSNs at the eighth: the requests before
 /// it are as many as a queue pair has outstanding, up to some hundred.
@@ -11,28 +11,37 @@ const KEPT_IN_ALL: usize = 524_288;
 /// Flows that keep any.
 const MAX_FLOWS: usize = 16_384;
 
-/// A request, or an answer with the PSN that it acknowledges.
+/// A request or an answer.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Request(Request),
+    Answer(Response),
+}
+
+/// A request or an answer that passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
-    psn: u32,
+    kind: Kind,
     time_ns: u64,
-    /// Class of a request.
-    class: u32,
-    /// A request that was sent before.
-    duplicate: bool,
-    /// An answer that is an ACKNOWLEDGE.
-    is_ack: bool,
 }
 
 impl Passed {
     /// Makes a request that passed.
-    pub(super) const fn request(psn: u32, class: u32, duplicate: bool, time_ns: u64) -> Self {
-        Self { psn, time_ns, class, duplicate, is_ack: false }
+    pub(super) const fn request(request: Request, time_ns: u64) -> Self {
+        Self { kind: Kind::Request(request), time_ns }
     }
 
-    /// An answer that acknowledges up to a PSN.
-    pub(super) const fn answer(psn: u32, is_ack: bool, time_ns: u64) -> Self {
-        Self { psn, time_ns, class: 0, duplicate: false, is_ack }
+    /// An answer.
+    pub(super) const fn answer(response: Response, time_ns: u64) -> Self {
+        Self { kind: Kind::Answer(response), time_ns }
+    }
+
+    /// Adds it to the ring of the requests.
+    fn pass(self, ring: &mut impl LatencyMemory) {
+        match self.kind {
+            Kind::Request(request) => on_request(ring, request, self.time_ns),
+            Kind::Answer(response) => on_response(ring, response, self.time_ns),
+        }
     }
 }
 
@@ -74,13 +83,11 @@ impl Early {
         let mut answers = answered.iter().peekable();
         for request in &asked {
             while let Some(answer) = answers.next_if(|answer| answer.time_ns < request.time_ns) {
-                on_response(ring, answer.psn, answer.is_ack, answer.time_ns);
+                answer.pass(ring);
             }
-            on_request(ring, request.psn, request.class, request.duplicate, request.time_ns);
+            request.pass(ring);
         }
-        for answer in answers {
-            on_response(ring, answer.psn, answer.is_ack, answer.time_ns);
-        }
+        answers.for_each(|answer| answer.pass(ring));
         asked.len() as u64
     }
 
@@ -95,14 +102,22 @@ mod tests {
     use super::*;
     use crate::metrics::latency::Ring;
 
+    fn request(psn: u32, time_ns: u64) -> Passed {
+        Passed::request(Request { psn, class: 1, message: 0, duplicate_psn: false }, time_ns)
+    }
+
+    fn answer(acked: u32, time_ns: u64) -> Passed {
+        Passed::answer(Response { acked, is_ack: true, ends_read: false }, time_ns)
+    }
+
     #[test]
     fn early_requests_are_timed_backwards() {
         let (mut early, mut ring) = (Early::default(), Ring::default());
         for (slot, passed) in [
-            (1, Passed::request(10, 1, false, 1_000)),
-            (2, Passed::answer(10, true, 2_001_000)),
-            (1, Passed::request(11, 1, false, 2_100_000)),
-            (2, Passed::answer(11, true, 2_110_000)),
+            (1, request(10, 1_000)),
+            (2, answer(10, 2_001_000)),
+            (1, request(11, 2_100_000)),
+            (2, answer(11, 2_110_000)),
         ] {
             assert!(early.keep(slot, passed));
         }
@@ -117,11 +132,11 @@ mod tests {
     fn a_deep_queue_is_timed_from_its_first_request_on() {
         let (mut early, mut ring) = (Early::default(), Ring::default());
         for psn in 0..48 {
-            assert!(early.keep(1, Passed::request(psn, 1, false, 1_000_000 + u64::from(psn))));
+            assert!(early.keep(1, request(psn, 1_000_000 + u64::from(psn))));
         }
         for psn in 0..24 {
             let time_ns = if psn == 0 { 4_000_000 } else { 4_000_000 + u64::from(psn) };
-            assert!(early.keep(2, Passed::answer(psn, true, time_ns)));
+            assert!(early.keep(2, answer(psn, time_ns)));
         }
         assert_eq!((early.replay(1, 2, &mut ring), early.kept), (48, 0));
         let all = ring.figure().all.unwrap();
@@ -132,16 +147,16 @@ mod tests {
     fn there_is_room_for_some() {
         let mut early = Early::default();
         let most = u32::try_from(KEPT).unwrap();
-        let kept = (0..most + 4).filter(|psn| early.keep(2, Passed::answer(*psn, true, 1_000))).count();
+        let kept = (0..most + 4).filter(|psn| early.keep(2, answer(*psn, 1_000))).count();
         assert_eq!(kept, KEPT + 3, "the flow begins anew; its slot says that too much passed");
         early.forget(2);
         let flows = u32::try_from(MAX_FLOWS).unwrap() + 9;
-        let kept = (0..flows).filter(|slot| early.keep(*slot, Passed::request(0, 1, false, 0))).count();
+        let kept = (0..flows).filter(|slot| early.keep(*slot, request(0, 0))).count();
         assert_eq!((kept, early.flows.len(), early.kept), (MAX_FLOWS, MAX_FLOWS, MAX_FLOWS));
         early.forget(7);
-        assert!(early.keep(flows, Passed::request(0, 1, false, 0)));
+        assert!(early.keep(flows, request(0, 0)));
         let each = u32::try_from(KEPT_IN_ALL / MAX_FLOWS).unwrap() + 1;
-        let kept = (0..each * flows).filter(|at| early.keep(at % flows, Passed::request(0, 1, false, 0)));
+        let kept = (0..each * flows).filter(|at| early.keep(at % flows, request(0, 0)));
         assert!(kept.count() > 0);
         assert!(early.kept <= KEPT_IN_ALL && early.kept == early.flows.values().map(Vec::len).sum::<usize>());
     }

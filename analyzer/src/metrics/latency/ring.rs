@@ -3,9 +3,9 @@
 //!
 //! [`Latency`]: rocescope_common::account::latency::Latency
 
-use rocescope_common::account::latency::{BUCKETS, CLASSES, LatencyMemory, RING};
+use rocescope_common::account::latency::{BUCKETS, CLASSES, COMPLETIONS, LatencyMemory, RING, is_timeable};
 
-use super::Figure;
+use super::{Completions, Figure};
 
 /// Samples of one class by bucket. Most flows of a capture with very many have a few samples or none.
 #[derive(Clone, Debug)]
@@ -73,12 +73,17 @@ pub(super) struct Ring {
     tail: u32,
     /// Outstanding requests by position, modulo their number: a power of two, at most [`RING`], or none yet.
     cells: Vec<u64>,
+    /// The messages that they end.
+    messages: Vec<u32>,
+    reading: u64,
     /// Requests that cannot be timed.
     ambiguous: u64,
     /// Requests that found the ring full.
     full: u64,
     max_ns: [u64; CLASSES],
     samples: [Samples; CLASSES],
+    completion_max_ns: [u64; COMPLETIONS],
+    completions: [Samples; COMPLETIONS],
 }
 
 /// Cells of a flow at its first request.
@@ -90,27 +95,33 @@ impl Default for Ring {
             head: 0,
             tail: 0,
             cells: Vec::new(),
+            messages: Vec::new(),
+            reading: 0,
             ambiguous: 0,
             full: 0,
             max_ns: [0; CLASSES],
             samples: [Samples::NONE; CLASSES],
+            completion_max_ns: [0; COMPLETIONS],
+            completions: [Samples::NONE; COMPLETIONS],
         }
     }
 }
 
 impl Ring {
-    /// Number of outstanding requests.
+    /// Number of outstanding requests that can still be timed.
     pub(super) fn outstanding(&self) -> u64 {
-        self.cells.iter().filter(|cell| **cell != 0).count() as u64
+        self.cells.iter().filter(|cell| is_timeable(**cell)).count() as u64
     }
 
     /// Its figures; `unpaired` and `untracked` are not its business.
     pub(super) fn figure(&self) -> Figure {
         let counts = self.samples.each_ref().map(Samples::counts);
+        let completions = self.completions.each_ref().map(Samples::counts);
         Figure {
             ambiguous: self.ambiguous,
             ring_full: self.full,
             outstanding: self.outstanding(),
+            completions: Completions::of(completions.each_ref().map(Option::as_ref), self.completion_max_ns),
             ..Figure::times(counts.each_ref().map(Option::as_ref), self.max_ns)
         }
     }
@@ -125,16 +136,19 @@ impl Ring {
     #[cold]
     fn grow(&mut self) {
         let size = (self.cells.len() * 2).clamp(FIRST_CELLS, RING);
-        let mut cells = vec![0; size];
+        let (mut cells, mut messages) = (vec![0; size], vec![0; size]);
         let mut at = self.tail;
         while at != self.head {
             let position = at as usize % RING;
-            if let (Some(cell), Some(old)) = (cells.get_mut(position % size), self.cell_mut(position)) {
-                *cell = *old;
+            let (cell, message) = (self.cell(position), self.message(position));
+            if let (Some(cells), Some(messages)) =
+                (cells.get_mut(position % size), messages.get_mut(position % size))
+            {
+                (*cells, *messages) = (cell, message);
             }
             at = at.wrapping_add(1);
         }
-        self.cells = cells;
+        (self.cells, self.messages) = (cells, messages);
     }
 }
 
@@ -166,18 +180,38 @@ impl LatencyMemory for Ring {
     }
 
     #[inline]
-    fn store(&mut self, index: usize, value: u64) {
+    fn store(&mut self, index: usize, value: u64, message: u32) {
         if self.head.wrapping_sub(self.tail) as usize >= self.cells.len() {
             self.grow();
         }
         if let Some(cell) = self.cell_mut(index) {
             *cell = value;
         }
+        let mask = self.messages.len().wrapping_sub(1);
+        if let Some(place) = self.messages.get_mut(index & mask) {
+            *place = message;
+        }
     }
 
     #[inline]
     fn swap(&mut self, index: usize, value: u64) -> u64 {
         self.cell_mut(index).map_or(0, |cell| std::mem::replace(cell, value))
+    }
+
+    #[inline]
+    fn message(&self, index: usize) -> u32 {
+        let mask = self.messages.len().wrapping_sub(1);
+        self.messages.get(index & mask).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn reading(&self) -> u64 {
+        self.reading
+    }
+
+    #[inline]
+    fn set_reading(&mut self, reading: u64) {
+        self.reading = reading;
     }
 
     #[inline]
@@ -201,11 +235,21 @@ impl LatencyMemory for Ring {
         self.samples[class].add(bucket);
         self.max_ns[class] = self.max_ns[class].max(ns);
     }
+
+    #[inline]
+    fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
+        let operation = operation % COMPLETIONS;
+        self.completions[operation].add(bucket);
+        self.completion_max_ns[operation] = self.completion_max_ns[operation].max(ns);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use rocescope_common::account::latency::{Latency, on_request, on_response, on_restart};
+    use rocescope_common::account::latency::{
+        CLASS_WRITE_SEND, Latency, Request, Response, ended_message, on_request, on_response, on_restart,
+    };
+    use rocescope_common::wire::opcode::Op;
 
     use super::*;
 
@@ -220,7 +264,7 @@ mod tests {
         for most in [1, 3, 20, 90] {
             let (mut ring, mut whole) = (Ring::default(), Latency::EMPTY);
             let (mut psn, mut acked) = (5u32, 5u32);
-            for now in (0..3_000u64).map(|i| i * 1_000) {
+            for now in (10..3_000u64).map(|i| i * 1_000) {
                 let ahead = psn - acked;
                 match next(40) {
                     0 => {
@@ -229,19 +273,26 @@ mod tests {
                     }
                     1 => {
                         let again = acked + u32::try_from(next(u64::from(ahead) + 1)).unwrap();
-                        on_request(&mut ring, again, 1, true, now);
-                        on_request(&mut whole, again, 1, true, now);
+                        let request =
+                            Request { psn: again, class: CLASS_WRITE_SEND, message: 0, duplicate_psn: true };
+                        on_request(&mut ring, request, now);
+                        on_request(&mut whole, request, now);
                     }
                     2..25 if ahead < most => {
                         let class = u32::try_from(next(3) + 1).unwrap();
-                        on_request(&mut ring, psn, class, false, now);
-                        on_request(&mut whole, psn, class, false, now);
+                        let opcode = if next(2) == 0 { 0x08 } else { 0x04 };
+                        let message = ended_message(opcode, Op::of(opcode), now - next(5_000), now);
+                        let request = Request { psn, class, message, duplicate_psn: false };
+                        on_request(&mut ring, request, now);
+                        on_request(&mut whole, request, now);
                         psn += 1;
                     }
                     _ => {
                         let up_to = acked + u32::try_from(next(3)).unwrap().min(ahead);
-                        on_response(&mut ring, up_to, true, now);
-                        on_response(&mut whole, up_to, true, now);
+                        let opcode = [0x11, 0x0D, 0x0F, 0x10][usize::try_from(next(4)).unwrap()];
+                        let response = Response::of(opcode, Op::of(opcode), up_to);
+                        on_response(&mut ring, response, now);
+                        on_response(&mut whole, response, now);
                         acked = acked.max(up_to);
                     }
                 }
@@ -249,6 +300,8 @@ mod tests {
             let figure = ring.figure();
             assert_eq!(figure, Figure::of(&whole), "{most} outstanding");
             assert!(figure.all.is_some_and(|all| all.count > 20) && figure.ambiguous > 0);
+            let completed = figure.completions.summaries().unwrap().map(|one| one.map_or(0, |one| one.count));
+            assert!(completed.iter().all(|count| *count > 20), "{completed:?}");
             assert_eq!(figure.ring_full > 0, most > 64, "{most} outstanding");
             assert!(ring.cells.len() <= most.next_power_of_two().max(4) as usize);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rocescope_common::account::latency::{BUCKETS, bounds};
 
-use super::{Bucket, BySlot, Collector, Figure, Histogram, Summary};
+use super::{BySlot, Collector, Figure, Histogram, Summary};
 use crate::entity::spell::SPELL_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -69,32 +69,6 @@ impl TailSpell {
         self.samples = Histogram::of(&counts);
         self.last_ns = self.last_ns.max(other.last_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
-    }
-}
-
-impl Histogram {
-    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its bucket.
-    #[must_use]
-    pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
-        let mut sums = [0u64; 2];
-        for (bucket, n) in self.0.iter() {
-            let ns = Bucket(*bucket).ns();
-            for (sum, ns) in sums.iter_mut().zip([ns.saturating_sub(typical_ns), ns]) {
-                *sum = sum.saturating_add(ns.saturating_mul(u64::from(*n)));
-            }
-        }
-        sums
-    }
-
-    /// The samples that came on top of `earlier`; `None` if some are gone, as those of another flow.
-    fn less(&self, earlier: &Self) -> Option<Self> {
-        let (mut now, mut then) = ([0; BUCKETS], [0; BUCKETS]);
-        self.add_to(&mut now);
-        earlier.add_to(&mut then);
-        for (now, then) in now.iter_mut().zip(then) {
-            *now = now.checked_sub(then)?;
-        }
-        Some(Self::of(&now))
     }
 }
 

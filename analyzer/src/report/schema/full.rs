@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 
 use crate::analysis::fixtures::everything;
 use crate::analysis::{
-    CeOverTime, Cnp, Communicator, Coverage, DelayChange, DelayPoint, Device, DeviceQp, DeviceQpCounters,
-    EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks, Latency, LatencyByClass, Link,
-    Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause, PostOpcode, PostSampling,
-    PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource, QpSources, RankQp, RankState,
-    RawContext, Spray, TapFlow, Unfollowed, Untimed,
+    CeOverTime, Cnp, Communicator, CompletionByOperation, Coverage, DelayChange, DelayPoint, Device,
+    DeviceQp, DeviceQpCounters, EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks,
+    Latency, LatencyByClass, Link, Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause,
+    PostOpcode, PostSampling, PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource,
+    QpSources, RankQp, RankState, RawContext, Spray, TapFlow, Unfollowed, Untimed,
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
@@ -89,6 +89,11 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
         write_send: latency.map(Box::new),
         read: latency.map(Box::new),
         atomic: latency.map(Box::new),
+    }));
+    flow.message_completion_ns = Some(Box::new(CompletionByOperation {
+        write: latency.map(Box::new),
+        send: latency.map(Box::new),
+        read: latency.map(Box::new),
     }));
     flow.latency_unpaired = Some(1).into();
     flow.latency_untimed = Some(Untimed { ambiguous: 1, ring_full: 1, untracked: 1, outstanding: 1 }).into();

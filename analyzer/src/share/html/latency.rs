@@ -15,10 +15,16 @@ use crate::util::units;
 
 /// Classes of requests; the last one is for recordings, which do not distinguish classes.
 const CLASSES: [&str; 4] = ["SEND and WRITE", "READ, to the first response", "Atomics", "All requests"];
+/// Operations with a message completion time.
+const COMPLETIONS: [&str; 3] = [
+    "WRITE, to the message's completion",
+    "SEND, to the message's completion",
+    "READ, to the message's completion",
+];
 /// Maximum number of flows listed.
 const LISTED: usize = 20;
 
-/// Latencies over all flows by class of request, which reports do not contain.
+/// Latencies over all flows by class of request, and message completion times by operation, which reports do not contain.
 #[derive(Clone, Debug)]
 pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
 
@@ -27,10 +33,13 @@ impl Distribution {
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut classes: Vec<(&'static str, [u64; BUCKETS])> =
-            CLASSES.into_iter().map(|name| (name, [0; BUCKETS])).collect();
+            CLASSES.into_iter().chain(COMPLETIONS).map(|name| (name, [0; BUCKETS])).collect();
         for figure in sample.metrics.latency.iter().flat_map(BySlot::figures) {
-            for (class, histogram) in figure.by_class() {
-                if let Some((_, counts)) = classes.get_mut(class.unwrap_or(CLASSES.len() - 1)) {
+            let latencies =
+                figure.by_class().map(|(class, times)| (class.unwrap_or(CLASSES.len() - 1), times));
+            let completions = figure.completions.histograms().map(|(at, times)| (CLASSES.len() + at, times));
+            for (at, histogram) in latencies.chain(completions) {
+                if let Some((_, counts)) = classes.get_mut(at) {
                     histogram.add_to(counts);
                 }
             }

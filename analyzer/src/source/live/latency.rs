@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use aya::maps::MapData;
 use rocescope_common::abi::Timing;
-use rocescope_common::account::latency::{CLASSES, Latency, RING, RetxRun};
+use rocescope_common::account::latency::{Latency, RING, RetxRun};
 
 use super::bpf;
 use super::loss::Base;
@@ -284,11 +284,13 @@ fn fold(sum: &mut Latency, more: &Latency) {
     sum.ambiguous += more.ambiguous;
     sum.ambiguous_responses += more.ambiguous_responses;
     sum.ring_full += more.ring_full;
-    for class in 0..CLASSES {
-        sum.max_ns[class] = sum.max_ns[class].max(more.max_ns[class]);
-        for (sum, more) in sum.counts[class].iter_mut().zip(more.counts[class]) {
-            *sum = sum.saturating_add(more);
-        }
+    let maximums = sum.max_ns.iter_mut().chain(&mut sum.completion_max_ns);
+    for (sum, more) in maximums.zip(more.max_ns.iter().chain(&more.completion_max_ns)) {
+        *sum = (*sum).max(*more);
+    }
+    let counts = sum.counts.iter_mut().chain(&mut sum.completions).flatten();
+    for (sum, more) in counts.zip(more.counts.iter().chain(&more.completions).flatten()) {
+        *sum = sum.saturating_add(*more);
     }
 }
 
@@ -331,7 +333,7 @@ impl Entries {
         Some(unsafe { self.first.add(index as usize) }.as_ptr())
     }
 
-    /// A copy of an entry while programs may be counting in it: each number is consistent in itself, and later ones
+    /// A copy of an entry's figures and outstanding requests, without their messages, while programs may be counting in it: each number is consistent in itself, and later ones
     /// may be newer.
     fn read(&self, number: u16) -> Latency {
         let Some(entry) = self.at(number) else { return Latency::EMPTY };
@@ -348,10 +350,20 @@ impl Entries {
                 ambiguous: word(&raw mut (*entry).ambiguous),
                 ambiguous_responses: word(&raw mut (*entry).ambiguous_responses),
                 ring_full: word(&raw mut (*entry).ring_full),
+                begun_ns: 0,
                 max_ns: std::array::from_fn(|i| word((&raw mut (*entry).max_ns).cast::<u64>().add(i))),
                 ring: std::array::from_fn(|i| word((&raw mut (*entry).ring).cast::<u64>().add(i))),
+                messages: [0; RING],
+                reading: 0,
                 counts: std::array::from_fn(|class| {
                     let row = (&raw mut (*entry).counts[class]).cast::<u32>();
+                    std::array::from_fn(|i| half(row.add(i)))
+                }),
+                completion_max_ns: std::array::from_fn(|i| {
+                    word((&raw mut (*entry).completion_max_ns).cast::<u64>().add(i))
+                }),
+                completions: std::array::from_fn(|operation| {
+                    let row = (&raw mut (*entry).completions[operation]).cast::<u32>();
                     std::array::from_fn(|i| half(row.add(i)))
                 }),
                 marked_ns: std::array::from_fn(|i| word((&raw mut (*entry).marked_ns).cast::<u64>().add(i))),

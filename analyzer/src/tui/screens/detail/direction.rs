@@ -327,7 +327,18 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
     ];
-    lines.into_iter().chain(not_timed).collect()
+    lines.into_iter().chain(not_timed).chain(figure.into_iter().flat_map(completion)).collect()
+}
+
+/// Message completion times by operation, since the start.
+fn completion(figure: &Figure) -> impl Iterator<Item = Line<'static>> {
+    let times = figure.completions.summaries().unwrap_or_default();
+    let named = ["WRITE", "SEND", "READ"].into_iter().zip(times);
+    named.filter_map(|(name, times)| Some((name, times?))).enumerate().map(|(at, (name, times))| {
+        let p50 = units::duration(times.p50);
+        let p99 = enough(times.p99, times.count, P99_SAMPLES);
+        entry(if at == 0 { "messages" } else { "" }, format!("{name} p50 {p50}, p99 {p99}"))
+    })
 }
 
 /// Latency percentiles in the time range: those of a histogram, whose buckets end above the `max` of all requests.

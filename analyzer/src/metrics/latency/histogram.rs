@@ -1,0 +1,215 @@
+//! Distributions of times: samples by bucket, and their percentiles.
+
+use std::sync::Arc;
+
+use rocescope_common::account::latency::{BUCKETS, COMPLETIONS, bounds};
+use serde::Serialize;
+
+use super::tails::P99_SAMPLES;
+use crate::util::pack::pack;
+
+pack! {
+    new Histogram;
+    new Completions;
+}
+
+/// Distribution of latencies. Percentiles are middles of histogram buckets, at most 6.25 % off; all values
+/// below 1.024 µs share a bucket, as do all above 17.2 s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Latency"))]
+pub struct Summary {
+    /// Samples. Unit: samples.
+    pub count: u64,
+    /// Median. Unit: ns.
+    pub p50: u64,
+    /// 99th percentile. Unit: ns.
+    pub p99: u64,
+    /// 99.9th percentile. Unit: ns.
+    pub p999: u64,
+    /// Longest, exact to 16 ns. Unit: ns.
+    pub max: u64,
+}
+
+impl Summary {
+    /// The summary of a histogram; `None` without samples.
+    #[must_use]
+    pub fn of(counts: &[u64; BUCKETS], max: u64) -> Option<Self> {
+        let count: u64 = counts.iter().sum();
+        (count > 0).then(|| Self {
+            count,
+            p50: percentile(counts, count, 500, max),
+            p99: percentile(counts, count, 990, max),
+            p999: percentile(counts, count, 999, max),
+            max,
+        })
+    }
+}
+
+/// The least value that is not exceeded by `per_mille` of all.
+fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> u64 {
+    let rank = u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count);
+    let mut seen = 0;
+    for (bucket, n) in counts.iter().enumerate() {
+        seen += n;
+        if seen >= rank.max(1) {
+            let (low, high) = bounds(bucket);
+            // The open bucket has no middle.
+            return if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) };
+        }
+    }
+    max
+}
+
+/// Samples by bucket, all classes together: the basis of the times of a time range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(Arc<[(u8, u32)]>);
+
+impl Histogram {
+    /// Those buckets that have any. `counts` are samples by bucket; more than 32 bits hold stop there.
+    #[must_use]
+    pub fn of(counts: &[u64; BUCKETS]) -> Self {
+        let some = (0..=u8::MAX).zip(counts).filter(|(_, n)| **n > 0);
+        Self(some.map(|(bucket, n)| (bucket, u32::try_from(*n).unwrap_or(u32::MAX))).collect())
+    }
+
+    /// True if there are no samples.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Number of samples in the histogram.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+
+    /// Adds the samples to `counts`, which are by bucket.
+    pub fn add_to(&self, counts: &mut [u64; BUCKETS]) {
+        for (bucket, n) in self.0.iter() {
+            if let Some(count) = counts.get_mut(usize::from(*bucket)) {
+                *count += u64::from(*n);
+            }
+        }
+    }
+
+    /// Memory that it takes besides itself, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.0) + 2 * size_of::<usize>()
+    }
+
+    /// Percentiles of the samples that came on top of `earlier`; `None` when none did.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Times> {
+        if Arc::ptr_eq(&self.0, &earlier.0) {
+            return None;
+        }
+        let mut then = earlier.0.iter().copied().peekable();
+        let mut new = [(0, 0); BUCKETS];
+        let mut count = 0u64;
+        for (place, (bucket, n)) in new.iter_mut().zip(self.0.iter()) {
+            while then.next_if(|(other, _)| other < bucket).is_some() {}
+            let before = then.next_if(|(other, _)| other == bucket).map_or(0, |(_, n)| n);
+            // A histogram that decreased is that of another flow in the same place.
+            *place = (*bucket, n.checked_sub(before)?);
+            count += u64::from(place.1);
+        }
+        let at = |per_mille: u64| {
+            let rank = (count * per_mille).div_ceil(1000).max(1);
+            let mut seen = 0;
+            new.iter().find_map(|(bucket, n)| {
+                seen += u64::from(*n);
+                (seen >= rank).then_some(*bucket)
+            })
+        };
+        Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })
+    }
+
+    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its bucket.
+    #[must_use]
+    pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
+        let mut sums = [0u64; 2];
+        for (bucket, n) in self.0.iter() {
+            let ns = Bucket(*bucket).ns();
+            for (sum, ns) in sums.iter_mut().zip([ns.saturating_sub(typical_ns), ns]) {
+                *sum = sum.saturating_add(ns.saturating_mul(u64::from(*n)));
+            }
+        }
+        sums
+    }
+
+    /// The samples that came on top of `earlier`; `None` if some are gone, as those of another flow.
+    pub(super) fn less(&self, earlier: &Self) -> Option<Self> {
+        let (mut now, mut then) = ([0; BUCKETS], [0; BUCKETS]);
+        self.add_to(&mut now);
+        earlier.add_to(&mut then);
+        for (now, then) in now.iter_mut().zip(then) {
+            *now = now.checked_sub(then)?;
+        }
+        Some(Self::of(&now))
+    }
+}
+
+/// A bucket of a [`Histogram`]: a time with its error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bucket(u8);
+
+impl Bucket {
+    /// Its middle in nanoseconds; of the open one, where it begins.
+    #[must_use]
+    pub fn ns(self) -> u64 {
+        let (low, high) = bounds(usize::from(self.0));
+        if high == u64::MAX { low } else { u64::midpoint(low, high) }
+    }
+}
+
+/// Percentiles of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Number of samples.
+    pub count: u64,
+    /// Median of the samples.
+    pub p50: Bucket,
+    /// 99th percentile of the samples.
+    pub p99: Bucket,
+}
+
+impl Times {
+    /// The 99th percentile; `None` where it rests on fewer than [`P99_SAMPLES`].
+    #[must_use]
+    pub fn tail(&self) -> Option<Bucket> {
+        (self.count >= P99_SAMPLES).then_some(self.p99)
+    }
+}
+
+/// A summary and its samples.
+pub(super) type Distribution = (Summary, Histogram);
+
+/// Message completion times of a flow, by operation: WRITE, SEND, READ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completions(Option<Box<[Option<Distribution>; COMPLETIONS]>>);
+
+impl Completions {
+    /// Those of samples by operation and bucket, with the longest time of each operation.
+    pub(super) fn of(counts: [Option<&[u32; BUCKETS]>; COMPLETIONS], max_ns: [u64; COMPLETIONS]) -> Self {
+        let times: [_; COMPLETIONS] = std::array::from_fn(|operation| {
+            let counts = counts[operation]?.map(u64::from);
+            Some((Summary::of(&counts, max_ns[operation])?, Histogram::of(&counts)))
+        });
+        Self(times.iter().any(Option::is_some).then(|| Box::new(times)))
+    }
+
+    /// By operation; `None` without any.
+    #[must_use]
+    pub fn summaries(&self) -> Option<[Option<Summary>; COMPLETIONS]> {
+        Some(self.0.as_ref()?.each_ref().map(|times| times.as_ref().map(|(summary, _)| *summary)))
+    }
+
+    /// The samples of the operations that have any.
+    pub fn histograms(&self) -> impl Iterator<Item = (usize, &Histogram)> {
+        let all = self.0.iter().flat_map(|times| times.iter().enumerate());
+        all.filter_map(|(operation, times)| Some((operation, &times.as_ref()?.1)))
+    }
+}
