@@ -462,14 +462,12 @@ pub(super) fn full() -> (Sample, Process) {
     sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
     sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(100_000));
     sample.metrics.loss = Some(crate::metrics::loss::Loss::default());
-    let mut counts = [0; rocescope_common::account::latency::BUCKETS];
+    let mut ring = Latency::EMPTY;
+    let counts = &mut ring.counts[0];
     (counts[0], counts[30], counts[193]) = (5, 100, 1);
-    let figure = crate::metrics::latency::Figure {
-        classes: crate::metrics::latency::Classes::One(0),
-        histogram: crate::metrics::latency::Histogram::of(&counts),
-        ..crate::metrics::latency::Figure::default()
-    };
-    sample.metrics.latency = Some([(0, figure)].into_iter().collect());
+    (ring.completions[0][80], ring.completion_max_ns[0]) = (40, 1_500_000);
+    let figure = crate::metrics::latency::Figure::of(&ring);
+    sample.metrics.latency = Some((0..2).map(|slot| (slot, figure.clone())).collect());
     let process = Process {
         kernel: Some("6.12.0".into()),
         started_ns: crate::analysis::fixtures::START,

@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(figure, Figure::of(&whole), "{most} outstanding");
             assert!(figure.all.is_some_and(|all| all.count > 20) && figure.ambiguous > 0);
             let completed = figure.completions.summaries().unwrap().map(|one| one.map_or(0, |one| one.count));
-            assert!(completed.iter().all(|count| *count > 20), "{completed:?}");
+            assert!(completed.iter().all(|count| *count > 5), "{completed:?}");
             assert_eq!(figure.ring_full > 0, most > 64, "{most} outstanding");
             assert!(ring.cells.len() <= most.next_power_of_two().max(4) as usize);
         }
