@@ -330,14 +330,15 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     lines.into_iter().chain(not_timed).chain(figure.into_iter().flat_map(completion)).collect()
 }
 
-/// Message completion times by operation, since the start.
+/// Message completion times by operation, since the start; the longest where too few are known for a 99th percentile.
 fn completion(figure: &Figure) -> impl Iterator<Item = Line<'static>> {
     let times = figure.completions.summaries().unwrap_or_default();
     let named = ["WRITE", "SEND", "READ"].into_iter().zip(times);
     named.filter_map(|(name, times)| Some((name, times?))).enumerate().map(|(at, (name, times))| {
         let p50 = units::duration(times.p50);
-        let p99 = enough(times.p99, times.count, P99_SAMPLES);
-        entry(if at == 0 { "messages" } else { "" }, format!("{name} p50 {p50}, p99 {p99}"))
+        let tail = if times.count < P99_SAMPLES { ("max", times.max) } else { ("p99", times.p99) };
+        let tail = format!("{} {}", tail.0, units::duration(tail.1));
+        entry(if at == 0 { "messages" } else { "" }, format!("{name} p50 {p50}, {tail}"))
     })
 }
 
