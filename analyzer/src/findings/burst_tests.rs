@@ -128,7 +128,7 @@ fn receivers(count: u8) -> Vec<Finding> {
             all.flows.push(FlowSample { slot, key, stats: flow.stats.clone() });
         }
         for known in &pairs {
-            let mut pair = known.clone();
+            let mut pair = *known;
             pair.dst.1 = host.dst;
             traffic.pairs.push(pair);
         }
