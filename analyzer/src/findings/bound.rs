@@ -11,12 +11,12 @@ use super::catalog::entry;
 use super::ends::common;
 use super::finding::declared_label;
 use super::raise::{MAX_FLOWS, Raise};
+use super::span::joined;
 use super::title::{MOST, title};
 use super::{
     Better, ByHand, End, Entry, Episode, Evidence, Finding, Impact, Measure, Place, Severity, order,
 };
 use crate::analysis::FlowId;
-use crate::metrics::loss::spells::SPELL_NS;
 use crate::sample::Address;
 use crate::util::definition::definitions;
 use crate::util::map::{Map, Set};
@@ -196,21 +196,15 @@ fn flows(members: &[&Finding]) -> Vec<FlowId> {
     turns.filter(|flow| seen.insert((flow.src, flow.dst, flow.dest_qp))).take(MAX_FLOWS).cloned().collect()
 }
 
-/// The times of all, those at most 10 s apart as one.
+/// The times of all, those less than 10 s apart as one.
 fn episodes(members: &[&Finding]) -> Vec<Episode> {
-    let mut all: Vec<Episode> = members.iter().flat_map(|one| one.episodes.iter().copied()).collect();
-    all.sort_by_key(|one| (one.first_ns, one.last_ns));
-    let mut joined: Vec<Episode> = Vec::new();
-    for one in all {
-        match joined.last_mut().filter(|last| one.first_ns <= last.last_ns.saturating_add(SPELL_NS)) {
-            Some(last) => {
-                last.last_ns = last.last_ns.max(one.last_ns);
-                last.peak = [last.peak, one.peak].into_iter().flatten().reduce(f64::max);
-            }
-            None => joined.push(one),
-        }
-    }
-    joined
+    let all = || members.iter().flat_map(|one| &one.episodes);
+    let times = joined(all().map(|one| (one.first_ns, one.last_ns)).collect());
+    let of = |(first_ns, last_ns)| {
+        let own = all().filter(|one| (first_ns..=last_ns).contains(&one.first_ns));
+        Episode { first_ns, last_ns, peak: own.filter_map(|one| one.peak).reduce(f64::max) }
+    };
+    times.into_iter().map(of).collect()
 }
 
 /// The cost of all: a flow that several of them name counts with the worst of these. The share is the largest.
@@ -383,6 +377,23 @@ mod tests {
         assert_eq!((rest.episodes[0].first_ns, rest.episodes[0].last_ns), (START + 16, START + 59 + SECOND));
         let hosts = (rest.requester.clone(), rest.responder.clone());
         assert_eq!(hosts, (None, None), "none of them names any");
+    }
+
+    /// As everywhere, 10 s without the condition end an episode.
+    #[test]
+    fn episodes_ten_seconds_apart_are_two() {
+        let at = |first_ns, peak| Episode { first_ns, last_ns: first_ns + SECOND, peak };
+        let finding = |episodes: &[Episode]| Finding {
+            episodes: episodes.to_vec(),
+            ..Finding::new("loss.before_tap", Severity::Warning, String::new())
+        };
+        let one = finding(&[at(START, Some(0.1)), at(START + 20 * SECOND, None)]);
+        let other = finding(&[at(START + 11 * SECOND - 1, Some(0.3)), at(START + 31 * SECOND, Some(0.2))]);
+        let times: Vec<_> = episodes(&[&one, &other])
+            .iter()
+            .map(|one| (one.first_ns - START, one.last_ns - START, one.peak))
+            .collect();
+        assert_eq!(times, [(0, 21 * SECOND, Some(0.3)), (31 * SECOND, 32 * SECOND, Some(0.2))]);
     }
 
     #[test]

@@ -133,8 +133,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<crate::findings::Finding>
     let all = traffic.targets.iter().filter_map(|target| incast(input, target, traffic, &flows)).collect();
     let mut all: Vec<(f64, Raise)> = seen_once(input, all).into_iter().map(|seen| seen.what).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    // A finding per receiver would hide the rest, so only the worst few are raised.
-    for (_, raise) in all.into_iter().take(4) {
+    for (_, raise) in all {
         raise.into(found);
     }
 }

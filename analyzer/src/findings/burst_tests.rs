@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use rocescope_common::account::FlowKey;
+
 use crate::analysis::Options;
 use crate::analysis::fixtures::{START, key, link, sample, stats};
+use crate::findings::bound::{ALONE, FINDINGS};
 use crate::findings::tests::found;
 use crate::findings::{Finding, Severity};
 use crate::metrics::latency::{Figure, Summary};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::metrics::traffic::Collector;
 use crate::metrics::traffic::hosts::{BinPackets, Pairs};
-use crate::sample::Sample;
+use crate::sample::{FlowSample, Sample};
 
 /// Packets of 4 KB from several hosts to 10.0.0.9, in runs, one host after the other.
 struct Queue {
@@ -110,6 +113,44 @@ fn lossy(sample: &Sample) -> Option<Finding> {
 
 fn incast(sample: &Sample) -> Option<Finding> {
     found(sample, &Options::default()).into_iter().find(|finding| finding.id == "burst.incast")
+}
+
+/// The incasts if this many hosts receive such data.
+fn receivers(count: u8) -> Vec<Finding> {
+    let mut all = Queue { ce_every: 20, ..RUNS }.sample();
+    let (one, mut traffic) = (all.clone(), (**all.metrics.traffic.as_ref().unwrap()).clone());
+    let (pairs, targets) = (traffic.pairs.clone(), traffic.targets.clone());
+    for at in 1..count {
+        let host = key(0, "10.0.0.1", &format!("10.0.1.{at}"), 17);
+        for flow in &one.flows {
+            let slot = u32::try_from(all.flows.len()).unwrap();
+            let key = FlowKey { dst: host.dst, ..flow.key };
+            all.flows.push(FlowSample { slot, key, stats: flow.stats.clone() });
+        }
+        for known in &pairs {
+            let mut pair = *known;
+            pair.dst.1 = host.dst;
+            traffic.pairs.push(pair);
+        }
+        for known in &targets {
+            let mut target = known.clone();
+            target.host.1 = host.dst;
+            traffic.targets.push(target);
+        }
+    }
+    all.metrics.traffic = Some(Arc::new(traffic));
+    found(&all, &Options::default()).into_iter().filter(|one| one.id == "burst.incast").collect()
+}
+
+#[test]
+fn no_receiver_of_an_incast_is_left_out_silently() {
+    assert_eq!(receivers(6).len(), 6);
+    let all = receivers(40);
+    assert_eq!(all.len(), ALONE + 1);
+    let rest: Vec<&Finding> = all.iter().filter(|one| one.evidence.get(FINDINGS).is_some()).collect();
+    let [rest] = rest[..] else { panic!("{rest:?}") };
+    assert_eq!(rest.evidence[FINDINGS], 40 - ALONE);
+    assert_eq!(rest.title, "Incast with congestion: 24 further findings");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::finding::MAX_LINKS;
 use super::{End, Input, Place};
 use crate::analysis::{DeviceQp, Flow, InputKind, Link, Loss, QpEvent};
 use crate::sample::Direction;
@@ -20,6 +21,7 @@ impl Place {
             tap: Some(tap.to_owned()),
             link: Some(name.to_owned()),
             links: Vec::new(),
+            more_links: 0,
             direction,
             hop: None,
             switch_port: own.find_map(heard),
@@ -34,8 +36,14 @@ impl Place {
         let mut ports: Vec<String> =
             names.iter().filter_map(|name| Self::link(input, name, direction).switch_port).collect();
         ports.dedup();
+        let more_ports = ports.len().saturating_sub(MAX_LINKS);
+        if more_ports > 0 {
+            ports.truncate(MAX_LINKS);
+            ports.push(format!("{more_ports} more"));
+        }
         Self {
             links: names.iter().map(|name| (*name).to_owned()).collect(),
+            more_links: names.len().saturating_sub(MAX_LINKS) as u64,
             direction,
             switch_port: (!ports.is_empty()).then(|| ports.join(", ")),
             ..Self::default()

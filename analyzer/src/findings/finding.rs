@@ -265,18 +265,29 @@ pub struct Place {
     pub tap: Option<String>,
     /// Name of the link. Null: no single link.
     pub link: Option<String>,
-    /// Names of the links where several are one place, in order: rails on which the same hosts lose packets. Empty: one link, or none.
+    /// Names of the links where several are one place, in order, at most 16: rails on which the same hosts lose packets. Empty: one link, or none.
+    #[serde(serialize_with = "first_links")]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub links: Vec<String>,
+    /// Links of the place beyond those in `links`, 0 if these are all. Unit: links.
+    pub more_links: u64,
     /// Direction of the links. Null: replay, or no single direction.
     pub direction: Option<Direction>,
     /// `upstream` or `downstream` of the tap, or the two taps between which it is. Null: not known.
     pub hop: Option<String>,
-    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas. Null: no LLDP neighbour.
+    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas, at most 16 of them. Null: no LLDP neighbour.
     pub switch_port: Option<String>,
 }
 
+/// Links of a place that are listed in a report, and their switch ports.
+pub(super) const MAX_LINKS: usize = 16;
+
+fn first_links<S: Serializer>(links: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(links.iter().take(MAX_LINKS))
+}
+
 impl Place {
-    /// Names of its links.
+    /// Names of its links; of a place from a recording those that its report lists.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.link.iter().chain(&self.links).map(String::as_str)
     }
@@ -292,9 +303,13 @@ impl Place {
     pub fn in_words(&self) -> Option<String> {
         let mut names: Vec<String> = self.names().map(tap_name).collect();
         if names.len() > MOST_LINKS {
-            let more = names.len() - 1;
+            // A place from a recording has not the names of all.
+            let count = match self.more_links {
+                0 => names.len() as u64,
+                more => more.saturating_add(MAX_LINKS as u64),
+            };
             names.truncate(1);
-            names.push(format!("{more} more"));
+            names.push(format!("{} more", count - 1));
         }
         (!names.is_empty()).then(|| names.join(", "))
     }

@@ -5,7 +5,7 @@ use rocescope_common::account::PsnTrack;
 use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 use crate::findings::tests::found;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Place, Severity};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::report::{Report, text};
 use crate::sample::{Direction, FlowSample, Sample};
@@ -215,6 +215,26 @@ fn the_same_hosts_on_several_links_are_one_finding() {
     // A queue pair that both links see whole counts once.
     let whole = named(&pairs(&[(0, 1, 6), (1, 1, 6)]));
     assert_eq!(whole, ["Loss upstream of eth0-1: 6 of 1,006 packets (0.60 %), 10.0.0.1 → 10.0.0.99"]);
+}
+
+#[test]
+fn of_hundreds_of_links_that_are_one_place_a_report_lists_the_first() {
+    const LINKS: u16 = 300;
+    let lost: Vec<(u16, u8, u64)> = (0..LINKS).map(|rail| (rail, 1, 6)).collect();
+    let mut sample = pairs(&lost);
+    sample.links = (0..LINKS).map(|rail| link(&format!("eth{rail:03}"), Some(Direction::Ingress))).collect();
+    for flow in &mut sample.flows {
+        flow.key.dest_qp += u32::from(flow.key.link);
+    }
+    let one = by_id(&sample, "loss.before_tap").unwrap();
+    let place = serde_json::to_value(&one.place).unwrap();
+    let first: Vec<String> = (0..16).map(|rail| format!("eth{rail:03}")).collect();
+    assert_eq!((&place["links"], &place["more_links"]), (&first.into(), &284.into()));
+    assert!(one.place.has("eth299"), "known to this program");
+    assert_eq!(one.place.in_words().unwrap(), "eth000, 299 more");
+    // Read back from a report, of which the others are not known.
+    let recorded = Place { links: one.place.links[..16].to_vec(), ..one.place };
+    assert_eq!(recorded.in_words().unwrap(), "eth000, 299 more");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Requests that a responder rejected with a fatal NAK.
 
+use rocescope_common::wire::opcode::Operation;
+
 use super::once::once;
 use super::span::{Judged, Span, latest, run, scaled, timed};
 use super::title::{more, pair, title};
@@ -168,11 +170,30 @@ fn refusal_steps(
             there.queue_pairs_of(Some(worst.dest_qp)),
         )
         .step(format!("Read the log of the process on the responder, {refuses}."), ByHand::Job);
+    let sends = asks_with_sends(input, worst);
+    let lengths = if kind.code == 3 { sends != Some(false) } else { kind.code == 1 && sends == Some(true) };
+    let raise = if lengths {
+        raise.step(
+            "Compare the length of the message with the receive buffers that the responder posts.",
+            ByHand::Job,
+        )
+    } else {
+        raise
+    };
     match kind.code {
         2 => raise.step("Compare rkey, address, length and access flags of the request with the registered memory region.", ByHand::Job),
-        3 => raise.step("Compare the length of the message with the receive buffers that the responder posts.", ByHand::Job).step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors.", Commands::at(input, worst, worst.src).kernel_log()),
+        3 => raise.step("Check the responder's kernel log for PCIe, memory and GPU (Xid) errors.", Commands::at(input, worst, worst.src).kernel_log()),
         _ => raise.step("Compare path MTU, max_rd_atomic and max_dest_rd_atomic, access flags and receive buffer sizes of both ends.", ByHand::Job),
     }
+}
+
+/// Whether SENDs, for which the responder posts receives, are among the requests that these answers are for; `None` where the
+/// requests are not visible.
+fn asks_with_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
+    let mut requests = input.facts.requests_answered_by(answers).peekable();
+    requests.peek()?;
+    let mut opcodes = requests.flat_map(|flow| flow.opcodes.iter());
+    Some(opcodes.any(|opcode| Operation::of(opcode.code) == Operation::Send))
 }
 
 /// Sequence-error NAKs for requests that no tap sees.
@@ -243,4 +264,48 @@ pub(super) fn episodes_of<T>(
 pub(super) fn latest_nak(flows: &[&Flow], last: fn(&LastNaks) -> Option<u64>) -> Option<u64> {
     let each = flows.iter().map(|flow| flow.last_naks_ns.get().as_ref().and_then(last));
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Options;
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::findings::tests::found;
+    use crate::sample::PeerKey;
+
+    /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not captured.
+    fn steps(id: &str, code: usize, opcode: Option<u8>) -> String {
+        let mut requests = stats(50_000, 100, 100_000);
+        requests.opcodes = [(opcode.unwrap_or(0), 100)].into();
+        let mut answers = stats(50_001, 100, 6_200);
+        (answers.psn.seen, answers.opcodes) = (0, [(0x11, 100)].into());
+        answers.rare.naks[code] = 1;
+        let mut flows = vec![(key(0, "10.0.0.2", "10.0.0.1", 18), answers)];
+        if opcode.is_some() {
+            flows.push((key(0, "10.0.0.1", "10.0.0.2", 17), requests));
+        }
+        let mut sample = sample(vec![link("eth0", None)], flows);
+        for flow in &sample.flows {
+            sample.peers.insert(PeerKey::of(&flow.key), if flow.key.dest_qp == 17 { 18 } else { 17 });
+        }
+        let all = found(&sample, &Options::default());
+        let found = all.iter().find(|one| one.id == id).unwrap();
+        assert!(found.advice.contains("posted receive buffers"), "{}", found.advice);
+        found.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_posted_receive_is_compared_where_the_requests_are_sends() {
+        const COMPARE: &str = "the length of the message with the receive buffers";
+        const SEND: Option<u8> = Some(0x04);
+        const WRITE: Option<u8> = Some(0x0A);
+        for (entry, code) in [(&OPERATIONAL, 3), (&INVALID, 1)] {
+            assert!(steps(entry.id, code, SEND).contains(COMPARE), "{}", entry.id);
+            // A WRITE needs no receive.
+            assert!(!steps(entry.id, code, WRITE).contains(COMPARE), "{}", entry.id);
+        }
+        assert!(steps(OPERATIONAL.id, 3, None).contains(COMPARE));
+        assert!(!steps(INVALID.id, 1, None).contains(COMPARE));
+    }
 }

@@ -110,6 +110,7 @@ fn place(value: &Value) -> Place {
         tap: owned("tap"),
         link: owned("link"),
         links: texts(value, "links"),
+        more_links: number(value, "more_links").unwrap_or(0),
         direction: direction(value),
         hop: owned("hop"),
         switch_port: owned("switch_port"),

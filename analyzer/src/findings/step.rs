@@ -7,7 +7,7 @@ use super::span::{Span, Wait};
 use super::{
     ByHand, Commands, Entry, Episode, Family, Input, Measure, Need, Place, Problem, Raise, Unit, ends, label,
 };
-use crate::analysis::traffic::{StepStraggler, StepStretch, Steps};
+use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::{Finding, Impact, Severity};
 use crate::sample::Address;
@@ -53,7 +53,8 @@ pub(super) const STRAGGLER: Entry = Entry {
                grew by at least half of the delay: else its inbound transfer is slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
                times that of the other host pairs, and its 99th percentile at least step.straggler_ratio of the median \
-               step.\n\
+               step. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
+               if what grew is not computing and the 99th percentile is at least step.straggler_part of the growth. Latencies are of the run.\n\
                \n\
                When only the upstream neighbour of a host is visible at this tap, the finding states so and names no \
                culprit. Only traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
@@ -294,6 +295,22 @@ impl SlowPath<'_> {
             here.link(),
         )
         .caveat(format!("{} may also be slow to answer: compare its PCIe and CPU.", flow.dst))
+        .dated(self.times(input, steps))
+    }
+
+    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for it.
+    fn times(&self, input: &Input<'_>, steps: &Steps) -> Vec<Episode> {
+        // The receiver begins late, because its data arrives late.
+        let late = steps.straggler.as_ref().filter(|straggler| straggler.waits_for == self.flow.dst);
+        let late = late.map(|straggler| (straggler.since_ns, straggler.until_ns));
+        let limits = &input.limits.step;
+        let grown = slower_stretch(limits, steps).filter(|(slower, growth_ns)| {
+            slower.grew_most != "compute" && explains(limits, self.latency.p99, *growth_ns)
+        });
+        let grown = grown.map(|(slower, _)| (slower.stretch.first_ns, slower.stretch.last_ns));
+        let peak = Some(share(self.latency.p99, steps.period_ns));
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak };
+        late.or(grown).map(episode).into_iter().collect()
     }
 }
 
@@ -330,17 +347,28 @@ fn accounts_for(
     let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
     straggler.id == STRAGGLER.id
         && straggler.severity > Severity::Info
-        && cost_ns.is_some_and(|cost_ns| cost_ns as f64 >= limits.straggler_part * growth_ns as f64)
+        && cost_ns.is_some_and(|cost_ns| explains(limits, cost_ns, growth_ns))
         && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
+}
+
+/// True if a cost per step explains the growth of the steps.
+fn explains(limits: &Limits, cost_ns: u64, growth_ns: u64) -> bool {
+    cost_ns as f64 >= limits.straggler_part * growth_ns as f64
+}
+
+/// The longest stretch of slower steps, and by how much they are longer; `None` if it is not worth a finding.
+fn slower_stretch<'a>(limits: &Limits, steps: &'a Steps) -> Option<(&'a StepSlower, u64)> {
+    let trend = steps.trend.as_ref()?;
+    let slower = trend.slower.as_ref()?;
+    let enough = steps.count >= limits.slower_steps && slower.growth_ratio >= limits.slower_ratio;
+    let growth_ns = slower.stretch.period_ns.saturating_sub(trend.fastest.period_ns);
+    enough.then_some((slower, growth_ns))
 }
 
 fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
     let limits = &input.limits.step;
     let Some(trend) = &steps.trend else { return };
-    let Some(slower) = &trend.slower else { return };
-    if steps.count < limits.slower_steps || slower.growth_ratio < limits.slower_ratio {
-        return;
-    }
+    let Some((slower, growth_ns)) = slower_stretch(limits, steps) else { return };
     let (before, now) = (&trend.fastest, &slower.stretch);
     let (grew_ns, words, first) = match slower.grew_most {
         "transfer" => (
@@ -359,7 +387,6 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
             "Check GPU clocks, throttling and the data loader on all hosts: no traffic for longer between steps.",
         ),
     };
-    let growth_ns = now.period_ns.saturating_sub(before.period_ns);
     let owner =
         found.iter().position(|one| accounts_for(limits, one, growth_ns, (now.first_ns, now.last_ns)));
     let diagnosis = format!(
@@ -398,6 +425,7 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Facts;
     use crate::findings::tests::{found_on, with_steps};
 
     #[test]
@@ -491,10 +519,14 @@ mod tests {
     /// A ring of three hosts on the link of the steps, with these medians and 99th percentiles of their latencies in
     /// ms.
     fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
-        let mut facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
+        let facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
             (Some(kind), Some(known)) => known.kind = kind,
             (_, known) => *known = None,
         });
+        slow_on(facts, times)
+    }
+
+    fn slow_on(mut facts: Facts, times: [(u64, u64); 3]) -> Option<Finding> {
         let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
         facts.flows = (1..4u8)
             .zip(times)
@@ -516,6 +548,27 @@ mod tests {
             })
             .collect();
         found_on(&facts, "step.straggler")
+    }
+
+    #[test]
+    fn a_slow_path_begins_with_the_steps_that_wait_for_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        // Those in which its receiver is late.
+        let late = with_latency(slow, Some("starts_late")).unwrap();
+        assert_eq!((late.first_seen_ns, late.last_seen_ns), (Some(1), Some(1_200_000_001)));
+        // Those that are longer, as far as it explains that: p99 is 20 ms.
+        let grown = |growth_ms, transfer_ms| {
+            let facts = with_steps(|steps| {
+                steps.straggler = None;
+                let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+            });
+            slow_on(facts, slow).unwrap().first_seen_ns
+        };
+        assert_eq!(grown(40, 40), Some(600_000_001));
+        assert_eq!(grown(41, 41), None, "less than half of it");
+        assert_eq!(grown(40, 0), None, "computing grew");
+        assert_eq!(with_latency(slow, None).unwrap().first_seen_ns, None);
     }
 
     /// The receiver of a slow path begins late: the finding names its inbound transfer.

@@ -16,6 +16,10 @@ const MOST_OPEN: usize = 16_384;
 /// Results by hosts, service and outcome; queue pairs whose end was asked for.
 const MOST_ROWS: usize = 4_096;
 
+/// `Message REJected` of a REJ that refuses neither a REQ nor a REP: Linux sends one with the reason timeout, and no ID of the peer,
+/// when a program ends that waits for a reply.
+const NO_MESSAGE: u8 = 2;
+
 definitions! {
     COPY_NS: u64 = 20_000_000,
         "Maximum time between two requests of one set-up that are one, seen by two taps or captured twice, in nanoseconds",
@@ -156,6 +160,9 @@ impl Collector {
             Message::Rep { remote_id, .. } => {
                 self.ended(answers(SetupKind::Connection, remote_id), Outcome::Accepted, now_ns);
             }
+            Message::Rej { local_id, remote_id: 0, refused: NO_MESSAGE, .. } => {
+                self.given_up(asks(SetupKind::Connection, local_id), now_ns);
+            }
             Message::Rej { local_id, remote_id, refused, reason } => {
                 let (asked, own) =
                     (answers(SetupKind::Connection, remote_id), asks(SetupKind::Connection, local_id));
@@ -222,6 +229,14 @@ impl Collector {
             self.open.insert(id, attempt);
             self.order.push_back(id);
             self.bound();
+        }
+    }
+
+    /// The host that asked waits no longer. It has not learned an ID of the peer, so that this answers nothing: the set-up
+    /// stays without an answer. One whose request was not captured has nothing to count.
+    fn given_up(&mut self, id: Id, now_ns: u64) {
+        if let Some(attempt) = self.open.get_mut(&id).filter(|attempt| attempt.outcome.is_open()) {
+            attempt.last_ns = attempt.last_ns.max(now_ns);
         }
     }
 
@@ -324,6 +339,26 @@ mod tests {
         // It is answered after all.
         collector.message(4, (B, A), &Message::Rep { local_id: 3, remote_id: 1, local_qp: 5 }, 1_600 * MS);
         assert_eq!(outcomes(&collector), [(Outcome::Accepted, 1, 5)]);
+    }
+
+    #[test]
+    fn who_gives_up_has_refused_nothing() {
+        let mut collector = Collector::default();
+        let gives_up = |local_id| Message::Rej { local_id, remote_id: 0, refused: 2, reason: 4 };
+        for i in 0..3 {
+            collector.message(4, (A, B), &req(1), 1_000 * MS + i * 4_000 * MS);
+        }
+        collector.message(4, (A, B), &gives_up(1), 10_000 * MS);
+        // Of a request that was not captured.
+        collector.message(4, (A, B), &gives_up(2), 10_000 * MS);
+        assert_eq!(outcomes(&collector), [(Outcome::Unanswered, 1, 3)]);
+        let (between, row) = collector.metrics().rows[0];
+        assert_eq!((between.from, between.to, row.last_ns), (A, B, 10_000 * MS));
+        // It tells nothing of a set-up that was accepted.
+        collector.message(4, (A, B), &req(3), 11_000 * MS);
+        collector.message(4, (B, A), &Message::Rep { local_id: 7, remote_id: 3, local_qp: 5 }, 11_001 * MS);
+        collector.message(4, (A, B), &gives_up(3), 11_002 * MS);
+        assert_eq!(outcomes(&collector), [(Outcome::Unanswered, 1, 3), (Outcome::Accepted, 1, 1)]);
     }
 
     #[test]

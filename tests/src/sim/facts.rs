@@ -16,6 +16,8 @@ pub struct Facts {
     pub timeouts: u64,
     /// Of these, those whose oldest packet without an ACK had arrived.
     pub acks_lost: u64,
+    /// Of these, those for which an ACK had been sent: packets that ask for none may have none yet.
+    pub acks_sent: u64,
     /// Packets that a fault delayed.
     pub delayed: u64,
     /// Packets of which a fault changed headers or payload.

@@ -165,6 +165,8 @@ pub(crate) struct Qp {
     pub(crate) packets: u64,
 
     pub(crate) expected: u64,
+    /// The first PSN that no answer of it has acknowledged.
+    pub(crate) acknowledged: u64,
     pub(crate) completed: u32,
     pub(crate) nak_sent: bool,
     pub(crate) nak_for: u64,
@@ -203,6 +205,7 @@ impl Qp {
             free_at: 0,
             packets: 0,
             expected: first,
+            acknowledged: first,
             completed: 0,
             nak_sent: false,
             nak_for: u64::MAX,

@@ -146,6 +146,7 @@ impl World {
         self.facts.timeouts += 1;
         let (oldest, peer) = (self.qps[index].una, self.qps[index].peer);
         self.facts.acks_lost += u64::from(self.qps[peer].expected > oldest);
+        self.facts.acks_sent += u64::from(self.qps[peer].acknowledged > oldest);
         self.go_back(index);
         self.arm(index);
         self.ring(index);

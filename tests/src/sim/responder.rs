@@ -52,6 +52,7 @@ impl World {
     }
 
     fn send_nak(&mut self, index: usize, syndrome: u8) {
+        self.qps[index].acknowledged = self.qps[index].expected;
         let qp = &self.qps[index];
         let nak = self.response(index, op::ACK, qp.expected, (syndrome, qp.completed));
         self.answer(index, nak);
@@ -144,7 +145,8 @@ impl World {
     }
 
     fn acknowledge_all(&mut self, index: usize) {
-        self.qps[index].ack_owed = 0;
+        let qp = &mut self.qps[index];
+        (qp.ack_owed, qp.acknowledged) = (0, qp.expected);
         let qp = &self.qps[index];
         let ack = self.response(index, op::ACK, qp.expected - 1, (SYNDROME_ACK, qp.completed));
         self.answer(index, ack);

@@ -17,13 +17,17 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use super::lab::{End, gid_index};
 use abi::{
     AddressHandle, AsyncEvent, Attributes, Capabilities, Completion, InitAttributes, Library, Object,
-    POLL_CQ, POST_SEND, Piece, QP_NUM, Region, SendRequest, mask, state,
+    POLL_CQ, POST_RECEIVE, POST_SEND, Piece, QP_NUM, ReceiveRequest, Region, SendRequest, mask, state,
 };
 
 /// Status of a completion (`enum ibv_wc_status`): success.
 pub const SUCCESS: u32 = 0;
+/// The peer rejected the request: with some drivers a message longer than the receive buffer that it posted.
+pub const REMOTE_INVALID_REQUEST: u32 = 9;
 /// The peer rejected the request: a wrong rkey.
 pub const REMOTE_ACCESS_ERROR: u32 = 10;
+/// The peer failed to execute the request: with other drivers the same.
+pub const REMOTE_OPERATIONAL_ERROR: u32 = 11;
 /// The peer did not acknowledge the first transmission and its retries.
 pub const RETRY_EXCEEDED: u32 = 12;
 
@@ -31,6 +35,9 @@ pub const RETRY_EXCEEDED: u32 = 12;
 pub const SQ_DRAINED: u32 = 5;
 
 const RC: u32 = 2;
+/// `IBV_WR_RDMA_WRITE`, `IBV_WR_SEND`.
+const WRITE: u32 = 0;
+const SEND: u32 = 2;
 const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;
 const REMOTE_READ: c_int = 4;
@@ -369,29 +376,62 @@ impl QueuePair<'_> {
     /// # Errors
     /// The error number of the verb.
     pub fn write(&self, to: &Port, length: u32, rkey: Option<u32>) -> Result<()> {
-        type Post = unsafe extern "C" fn(Object, *mut SendRequest, *mut Object) -> c_int;
-        ensure!(length as usize <= BUFFER_BYTES, "{length} bytes are more than the buffer");
-        let (own, remote) = (self.port.region(), to.region());
-        let piece = Piece { address: own.address.addr() as u64, length, lkey: own.lkey };
-        let mut request = SendRequest {
+        let remote = to.region();
+        self.post(WRITE, length, (remote.address.addr() as u64, rkey.unwrap_or(remote.rkey)))
+    }
+
+    /// Posts a SEND of this length: the peer must have posted a receive.
+    ///
+    /// # Errors
+    /// The error number of the verb.
+    pub fn send_message(&self, length: u32) -> Result<()> {
+        self.post(SEND, length, (0, 0))
+    }
+
+    fn post(&self, opcode: u32, length: u32, (remote_address, rkey): (u64, u32)) -> Result<()> {
+        let piece = self.piece(length)?;
+        let request = SendRequest {
             id: 1,
             next: null_mut(),
             pieces: &raw const piece,
             piece_count: 1,
-            opcode: 0,
+            opcode,
             flags: SIGNALED,
             immediate: 0,
-            remote_address: remote.address.addr() as u64,
-            rkey: rkey.unwrap_or(remote.rkey),
+            remote_address,
+            rkey,
             rest: [0; 19],
         };
+        self.post_request(POST_SEND, request)
+    }
+
+    /// Posts a receive of this length.
+    ///
+    /// # Errors
+    /// The error number of the verb.
+    pub fn post_receive(&self, length: u32) -> Result<()> {
+        let piece = self.piece(length)?;
+        let request = ReceiveRequest { id: 2, next: null_mut(), pieces: &raw const piece, piece_count: 1 };
+        self.post_request(POST_RECEIVE, request)
+    }
+
+    /// Calls the operation at this offset, which takes such requests.
+    fn post_request<Request>(&self, offset: usize, mut request: Request) -> Result<()> {
+        type Post<Request> = unsafe extern "C" fn(Object, *mut Request, *mut Object) -> c_int;
         let mut bad = null_mut();
         // SAFETY: the operation has this type in verbs.h, and takes a copy of the request.
         let errno = unsafe {
-            let post = std::mem::transmute::<Object, Post>(self.port.operation(POST_SEND));
+            let post = std::mem::transmute::<Object, Post<Request>>(self.port.operation(offset));
             post(self.qp, &raw mut request, &raw mut bad)
         };
         checked("post", errno)
+    }
+
+    /// The first bytes of its own buffer.
+    fn piece(&self, length: u32) -> Result<Piece> {
+        ensure!(length as usize <= BUFFER_BYTES, "{length} bytes are more than the buffer");
+        let own = self.port.region();
+        Ok(Piece { address: own.address.addr() as u64, length, lkey: own.lkey })
     }
 
     /// The status of the next completion; `None` if there is none within this time.

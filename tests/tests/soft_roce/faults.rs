@@ -9,8 +9,10 @@ use rocescope_tests::soft_roce::hop::Hop;
 use rocescope_tests::soft_roce::lab::{self, End, FAR, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::report::{count, on_link, sum};
 use rocescope_tests::soft_roce::session::{Session, SessionResult};
-use rocescope_tests::soft_roce::tool::{LIMIT, Tool};
-use rocescope_tests::soft_roce::verbs::{Port, QueuePair, RETRY_EXCEEDED, SUCCESS, Settings};
+use rocescope_tests::soft_roce::tool::{LIMIT, Tool, wait_for};
+use rocescope_tests::soft_roce::verbs::{
+    Port, QueuePair, REMOTE_INVALID_REQUEST, REMOTE_OPERATIONAL_ERROR, RETRY_EXCEEDED, SUCCESS, Settings,
+};
 use serde_json::Value;
 
 /// Both devices, open.
@@ -393,6 +395,94 @@ fn a_rejected_connection_has_its_reason() {
             "{way}: {rejected}"
         );
         assert!(rejected["service"].as_str().unwrap().contains("7777"), "{way}: {rejected}");
+    }
+}
+
+/// The requester ends while it waits, and says so with a REJ: nobody has refused anything.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_connection_request_without_an_answer_is_reported() {
+    let ends = Ends::open();
+    let mut dropped = 0;
+    let told = FaultResult::about("unanswered", || {
+        let (near, _far) = ends.connection(unhurried);
+        // Its ACKs show that the taps see what is sent to the requester.
+        near.write_all(&ends.far, 5, 256).unwrap();
+        let hop = Hop::filter(NEAR, "u32 match ip dport 4791 0xffff action drop").unwrap();
+        let client = ["-c", "-a", FAR.address, "-I", NEAR.address, "-p", "7778", "-C", "1"];
+        let client = Tool::start("rping", &client).unwrap();
+        // The timer of the CM is 6.4 s.
+        wait_for("the third connection request", || Ok((hop.dropped()? >= 3).then_some(()))).unwrap();
+        drop(client);
+        wait_for("the REJ of the requester", || Ok((hop.dropped()? >= 4).then_some(()))).unwrap();
+        dropped = hop.dropped().unwrap();
+    });
+    assert_eq!(dropped, 4, "three requests and a REJ");
+    for (way, report) in told.both() {
+        let all: Vec<&Value> = findings(report).filter(|one| one["id"] == "cm.rejected").collect();
+        let [unanswered] = all[..] else { panic!("{way}: {all:?}") };
+        let evidence = &unanswered["evidence"];
+        assert_eq!(
+            (&evidence["reason"], &evidence["reason_code"]),
+            (&"no answer".into(), &Value::Null),
+            "{unanswered}"
+        );
+        assert_eq!(
+            (&evidence["setups"], &evidence["requests"]),
+            (&1.into(), &3.into()),
+            "{way}: {unanswered}"
+        );
+        assert!(evidence["service"].as_str().unwrap().contains("7778"), "{way}: {unanswered}");
+        assert_eq!(unanswered["severity"], "warning", "{way}: {unanswered}");
+        let [requester, responder] = [&unanswered["requester"]["addr"], &unanswered["responder"]["addr"]];
+        assert_eq!(
+            (requester, responder),
+            (&NEAR.address.into(), &FAR.address.into()),
+            "{way}: {unanswered}"
+        );
+    }
+}
+
+/// Drivers answer it with one of two NAKs: Soft-RoCE of Linux 6.1 with a remote operational error.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_message_longer_than_the_posted_receive_is_named() {
+    let ends = Ends::open();
+    let mut status = None;
+    let told = FaultResult::about("longer", || {
+        let (near, far) = ends.connection(unhurried);
+        far.post_receive(256).unwrap();
+        near.send_message(256).unwrap();
+        for end in [&near, &far] {
+            assert_eq!(end.completion(LIMIT).unwrap(), Some(SUCCESS), "{end:?}: it fits");
+        }
+        far.post_receive(256).unwrap();
+        near.send_message(512).unwrap();
+        status = near.completion(LIMIT).unwrap();
+        assert_ne!(far.completion(LIMIT).unwrap(), Some(SUCCESS), "it does not fit");
+    });
+    let id = match status {
+        Some(REMOTE_OPERATIONAL_ERROR) => "nak.remote_operational_error",
+        Some(REMOTE_INVALID_REQUEST) => "nak.invalid_request",
+        other => panic!("the requester's completion has the status {other:?}"),
+    };
+    for (way, report) in told.both() {
+        let found = told.finding(way, id).unwrap_or_else(|| panic!("{way}: {id}: {}", report["findings"]));
+        assert_eq!(
+            (&found["severity"], &found["evidence"]["naks"]),
+            (&"critical".into(), &1.into()),
+            "{found}"
+        );
+        let [requester, responder] = [&found["requester"]["addr"], &found["responder"]["addr"]];
+        assert_eq!((requester, responder), (&NEAR.address.into(), &FAR.address.into()), "{way}: {found}");
+        assert!(found["advice"].as_str().unwrap().contains("posted receive buffers"), "{way}: {found}");
+        let steps = found["steps"].as_array().unwrap();
+        let compares = |step: &Value| {
+            step["text"]
+                .as_str()
+                .is_some_and(|text| text.contains("length of the message with the receive buffers"))
+        };
+        assert!(steps.iter().any(compares), "{way}: {found}");
     }
 }
 

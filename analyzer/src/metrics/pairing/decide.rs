@@ -326,7 +326,12 @@ impl Pairing {
         if last == UNKNOWN {
             return;
         }
-        let fits = last.wrapping_sub(psn) & MASK24 < WINDOW;
+        let behind = |psn: u32, last: u32| last.wrapping_sub(psn) & MASK24 < WINDOW;
+        let fits = behind(psn, last);
+        // A responder may acknowledge packets that did not ask for it, and passed since: these are not followed.
+        if !fits && behind(last, psn) {
+            return;
+        }
         let mut wrong = false;
         for number in [number, pair] {
             let Some(direction) = self.directions.get_mut(number as usize) else { continue };

@@ -123,6 +123,29 @@ fn a_shared_port_whose_acknowledgements_do_not_fit_is_chance() {
     assert_eq!(tap.how(back), None, "not again");
 }
 
+/// Messages of eight packets, of which the last asks for an ACK; the responder acknowledges every fifth packet.
+#[test]
+fn a_responder_that_acknowledges_within_messages_is_believed_too() {
+    const MIDDLE: u8 = 0x07;
+    let mut tap = Tap::new();
+    let (there, _) = tap.send((A, B), 500, 50_000, MIDDLE, 8_000_000);
+    let (back, _) = tap.send((B, A), 600, 50_000, ACK, 8_000_000);
+    for psn in 8_000_001..8_000_100 {
+        let asks = psn % 8 == 7;
+        tap.send((A, B), 500, 50_000, if asks { WRITE } else { MIDDLE }, psn);
+        if psn % 5 == 0 {
+            tap.send((B, A), 600, 50_000, ACK, psn);
+        }
+        assert_eq!(tap.how(there).map(|(qp, how, _)| (qp, how)), Some((600, PairingEvidence::SharedPort)));
+    }
+    // As the last packet of a job is acknowledged.
+    for psn in 8_000_100..8_000_103 {
+        tap.send((A, B), 500, 50_000, WRITE, psn);
+        tap.send((B, A), 600, 50_000, ACK, psn);
+    }
+    assert_eq!(tap.how(back), Some((500, PairingEvidence::SharedPort, Confidence::Strong)));
+}
+
 #[test]
 fn a_port_of_several_connections_says_nothing() {
     let mut tap = Tap::new();

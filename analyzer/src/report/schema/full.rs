@@ -408,6 +408,7 @@ fn finding(id: FlowId) -> Finding {
         tap: name.clone(),
         link: name.clone(),
         links: name.iter().cloned().collect(),
+        more_links: 1,
         direction: Some(Direction::Ingress),
         hop: Some("upstream".into()),
         switch_port: Some("leaf1 Ethernet12".into()),

@@ -130,6 +130,14 @@ pub(super) struct SendRequest {
     pub(super) rest: [u32; 19],
 }
 
+#[repr(C)]
+pub(super) struct ReceiveRequest {
+    pub(super) id: u64,
+    pub(super) next: Object,
+    pub(super) pieces: *const Piece,
+    pub(super) piece_count: c_int,
+}
+
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Completion {
@@ -162,6 +170,7 @@ pub(super) const QP_NUM: usize = 52;
 /// Offsets of operations in `struct ibv_context`.
 pub(super) const POLL_CQ: usize = 96;
 pub(super) const POST_SEND: usize = 208;
+pub(super) const POST_RECEIVE: usize = 216;
 
 macro_rules! library {
     ($($field:ident $symbol:literal fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
@@ -208,6 +217,7 @@ library! {
 
 const _: () = {
     assert!(size_of::<SendRequest>() == 128);
+    assert!(size_of::<ReceiveRequest>() == 32);
     assert!(size_of::<Completion>() == 48);
     assert!(size_of::<AddressHandle>() == 32);
     assert!(size_of::<InitAttributes>() == 64);
