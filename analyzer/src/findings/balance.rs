@@ -68,9 +68,9 @@ pub const LINKS_IMBALANCE: Entry = Entry {
                three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
                of the mean window count.\n\
                - In such windows of the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
-               links.stretch_windows of them, until now.\n\
+               links.lasting_windows of them, until now.\n\
                \n\
-               A part has ended when over links.lasting_ns or longer after it, in links.stretch_windows loaded windows or more, the link carries less than half of the \
+               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the \
                excess that makes a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or \
                where no load follows. \
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
@@ -136,6 +136,9 @@ limits! {
     lasting_ns: u64 = 2_000_000_000,
         "minimum time over which the load is uneven until now, and even again after it, in nanoseconds",
         "Two steps of a second: messages that coincide, a step or a checkpoint are shorter. How much of the minute it takes is known only when it has ended";
+    lasting_windows: u64 = 6,
+        "minimum loaded windows in that time",
+        "Three steps of a second that communicate for a quarter of it. Fewer are uneven by chance";
     stretch_loaded: f64 = 0.5,
         "minimum bytes of a window over those of the mean window, for it to count as loaded",
         "What little passes between two steps, or while a job evaluates, may use one link without harm";

@@ -309,6 +309,12 @@ fn load_that_is_uneven_now_is_known_after_two_seconds() {
     assert_eq!(finding.since_ns(), finding.evidence["since_ns"].as_u64());
     let steps = about(&in_steps(208..234, [400, 1600])).unwrap();
     assert_eq!(steps.evidence["windows"], 11, "four steps of three windows, the last not complete");
+    let rare = |window: u64| match window % 8 {
+        0 if window >= 208 => [400, 1600],
+        0 => [1000, 1000],
+        _ => [0, 0],
+    };
+    assert_eq!(about(&rare), None, "four windows in 3.2 s");
 
     let shorter = |window: u64| if window >= 219 { [400, 1600] } else { [1000, 1000] };
     assert_eq!(about(&shorter), None, "1.9 s: two checkpoints, say");

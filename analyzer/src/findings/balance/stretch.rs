@@ -71,7 +71,7 @@ fn is_over(input: &Input<'_>, part: &uneven::Uneven) -> bool {
 /// be as uneven as a whole run, and longer than what coincides by chance. If it ends before it has cost enough, it is withdrawn.
 fn lately(limits: &LinksLimits, latest: &uneven::Latest<'_>, packets: u64) -> Option<uneven::Uneven> {
     let part = latest.longest(limits.max_over_mean)?;
-    let counts = part.windows >= limits.stretch_windows
+    let counts = part.windows >= limits.lasting_windows
         && part.until_ns.saturating_sub(part.since_ns) >= limits.lasting_ns
         && has_packets(limits, &part, packets);
     counts.then_some(part)
@@ -86,7 +86,7 @@ fn even_since(
 ) -> Option<u64> {
     // Where a longer window ended is not known.
     let after_ns = if part.window_ns > latest.window_ns() { 0 } else { part.until_ns };
-    latest.even_since(&part.link, limits.stretch_max_over_mean, limits.stretch_windows, (after_ns, span_ns))
+    latest.even_since(&part.link, limits.stretch_max_over_mean, limits.lasting_windows, (after_ns, span_ns))
 }
 
 /// The same; `None` while that may be one of its pauses: links that take turns for seconds are one problem, which lasts.
