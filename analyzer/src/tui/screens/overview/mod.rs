@@ -148,6 +148,7 @@ impl OverviewScreen {
                 problems: lines(problems(false)),
                 problems_and_rest: lines(problems(true)),
                 sentences: lines(problems::sentences(view, usize::from(beside))),
+                each: lines(problems::above_info(view)),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
                 events: lines(view.log.len().min(usize::from(body.height))),
