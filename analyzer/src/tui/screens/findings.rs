@@ -235,7 +235,7 @@ pub(super) fn mark(finding: &Finding) -> (&'static str, Style) {
     }
 }
 
-/// Severity and title in a line, and when it ended where it did.
+/// Severity and title in a line, and at its end since when it has been active, or when it ended.
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     // An effect stands below what owns it.
@@ -247,15 +247,18 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     } else {
         spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
-    let ended = finding.last_seen_ns.filter(|_| !finding.active);
-    let until = ended.map_or_else(String::new, |ns| match units::second_utc(ns) {
-        clock if width < BOXED.into() => format!("  ended {clock}"),
-        clock => format!("  ended {clock} UTC"),
+    let time = if finding.active { finding.since_ns() } else { finding.last_seen_ns };
+    let word = if finding.active { "since" } else { "ended" };
+    let time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
+        clock if width < BOXED.into() => format!("  {word} {clock}"),
+        clock => format!("  {word} {clock} UTC"),
     });
-    let room = width.saturating_sub(spans.width + until.chars().count());
+    let room = width.saturating_sub(spans.width + time.chars().count());
     // What has ended is grey, as on the overview.
-    spans.push(cut(&finding.title, room, false), if finding.active { theme::PLAIN } else { theme::DIM });
-    spans.push(until, theme::DIM);
+    let text = cut(&finding.title, room, false);
+    let gap = if time.is_empty() { 0 } else { room.saturating_sub(text.chars().count()) };
+    spans.push(text, if finding.active { theme::PLAIN } else { theme::DIM });
+    spans.push(" ".repeat(gap), theme::PLAIN).push(time, theme::DIM);
     spans.into_line()
 }
 
