@@ -267,10 +267,20 @@ pub(super) fn latest(sample: &Sample, traffic: &Traffic, group: &Imbalance, span
 }
 
 impl Windows {
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> f64 {
+        self.loads.values().flatten().sum()
+    }
+
+    /// Bytes per nanosecond, from the first window to the last.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.loads.keys().next()?, self.loads.keys().next_back()?);
+        Some(self.bytes() / ((last - first + 1) as f64 * self.window_ns as f64))
+    }
+
     /// Leaves out windows with less than a share of the mean window's bytes.
     pub(super) fn leave_out_below(&mut self, share: f64) {
-        let all: f64 = self.loads.values().flatten().sum();
-        let least = share * all / self.loads.len().max(1) as f64;
+        let least = share * self.bytes() / self.loads.len().max(1) as f64;
         self.loads.retain(|_, loads| loads.iter().sum::<f64>() >= least);
     }
 }

@@ -128,15 +128,21 @@ pub(crate) struct Latest<'a> {
 }
 
 impl<'a> Latest<'a> {
-    /// Those with `loaded` times the bytes of the run's mean window or more; `None` if bins were not counted.
+    /// Those with `loaded` times the bytes of their mean window or more, or of the run's; none if the group is not that busy compared
+    /// with the run. `None` if bins were not counted.
     #[must_use]
     pub(crate) fn of(sample: &'a Sample, group: &'a Imbalance, loaded: f64) -> Option<Self> {
         let traffic = sample.metrics.traffic.as_ref()?;
         let run = imbalance::windows(sample, traffic, group)?;
         let mut windows = imbalance::latest(sample, traffic, group, LATEST_NS)?;
-        let all: f64 = run.loads.values().flatten().sum();
-        let active_ns = run.window_ns as f64 * run.loads.len() as f64;
-        let least = loaded * all * windows.window_ns as f64 / active_ns;
+        let all = run.bytes();
+        // Congested flows take longer for the same bytes: windows have less than those of bursts before, at the same rate.
+        let least = if windows.rate()? < loaded * run.rate()? {
+            f64::INFINITY
+        } else {
+            let mean = |of: &Windows| of.bytes() / (of.loads.len() as f64 * of.window_ns as f64);
+            loaded * mean(&windows).min(mean(&run)) * windows.window_ns as f64
+        };
         windows.loads.retain(|_, loads| loads.iter().sum::<f64>() >= least);
         Some(Self { sample, group, windows, all })
     }

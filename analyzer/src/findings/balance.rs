@@ -67,8 +67,9 @@ pub const LINKS_IMBALANCE: Entry = Entry {
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
                three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
                of the mean window count.\n\
-               - In such windows of the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
-               links.lasting_windows of them, until now.\n\
+               - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
+               links.lasting_windows loaded windows, until now. These windows are about 100 ms long in any run, and loaded also compared with \
+               one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
                A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the \
                excess that makes a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or \

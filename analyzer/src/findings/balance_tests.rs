@@ -316,6 +316,16 @@ fn load_that_is_uneven_now_is_known_after_two_seconds() {
     };
     assert_eq!(about(&rare), None, "four windows in 3.2 s");
 
+    // A queue spreads the same bytes over more windows, each with less than those of a burst.
+    let spread = |window: u64| {
+        let before = in_steps(0..0, [0, 0]);
+        if window < 208 { before(window) } else { [120, 480] }
+    };
+    let spread = about(&spread).unwrap();
+    assert!(spread.active && spread.title.contains("u1 carries 1.60"), "{}", spread.title);
+    let little = |window: u64| if window < 208 { [1000, 1000] } else { [120, 480] };
+    assert_eq!(about(&little), None, "a third of the usual load");
+
     let shorter = |window: u64| if window >= 219 { [400, 1600] } else { [1000, 1000] };
     assert_eq!(about(&shorter), None, "1.9 s: two checkpoints, say");
     let less = |window: u64| if window >= 215 { [520, 1480] } else { [1000, 1000] };
