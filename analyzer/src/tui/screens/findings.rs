@@ -235,6 +235,9 @@ pub(super) fn mark(finding: &Finding) -> (&'static str, Style) {
     }
 }
 
+/// Letters of a title, at most.
+const LONGEST_TITLE: usize = 80;
+
 /// Severity and title in a line, and at its end since when it has been active, or when it ended.
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
@@ -253,10 +256,11 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
         clock if width < BOXED.into() => format!("  {word} {clock}"),
         clock => format!("  {word} {clock} UTC"),
     });
-    let room = width.saturating_sub(spans.width + time.chars().count());
-    // What has ended is grey, as on the overview.
+    // The times stand below one another, behind the longest title at most.
+    let room = width.saturating_sub(spans.width + time.chars().count() + 1);
     let text = cut(&finding.title, room, false);
-    let gap = if time.is_empty() { 0 } else { room.saturating_sub(text.chars().count()) };
+    let gap = if time.is_empty() { 0 } else { room.min(LONGEST_TITLE).saturating_sub(text.chars().count()) };
+    // What has ended is grey, as on the overview.
     spans.push(text, if finding.active { theme::PLAIN } else { theme::DIM });
     spans.push(" ".repeat(gap), theme::PLAIN).push(time, theme::DIM);
     spans.into_line()
