@@ -208,13 +208,15 @@ fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize
 fn more(hidden: &[(usize, &Finding)]) -> String {
     let count = |is: &dyn Fn(&Finding) -> bool| hidden.iter().filter(|(_, one)| is(one)).count();
     let of = |severity| count(&|one: &Finding| one.active && one.severity == severity);
+    let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
+    let ended = hidden.len() - critical - warnings;
     let counts = [
-        (of(Severity::Critical), "critical"),
-        (of(Severity::Warning), "warning"),
-        (count(&|one: &Finding| !one.active), "ended"),
+        (critical, format!("{critical} critical")),
+        (warnings, units::plural(warnings as u64, "warning")),
+        (ended, format!("{ended} ended")),
     ];
-    let counts = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
-    format!("   +{} more ({}): screen 8", hidden.len(), counts.collect::<Vec<_>>().join(", "))
+    let counts: Vec<String> = counts.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
+    format!("   +{} more ({}): screen 8", hidden.len(), counts.join(", "))
 }
 
 /// Lines of the sentences of all problems, without place, cost and steps.
