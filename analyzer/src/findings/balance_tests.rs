@@ -361,8 +361,8 @@ fn links_that_take_turns_for_seconds_are_one_problem() {
         100..160 | 180..210 => [400, 1600],
         _ => [1000, 1000],
     };
-    let paused = about(&pauses).unwrap();
-    assert!(paused.active, "even for 3.1 s, but for 2.6 s before: {}", paused.title);
+    let lasts = about(&pauses).unwrap();
+    assert!(lasts.active, "even for 3.1 s, but for 2.6 s before: {}", lasts.title);
 }
 
 #[test]
