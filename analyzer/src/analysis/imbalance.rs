@@ -213,13 +213,10 @@ pub(super) fn members<'a>(sample: &'a Sample, group: &'a Imbalance) -> impl Iter
 
 /// Bytes of a group's links in windows of time; `None` where bins were not counted.
 pub(super) fn windows(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> Option<Windows> {
-    let members: Vec<Option<&Bursts>> = members(sample, group)
-        .map(|at| traffic.links.get(at).and_then(|link| link.bursts.as_ref()))
-        .collect();
-    let known = || members.iter().flatten();
-    let least = WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two();
+    let members = members_bursts(sample, traffic, group);
     // Points of each series begin at multiples of their own length, all of which are powers of two.
-    let bins = known().map(|bursts| bursts.long_bins).max()?.max(least);
+    let longest = members.iter().flatten().map(|bursts| bursts.long_bins).max()?;
+    let bins = longest.max(least_bins(traffic));
     let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (at, bursts) in members.iter().enumerate() {
         for (number, bytes) in (0u64..).zip(bursts.map_or(&[][..], |bursts| &bursts.long)) {
@@ -233,11 +230,57 @@ pub(super) fn windows(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> 
     Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
 }
 
+fn members_bursts<'a>(sample: &Sample, traffic: &'a Traffic, group: &Imbalance) -> Vec<Option<&'a Bursts>> {
+    members(sample, group).map(|at| traffic.links.get(at).and_then(|link| link.bursts.as_ref())).collect()
+}
+
+/// Bins of the shortest window.
+fn least_bins(traffic: &Traffic) -> u64 {
+    WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two()
+}
+
+/// The same of the last seconds alone, in the shortest windows: those of a long run are longer. Only windows whose bins are all
+/// kept, and have all passed, of every link.
+pub(super) fn latest(sample: &Sample, traffic: &Traffic, group: &Imbalance, span_ns: u64) -> Option<Windows> {
+    let members = members_bursts(sample, traffic, group);
+    let bins = least_bins(traffic);
+    let bin_ns = traffic.bin_ns.max(1);
+    let end = |bursts: &Bursts| (bursts.first_ns / bin_ns).saturating_add(bursts.bins);
+    let first = |bursts: &Bursts| end(bursts).saturating_sub(bursts.recent.len() as u64);
+    let newest = members.iter().flatten().map(|bursts| end(bursts)).max()?;
+    // What a link carried before the oldest bin that is kept of it is not known, unless that is its first.
+    let cut = members.iter().flatten().filter(|bursts| bursts.bins > bursts.recent.len() as u64);
+    let known = cut.map(|bursts| first(bursts)).max().unwrap_or(0);
+    let oldest = known.max(newest.saturating_sub(span_ns / bin_ns)).div_ceil(bins);
+    let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (at, bursts) in members.iter().enumerate() {
+        let Some(bursts) = bursts else { continue };
+        for (bin, bytes) in (first(bursts)..).zip(&bursts.recent) {
+            if (oldest..newest / bins).contains(&(bin / bins)) {
+                let loads = loads_of.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
+                *loads.get_mut(at)? += f64::from(*bytes);
+            }
+        }
+    }
+    loads_of.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
+    Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
+}
+
 impl Windows {
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> f64 {
+        self.loads.values().flatten().sum()
+    }
+
+    /// Bytes per nanosecond, from the first window to the last.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.loads.keys().next()?, self.loads.keys().next_back()?);
+        Some(self.bytes() / ((last - first + 1) as f64 * self.window_ns as f64))
+    }
+
     /// Leaves out windows with less than a share of the mean window's bytes.
     pub(super) fn leave_out_below(&mut self, share: f64) {
-        let all: f64 = self.loads.values().flatten().sum();
-        let least = share * all / self.loads.len().max(1) as f64;
+        let least = share * self.bytes() / self.loads.len().max(1) as f64;
         self.loads.retain(|_, loads| loads.iter().sum::<f64>() >= least);
     }
 }

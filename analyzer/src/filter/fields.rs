@@ -139,6 +139,9 @@ pub(super) enum FieldRef {
     Row(usize),
 }
 
+/// Fields that an error names of many: with the sentence before them they fit into two lines of 80 columns.
+const NEAR: usize = 6;
+
 /// The fields of rows, besides those of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vocabulary {
@@ -182,6 +185,31 @@ impl Vocabulary {
             _ => None,
         });
         found.collect()
+    }
+
+    /// The names of the fields nearest to a word that is none: first those whose name or help has the word, then those written
+    /// most like it. With the number of the others.
+    pub(super) fn names_near(self, word: &str) -> String {
+        let core = CORE.iter().map(|field| (field.names, &[][..], field.help));
+        let rows =
+            self.of_rows().map(|(_, field)| (std::slice::from_ref(&field.name), field.aliases, field.help));
+        let mut all: Vec<(usize, usize, &str)> = core
+            .chain(rows)
+            .map(|(names, aliases, help)| {
+                let written = || names.iter().chain(aliases).copied();
+                let is_about = |text: &str| !word.is_empty() && text.to_lowercase().contains(word);
+                let about = usize::from(!written().chain([help]).any(is_about));
+                let slips = written().map(|name| strsim::damerau_levenshtein(word, name)).min();
+                (about, slips.unwrap_or(usize::MAX), names.first().copied().unwrap_or_default())
+            })
+            .collect();
+        // Those of packets, which are asked for most, come first of equal ones.
+        all.sort_by_key(|(about, slips, _)| (*about, *slips));
+        let near: Vec<&str> = all.iter().take(NEAR).map(|(.., name)| *name).collect();
+        match all.len() - near.len() {
+            0 => near.join(", "),
+            more => format!("{} and {more} more, see the help", near.join(", ")),
+        }
     }
 
     /// The names of fields, for an error; of packets alone when `source`.

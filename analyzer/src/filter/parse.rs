@@ -100,8 +100,7 @@ impl Parser<'_> {
 
     fn factor(&mut self) -> Option<Expr> {
         let Some(token) = self.take() else {
-            let fields = self.vocabulary.names(self.scope == Scope::Source);
-            return self.fail_at_end("expected a test".into(), format!("fields: {fields}"));
+            return self.fail_at_end("expected a test".into(), format!("fields: {}", self.fields("")));
         };
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -123,7 +122,7 @@ impl Parser<'_> {
                 let cause = format!("expected a test, found {}", self.found(&token));
                 let remedy = match token.kind {
                     TokenKind::Compare(_) | TokenKind::Colon => "name a field before it".into(),
-                    _ => format!("fields: {}", self.vocabulary.names(self.scope == Scope::Source)),
+                    _ => format!("fields: {}", self.fields("")),
                 };
                 self.fail(&token, cause, remedy)
             }
@@ -160,11 +159,19 @@ impl Parser<'_> {
         }
     }
 
+    /// The fields that can stand in place of `word`: packets have few, of the others those nearest to it.
+    fn fields(&self, word: &str) -> String {
+        match self.scope {
+            Scope::Source => self.vocabulary.names(true),
+            Scope::View => self.vocabulary.names_near(word),
+        }
+    }
+
     fn unknown<T>(&mut self, token: &Token, name: &str) -> Option<T> {
         let source = self.scope == Scope::Source;
         let remedy = match name.parse::<std::net::IpAddr>() {
             Ok(_) => format!("write host {name}"),
-            Err(_) => format!("fields: {}", self.vocabulary.names(source)),
+            Err(_) => format!("fields: {}", self.fields(name)),
         };
         let hint = hint(name, self.vocabulary.names(source).split(", "));
         self.fail(token, format!("unknown field '{name}'{hint}"), remedy)

@@ -18,7 +18,7 @@ fn vocabulary() -> Vocabulary {
             field("ce", &[], Unit::Ratio),
             field("nak", &["naks"], Unit::Count),
             field("retx", &["rpt"], Unit::Count),
-            field("p99", &[], Unit::Duration),
+            Field { help: "99th percentile of latency", ..field("p99", &[], Unit::Duration) },
             field("bytes", &[], Unit::Bytes),
             field("pid", &[], Unit::Number),
             field("pod", &[], Unit::Text),
@@ -290,12 +290,8 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("pod x", "`pod` can only be used in --view-filter and /", "", "pod"),
     ],
     &[
-        (
-            "qp 1 foo > 1",
-            "unknown field 'foo'",
-            "fields: host, src, dst, qp, port, vlan, dscp, link, opcode, state, rate",
-            "foo",
-        ),
+        ("qp 1 latency > 1", "unknown field 'latency'", "fields: p99, ", "latency"),
+        ("throughput > 1G", "unknown field 'throughput'", " more, see the help", "throughput"),
         ("foo:>1", "unknown field 'foo'", "", "foo:"),
         ("ce:>x", "expected a percentage after `ce`, found 'x'", "for example 1%", "x"),
         ("ce > 1", "`ce` is a share from 0 to 1, found '1'", "write 1%", "1"),
@@ -318,6 +314,9 @@ fn mistakes_are_pointed_at() {
             assert_eq!(&text[error.at..error.end], *marked, "{text}");
         }
     }
+    let error = Filter::view("retransmit > 1", vocabulary()).1.unwrap();
+    let first: String = error.one_line().chars().take(80).collect();
+    assert!(first.contains("fields: retx, "), "the nearest is in the first line: {first}");
     let error = source("host foo and qp 1").unwrap_err();
     let sentence = "expected an address or a prefix after `host`, found 'foo' at column 6; for example 10.0.0.1, \
                     10.0.0.0/24 or fd00::/8";

@@ -1,5 +1,7 @@
 //! Load balancing: over parallel links, and over the 5-tuples that switches hash for ECMP.
 
+mod stretch;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +10,7 @@ use super::title::{short, title};
 use super::{
     ByHand, Commands, End, Entry, Episode, Family, Input, Measure, Place, Problem, Raise, Unit, ends, label,
 };
-use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case, uneven};
+use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case};
 use crate::findings::order::OVER_NS;
 use crate::findings::{Finding, Severity};
 use crate::sample::{Address, Direction};
@@ -65,7 +67,13 @@ pub const LINKS_IMBALANCE: Entry = Entry {
                links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
                three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
                of the mean window count.\n\
+               - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
+               links.lasting_windows loaded windows, until now. These windows are about 100 ms long in any run, and loaded also compared with \
+               one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
+               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the \
+               excess that makes a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or \
+               where no load follows. \
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
                else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
                \n\
@@ -126,6 +134,12 @@ limits! {
     stretch_ratio: f64 = 0.1,
         "minimum share of the loaded windows of the minute from its start, or of the last minute of the run",
         "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
+    lasting_ns: u64 = 2_000_000_000,
+        "minimum time over which the load is uneven until now, and even again after it, in nanoseconds",
+        "Two steps of a second: messages that coincide, a step or a checkpoint are shorter. How much of the minute it takes is known only when it has ended";
+    lasting_windows: u64 = 6,
+        "minimum loaded windows in that time",
+        "Three steps of a second that communicate for a quarter of it. Fewer are uneven by chance";
     stretch_loaded: f64 = 0.5,
         "minimum bytes of a window over those of the mean window, for it to count as loaded",
         "What little passes between two steps, or while a job evaluates, may use one link without harm";
@@ -311,6 +325,8 @@ struct Uneven {
     /// Its figures are those of the run.
     whole: bool,
     episodes: Vec<Episode>,
+    /// Even load was seen after it.
+    settled: bool,
     raise: Raise,
 }
 
@@ -320,8 +336,8 @@ impl Uneven {
         let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
         let (busiest, more) = (busiest.to_owned(), String::new());
         let on = vec![busiest.clone()];
-        let (direction, whole, episodes) = (None, true, Vec::new());
-        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, raise }
+        let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
+        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, raise }
     }
 
     fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
@@ -347,7 +363,7 @@ impl Uneven {
     /// True if its latest episode has ended.
     fn has_ended(&self, input: &Input<'_>) -> bool {
         let ends = input.facts.window.last_ns.zip(self.episodes.last());
-        ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
+        self.settled || ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
     }
 
     /// The flows with most bytes on the busiest link in the latest episode, and the share of each.
@@ -377,12 +393,13 @@ impl Uneven {
 
     fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
         let (heaviest, ratios) = self.heaviest(input).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let Self { busiest, direction, diagnosis, more, mut episodes, mut raise, .. } = self;
+        let Self { busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } = self;
         raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
         let mut place = Place::link(input, &busiest, direction);
         let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
         if let Some(other) = other {
             (place.direction, way) = (None, " (in and out)".to_owned());
+            settled &= other.has_ended(input);
             let worse = direction.map_or("", direction_name);
             raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
             if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
@@ -395,6 +412,7 @@ impl Uneven {
             .place(place)
             .last_seen(input.facts.window.last_ns)
             .dated(episodes)
+            .settled(settled)
             .into(found);
     }
 }
@@ -413,7 +431,7 @@ fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
         let members = on(&group.links, group.direction);
         let packets = members.iter().map(|(packets, ..)| packets).sum();
         let whole = whole(input, &members, group.direction, group.max_over_mean, "links");
-        let part = stretch(input, group, packets);
+        let part = stretch::of(input, group, packets);
         // A part that has ended must not last for the bytes that it had.
         let has_ended = part.as_ref().is_some_and(|part| part.has_ended(input));
         let whole = whole.or_else(|| one_way(input, group)).filter(|_| !has_ended);
@@ -500,60 +518,5 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
         .evidence("run_max_over_mean", group.max_over_mean)
         .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
     uneven.more = format!(" (from {source}{more})");
-    Some(uneven)
-}
-
-/// Maximum number of parts of the run that are evaluated, each later than the previous one.
-const MOST_PARTS: usize = 64;
-
-/// A part of the run in which a group was uneven although it is even over the whole run: the longest part, or a later
-/// one after the longest has ended.
-fn stretch(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<Uneven> {
-    let limits = &input.limits.links;
-    let least = limits.stretch_max_over_mean;
-    let part = |after_ns| {
-        let part = uneven::longest(input.sample, group, least, limits.stretch_loaded, after_ns)?;
-        let counts = part.windows >= limits.stretch_windows
-            && (part.windows as f64) >= limits.stretch_ratio * part.of_windows as f64
-            // Packets are not counted per window; the packets of a group have similar lengths.
-            && packets as f64 * part.bytes_ratio >= limits.min_packets as f64;
-        counts.then_some(part)
-    };
-    let is_over = |part: &uneven::Uneven| {
-        input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(part.until_ns) >= OVER_NS)
-    };
-    let parts = std::iter::successors(part(0), |before| is_over(before).then(|| part(before.until_ns))?);
-    let mut parts: Vec<_> = parts.take(MOST_PARTS).collect();
-    // Windows of bins begin before the data and end after it.
-    let window = &input.facts.window;
-    let within = |ns: u64| ns.max(window.first_ns.unwrap_or(0)).min(window.last_ns.unwrap_or(u64::MAX));
-    let episode = |part: &uneven::Uneven| Episode {
-        first_ns: within(part.since_ns),
-        last_ns: within(part.until_ns),
-        peak: Some(part.max_over_mean),
-    };
-    let episodes = parts.iter().map(episode).collect();
-    let part = parts.pop()?;
-    let run_ns = window.length_ns().unwrap_or(part.length_ns);
-    let length_ns = part.length_ns.min(run_ns);
-    let diagnosis = format!(
-        "Uneven load: {} carried {:.2} × the mean of {} links",
-        short(&part.link),
-        part.max_over_mean,
-        group.links.len(),
-    );
-    let of = if part.of_minute { "the minute's active time" } else { "active time" };
-    let mut uneven = Uneven::new(group.links.clone(), &part.link, part.max_over_mean, diagnosis)
-        .evidence("busiest", part.link.as_str())
-        .evidence("max_over_mean", part.max_over_mean)
-        .evidence("run_max_over_mean", group.max_over_mean)
-        .evidence("since_ns", within(part.since_ns))
-        .evidence("length_ns", length_ns)
-        .evidence("windows", part.windows)
-        .evidence("of_windows", part.of_windows)
-        .evidence("bytes_ratio", part.bytes_ratio);
-    uneven.direction = group.direction;
-    uneven.more = format!(" in {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
-    (uneven.whole, uneven.episodes) = (false, episodes);
     Some(uneven)
 }

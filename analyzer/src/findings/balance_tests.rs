@@ -282,3 +282,106 @@ fn load_that_was_uneven_and_is_even_now_has_ended_though_the_run_is_uneven() {
     assert!(whole.title.contains("u1 carries 1.60 × the mean of 2 links"), "{}", whole.title);
     assert_eq!(whole.first_seen_ns, None);
 }
+
+/// The finding about these loads of two links, which are even but for some windows of 128 ms at most.
+fn about(carried: &dyn Fn(u64) -> [u64; 2]) -> Option<Finding> {
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let findings = found(&in_windows(10_000, carried), &group);
+    findings.into_iter().find(|one| one.id == "links.imbalance")
+}
+
+/// Steps of eight windows: load in the first three of each.
+fn in_steps(uneven: std::ops::Range<u64>, load: [u64; 2]) -> impl Fn(u64) -> [u64; 2] {
+    move |window| match window % 8 {
+        0..3 if uneven.contains(&window) => load,
+        0..3 => [1000, 1000],
+        _ => [0, 0],
+    }
+}
+
+#[test]
+fn load_that_is_uneven_now_is_known_after_two_seconds() {
+    // 234 windows: the last step begins with window 232.
+    let finding = about(&|window| if window >= 218 { [400, 1600] } else { [1000, 1000] }).unwrap();
+    assert_eq!(finding.title, "Uneven load: u1 carries 1.60 × the mean of 2 links");
+    assert!(finding.active);
+    assert_eq!(finding.evidence["length_ns"], 2_048_000_000_u64);
+    assert_eq!(finding.since_ns(), finding.evidence["since_ns"].as_u64());
+    let steps = about(&in_steps(208..234, [400, 1600])).unwrap();
+    assert_eq!(steps.evidence["windows"], 11, "four steps of three windows, the last not complete");
+    let rare = |window: u64| match window % 8 {
+        0 if window >= 208 => [400, 1600],
+        0 => [1000, 1000],
+        _ => [0, 0],
+    };
+    assert_eq!(about(&rare), None, "four windows in 3.2 s");
+
+    // A queue spreads the same bytes over more windows, each with less than those of a burst.
+    let spread = |window: u64| {
+        let before = in_steps(0..0, [0, 0]);
+        if window < 208 { before(window) } else { [120, 480] }
+    };
+    let spread = about(&spread).unwrap();
+    assert!(spread.active && spread.title.contains("u1 carries 1.60"), "{}", spread.title);
+    let little = |window: u64| if window < 208 { [1000, 1000] } else { [120, 480] };
+    assert_eq!(about(&little), None, "a third of the usual load");
+
+    let shorter = |window: u64| if window >= 219 { [400, 1600] } else { [1000, 1000] };
+    assert_eq!(about(&shorter), None, "1.9 s: two checkpoints, say");
+    let less = |window: u64| if window >= 215 { [520, 1480] } else { [1000, 1000] };
+    assert_eq!(about(&less), None, "1.48 times the mean must fill a tenth of the minute");
+    let ended = |window: u64| if (201..217).contains(&window) { [400, 1600] } else { [1000, 1000] };
+    assert_eq!(about(&ended), None, "even again for 2.2 s, and it was less than a tenth of the minute");
+}
+
+#[test]
+fn load_that_is_even_again_has_ended_after_two_seconds() {
+    let until =
+        |end: u64| move |window: u64| if (160..end).contains(&window) { [400, 1600] } else { [1000, 1000] };
+    let lasts = about(&until(222)).unwrap();
+    assert!(lasts.active, "12 windows are no two seconds");
+    let ended = about(&until(216)).unwrap();
+    let end_ns = in_windows(10_000, |_| [1, 1]).window.map(|(_, end_ns)| end_ns);
+    assert!(!ended.active && ended.over_since(end_ns) == ended.last_seen_ns, "{ended:?}");
+    assert_eq!(end_ns.zip(ended.last_seen_ns).map(|(end, seen)| end - seen), Some(18 * 128_000_000));
+    // Silence shows nothing about balance.
+    let silent = |window: u64| if window < 216 { until(216)(window) } else { [0, 0] };
+    assert!(about(&silent).unwrap().active);
+}
+
+#[test]
+fn links_that_take_turns_for_seconds_are_one_problem() {
+    // 3 s, then even for as long, and again.
+    let turns = |window: u64| {
+        let is_uneven = (114..138).contains(&window) || (162..186).contains(&window);
+        if is_uneven { [400, 1600] } else { [1000, 1000] }
+    };
+    assert!(about(&turns).unwrap().active, "even for 6.1 s");
+    let pauses = |window: u64| match window {
+        100..160 | 180..210 => [400, 1600],
+        _ => [1000, 1000],
+    };
+    let lasts = about(&pauses).unwrap();
+    assert!(lasts.active, "even for 3.1 s, but for 2.6 s before: {}", lasts.title);
+}
+
+#[test]
+fn a_long_run_sees_the_last_seconds_as_finely() {
+    let mut sample = in_windows(10_000, |window| if window >= 210 { [400, 1600] } else { [1000, 1000] });
+    let mut traffic = Traffic::clone(sample.metrics.traffic.as_ref().unwrap());
+    for bursts in traffic.links.iter_mut().filter_map(|link| link.bursts.as_mut()) {
+        // As after a day: 16 s to a point.
+        let bins = 16_384;
+        let first = bursts.long_first / bins;
+        let mut points = vec![0; 4];
+        for (at, bytes) in (bursts.long_first / bursts.long_bins..).zip(&bursts.long) {
+            points[usize::try_from(at * bursts.long_bins / bins - first).unwrap()] += bytes;
+        }
+        (bursts.long, bursts.long_bins, bursts.long_first) = (points, bins, first * bins);
+    }
+    sample.metrics.traffic = Some(Arc::new(traffic));
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
+    assert_eq!(finding.evidence["windows"], 24);
+    assert!(finding.active && finding.title.contains("u1 carries 1.60"), "{}", finding.title);
+}

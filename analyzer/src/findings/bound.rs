@@ -118,6 +118,7 @@ fn join(members: &[&Finding]) -> Option<Finding> {
         last_seen_ns: members.iter().filter_map(|one| one.last_seen_ns).max(),
         first_seen_ns: members.iter().filter_map(|one| one.first_seen_ns).min(),
         active: members.iter().any(|one| one.active),
+        settled: members.iter().all(|one| one.settled),
         episodes: episodes(members),
         impact: impact(members),
         place,

@@ -43,8 +43,12 @@ pub struct Finding {
     /// time bin or step; of a silence the end of the data; else the last packet of the flows concerned. Unit: Unix ns.
     /// Null: not known, or it lasts by its nature (a setting).
     pub last_seen_ns: Option<u64>,
-    /// True while it persists: last seen less than 10 s before the end of the data, or lasting by its nature.
+    /// True while it persists: last seen less than 10 s before the end of the data, and the data after that does not show that it
+    /// has ended, or lasting by its nature.
     pub active: bool,
+    /// True if the data after it shows that it has ended, before 10 s have passed without it.
+    #[serde(skip)]
+    pub settled: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
     /// Episodes in order of time; 10 s without the condition end an episode. If `first_seen_ns` is null, the only one is
@@ -155,6 +159,7 @@ impl Finding {
             advice: String::new(),
             last_seen_ns: None,
             active: true,
+            settled: false,
             first_seen_ns: None,
             episodes: Vec::new(),
             longest_silence_ns: 0,

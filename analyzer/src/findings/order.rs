@@ -32,7 +32,7 @@ impl Finding {
     #[must_use]
     pub fn over_since(&self, end_ns: Option<u64>) -> Option<u64> {
         let (seen, end) = (self.last_seen_ns?, end_ns?);
-        (end.saturating_sub(seen) >= OVER_NS).then_some(seen)
+        (self.settled || end.saturating_sub(seen) >= OVER_NS).then_some(seen)
     }
 
     /// Time for which an active finding has not been seen, in nanoseconds, in data that ends at `end_ns`; `None`

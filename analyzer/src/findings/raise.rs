@@ -135,6 +135,12 @@ impl Raise {
         if episodes.is_empty() { self } else { self.episodes(episodes) }
     }
 
+    /// Sets whether the data shows that it has ended.
+    pub(super) fn settled(mut self, settled: bool) -> Self {
+        self.finding.settled = settled;
+        self
+    }
+
     /// Sets the advice of this case, in place of the general one.
     pub(super) fn advice(mut self, advice: &str) -> Self {
         advice.clone_into(&mut self.finding.advice);

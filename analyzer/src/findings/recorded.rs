@@ -29,6 +29,7 @@ pub fn read(json: &str) -> Option<Finding> {
     finding.last_seen_ns = number(&value, "last_seen_ns");
     finding.first_seen_ns = number(&value, "first_seen_ns");
     finding.active = value.get("active").and_then(Value::as_bool).unwrap_or(false);
+    finding.settled = !finding.active;
     finding.episodes = list(&value, "episodes").filter_map(episode).collect();
     if let Some(impact) = value.get("impact") {
         finding.impact = Impact {

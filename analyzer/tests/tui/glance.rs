@@ -82,6 +82,18 @@ fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
     assert_eq!(app.screens.flows.order, before);
     let shown = text(&app);
     assert!(shown.contains("\"rnr:>0\"") && shown.contains("filter unchanged:"), "{shown}");
+    // A long one has lines of its own.
+    app.on_resize(USUAL.0, USUAL.1);
+    press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
+    type_text(&mut app, "throughput > 1G");
+    press(&mut app, &[Key::Enter]);
+    let answer = text(&app).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        answer.contains("unknown field 'throughput' at column 1; fields: ")
+            && answer.contains("see the help"),
+        "{answer}"
+    );
+    assert!(text(&app).lines().last().unwrap().contains("q quit"), "{}", text(&app));
     assert!(!shown.contains("\"ce:>x\""), "{shown}");
 }
 
@@ -302,6 +314,60 @@ fn links_that_are_uneven_are_one_trouble_and_stand_beside_one_another() {
         "LOAD BALANCE",
     );
     assert!(balance.iter().filter(|line| line.contains('▲')).count() >= 2, "{balance:?}");
+}
+
+/// The links that it compares, in the same direction: a line for each on every screen.
+#[test]
+fn uneven_load_shows_both_rails_in_one_direction() {
+    let mut app = glance_at(Episode::BadHashing);
+    for (width, height) in [USUAL, (100, 30), WIDE, (160, 48)] {
+        app.on_resize(width, height);
+        let lines = part(&app, "TIMELINE");
+        let has = |name: &str| lines.iter().any(|line| line.contains(name));
+        let both = |way: &str| has(&format!("rail0 {way}")) && has(&format!("rail1 {way}"));
+        assert!(both("in") || both("out"), "{width}x{height}\n{}", text(&app));
+    }
+}
+
+/// A job of 32 flows begins: one line, and the NAKs before it have theirs.
+#[test]
+fn flows_that_begin_together_are_one_line_of_the_overview() {
+    let mut app = glance_at(Episode::BadHashing);
+    app.on_resize(160, 48);
+    let events = part(&app, "EVENTS");
+    assert_eq!(events.iter().filter(|line| line.contains("· NEW ")).count(), 1, "{events:#?}");
+    assert!(events.iter().any(|line| line.contains("and 31 more flows")), "{events:#?}");
+    assert!(events.iter().any(|line| line.contains(" RNR ")), "{events:#?}");
+}
+
+/// A name that changes with the figures beside it looks like another problem.
+#[test]
+fn badges_on_a_small_screen_keep_their_names() {
+    let updates = sizes::cycle(sizes::CYCLE);
+    for (seconds, first) in
+        [(24, "✖ LOSS"), (27, "✖ LOSS"), (33, "✖ LOSS"), (38, "▲ RNR"), (48, "▲ IMBALANCE")]
+    {
+        let app = sizes::until(&updates, seconds);
+        let verdict = text(&app).lines().nth(1).unwrap().to_owned();
+        assert!(verdict.trim_start().starts_with(first), "{seconds}: {verdict}");
+        assert!(!verdict.contains("RETRANSMISSIONS") && !verdict.contains("LOAD"), "{seconds}: {verdict}");
+    }
+}
+
+/// The episode begins after 40 s and ends after 50 s; the newest sample ends a second before the time that is asked for.
+#[test]
+fn bad_hashing_is_known_three_seconds_after_it_begins_and_over_three_after_it_ends() {
+    let frames = Scenario::new(1, sizes::CYCLE).take_while(|one| one.at_ns < 55_000_000_000);
+    let updates = sizes::updates(frames.map(|one| sizes::captured(&one)));
+    let at = |seconds| {
+        let app = sizes::until(&updates, seconds);
+        let found = app.view.concluded().unwrap().findings;
+        let uneven = found.iter().find(|one| one.id == "links.imbalance");
+        uneven.map(|one| one.active)
+    };
+    assert_eq!(at(40), None);
+    assert_eq!((at(44), at(51)), (Some(true), Some(true)));
+    assert_eq!(at(54), Some(false), "even load was seen");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use rocescope::sample::{Direction, Sample};
-use rocescope::source::demo::scenario::{Episode, Scenario};
+use rocescope::source::demo::scenario::{Episode, Scenario, Scheduled};
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
 
@@ -67,12 +67,17 @@ fn capture(frames: impl Iterator<Item = Captured>) -> Vec<u8> {
 pub(super) fn cycle(cycle: Duration) -> Vec<Update> {
     let cycle_ns = u64::try_from(cycle.as_nanos()).unwrap();
     let all = Scenario::new(1, cycle).take_while(|one| one.at_ns < cycle_ns);
-    updates(all.map(|one| Captured {
+    updates(all.map(|one| captured(&one)))
+}
+
+/// A frame of the demonstration.
+pub(super) fn captured(one: &Scheduled) -> Captured {
+    Captured {
         interface: one.uplink.index() * 2 + usize::from(one.direction == Direction::Egress),
         at_ns: one.at_ns,
         kept: one.frame[..one.frame.len().min(SNAP)].to_vec(),
         length: one.frame.len(),
-    }))
+    }
 }
 
 /// The samples and events of frames on both rails of a host.

@@ -16,6 +16,7 @@ use crate::tui::screen::Screen;
 use crate::tui::screens::{findings, near_second, overview, own_losses, time_range};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
+use crate::tui::widgets::panel::BOXED;
 use crate::tui::widgets::{Spans, cut, join, line, spark};
 use crate::tui::{names, theme};
 use crate::util::layout::tap_name;
@@ -424,13 +425,17 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     }
     // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
     // says more than the word of a second kind, which the problems list.
+    // On narrow screens the first alone has its whole name: the same names, whatever the length of the title at the moment.
+    let wide = width >= usize::from(BOXED);
     let form = |long: bool, count: usize| {
-        let word = |kind: Problem| if long { kind.badge() } else { kind.word() };
+        let word =
+            |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
         // A badge is filled while its problem shows.
         let look = |level, quiet| if quiet { theme::text(level) } else { theme::badge(level) };
-        let parts = kinds.iter().take(count);
-        let parts =
-            parts.map(|(kind, level, quiet)| badge(*level, word(*kind), look(*level, *quiet))).collect();
+        let parts = kinds.iter().take(count).enumerate();
+        let parts = parts
+            .map(|(at, (kind, level, quiet))| badge(*level, word(at, *kind), look(*level, *quiet)))
+            .collect();
         let (mut spans, _) = join(parts, usize::MAX, " ");
         if count < kinds.len() {
             spans.push(format!(" +{}", kinds.len() - count), theme::BOLD);
@@ -440,7 +445,8 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     let every = kinds.len();
     let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2);
     let title = worst.title.chars().count();
-    let whole = [form(true, every), form(false, every)].into_iter().find(|spans| room_of(spans) >= title);
+    let whole = [form(true, every), form(false, every)].into_iter();
+    let whole = whole.filter(|_| wide || !continues).find(|spans| room_of(spans) >= title);
     // In two lines a title that has half of its length in the first can be read.
     let least = if continues { TITLE.max(title / 2) } else { title };
     let mut fewer = (1..=every).rev().flat_map(|count| [form(true, count), form(false, count)]);

@@ -124,7 +124,7 @@ fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
     ((status || frame) && !text.is_empty()).then(|| text.to_owned())
 }
 
-/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more: screen 8`, `Enter opens all`.
+/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more (3 ended): screen 8`, `Enter opens all`.
 fn said(row: &[&str], x: usize) -> Option<Input> {
     let text = row.concat();
     // From the letter of this byte to the end of its words: two spaces or a frame.
@@ -164,10 +164,10 @@ mod tests {
         let down = row("│ text  Down: more        Down: 12 more │");
         assert_eq!(said(&down, 28), Some(Input::PageDown));
         assert_eq!(said(&down, 10), None);
-        let more = row("│   +3 more: screen 8      │ next");
+        let more = row("│   +3 more (2 ended): screen 8      │ next");
         assert_eq!(said(&more, 5), Some(Input::Screen(7)));
-        assert_eq!(said(&more, 18), Some(Input::Screen(7)));
-        assert_eq!((said(&more, 1), said(&more, 29)), (None, None));
+        assert_eq!(said(&more, 29), Some(Input::Screen(7)));
+        assert_eq!((said(&more, 1), said(&more, 40)), (None, None));
         let all = row(" 45 more lines: Enter opens all  ");
         assert_eq!(said(&all, 3), Some(Input::Open));
         assert_eq!(said(&row(" nothing to do "), 3), None);

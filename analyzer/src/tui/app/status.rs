@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Modifier;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Clear, Widget as _};
 
@@ -38,8 +38,16 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
     }
     way_out.push(" ", theme::PLAIN);
     let room = usize::from(area.width).saturating_sub(way_out.width);
-    if let Some(answer) = &app.view.messages.answer {
-        spans.push(format!(" {}", cut(answer, room.saturating_sub(1), false)), theme::BOLD);
+    let answer = app.view.messages.answer.as_ref();
+    let (long, short) = answer.map_or((None, None), |answer| {
+        let fits = answer.chars().count() < room;
+        if fits { (None, Some(answer)) } else { (Some(answer), None) }
+    });
+    if let Some(answer) = long {
+        above(buffer, area, answer, theme::BOLD);
+    }
+    if let Some(answer) = short {
+        spans.push(format!(" {answer}"), theme::BOLD);
     } else if app.awaited() {
         spans.push(" updating… (showing previous values)", theme::BOLD);
     } else if let (true, Some(notice)) = (app.view.messages.unread, app.view.messages.notices.back()) {
@@ -64,12 +72,17 @@ pub(super) fn render(buffer: &mut Buffer, area: Rect, app: &App) {
 /// The mistake in a filter on lines of their own above the last one, where it does not fit there.
 fn mistake(buffer: &mut Buffer, area: Rect, app: &App) {
     let Some(error) = &app.view.filter.query.error else { return };
-    let lines = wrap(&error.one_line(), usize::from(area.width).saturating_sub(2));
+    above(buffer, area, &error.one_line(), theme::text(Level::Warning));
+}
+
+/// A sentence on lines of its own above the last one.
+fn above(buffer: &mut Buffer, area: Rect, text: &str, style: Style) {
+    let lines = wrap(text, usize::from(area.width).saturating_sub(2));
     let count = u16::try_from(lines.len()).unwrap_or(area.y).min(area.y);
     let above = Rect { y: area.y - count, height: count, ..area };
     Clear.render(above, buffer);
     for (y, text) in (0..count).zip(lines) {
-        line(buffer, above, y, &Line::styled(format!(" {text}"), theme::text(Level::Warning)));
+        line(buffer, above, y, &Line::styled(format!(" {text}"), style));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use rocescope_common::account::{Event, FlowKey};
 use serde_json::json;
 
@@ -14,13 +14,14 @@ use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
-use crate::tui::log::{Entry, EntryAt, Log, route};
+use crate::tui::log::{Entry, EntryAt, IDLE, Log, route};
 use crate::tui::overlay::Opened;
 use crate::tui::screen::Screen;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
 use crate::tui::widgets::whole;
 use crate::tui::{names, theme};
+use crate::util::time::NS_PER_S;
 use crate::util::units;
 
 /// Room for the names of taps, and the least for half a text.
@@ -238,6 +239,41 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, cursor: Cursor) {
 /// An event in a line of `width` columns.
 pub(super) fn row(listed: EntryAt<'_>, view: &View, width: usize) -> Line<'static> {
     aligned(listed, view, (4, 0), width)
+}
+
+/// The latest events, each with the number of those that are one line with it: flows that begin or fall silent within a second. Those
+/// of a job would leave no line for what was wrong before.
+fn grouped(view: &View) -> impl Iterator<Item = (EntryAt<'_>, usize)> {
+    let mut listed = view.shown_events().peekable();
+    std::iter::from_fn(move || {
+        let first = listed.next()?;
+        let is_alike = |next: &EntryAt<'_>| {
+            let (class, other) = (first.entry.class, next.entry.class);
+            let apart = first.state.time_ns.abs_diff(next.state.time_ns);
+            [Event::NEW_FLOW, IDLE].contains(&class.bit) && class.bit == other.bit && apart < NS_PER_S
+        };
+        let others = std::iter::from_fn(|| listed.next_if(is_alike)).count();
+        Some((first, others))
+    })
+}
+
+/// Lines of the latest events on the overview, at most `most`.
+pub(super) fn row_count(view: &View, most: usize) -> usize {
+    grouped(view).take(most).count()
+}
+
+/// The latest events in `room` lines of `width` columns.
+pub(super) fn rows(view: &View, width: usize, room: usize) -> Vec<Line<'static>> {
+    let row = |(first, others): (EntryAt<'_>, usize)| {
+        if others == 0 {
+            return row(first, view, width);
+        }
+        let more = format!("  and {}", units::plural(others as u64, "more flow"));
+        let mut line = row(first, view, width.saturating_sub(more.chars().count()));
+        line.push_span(Span::styled(more, theme::BOLD));
+        line
+    };
+    grouped(view).take(room).map(row).collect()
 }
 
 /// The same with word and flow in this number of columns, and 0 for as many as it takes.

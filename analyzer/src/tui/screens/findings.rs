@@ -235,7 +235,10 @@ pub(super) fn mark(finding: &Finding) -> (&'static str, Style) {
     }
 }
 
-/// Severity and title in a line, and when it ended where it did.
+/// Letters of a title, at most.
+const LONGEST_TITLE: usize = 80;
+
+/// Severity and title in a line, and at its end since when it has been active, or when it ended.
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     // An effect stands below what owns it.
@@ -247,15 +250,19 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     } else {
         spans.push(format!("{symbol} {:<8} ", finding.severity.word()), style);
     }
-    let ended = finding.last_seen_ns.filter(|_| !finding.active);
-    let until = ended.map_or_else(String::new, |ns| match units::second_utc(ns) {
-        clock if width < BOXED.into() => format!("  ended {clock}"),
-        clock => format!("  ended {clock} UTC"),
+    let time = if finding.active { finding.since_ns() } else { finding.last_seen_ns };
+    let word = if finding.active { "since" } else { "ended" };
+    let time = time.map_or_else(String::new, |ns| match units::second_utc(ns) {
+        clock if width < BOXED.into() => format!("  {word} {clock}"),
+        clock => format!("  {word} {clock} UTC"),
     });
-    let room = width.saturating_sub(spans.width + until.chars().count());
+    // The times stand below one another, behind the longest title at most.
+    let room = width.saturating_sub(spans.width + time.chars().count() + 1);
+    let text = cut(&finding.title, room, false);
+    let gap = if time.is_empty() { 0 } else { room.min(LONGEST_TITLE).saturating_sub(text.chars().count()) };
     // What has ended is grey, as on the overview.
-    spans.push(cut(&finding.title, room, false), if finding.active { theme::PLAIN } else { theme::DIM });
-    spans.push(until, theme::DIM);
+    spans.push(text, if finding.active { theme::PLAIN } else { theme::DIM });
+    spans.push(" ".repeat(gap), theme::PLAIN).push(time, theme::DIM);
     spans.into_line()
 }
 

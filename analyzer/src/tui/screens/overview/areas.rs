@@ -13,6 +13,8 @@ pub(super) struct Wanted {
     pub(super) problems_and_rest: u16,
     /// The problems' sentences alone.
     pub(super) sentences: u16,
+    /// Problems: a line each.
+    pub(super) each: u16,
     pub(super) peers: u16,
     pub(super) links: u16,
     pub(super) events: u16,
@@ -36,6 +38,8 @@ const TIMELINE: u16 = 8;
 /// Lines of the timeline, and of a table with its titles, where there are more problems than the usual lines hold.
 const LEAST_TIMELINE_LINES: u16 = 6;
 const LEAST_TABLE: u16 = 3;
+/// The same of the timeline where not every problem has a line otherwise: throughput with the first link, the worst signal, the axis.
+const FEWEST_TIMELINE_LINES: u16 = 4;
 /// Lines of problems in which others keep their usual ones.
 const USUAL_PROBLEMS: u16 = 5;
 /// From this height on the timeline has a line for each signal.
@@ -81,7 +85,16 @@ impl Areas {
         // On the smallest screens each part has its title and two lines.
         let small = body.height < 14;
         let many = body.height >= 18 && wanted.problems > USUAL_PROBLEMS;
-        let (timeline, table) = if many { (LEAST_TIMELINE_LINES, LEAST_TABLE) } else { (TIMELINE, TABLE) };
+        let (mut timeline, mut table) =
+            if many { (LEAST_TIMELINE_LINES, LEAST_TABLE) } else { (TIMELINE, TABLE) };
+        if many {
+            // A line for each problem comes before the last signals and peers.
+            let lines = body.height.saturating_sub(3 * rule + timeline + table);
+            let missing = wanted.each.saturating_sub(lines);
+            let fewer = missing.min(LEAST_TIMELINE_LINES - FEWEST_TIMELINE_LINES);
+            timeline -= fewer;
+            table -= (missing - fewer).min(LEAST_TABLE - 2);
+        }
         let least_peers = rule + if small { 2 } else { table.min(wanted.peers) };
         let most = match () {
             () if small => 2,
@@ -281,6 +294,7 @@ mod tests {
                         problems: n,
                         problems_and_rest: n + n / 2,
                         sentences: n / 2,
+                        each: n / 3,
                         peers: n,
                         links: n,
                         events: n,
@@ -310,6 +324,7 @@ mod tests {
                 problems: 4,
                 problems_and_rest: 4,
                 sentences: 4,
+                each: 2,
                 peers: 9,
                 links: 3,
                 events: 9,
@@ -319,5 +334,28 @@ mod tests {
             areas.timeline.height >= 7 && areas.problems.height >= 4 && areas.peers.height >= 4,
             "{areas:?}"
         );
+    }
+
+    #[test]
+    fn at_80x24_every_problem_has_a_line_before_other_parts_have_many() {
+        let areas = |each: u16| {
+            let (problems, sentences) = (2 * each + 1, 2 * each);
+            let all = Wanted {
+                timeline: 10,
+                problems,
+                problems_and_rest: problems,
+                sentences,
+                each,
+                peers: 9,
+                links: 3,
+                events: 9,
+            };
+            Areas::new(Rect::new(0, 4, 80, 19), all)
+        };
+        for each in 1..=10 {
+            assert!(areas(each).problems.height > each, "{each}: {:?}", areas(each));
+        }
+        let most = areas(40);
+        assert!(most.timeline.height >= 5 && most.peers.height >= 3, "{most:?}");
     }
 }

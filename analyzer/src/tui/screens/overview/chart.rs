@@ -230,7 +230,9 @@ impl<'a> Picture<'a> {
             let compared = self.view.active_level(Problem::Imbalance) > Level::Fine;
             let needed = |row: &&&Row| if compared { !calm(row) } else { !quiet(row) };
             let free = signals.saturating_sub(known.iter().filter(needed).count());
-            if links > 1 && signals > LEAST_SIGNALS { named.min(free).min(NAMED_LINKS) } else { 0 }
+            // One link of a comparison shows nothing.
+            let least = if compared { NAMED_LINKS.min(links) } else { 0 };
+            if links > 1 && signals > LEAST_SIGNALS { named.min(free).min(NAMED_LINKS).max(least) } else { 0 }
         };
         let mut shown = known.clone();
         if room <= known.len() + own {
@@ -249,7 +251,7 @@ impl<'a> Picture<'a> {
         let tall = self.tall(&shown, left.saturating_sub(high));
         let rows: Vec<_> = shown.iter().flat_map(|row| self.row(row, tall)).collect();
         let mut all = self.throughput((left + shown.len()).saturating_sub(rows.len()).max(1));
-        let (links, peak) = self.links(&self.busiest(own), each);
+        let (links, peak) = self.links(&self.shown_links(own), each);
         all.extend(links);
         all.extend(rows);
         all.truncate(room);
@@ -314,6 +316,23 @@ impl<'a> Picture<'a> {
             .links
             .get(link)
             .map_or_else(Default::default, |(name, _)| self.view.level_of_link(name))
+    }
+
+    /// The busiest links; where an active finding compares links, those first, in the direction in which they differ.
+    fn shown_links(&self, count: usize) -> Vec<usize> {
+        let compares = |one: &&Finding| one.active && Problem::of(one) == Some(Problem::Imbalance);
+        let mut links = match self.findings.iter().find(compares) {
+            Some(finding) if count >= 2 => self.compared(finding, count),
+            _ => return self.busiest(count),
+        };
+        for other in self.busiest(self.data.over_time.links.len()) {
+            if links.len() < count && !links.contains(&other) {
+                links.push(other);
+            }
+        }
+        links.truncate(count);
+        links.sort_unstable();
+        links
     }
 
     /// The links that findings are about, then the busiest, in their usual order.

@@ -127,5 +127,5 @@ fn seen(data: &Data, width: usize) -> Vec<Line<'static>> {
 
 /// Lines of the latest events.
 pub(super) fn event_lines(view: &View, (width, room): (usize, usize)) -> Vec<Line<'static>> {
-    view.shown_events().take(room).map(|listed| events::row(listed, view, width)).collect()
+    events::rows(view, width, room)
 }

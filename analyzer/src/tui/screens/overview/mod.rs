@@ -24,7 +24,7 @@ use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, flows, line, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, events, flows, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::findings::Problem;
 use crate::tui::column::{self, bar, compact};
@@ -148,9 +148,10 @@ impl OverviewScreen {
                 problems: lines(problems(false)),
                 problems_and_rest: lines(problems(true)),
                 sentences: lines(problems::sentences(view, usize::from(beside))),
+                each: lines(problems::above_info(view)),
                 peers: lines(Self::peer_count(view) + 1),
                 links: lines(lower::link_height(data)),
-                events: lines(view.log.len().min(usize::from(body.height))),
+                events: lines(events::row_count(view, usize::from(body.height))),
             },
         )
     }

@@ -181,34 +181,42 @@ fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usiz
     Some(lines)
 }
 
-/// Each problem whole, with its time. The last line counts what finds no room.
+/// As many problems as there is room for, a line each, and the first of them whole, as far as that leaves room for the others. The
+/// last line counts what finds none.
 fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
-    if room < 2 {
-        // A cut sentence says more than how many there are.
-        let first = problems.iter().take(room);
-        return first.map(|(at, one)| (Some(*at), cut_off(one, end, width))).collect();
-    }
+    // In a single line a cut sentence says more than how many there are.
+    let counted = room >= 2 && problems.len() > room;
+    let shown = problems.len().min(room - usize::from(counted));
+    let mut spare = room - shown - usize::from(counted);
     let mut lines: Vec<Entry> = Vec::new();
-    let mut count = 0;
-    for (at, finding) in problems {
+    let (shown, hidden) = problems.split_at(shown);
+    for (at, finding) in shown {
         let mut own = brief(finding, end, width).lines;
-        let counter = usize::from(count + 1 < problems.len());
-        if lines.len() + own.len() + counter > room {
-            // A cut sentence says more than a count, and no line stays blank.
-            if lines.len() + 1 + counter > room {
-                break;
-            }
-            own = vec![cut_off(finding, end, width)];
+        match spare.checked_sub(own.len().saturating_sub(1)) {
+            Some(left) => spare = left,
+            None => own = vec![cut_off(finding, end, width)],
         }
         lines.extend(own.into_iter().map(|line| (Some(*at), line)));
-        count += 1;
     }
-    if count < problems.len() {
-        let text = format!("   +{} more: screen 8", problems.len() - count);
-        lines.push((None, Line::styled(text, theme::DIM)));
+    if counted {
+        lines.push((None, Line::styled(more(hidden), theme::DIM)));
     }
-    lines.truncate(room);
     lines
+}
+
+/// Problems without room: how many of each severity, and the screen that lists them.
+fn more(hidden: &[(usize, &Finding)]) -> String {
+    let count = |is: &dyn Fn(&Finding) -> bool| hidden.iter().filter(|(_, one)| is(one)).count();
+    let of = |severity| count(&|one: &Finding| one.active && one.severity == severity);
+    let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
+    let ended = hidden.len() - critical - warnings;
+    let counts = [
+        (critical, format!("{critical} critical")),
+        (warnings, units::plural(warnings as u64, "warning")),
+        (ended, format!("{ended} ended")),
+    ];
+    let counts: Vec<String> = counts.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
+    format!("   +{} more ({}): screen 8", hidden.len(), counts.join(", "))
 }
 
 /// Lines of the sentences of all problems, without place, cost and steps.
@@ -216,6 +224,11 @@ pub(super) fn sentences(view: &View, width: usize) -> usize {
     let Some(concluded) = known(view) else { return 0 };
     let end = end(view, &concluded);
     problems_of(concluded.findings).map(|(_, finding)| brief(finding, end, width).lines.len()).sum()
+}
+
+/// Number of all problems.
+pub(super) fn above_info(view: &View) -> usize {
+    known(view).map_or(0, |concluded| problems_of(concluded.findings).count())
 }
 
 fn nothing(concluded: &Concluded<'_>) -> Entry {
@@ -525,66 +538,4 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const START: u64 = 1_772_370_000 * NS_PER_S;
-
-    fn lossy(title: &str, seen: u64) -> Finding {
-        Finding {
-            first_seen_ns: Some(START),
-            last_seen_ns: Some(START + seen * NS_PER_S),
-            ..Finding::new("loss.before_tap", Severity::Critical, title.to_owned())
-        }
-    }
-
-    fn texts(lines: &[Line<'_>]) -> Vec<String> {
-        lines.iter().map(|line| line.spans.iter().map(|span| &*span.content).collect()).collect()
-    }
-
-    /// Whatever the length of the sentence: the time comes behind its last word, and no word is lost.
-    #[test]
-    fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
-        let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
-        let words = "Loss upstream of rail0-1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
-        let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
-        for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
-            for title in ends.iter().map(|end| &words[..*end]) {
-                let lines = texts(&brief(&lossy(title, seen), end, width).lines);
-                let all = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
-                let time = if seen == 9 { "13:00:00" } else { "quiet" };
-                let last = lines.last().unwrap();
-                assert!(all.contains(title) && last.contains(time), "{width}: {lines:#?}");
-                assert!(all.find(title) < all.rfind(time), "{width}: {lines:#?}");
-                assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_sentence_without_room_loses_whole_parts_or_words() {
-        let retransmitted = "Retransmissions: 960 of 33,255 packets (2.89 %), 10.40.1.11 → 4 hosts";
-        let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, peers 0 %";
-        let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
-        for (title, width, shown) in [
-            (retransmitted, 66, "Retransmissions: 960 of 33,255 packets (2.89 %)…"),
-            (congested, 62, "Congestion on rail0, one of 2 links: 26.3 % CE-marked…"),
-            (slow, 61, "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 …"),
-            (slow, 50, "Receiver 10.40.2.23 not ready: 412 RNR NAKs …"),
-            (slow, 80, slow),
-        ] {
-            assert_eq!(shortened(title, width), shown);
-        }
-    }
-
-    #[test]
-    fn a_problem_lasts_until_the_time_shown() {
-        let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
-        let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
-        let finding = lossy("Loss", 5);
-        assert_eq!(when(&finding, end), "since 13:00:00, quiet for 4 s");
-        assert_eq!(when(&finding, shown), "since 13:00:00, quiet for 6 s");
-        let finding = lossy("Loss", 9);
-        assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
-    }
-}
+mod tests;

@@ -1,0 +1,84 @@
+//! Tests of the lines of problems.
+
+use super::*;
+
+const START: u64 = 1_772_370_000 * NS_PER_S;
+
+fn lossy(title: &str, seen: u64) -> Finding {
+    Finding {
+        first_seen_ns: Some(START),
+        last_seen_ns: Some(START + seen * NS_PER_S),
+        ..Finding::new("loss.before_tap", Severity::Critical, title.to_owned())
+    }
+}
+
+fn texts(lines: &[Line<'_>]) -> Vec<String> {
+    lines.iter().map(|line| line.spans.iter().map(|span| &*span.content).collect()).collect()
+}
+
+/// Whatever the length of the sentence: the time comes behind its last word, and no word is lost.
+#[test]
+fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let words = "Loss upstream of rail0-1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
+    let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
+    for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
+        for title in ends.iter().map(|end| &words[..*end]) {
+            let lines = texts(&brief(&lossy(title, seen), end, width).lines);
+            let all = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+            let time = if seen == 9 { "13:00:00" } else { "quiet" };
+            let last = lines.last().unwrap();
+            assert!(all.contains(title) && last.contains(time), "{width}: {lines:#?}");
+            assert!(all.find(title) < all.rfind(time), "{width}: {lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_problem_has_a_line_before_one_has_two() {
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let title = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets (4.86 %)";
+    let ended = |at: usize| Finding { active: at < 4, ..lossy(&format!("{title} {at}"), 9) };
+    let all: Vec<Finding> = (0..6).map(ended).collect();
+    let all: Vec<(usize, &Finding)> = all.iter().enumerate().collect();
+    let lines =
+        |room| texts(&whole(&all, end, 80, room).into_iter().map(|(_, line)| line).collect::<Vec<_>>());
+    for room in 6..12 {
+        let shown = lines(room);
+        assert_eq!(shown.len(), room.min(12));
+        let places: Vec<_> = whole(&all, end, 80, room).into_iter().filter_map(|(at, _)| at).collect();
+        assert!((0..6).all(|at| places.contains(&at)), "{room}: {shown:#?}");
+    }
+    assert_eq!(lines(5).last().unwrap(), "   +2 more (2 ended): screen 8");
+    assert_eq!(lines(2).last().unwrap(), "   +5 more (3 critical, 2 ended): screen 8");
+    assert!(lines(1)[0].contains("Receiver 10.40.2.23"), "{:#?}", lines(1));
+    assert_eq!(lines(0).len(), 0);
+}
+
+#[test]
+fn a_sentence_without_room_loses_whole_parts_or_words() {
+    let retransmitted = "Retransmissions: 960 of 33,255 packets (2.89 %), 10.40.1.11 → 4 hosts";
+    let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, peers 0 %";
+    let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
+    for (title, width, shown) in [
+        (retransmitted, 66, "Retransmissions: 960 of 33,255 packets (2.89 %)…"),
+        (congested, 62, "Congestion on rail0, one of 2 links: 26.3 % CE-marked…"),
+        (slow, 61, "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 …"),
+        (slow, 50, "Receiver 10.40.2.23 not ready: 412 RNR NAKs …"),
+        (slow, 80, slow),
+    ] {
+        assert_eq!(shortened(title, width), shown);
+    }
+}
+
+#[test]
+fn a_problem_lasts_until_the_time_shown() {
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
+    let finding = lossy("Loss", 5);
+    assert_eq!(when(&finding, end), "since 13:00:00, quiet for 4 s");
+    assert_eq!(when(&finding, shown), "since 13:00:00, quiet for 6 s");
+    let finding = lossy("Loss", 9);
+    assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
+}
