@@ -343,9 +343,12 @@ fn completions(file: &Path, src: &str, requests_to: u64, responses_to: u64) -> [
             let read = name.contains("READ_RESPONSE");
             let acknowledges = packet.syndrome.is_none_or(|syndrome| syndrome < 0x20);
             let reached = |psn: u32| packet.psn.wrapping_sub(psn) & 0xFF_FFFF < 0x80_0000;
-            while let Some((operation, _, begun)) = waiting.pop_front_if(|(operation, psn, _)| {
+            let completes = |(operation, psn, _): &(usize, u32, u64)| {
                 acknowledges && reached(*psn) && (read || *operation != 2)
-            }) {
+            };
+            while waiting.front().is_some_and(completes)
+                && let Some((operation, _, begun)) = waiting.pop_front()
+            {
                 if operation == 2 { reading = Some(begun) } else { times[operation].push(now - begun) }
             }
             if (name.contains("RESPONSE_LAST") || name.contains("RESPONSE_ONLY"))

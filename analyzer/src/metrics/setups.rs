@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(outcomes(&collector), [(Outcome::Unanswered, 1, 3)]);
         let (between, row) = collector.metrics().rows[0];
         assert_eq!((between.from, between.to, row.last_ns), (A, B, 10_000 * MS));
-        // It tells nothing of a set-up that was accepted.
+        // A set-up that was accepted stays so.
         collector.message(4, (A, B), &req(3), 11_000 * MS);
         collector.message(4, (B, A), &Message::Rep { local_id: 7, remote_id: 3, local_qp: 5 }, 11_001 * MS);
         collector.message(4, (A, B), &gives_up(3), 11_002 * MS);

@@ -13,7 +13,7 @@ const MAX_FLOWS: usize = 16_384;
 
 /// A request or an answer.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum Message {
     Request(Request),
     Answer(Response),
 }
@@ -21,26 +21,26 @@ enum Kind {
 /// A request or an answer that passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
-    kind: Kind,
+    message: Message,
     time_ns: u64,
 }
 
 impl Passed {
     /// Makes a request that passed.
     pub(super) const fn request(request: Request, time_ns: u64) -> Self {
-        Self { kind: Kind::Request(request), time_ns }
+        Self { message: Message::Request(request), time_ns }
     }
 
     /// An answer.
     pub(super) const fn answer(response: Response, time_ns: u64) -> Self {
-        Self { kind: Kind::Answer(response), time_ns }
+        Self { message: Message::Answer(response), time_ns }
     }
 
     /// Adds it to the ring of the requests.
     fn pass(self, ring: &mut impl LatencyMemory) {
-        match self.kind {
-            Kind::Request(request) => on_request(ring, request, self.time_ns),
-            Kind::Answer(response) => on_response(ring, response, self.time_ns),
+        match self.message {
+            Message::Request(request) => on_request(ring, request, self.time_ns),
+            Message::Answer(response) => on_response(ring, response, self.time_ns),
         }
     }
 }
