@@ -141,6 +141,11 @@ pub(super) struct Group {
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
     used: usize,
+    /// Packets to insert before all places are looked at again: where none of those that wait can be decided, as after the end of
+    /// one capture, looking at each packet would take time that grows with their square.
+    until_look: usize,
+    #[cfg(test)]
+    pub(super) looks: usize,
     /// Packets that were seen everywhere lately.
     recent: Vec<u64>,
     /// The latest packet at each tap, and when it passed.
@@ -190,6 +195,7 @@ impl Group {
         self.forgotten += self.used as u64;
         self.entries = Vec::new();
         self.used = 0;
+        self.until_look = 0;
     }
 
     /// A packet passed a tap. `room`: places that may be added.
@@ -234,10 +240,12 @@ impl Group {
         }
         let copy = if again { COPY } else { 0 };
         let arrived = &TapPacket { copy, ..*arrived };
-        if free.is_none() || self.used * 2 > places {
+        let full = free.is_none() || self.used * 2 > places;
+        if full && self.until_look == 0 {
             self.make_room(room);
             return self.insert(tap, arrived, place);
         }
+        self.until_look = self.until_look.saturating_sub(1);
         self.insert_at(free, tap, arrived, place);
     }
 
@@ -328,6 +336,10 @@ impl Group {
 
     /// Decides on packets that have waited for long, and takes more memory where that is too little.
     fn make_room(&mut self, room: usize) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let mut entries = std::mem::take(&mut self.entries);
         for entry in &mut entries {
             if entry.id != 0 && self.is_over(entry) {
@@ -354,6 +366,7 @@ impl Group {
             }
         } else {
             self.entries = entries;
+            self.until_look = places / 8;
         }
     }
 

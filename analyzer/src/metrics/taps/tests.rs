@@ -371,3 +371,21 @@ fn memory_is_bounded() {
         assert!(pair.matched > 0 && pair.links[0] != pair.links[1]);
     }
 }
+
+/// One capture ends long before the other: what waits for it can never be decided, and is not looked at for each packet.
+#[test]
+fn packets_after_the_end_of_one_capture_cost_no_more_than_others() {
+    let mut wire = Wire::new(2);
+    let mut collector = Collector::default();
+    collector.expect(2);
+    for psn in 0..300_000u32 {
+        let packet = P { psn, id: psn as u16, time_ns: START + u64::from(psn) * US, ..DATA };
+        for p in both(packet, 5_000, 0).into_iter().filter(|p| p.link == 0 || psn < 3_000) {
+            wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
+        }
+    }
+    let pairs = collector.metrics();
+    assert_eq!((pairs[0].matched, pairs[0].only), (3_000, [0, 0]));
+    let looks = collector.groups[0].1.looks;
+    assert!((10..60).contains(&looks), "{looks}");
+}
