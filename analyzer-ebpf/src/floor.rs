@@ -15,8 +15,8 @@ use rocescope_common::wire::{Entry, Frame, Meta, not_roce, parse_into};
 
 use crate::latency::exchange;
 use crate::maps::{
-    BIN_NS, BINS, CPU_STATE, EVENTS, EXCHANGES, FLOWS, FREE, HINT_SHIFT, HINTS, LATENCY, PRECISE_CLOCK,
-    SLOTS, TICKS,
+    BIN_NS, BINS, CPU_STATE, EVENTS, EXCHANGES, FLOWS, FREE, HINT_SHIFT, LATENCY, PRECISE_CLOCK, SLOTS,
+    TICKS, hint_at,
 };
 use crate::packet::Head;
 use crate::{record, seqlock};
@@ -174,7 +174,7 @@ fn together(work: *mut CpuState, link: u32, now: u64) {
     // SAFETY: as in `reach`.
     let frame = unsafe { &(*work).frame };
     let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link as u16) >> (HINT_SHIFT.load() & 31);
-    let Some(hint) = HINTS.get_ptr_mut(index) else { return };
+    let Some(hint) = hint_at(index) else { return };
     // SAFETY: the pointer comes from the map; any number is valid as a hint.
     let slot = unsafe { hint.read_volatile() };
     let Some(four) = SLOTS.get_ptr_mut(slot >> 2) else { return };
@@ -247,7 +247,7 @@ pub(crate) fn insert(ctx: &XdpContext, part: Part) {
 #[inline(always)]
 fn fresh(slot: u32, key: &FlowKey, frame: &Frame, link: u32) {
     let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link as u16) >> (HINT_SHIFT.load() & 31);
-    let (Some(hint), Some(place)) = (HINTS.get_ptr_mut(index), SLOTS.get_ptr_mut(slot)) else { return };
+    let (Some(hint), Some(place)) = (hint_at(index), SLOTS.get_ptr_mut(slot)) else { return };
     let now = now(Time::Own);
     // SAFETY: the pointers come from maps. PSNs; bytes by ECN; the counter of the opcode. A first packet ends no bin.
     unsafe {

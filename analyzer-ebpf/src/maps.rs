@@ -1,7 +1,7 @@
 //! The maps, and the constants that user space sets before it loads the programs.
 //!
 //! Sizes are defaults that user space scales with `--max-flows`. With 65,536 flows: slots 44 MiB, hints 1
-//! MiB, hash 8 MiB, overflow table 6 MiB, latency entries 2.7 MiB, ring buffer of events 1 MiB, free slots
+//! MiB, hash 8 MiB, overflow table 6 MiB, latency entries 1.9 MiB, ring buffer of events 1 MiB, free slots
 //! 0.3 MiB.
 
 use aya_ebpf::Global;
@@ -34,9 +34,9 @@ pub(crate) static FLOWS: HashMap<FlowKey, u32, FLOWS_MAX> = HashMap::new();
 #[btf_map]
 pub(crate) static SLOTS: Array<FlowSlot, FLOWS_MAX, MMAPABLE> = Array::new();
 
-/// Shared by all CPUs. A hint may be stale or wrong: the key in the slot decides.
+/// Shared by all CPUs. A hint may be stale or wrong: the key in the slot decides. See [`hint_at`].
 #[btf_map]
-pub(crate) static HINTS: Array<u32, { FLOWS_MAX * 2 }> = Array::new();
+pub(crate) static HINTS: Array<[u32; 2], { FLOWS_MAX }> = Array::new();
 
 /// Outstanding requests and latency histograms of the flows that user space selected.
 #[btf_map]
@@ -53,6 +53,14 @@ pub(crate) static EXTRA: HashMap<ExtraKey, ExtraValue, FLOWS_MAX> = HashMap::new
 
 #[btf_map]
 static LINKS: PerCpuArray<LinkCounters, { MAX_LINKS as usize }> = PerCpuArray::new();
+
+/// A hint by its index. An array rounds its values up to eight bytes: two hints share one.
+#[inline(always)]
+pub(crate) fn hint_at(index: u32) -> Option<*mut u32> {
+    let two = HINTS.get_ptr_mut(index >> 1)?;
+    // SAFETY: within the value, which comes from the map.
+    Some(unsafe { two.cast::<u32>().add((index & 1) as usize) })
+}
 
 /// This CPU's counters of a link.
 #[inline(always)]

@@ -14,8 +14,8 @@ use rocescope_common::wire::frame::{Kernel, Tag};
 use rocescope_common::wire::{Entry, Frame, Meta, SkipReason, not_roce, parse_into};
 
 use crate::maps::{
-    CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, HINTS, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
-    counters_of,
+    CPU_STATE, EXTRA, FLOWS, FREE, HAVE_XDP_BUFF_LEN, HINT_SHIFT, LINK_MULTIPLIER, LINK_SHIFT, SLOTS,
+    counters_of, hint_at,
 };
 use crate::packet::{Copied, Head};
 use crate::{bins, emit, latency, seqlock};
@@ -178,7 +178,7 @@ pub(crate) fn slot_of<C: aya_ebpf::EbpfContext>(
     link: u16,
 ) -> Option<(u32, *mut FlowSlot)> {
     let index = hint_of(frame.src[3], frame.dst[3], frame.dest_qp, link) >> (HINT_SHIFT.load() & 31);
-    let hint = HINTS.get_ptr_mut(index)?;
+    let hint = hint_at(index)?;
     // SAFETY: the pointer comes from the map; any number is valid as a hint.
     let slot = unsafe { hint.read_volatile() };
     if let Some(place) = SLOTS.get_ptr_mut(slot)

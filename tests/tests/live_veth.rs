@@ -124,6 +124,7 @@ fn flows<'a>(report: &'a Value, direction: Option<&str>) -> BTreeMap<String, &'a
 fn not_compared(name: &str) -> bool {
     ["icrc", "spray", "ce_over_time", "cnp", "last_naks_ns"].contains(&name)
         || name.starts_with("latency_")
+        || name == "message_completion_ns"
         || name.starts_with("loss")
 }
 

@@ -23,7 +23,7 @@ pub const BINS: &str = "BINS";
 pub const EXCHANGES: &str = "EXCHANGES";
 /// Per-CPU array of one [`CpuState`].
 pub const CPU_STATE: &str = "CPU_STATE";
-/// Array of slot numbers (u32) by [`hint_of`], tried before the hash lookup.
+/// Array of slot numbers (two u32 a value) by [`hint_of`], tried before the hash lookup.
 pub const HINTS: &str = "HINTS";
 /// Array of [`Latency`](crate::account::latency::Latency), indexed by the numbers in [`Timing`].
 pub const LATENCY: &str = "LATENCY";
@@ -134,7 +134,7 @@ impl Timing {
     }
 }
 
-/// Maximum number of flows that are timed at once: 2.7 MiB, so that all maps stay within 64 MiB.
+/// Maximum number of flows that are timed at once: 1.9 MiB, so that all maps stay within 64 MiB.
 pub const TIMED_FLOWS: u32 = 512;
 
 /// Calibration of the tick clock. Reading the tick count costs a load, reading any kernel clock more (see

@@ -13,7 +13,8 @@
 //! Ring entries are exchanged, so that each is removed once. [`LatencyMemory`] abstracts that access: plain
 //! in replay, atomic in the kernel.
 
-use super::bits::bit_length;
+use super::histogram::END_OCTAVE;
+pub use super::histogram::{BUCKETS, COMPLETION_BUCKETS, bounds, bucket, completion_bucket, typical_bucket};
 use super::psn::WINDOW;
 use crate::wire::bth::MASK24;
 use crate::wire::frame::UNKNOWN;
@@ -34,16 +35,6 @@ pub const CLASS_ATOMIC: u32 = 3;
 /// Operations whose message completion is timed: WRITE, SEND and READ, by [`Operation`]. An atomic is one
 /// packet: its completion time is its latency.
 pub const COMPLETIONS: usize = Operation::Atomic as usize;
-
-/// Sub-buckets per octave as a power of two: with 8 a bucket is at most 1/8 of its lower bound wide, and
-/// its middle is within 1/16 of every value in it.
-const SUB_BITS: u32 = 3;
-/// Times below 2 to this power (1,024 ns) share one bucket.
-const FIRST_OCTAVE: u32 = 10;
-/// Times from 2 to this power (17.2 s) share one bucket.
-const END_OCTAVE: u32 = 34;
-/// Number of buckets of a histogram.
-pub const BUCKETS: usize = 2 + (((END_OCTAVE - FIRST_OCTAVE) as usize) << SUB_BITS);
 
 /// Times in the ring are in units of 16 ns, modulo 2^37 units (36 minutes).
 const UNIT_BITS: u32 = 4;
@@ -95,7 +86,8 @@ pub trait LatencyMemory {
     fn count_ring_full(&mut self);
     /// Adds a sample: `class` below [`CLASSES`], `bucket` below [`BUCKETS`], time in nanoseconds.
     fn add_sample(&mut self, class: usize, bucket: usize, ns: u64);
-    /// Adds a message completion time: `operation` below [`COMPLETIONS`].
+    /// Adds a message completion time: `operation` below [`COMPLETIONS`], `bucket` below
+    /// [`COMPLETION_BUCKETS`].
     fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64);
 }
 
@@ -122,14 +114,14 @@ pub struct Latency {
     pub ring: [u64; RING],
     /// The messages that they end: see [`ended_message`].
     pub messages: [u32; RING],
-    /// Time of the READ request whose responses are passing, and [`READING`].
+    /// Time of the READ request whose responses are passing, with bit 63; 0 for none.
     pub reading: u64,
     /// Samples by class and bucket (see [`bucket`]), saturating.
     pub counts: [[u32; BUCKETS]; CLASSES],
     /// Maximum message completion time of each operation, in nanoseconds.
     pub completion_max_ns: [u64; COMPLETIONS],
     /// Message completion times by operation and bucket, saturating.
-    pub completions: [[u32; BUCKETS]; COMPLETIONS],
+    pub completions: [[u32; COMPLETION_BUCKETS]; COMPLETIONS],
     /// Time of the first CE mark since the latest CNP, on data of the request flow and of the response
     /// flow; 0 for none. Kernel programs only: replay keeps it elsewhere.
     pub marked_ns: [u64; 2],
@@ -204,7 +196,7 @@ impl Latency {
         reading: 0,
         counts: [[0; BUCKETS]; CLASSES],
         completion_max_ns: [0; COMPLETIONS],
-        completions: [[0; BUCKETS]; COMPLETIONS],
+        completions: [[0; COMPLETION_BUCKETS]; COMPLETIONS],
         marked_ns: [0; 2],
         retx_run: RetxRun::EMPTY,
     };
@@ -296,7 +288,7 @@ impl LatencyMemory for Latency {
 
     #[inline(always)]
     fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
-        let (operation, bucket) = (operation % COMPLETIONS, bucket % BUCKETS);
+        let (operation, bucket) = (operation % COMPLETIONS, bucket % COMPLETION_BUCKETS);
         let count = &mut self.completions[operation][bucket];
         *count = count.saturating_add(1);
         if ns > self.completion_max_ns[operation] {
@@ -305,8 +297,8 @@ impl LatencyMemory for Latency {
     }
 }
 
-/// 5.6 KB: the ABI of user space and kernel programs.
-const _: () = assert!(size_of::<Latency>() == 5568);
+/// 3.8 KB: the ABI of user space and kernel programs.
+const _: () = assert!(size_of::<Latency>() == 3840);
 
 /// True if a ring entry is a request whose response will be a sample.
 #[inline(always)]
@@ -488,7 +480,7 @@ pub fn on_response(memory: &mut impl LatencyMemory, response: Response, now: u64
         if reading & READING != 0 {
             memory.set_reading(0);
             if let Some(ns) = since(reading, now) {
-                memory.add_completion(Operation::Read as usize, bucket(ns), ns);
+                memory.add_completion(Operation::Read as usize, completion_bucket(ns), ns);
             }
         }
     }
@@ -549,40 +541,8 @@ fn count_response(memory: &mut impl LatencyMemory, entry: u64, message: u32, is_
     } else if message != 0 {
         let ns = ns + (u64::from(message & SENDING_MASK) << UNIT_BITS);
         let operation = (message >> SENDING_BITS) as usize - 1;
-        memory.add_completion(operation, bucket(ns), ns);
+        memory.add_completion(operation, completion_bucket(ns), ns);
     }
-}
-
-/// The bucket of a time in nanoseconds.
-#[inline(always)]
-#[must_use]
-pub fn bucket(ns: u64) -> usize {
-    if ns < 1 << FIRST_OCTAVE {
-        return 0;
-    }
-    if ns >= 1 << END_OCTAVE {
-        return BUCKETS - 1;
-    }
-    // Below 2^24 after the shift: 32-bit arithmetic suffices and is cheaper on BPF.
-    let octave = FIRST_OCTAVE - 1 + bit_length((ns >> FIRST_OCTAVE) as u32);
-    let sub = (ns >> (octave - SUB_BITS)) as usize & ((1 << SUB_BITS) - 1);
-    1 + ((((octave - FIRST_OCTAVE) as usize) << SUB_BITS) | sub)
-}
-
-/// Bounds of a bucket in nanoseconds: inclusive lower, exclusive upper.
-#[must_use]
-pub const fn bounds(bucket: usize) -> (u64, u64) {
-    if bucket == 0 {
-        return (0, 1 << FIRST_OCTAVE);
-    }
-    if bucket >= BUCKETS - 1 {
-        return (1 << END_OCTAVE, u64::MAX);
-    }
-    let place = bucket - 1;
-    let octave = FIRST_OCTAVE + (place >> SUB_BITS) as u32;
-    let step = 1u64 << (octave - SUB_BITS);
-    let low = (1u64 << octave) + step * (place as u64 & ((1 << SUB_BITS) - 1));
-    (low, low + step)
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ fn a_message_completes_with_the_ack_of_its_last_packet() {
     assert_eq!(one.completions(), [NONE; 3]);
     one.response(0x11, 7, 48_000);
     assert_eq!((one.completions(), one.latency.max_ns[0]), ([(1, 38_000), NONE, NONE], 18_000));
-    assert_eq!(one.latency.completions[0][bucket(38_000)], 1);
+    assert_eq!(one.latency.completions[0][completion_bucket(38_000)], 1);
     one.request(0x04, 8, NEW, 60_000);
     one.response(0x11, 8, 64_000);
     assert_eq!(one.completions(), [(1, 38_000), (1, 4_000), NONE], "one packet: its latency");
@@ -267,4 +267,20 @@ fn a_message_longer_than_the_histogram_is_in_its_last_bucket() {
     assert_eq!(ended_message(0x08, op, 16, 1 << 40), (1 << SENDING_BITS) | SENDING_MASK);
     assert_eq!(ended_message(0x08, op, 1 << 40, 16), 0, "the clock went back");
     assert_eq!(ended_message(0x1C, Op::of(0x1C), 16, 32), 0, "FLUSH moves no data");
+}
+
+#[test]
+fn completion_buckets_are_halves_of_octaves() {
+    for fine in 0..BUCKETS {
+        let (low, high) = bounds(fine);
+        let coarse = completion_bucket(low);
+        assert_eq!((completion_bucket(high - 1), coarse < COMPLETION_BUCKETS), (coarse, true), "{fine}");
+        let (from, to) = bounds(typical_bucket(coarse));
+        assert_eq!(completion_bucket(from), coarse, "{fine}");
+        let middle = u64::midpoint(from, to);
+        let error = |ns: u64| middle.abs_diff(ns) * 100;
+        if coarse != 0 && to != u64::MAX {
+            assert!(error(low) <= 21 * low && error(high) <= 21 * high, "{fine}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ pub mod bin;
 mod bits;
 pub mod flow;
 pub mod flowlet;
+pub mod histogram;
 pub mod latency;
 pub mod message;
 pub mod outcome;

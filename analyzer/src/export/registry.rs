@@ -337,7 +337,7 @@ pub const REGISTRY: &[Metric] = &[
         unit: SECONDS,
         labels: &["link", "opcode"],
         source: "flows[].message_completion_ns",
-        help: "Message completion time of the messages that this host sends, by link and operation (write, send, read): from the first packet to the ACK of the last, of a READ from the request to the last packet of the response. The sum is of middles of buckets, 6.25 % off at most.",
+        help: "Message completion time of the messages that this host sends, by link and operation (write, send, read): from the first packet to the ACK of the last, of a READ from the request to the last packet of the response. The sum is of typical times of buckets, 21 % off at most.",
         read: read::completion,
     },
     // All links.

@@ -465,7 +465,7 @@ pub(super) fn full() -> (Sample, Process) {
     let mut ring = Latency::EMPTY;
     let counts = &mut ring.counts[0];
     (counts[0], counts[30], counts[193]) = (5, 100, 1);
-    (ring.completions[0][80], ring.completion_max_ns[0]) = (40, 1_500_000);
+    (ring.completions[0][20], ring.completion_max_ns[0]) = (40, 1_500_000);
     let figure = crate::metrics::latency::Figure::of(&ring);
     sample.metrics.latency = Some((0..2).map(|slot| (slot, figure.clone())).collect());
     let process = Process {

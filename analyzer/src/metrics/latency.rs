@@ -385,7 +385,7 @@ impl Figure {
             ambiguous: ring.ambiguous + ring.ambiguous_responses,
             ring_full: ring.ring_full,
             outstanding: ring.outstanding(),
-            completions: Completions::of(ring.completions.each_ref().map(Some), ring.completion_max_ns),
+            completions: Completions::of_kernel(&ring.completions, ring.completion_max_ns),
             ..Self::times(ring.counts.each_ref().map(Some), ring.max_ns)
         }
     }

@@ -3,7 +3,9 @@
 //!
 //! [`Latency`]: rocescope_common::account::latency::Latency
 
-use rocescope_common::account::latency::{BUCKETS, CLASSES, COMPLETIONS, LatencyMemory, RING, is_timeable};
+use rocescope_common::account::latency::{
+    BUCKETS, CLASSES, COMPLETIONS, LatencyMemory, RING, is_timeable, typical_bucket,
+};
 
 use super::{Completions, Figure};
 
@@ -239,7 +241,7 @@ impl LatencyMemory for Ring {
     #[inline]
     fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
         let operation = operation % COMPLETIONS;
-        self.completions[operation].add(bucket);
+        self.completions[operation].add(typical_bucket(bucket));
         self.completion_max_ns[operation] = self.completion_max_ns[operation].max(ns);
     }
 }

@@ -288,8 +288,8 @@ fn fold(sum: &mut Latency, more: &Latency) {
     for (sum, more) in maximums.zip(more.max_ns.iter().chain(&more.completion_max_ns)) {
         *sum = (*sum).max(*more);
     }
-    let counts = sum.counts.iter_mut().chain(&mut sum.completions).flatten();
-    for (sum, more) in counts.zip(more.counts.iter().chain(&more.completions).flatten()) {
+    let counts = sum.counts.as_flattened_mut().iter_mut().chain(sum.completions.as_flattened_mut());
+    for (sum, more) in counts.zip(more.counts.as_flattened().iter().chain(more.completions.as_flattened())) {
         *sum = sum.saturating_add(*more);
     }
 }

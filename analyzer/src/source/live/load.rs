@@ -235,7 +235,7 @@ impl Programs {
             .override_global(aya_log::LEVEL, &options.log_level, false)
             .map_max_entries(maps::FLOWS, max_flows)
             .map_max_entries(maps::SLOTS, max_flows)
-            .map_max_entries(maps::HINTS, hints)
+            .map_max_entries(maps::HINTS, hints / 2)
             .map_max_entries(maps::FREE, max_flows)
             .map_max_entries(maps::EXTRA, max_flows)
             .map_max_entries(maps::LATENCY, entries)
@@ -353,7 +353,7 @@ impl Programs {
         let hash = flows * (HASH_ENTRY + size_of::<FlowKey>() as u64 + 8);
         let extra = flows * (HASH_ENTRY + 24);
         // Values of arrays take multiples of eight bytes.
-        let hints = u64::from(hints(self.max_flows)) * 8;
+        let hints = u64::from(hints(self.max_flows)) * 4;
         let timed = u64::from(self.timed) * size_of::<Latency>() as u64;
         let exchanges = if self.timing { flows * size_of::<LastExchange>() as u64 } else { 0 };
         slots + hash + extra + hints + timed + exchanges + flows * 4 + (1 << 20) + (512 << 10)

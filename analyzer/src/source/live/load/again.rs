@@ -36,8 +36,10 @@ impl Programs {
             .context("cannot clear the links")?;
         zero_each_cpu(&mut self.cpu_state, 1, Data([0; _])).context("cannot clear the state")?;
         let map = self.ebpf.map_mut(maps::HINTS).context("this object has no hints")?;
-        let mut found: Array<&mut MapData, u32> = map.try_into()?;
-        (0..hints(self.max_flows)).try_for_each(|at| found.set(at, 0, 0)).context("cannot clear the hints")
+        let mut found: Array<&mut MapData, [u32; 2]> = map.try_into()?;
+        (0..hints(self.max_flows) / 2)
+            .try_for_each(|at| found.set(at, [0; 2], 0))
+            .context("cannot clear the hints")
     }
 }
 
