@@ -379,7 +379,7 @@ fn packets_after_the_end_of_one_capture_cost_no_more_than_others() {
     let mut collector = Collector::default();
     collector.expect(2);
     for psn in 0..300_000u32 {
-        let packet = P { psn, id: psn as u16, time_ns: START + u64::from(psn) * US, ..DATA };
+        let packet = P { psn, id: (psn & 0xFFFF) as u16, time_ns: START + u64::from(psn) * US, ..DATA };
         for p in both(packet, 5_000, 0).into_iter().filter(|p| p.link == 0 || psn < 3_000) {
             wire.pass(p, |packet, extras| collector.packet(packet, extras, None));
         }
