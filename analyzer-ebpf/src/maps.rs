@@ -1,6 +1,6 @@
 //! The maps, and the constants that user space sets before it loads the programs.
 //!
-//! Sizes are defaults that user space scales with `--max-flows`. With 65,536 flows: slots 44 MiB, hints 1
+//! Sizes are defaults that user space scales with `--max-flows`. With 65,536 flows: slots 44 MiB, hints 0.5
 //! MiB, hash 8 MiB, overflow table 6 MiB, latency entries 1.9 MiB, ring buffer of events 1 MiB, free slots
 //! 0.3 MiB.
 

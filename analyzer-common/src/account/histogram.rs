@@ -45,10 +45,10 @@ pub fn completion_bucket(ns: u64) -> usize {
 /// its times.
 #[must_use]
 pub const fn typical_bucket(completion_bucket: usize) -> usize {
+    const OPEN: usize = COMPLETION_BUCKETS - 1;
     match completion_bucket {
         0 => 0,
-        COMPLETION_BUCKETS.. => BUCKETS - 1,
-        _ if completion_bucket == COMPLETION_BUCKETS - 1 => BUCKETS - 1,
+        OPEN.. => BUCKETS - 1,
         _ => 2 + ((completion_bucket - 1) << (SUB_BITS - COARSE_BITS)),
     }
 }
