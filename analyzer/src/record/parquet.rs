@@ -27,6 +27,9 @@ use crate::util::shared::Shared;
 
 /// Maximum number of rows in a row group.
 pub const GROUP: usize = 8_192;
+/// Number of values that are held in a form to be encoded, at a time: all columns of a group would take as much memory as
+/// the rest of a recording.
+const CELLS: usize = 1 << 14;
 /// Row groups with more rows are refused: other writers use some hundred thousand.
 const MOST_ROWS: usize = 1 << 24;
 /// Length of the file's trailer: metadata length and magic number.
@@ -105,30 +108,38 @@ pub fn encode<R: Row>(rows: &[R]) -> Result<Vec<u8>> {
 
 pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>> {
     let mut writer = writer(R::TABLE, Vec::new())?;
+    let columns: Vec<(usize, &Column)> = R::TABLE.columns.iter().enumerate().collect();
     for rows in rows.chunks(group) {
-        let mut columns: Vec<Vec<Cell>> =
-            R::TABLE.columns.iter().map(|_| Vec::with_capacity(rows.len())).collect();
-        for row in rows {
-            let mut at = columns.iter_mut();
-            row.cells(&mut |cell| {
-                if let Some(column) = at.next() {
-                    column.push(cell);
-                }
-            });
-        }
-        let order = order(R::TABLE, &columns, rows.len());
+        let rows = in_order(rows);
         let mut group = writer.next_row_group()?;
-        for (column, cells) in R::TABLE.columns.iter().zip(columns) {
-            let cells = order.iter().filter_map(|row| cells.get(*row).cloned()).collect();
-            write_column(&mut group, column, cells)?;
+        for columns in columns.chunks((CELLS / rows.len()).max(1)) {
+            for ((_, column), cells) in columns.iter().zip(gather(&rows, columns)) {
+                write_column(&mut group, column, cells)?;
+            }
         }
         group.close()?;
     }
     writer.into_inner()
 }
 
-/// The order in which the rows of a group are written.
-fn order(table: &Table, columns: &[Vec<Cell>], rows: usize) -> Vec<usize> {
+/// The values of some columns, which are in their order in the table, column by column.
+fn gather<R: Row>(rows: &[&R], columns: &[(usize, &Column)]) -> Vec<Vec<Cell>> {
+    let mut cells: Vec<Vec<Cell>> = columns.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        let mut wanted = columns.iter().zip(&mut cells).peekable();
+        let mut at = 0;
+        row.cells(&mut |cell| {
+            if let Some((_, cells)) = wanted.next_if(|((index, _), _)| *index == at) {
+                cells.push(cell);
+            }
+            at += 1;
+        });
+    }
+    cells
+}
+
+/// The rows of a group in the order in which they are written.
+fn in_order<R: Row>(rows: &[R]) -> Vec<&R> {
     const fn place(cell: &Cell) -> (i64, Option<&Shared>) {
         match cell {
             Cell::Int(number) => (*number, None),
@@ -136,14 +147,14 @@ fn order(table: &Table, columns: &[Vec<Cell>], rows: usize) -> Vec<usize> {
             Cell::Null | Cell::Float(_) => (0, None),
         }
     }
-    let by: Vec<&Vec<Cell>> = (table.columns.iter().zip(columns))
-        .filter(|(column, _)| BESIDE.contains(&column.name))
-        .map(|(_, cells)| cells)
-        .collect();
-    let mut order: Vec<usize> = (0..rows).collect();
+    let rows: Vec<&R> = rows.iter().collect();
+    let columns = R::TABLE.columns.iter().enumerate();
+    let by: Vec<_> = columns.filter(|(_, column)| BESIDE.contains(&column.name)).collect();
+    let by = gather(&rows, &by);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
     let key = |row: usize| by.iter().map(move |cells| cells.get(row).map(place));
     order.sort_by(|a, b| key(*a).cmp(key(*b)));
-    order
+    order.into_iter().filter_map(|row| rows.get(row).copied()).collect()
 }
 
 fn write_column(

@@ -1,5 +1,9 @@
 //! Settings of the allocator.
 
+/// Size in bytes of the lists of a sample of very many flows, and of the open rows of a recording: beyond most lists, which
+/// the allocator's pools serve faster.
+pub(crate) const LARGE: i32 = 4 << 20;
+
 /// Keeps less memory that is not in use. With very many flows several threads hand each other tens of megabytes, and lists grow to as much. The allocator's usual choices, a
 /// pool for each thread, and large lists in these pools as soon as one has been freed, keep up to twice the memory in use: a list
 /// that grows is copied, and leaves a hole.

@@ -56,6 +56,7 @@ use crate::host::queries::{Host, Kernel};
 use crate::source::devices::posts::Plan;
 use crate::source::feed::{self, Feed};
 use crate::source::nccl::address::RasAddress;
+use crate::util::memory;
 
 /// Configuration of a live run.
 #[expect(
@@ -174,6 +175,7 @@ pub fn check(config: Config) -> Result<()> {
 /// # Errors
 /// If this host, these interfaces or the privileges do not allow it.
 pub fn start(config: Config) -> Result<Running> {
+    memory::give_back(memory::LARGE);
     let (tap, feed) = feed::channel();
     let (ready_in, ready_out) = std::sync::mpsc::channel();
     let thread = thread::Builder::new()
@@ -185,6 +187,8 @@ pub fn start(config: Config) -> Result<Running> {
                     Prepared::Counters(counting) => counting.hooks(),
                 };
                 let sandbox = crate::sandbox::enter(&prepared.needs());
+                // Loading took as much memory as hundreds of flows do.
+                memory::trim();
                 if ready_in.send(Ok((hooks, sandbox))).is_ok() {
                     match prepared {
                         Prepared::Packets(source) => source.run(&tap, notes),

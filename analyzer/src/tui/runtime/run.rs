@@ -34,8 +34,6 @@ const APART: Duration = Duration::from_millis(100);
 const CALM: Duration = Duration::from_secs(1);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
-/// Lists of this size and more are freed at once: those of a sample of very many flows.
-const LARGE: i32 = 4 << 20;
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
@@ -45,7 +43,7 @@ const KEYS_PER_PICTURE: usize = 1024;
 /// # Errors
 /// An error if the terminal cannot be set up, goes away, or the source failed.
 pub fn run(feed: Feed, options: Options) -> Result<()> {
-    memory::give_back(LARGE);
+    memory::give_back(memory::LARGE);
     let stopped = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
     for signal in ENDING {
