@@ -27,9 +27,9 @@ use crate::util::shared::Shared;
 
 /// Maximum number of rows in a row group.
 pub const GROUP: usize = 8_192;
-/// Number of values that are held in a form to be encoded, at a time: all columns of a group would take as much memory as
-/// the rest of a recording.
-const CELLS: usize = 1 << 14;
+/// Number of values that are held as they are encoded, at a time: those of all columns of a group would take as much memory
+/// as all else of a recording that is not mapped.
+const CELLS: usize = 1 << 17;
 /// Row groups with more rows are refused: other writers use some hundred thousand.
 const MOST_ROWS: usize = 1 << 24;
 /// Length of the file's trailer: metadata length and magic number.
@@ -113,8 +113,11 @@ pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>>
         let rows = in_order(rows);
         let mut group = writer.next_row_group()?;
         for columns in columns.chunks((CELLS / rows.len()).max(1)) {
-            for ((_, column), cells) in columns.iter().zip(gather(&rows, columns)) {
-                write_column(&mut group, column, cells)?;
+            let mut gathered: Vec<_> =
+                columns.iter().map(|(_, column)| Gathered::new(column.kind, rows.len())).collect();
+            gather(&rows, columns, &mut gathered, Gathered::push);
+            for ((_, column), gathered) in columns.iter().zip(gathered) {
+                gathered.write(&mut group, column)?;
             }
         }
         group.close()?;
@@ -122,20 +125,18 @@ pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>>
     writer.into_inner()
 }
 
-/// The values of some columns, which are in their order in the table, column by column.
-fn gather<R: Row>(rows: &[&R], columns: &[(usize, &Column)]) -> Vec<Vec<Cell>> {
-    let mut cells: Vec<Vec<Cell>> = columns.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+/// Passes the values of some columns, which are in their order in the table, to `put`, each with what belongs to its column.
+fn gather<R: Row, C>(rows: &[&R], columns: &[(usize, &Column)], to: &mut [C], put: fn(&mut C, Cell)) {
     for row in rows {
-        let mut wanted = columns.iter().zip(&mut cells).peekable();
+        let mut wanted = columns.iter().zip(&mut *to).peekable();
         let mut at = 0;
         row.cells(&mut |cell| {
-            if let Some((_, cells)) = wanted.next_if(|((index, _), _)| *index == at) {
-                cells.push(cell);
+            if let Some((_, column)) = wanted.next_if(|((index, _), _)| *index == at) {
+                put(column, cell);
             }
             at += 1;
         });
     }
-    cells
 }
 
 /// The rows of a group in the order in which they are written.
@@ -149,51 +150,61 @@ fn in_order<R: Row>(rows: &[R]) -> Vec<&R> {
     }
     let rows: Vec<&R> = rows.iter().collect();
     let columns = R::TABLE.columns.iter().enumerate();
-    let by: Vec<_> = columns.filter(|(_, column)| BESIDE.contains(&column.name)).collect();
-    let by = gather(&rows, &by);
+    let columns: Vec<_> = columns.filter(|(_, column)| BESIDE.contains(&column.name)).collect();
+    let mut by: Vec<Vec<Cell>> = columns.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    gather(&rows, &columns, &mut by, Vec::push);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let key = |row: usize| by.iter().map(move |cells| cells.get(row).map(place));
     order.sort_by(|a, b| key(*a).cmp(key(*b)));
     order.into_iter().filter_map(|row| rows.get(row).copied()).collect()
 }
 
-fn write_column(
-    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
-    column: &Column,
-    cells: Vec<Cell>,
-) -> Result<()> {
-    match column.kind {
-        CellKind::Time | CellKind::Int => put::<Int64Type>(group, column, cells, |cell| match cell {
-            Cell::Int(number) => Some(number),
-            _ => None,
-        }),
-        CellKind::Float => put::<DoubleType>(group, column, cells, |cell| match cell {
-            Cell::Float(number) => Some(number),
-            _ => None,
-        }),
-        CellKind::Text => put::<ByteArrayType>(group, column, cells, |cell| match cell {
-            Cell::Text(text) => Some(ByteArray::from(text.as_str())),
-            _ => None,
-        }),
-    }
+/// The values of a column, as they are encoded.
+struct Gathered {
+    values: Values,
+    /// 1 for a value, 0 for null.
+    levels: Vec<i16>,
 }
 
-fn put<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
-    column: &Column,
-    cells: Vec<Cell>,
-    of: fn(Cell) -> Option<T::T>,
-) -> Result<()> {
-    let mut values = Vec::with_capacity(cells.len());
-    let mut levels = Vec::with_capacity(cells.len());
-    for cell in cells {
-        let value = of(cell);
-        levels.push(i16::from(value.is_some()));
-        values.extend(value);
+enum Values {
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Text(Vec<Shared>),
+}
+
+impl Gathered {
+    fn new(kind: CellKind, rows: usize) -> Self {
+        let values = match kind {
+            CellKind::Time | CellKind::Int => Values::Int(Vec::with_capacity(rows)),
+            CellKind::Float => Values::Float(Vec::with_capacity(rows)),
+            CellKind::Text => Values::Text(Vec::with_capacity(rows)),
+        };
+        Self { values, levels: Vec::with_capacity(rows) }
     }
-    let mut writer = group.next_column()?.ok_or_else(|| missing(column.name))?;
-    writer.typed::<T>().write_batch(&values, column.nullable.then_some(levels.as_slice()), None)?;
-    writer.close()
+
+    fn push(&mut self, cell: Cell) {
+        match (&mut self.values, cell) {
+            (Values::Int(values), Cell::Int(value)) => values.push(value),
+            (Values::Float(values), Cell::Float(value)) => values.push(value),
+            (Values::Text(values), Cell::Text(value)) => values.push(value),
+            _ => return self.levels.push(0),
+        }
+        self.levels.push(1);
+    }
+
+    fn write(self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, column: &Column) -> Result<()> {
+        let levels = column.nullable.then_some(self.levels.as_slice());
+        let mut writer = group.next_column()?.ok_or_else(|| missing(column.name))?;
+        match self.values {
+            Values::Int(values) => writer.typed::<Int64Type>().write_batch(&values, levels, None),
+            Values::Float(values) => writer.typed::<DoubleType>().write_batch(&values, levels, None),
+            Values::Text(values) => {
+                let values: Vec<ByteArray> = values.iter().map(|text| text.as_str().into()).collect();
+                writer.typed::<ByteArrayType>().write_batch(&values, levels, None)
+            }
+        }?;
+        writer.close()
+    }
 }
 
 /// Joins complete files of one table into one. Row groups are copied without decoding.
