@@ -184,12 +184,40 @@ fn two_recordings_are_compared_by_their_figures() {
     assert_eq!(figures(&differ)["ce_ratio"][0], &Value::Null, "no data is ECN-capable");
     assert!(figures(&differ)["ce_ratio"][1].as_f64() > Some(0.9));
     let verdicts = verdicts(&differ);
-    for expected in ["roce_bits_per_second worse", "naks_per_second better", "rnr_naks_per_second same"] {
+    let expected = [
+        "roce_bits_per_second worse",
+        "naks_per_second better",
+        "rnr_naks_per_second same",
+        "retransmitted_ratio better",
+        "lost_before_tap_ratio same",
+    ];
+    for expected in expected {
         assert!(verdicts.iter().any(|verdict| verdict == expected), "{expected}: {verdicts:?}");
     }
     let new = |finding: &&Value| finding["id"] == "ecn.congestion";
     let new = differ["findings"].as_array().unwrap().iter().find(new).unwrap();
     assert_eq!((&new["state"], &new["count_a"], &new["count_b"]), (&"new".into(), &0.into(), &1.into()));
+}
+
+/// Recorded in one interval, the percentiles of latency of a flow are those of the capture.
+#[test]
+fn a_row_gives_the_percentiles_of_its_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = capture("k1_ecmp_ring.uA0.pcap.gz");
+    assert!(record(&file, dir.path(), &["--interval", "1h"]).status.success());
+    let percentiles = |path: &Path| -> BTreeMap<String, [Option<u64>; 4]> {
+        let report = report(path);
+        let of = |flow: &Value| {
+            let figure = |name: &str| flow["latency_ns"][name].as_u64();
+            let name = format!("{} {} {} {}", flow["link"], flow["src"], flow["dst"], flow["dest_qp"]);
+            (name, ["count", "p50", "p99", "max"].map(figure))
+        };
+        report["flows"].as_array().unwrap().iter().map(of).collect()
+    };
+    let expected = percentiles(&file);
+    let differ = |[_, p50, p99, _]: &[Option<u64>; 4]| p99.is_some() && p50 != p99;
+    assert!(expected.values().any(differ), "{expected:?}");
+    assert_eq!(percentiles(dir.path()), expected);
 }
 
 #[test]

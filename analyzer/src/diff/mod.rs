@@ -238,9 +238,11 @@ const HEAD: &str = "\
 <!-- Made from analyzer/src/diff: change that, then run
      ROCESCOPE_BLESS=1 cargo test -p rocescope diff -->
 
-`rocescope diff A B` compares two captures, or two reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
+`rocescope diff A B` compares two captures, recordings, or reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
 report (docs/metrics.md). Packets seen at several taps count once, and so do packets that
 a capture shows twice. A value that is unknown in either report is null and has no verdict.
+Percentiles of a recording are made from those of its intervals (docs/recording.md): compare recordings of one `--interval`; against a
+capture they have no verdict. Repeated responses to READ requests are in captures and live reports alone.
 
 ## Metrics
 

@@ -137,13 +137,24 @@ fn repeats(flow: &Value) -> Option<f64> {
     Some((both(flow, "repeats")? - at(flow, "/copied/repeats").unwrap_or(0.0)).max(0.0))
 }
 
+/// True if a report is of a recording, which has flows without opcodes.
+pub(super) fn is_recording(report: &Value) -> bool {
+    let flows = report.get("flows").and_then(Value::as_array).into_iter().flatten();
+    let mut opcodes = flows.filter_map(|flow| flow.get("opcodes")?.as_array()).peekable();
+    opcodes.peek().is_some() && opcodes.all(Vec::is_empty)
+}
+
 /// A loss counter of both sequences; `None` when it is unknown for one that the flow has.
 pub(super) fn losses(flow: &Value, path: &str) -> Option<f64> {
-    let one = |sequence: &str, loss: &str| match flow.get(sequence) {
-        None | Some(Value::Null) => Some(0.0),
-        Some(_) => at(flow, &format!("/{loss}{path}")),
+    let has = |name: &str| flow.get(name).is_some_and(|value| !value.is_null());
+    // A recording keeps losses, and not the PSNs that they were found from.
+    let one = |sequence: &str, loss: &str| match has(sequence) || has(loss) {
+        false => Some(0.0),
+        true => at(flow, &format!("/{loss}{path}")),
     };
-    both(flow, "missing")?;
+    if !has("loss") && !has("loss_responses") {
+        both(flow, "missing")?;
+    }
     Some(one("psn", "loss")? + one("psn_responses", "loss_responses")?)
 }
 
@@ -154,6 +165,8 @@ pub(super) fn lost_of_expected(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
 }
 
 pub(super) fn lost_after_tap(flow: &Value) -> Option<f64> {
+    // A recording does not keep them.
+    both(flow, "missing")?;
     losses(flow, "/after_tap/episodes")
 }
 

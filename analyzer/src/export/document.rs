@@ -71,7 +71,9 @@ basic_auth_users:
 ## OpenTelemetry
 
 `--otlp URL` pushes the same metrics every `--interval` to a collector, as OTLP over HTTP with protobuf (`URL/v1/metrics`), and
-findings as log records (`URL/v1/logs`). `--otlp` without a URL uses that of the environment, else `http://localhost:4318`.
+findings as log records (`URL/v1/logs`). `--otlp` without a URL uses that of the environment, else `http://localhost:4318`. The packaged service may
+connect to this host alone: [agent.md](agent.md) has the setting for a collector on another. `OTEL_SDK_DISABLED`, `OTEL_METRIC_EXPORT_INTERVAL` and
+preferences of temporality are not read: leave out `--otlp`, and set `--interval`.
 
 - Names and units are in the last column. Points of counters and histograms are cumulative; their start time is that of the run, or
   of the sample before the series appeared. Labels are attributes: `link` and `netdev` are `network.interface.name`, `direction` is

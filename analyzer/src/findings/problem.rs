@@ -69,7 +69,7 @@ problems! {
         "long tail of request latency";
     Hashing: "ECMP", "ECMP HASHING",
         "few 5-tuples carry most bytes: ECMP cannot balance them";
-    Imbalance: "LOAD", "IMBALANCE",
+    Imbalance: "SKEW", "IMBALANCE",
         "parallel links carry unequal load";
     Stall: "STOP", "JOB STALLED",
         "the job stopped communicating, or waits for a rank";

@@ -59,12 +59,14 @@ $ rocescope diff monday/ today/                                    # recordings,
 - The job of a row is that of the owning process (from Slurm's control group, or the name of the Kubernetes pod without its number or the five
   random characters at its end), else that of the recorder's environment: `SLURM_JOB_ID`; `K8S_JOB_NAME`, or in a pod `JOB_NAME`, as set by the
   downward API; `HOSTNAME` without `JOB_COMPLETION_INDEX` in a pod of an indexed Job. `--job` overrides both.
+  Pods of Deployments and DaemonSets have such names as well and so are jobs; `--job` names them otherwise.
 - Numbers are signed 64-bit integers, delta-encoded; strings are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
   A row of `flow_seconds` takes 14 to 20 bytes, including its share of the file's footer (a minute of the demonstration: 20; captures with an
   interval of 10 ms: 16); in a file of a few hundred rows or fewer, column headers take more space than rows.
 
 A recording has less data than a capture: no opcodes, no PSNs, one source port per flow, and of latency only the median, the 99th percentile and
-the maximum of each interval. `replay` shows fields without data as unknown. Findings are those that were raised during the
+the maximum of each interval: over several intervals the median shown is that of their medians. `replay` shows fields without data as unknown,
+but for counters inside `loss` that a recording does not keep (`rereads`, `rnr_resent`, episodes), which are 0. Findings are those that were raised during the
 recording; they are not evaluated again. `--filter` needs packets and is rejected; `--view-filter` works.
 
 ## ClickHouse
@@ -74,7 +76,7 @@ is sealed (`--rotate 1m` sends each minute). While the server is unreachable, fi
 while the file exists) and are retried after 1 s to 60 s, also after the next start. A file's name is its `insert_deduplication_token`: a file
 whose response was lost is not inserted twice, as long as the table remembers its token (`non_replicated_deduplication_window`, or
 `replicated_deduplication_window` of a replicated table). `https://` needs a build with the feature `tls`, which packages do not have:
-there, use a trusted network or a proxy.
+there, use a trusted network or a proxy. The packaged service may connect to this host alone: [agent.md](agent.md) has the setting for another.
 
 ";
 

@@ -5,7 +5,7 @@
 //! | findings | one per finding: its episodes as slices |
 //! | job | steps as slices |
 //! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
-//! | the same | replay only, below each flow of requests: messages as slices, on one thread per concurrent message |
+//! | the same | replay of captures only, below each flow of requests: messages as slices, on one thread per concurrent message |
 //!
 //! Times are Unix microseconds with three decimals. Traces of PyTorch and NCCL count from times of their own: docs/report.md
 //! has what to add to them before they are merged.
@@ -44,6 +44,9 @@ const PROCESSES: u64 = 2_000_000_000;
 const FINDINGS: u64 = PROCESSES + 1;
 /// The process of the job's steps.
 const JOB: u64 = PROCESSES + 2;
+/// Why there are no slices of messages.
+const NO_MESSAGES: &str =
+    "single messages are known of captures alone: neither a live run nor a recording keeps them";
 /// Thread ids per flow: the flow, and one for each of its concurrent messages.
 const LANES: u64 = 100;
 /// First process id of links.
@@ -148,6 +151,7 @@ pub fn write(
         "flows_left_out": report.facts.flows.len().saturating_sub(tracks.len()),
         "events_left_out": events.left_out + untracked,
         "messages_left_out": messages_left_out,
+        "messages_absent": messages.is_none().then_some(NO_MESSAGES),
         "messages_partial": messages.map(|messages| messages.partial),
         "events_dropped": report.facts.totals.lost.events_dropped,
     });

@@ -26,7 +26,7 @@ use super::traffic::flowlets::{FlowletState, Record};
 use super::traffic::hosts::Host;
 use job::NoJob;
 use rhythm::{Rhythm, rhythm};
-use segment::{Segments, atoms, segments};
+use segment::{Block, Segments, atoms, segments};
 use straggler::{Receivers, Straggler, StragglerCause, View};
 
 /// Links that are looked at: those with most data.
@@ -140,6 +140,28 @@ impl LinkSteps {
         let silent_ns = self.ending.silent_ns;
         self.steps.len() < LATEST_STEPS && (last.end_ns - first.start_ns..SHORT_NS).contains(&silent_ns)
     }
+
+    /// True if these may be the parts of longer steps: the latest data is in three runs, the earlier two with half as much as the
+    /// latest or more, and the silence before each is as long as the run.
+    fn may_be_of_longer(&self, atoms: &[Block]) -> bool {
+        let Some(last) = self.steps.last() else { return true };
+        let atoms =
+            atoms.get(..atoms.partition_point(|atom| atom.start_ns <= last.end_ns)).unwrap_or_default();
+        // Data without a silence as long as a step.
+        let joined = |atom: &Block, next: &Block| next.start_ns.saturating_sub(atom.end_ns) <= self.period_ns;
+        let run = |atoms: &[Block]| {
+            let bytes: u64 = atoms.iter().map(|atom| atom.bytes).sum();
+            Some((atoms.first()?.start_ns, atoms.last()?.end_ns, bytes))
+        };
+        let mut runs = atoms.chunk_by(joined).rev().filter_map(run);
+        let (Some(latest), Some(before), Some(first)) = (runs.next(), runs.next(), runs.next()) else {
+            return false;
+        };
+        let apart = |(_, end_ns, bytes): (u64, u64, u64), later: (u64, u64, u64)| {
+            later.0.saturating_sub(end_ns) >= later.1.saturating_sub(later.0) && bytes >= latest.2 / 2
+        };
+        apart(before, latest) && apart(first, before)
+    }
 }
 
 /// Steps on all links.
@@ -226,17 +248,21 @@ fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> O
 /// The steps of a port: those of all its traffic, or where it has none, or none lately, those of the latest half of the time, or of a
 /// half of that: traffic that became regular has steps within 34 of them, whatever was before.
 fn port_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Result<LinkSteps, NoJob> {
-    let whole = link_steps(traffic, ports, port, flowlets, job::MIN_STEPS);
+    let atoms = atoms(flowlets);
+    let found = |flowlets: &[Record], least: usize| {
+        let found = link_steps(traffic, ports, port, flowlets, least)?;
+        if found.may_be_of_longer(&atoms) { Err(NoJob::TooFew) } else { Ok(found) }
+    };
+    let whole = found(flowlets, job::MIN_STEPS);
     let goes_on = |found: &LinkSteps| !found.ending.is_over();
     if whole.as_ref().is_ok_and(goes_on) {
         return whole;
     }
-    let atoms = atoms(flowlets);
     let (Some(first), Some(last)) = (atoms.first(), atoms.last()) else { return whole };
     let latest = (1..=HALVINGS).find_map(|halving| {
         let from_ns = last.end_ns - (last.end_ns.saturating_sub(first.start_ns) >> halving);
         let from = atoms.get(atoms.partition_point(|atom| atom.start_ns < from_ns))?.flowlets.start;
-        let found = link_steps(traffic, ports, port, flowlets.get(from..)?, LATEST_STEPS).ok()?;
+        let found = found(flowlets.get(from..)?, LATEST_STEPS).ok()?;
         goes_on(&found).then_some(found)
     });
     latest.map_or(whole, Ok)
@@ -252,9 +278,9 @@ fn link_steps(
     let pairs = &traffic.pairs;
     let own = pairs.iter().filter(|pair| port_of(ports, pair.link) == port && pair.data_bytes > 0);
     let receivers: Receivers = own.map(|pair| pair.dst).collect();
-    let segments =
-        segments(&atoms(flowlets), |block| View::independent_starts(&receivers, flowlets, pairs, block))
-            .ok_or(NoJob::NoRhythm)?;
+    let atoms = atoms(flowlets);
+    let segments = segments(&atoms, |block| View::independent_starts(&receivers, flowlets, pairs, block))
+        .ok_or(NoJob::NoRhythm)?;
     job::is_job(&segments, flowlets, pairs, least)?;
     let mut view =
         View { port, ports, segments: &segments, flowlets, pairs, receivers: &receivers, period_ns: 0 };

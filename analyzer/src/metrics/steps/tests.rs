@@ -257,6 +257,29 @@ fn the_parts_of_the_first_step_are_no_steps() {
     assert!(!may_be_parts(10) && !may_be_parts(1_500));
 }
 
+/// Traffic without a pattern, then a job of long steps: until enough of these are known, their parts are no steps.
+#[test]
+fn the_parts_of_later_steps_are_no_steps() {
+    let other = (0..100_u64).map(|at| {
+        let start = at * 137 + (at * at * 31) % 97;
+        (1, 2, start, start + 1 + (at * 7) % 11, 1 + (at * at * 13) % 9000)
+    });
+    // Twenty parts in 0.9 s, and a second of silence.
+    let long = |steps: u64| {
+        (0..20 * steps).flat_map(|at| {
+            let start = 15_000 + at / 20 * 2_000 + at % 20 * 45;
+            [(1, 2, start, start + 20, 5000), (2, 3, start, start + 20, 5000)]
+        })
+    };
+    let found = |steps: u64| {
+        let list: Vec<_> = other.clone().chain(long(steps)).collect();
+        let until = list.last().unwrap().3 + 10;
+        super::steps(&traffic(&list, until), &[]).map(|found| found.links[0].period_ns)
+    };
+    assert!(found(3).is_err(), "{:?}", found(3));
+    assert_eq!(found(18), Ok(2_000 * MS));
+}
+
 /// What a live run has: the latest flowlets alone. A job, then a minute of other traffic, then the job again.
 #[test]
 fn steps_are_found_again_after_other_traffic() {

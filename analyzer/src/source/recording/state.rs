@@ -133,10 +133,12 @@ impl State {
         {
             let times =
                 flow.times.get_or_insert_with(|| Box::new(Times { counts: [0; BUCKETS], longest_ns: 0 }));
-            // As many samples as in the interval, distributed to match its percentiles.
-            let tail = count - (count * 99).div_ceil(100);
+            // As many samples as in the interval, and each percentile the one of its rank: the first of those at p99 is that of
+            // its rank.
+            let rank = |percent: u64| (count * percent).div_ceil(100);
+            let middle = (rank(99) - 1).max(rank(50));
             let top = u64::from(count > 1);
-            for (ns, samples) in [(p50, count - tail.max(top)), (p99, tail.max(top) - top), (max, top)] {
+            for (ns, samples) in [(p50, middle), (p99, count - middle - top), (max, top)] {
                 if let Some(counts) = times.counts.get_mut(bucket(ns)) {
                     *counts += samples;
                 }

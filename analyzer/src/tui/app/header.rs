@@ -336,7 +336,12 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
         app.view.late_ns().map_or_else(String::new, |ns| format!("  as of {}", units::second_utc(ns)));
     let width = width.saturating_sub(stale.chars().count());
     let (mut spans, rest) = match (verdict.health, verdict.worst) {
-        (Health::Degraded | Health::Critical, Some(worst)) => badges(&concluded, worst, width, continues),
+        (Health::Degraded | Health::Critical, Some(worst)) => {
+            // Where it continues the time stands in the next line.
+            let since = worst.since_ns().filter(|_| !continues);
+            let since = since.map(|ns| format!("  since {}", app.view.data_end(None).clock(ns)));
+            badges(&concluded, worst, (width, continues), &since.unwrap_or_default())
+        }
         (Health::Recovered, Some(worst)) => {
             recovered(concluded.findings, &verdict, worst, (width, continues))
         }
@@ -405,9 +410,14 @@ fn recovered(
     (spans, String::new())
 }
 
-/// Active kinds, each once; then the title of the worst finding, and ended kinds as far as there is room. The rest of the
-/// title comes second, if it `continues` in another line, else it is cut.
-fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: bool) -> (Spans, String) {
+/// Active kinds, each once; then the title of the worst finding, `since` when it is active, and ended kinds as far as there is
+/// room. The rest of the title comes second, if it `continues` in another line, else it is cut.
+fn badges(
+    concluded: &Concluded<'_>,
+    worst: &Finding,
+    (width, continues): (usize, bool),
+    since: &str,
+) -> (Spans, String) {
     /// Columns of a title that are worth their room.
     const TITLE: usize = 24;
     let all = concluded.findings;
@@ -443,7 +453,7 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
         spans
     };
     let every = kinds.len();
-    let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2);
+    let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2 + since.len());
     let title = worst.title.chars().count();
     let whole = [form(true, every), form(false, every)].into_iter();
     let whole = whole.filter(|_| wide || !continues).find(|spans| room_of(spans) >= title);
@@ -454,13 +464,13 @@ fn badges(concluded: &Concluded<'_>, worst: &Finding, width: usize, continues: b
     // A badge is a word where the title is cut in any case.
     let named = Some(form(true, 1)).filter(|spans| room_of(spans) >= TITLE);
     let mut spans = spans.or(named).unwrap_or_else(|| form(false, 1));
-    let room = width.saturating_sub(spans.width + 2);
+    let room = room_of(&spans);
     let mut rest = String::new();
     if room >= TITLE {
         let mut lines = wrap(&worst.title, room).into_iter();
         let first = if continues { lines.next().unwrap_or_default() } else { cut(&worst.title, room, false) };
         rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
-        spans.push(format!("  {first}"), theme::BOLD);
+        spans.push(format!("  {first}"), theme::BOLD).push(since, theme::PLAIN);
     }
     // If the problems stand below, those that have ended do too.
     for text in findings::ended(all).into_iter().filter(|_| !continues) {

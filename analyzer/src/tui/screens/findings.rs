@@ -242,7 +242,8 @@ const LONGEST_TITLE: usize = 80;
 pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     let mut spans = Spans::default();
     // An effect stands below what owns it.
-    spans.push(if finding.owner.is_some() { " └ " } else { " " }, theme::FRAME);
+    let indent = if finding.owner.is_some() { " └ " } else { " " };
+    spans.push(indent, theme::FRAME);
     let (symbol, style) = mark(finding);
     // If there is little room the sentence needs it; the symbols differ.
     if width < BOXED.into() {
@@ -259,7 +260,8 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
     // The times stand below one another, behind the longest title at most.
     let room = width.saturating_sub(spans.width + time.chars().count() + 1);
     let text = cut(&finding.title, room, false);
-    let gap = if time.is_empty() { 0 } else { room.min(LONGEST_TITLE).saturating_sub(text.chars().count()) };
+    let longest = LONGEST_TITLE + 1 - indent.chars().count();
+    let gap = if time.is_empty() { 0 } else { room.min(longest).saturating_sub(text.chars().count()) };
     // What has ended is grey, as on the overview.
     spans.push(text, if finding.active { theme::PLAIN } else { theme::DIM });
     spans.push(" ".repeat(gap), theme::PLAIN).push(time, theme::DIM);
