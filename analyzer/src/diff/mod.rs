@@ -241,8 +241,8 @@ const HEAD: &str = "\
 `rocescope diff A B` compares two captures, recordings, or reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
 report (docs/metrics.md). Packets seen at several taps count once, and so do packets that
 a capture shows twice. A value that is unknown in either report is null and has no verdict.
-Percentiles of a recording are made from those of its intervals (docs/recording.md): compare recordings of one `--interval`; against a
-capture they have no verdict. Repeated responses to READ requests are in captures and live reports alone.
+Percentiles of a recording are made from those of its intervals (docs/recording.md): compare recordings of one `--interval`.
+Against a capture or a live report they have no verdict, nor have retransmissions: a recording does not count repeated READ requests.
 
 ## Metrics
 

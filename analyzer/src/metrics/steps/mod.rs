@@ -141,8 +141,8 @@ impl LinkSteps {
         self.steps.len() < LATEST_STEPS && (last.end_ns - first.start_ns..SHORT_NS).contains(&silent_ns)
     }
 
-    /// True if these may be the parts of longer steps: the latest data is in three runs, the earlier two with half as much as the
-    /// latest or more, and the silence before each is as long as the run.
+    /// True if these may be the parts of longer steps: the latest data is in three runs of several of these steps, the earlier two
+    /// with half as much as the latest or more, and the silence before each is as long as the run.
     fn may_be_of_longer(&self, atoms: &[Block]) -> bool {
         let Some(last) = self.steps.last() else { return true };
         let atoms =
@@ -160,7 +160,7 @@ impl LinkSteps {
         let apart = |(_, end_ns, bytes): (u64, u64, u64), later: (u64, u64, u64)| {
             later.0.saturating_sub(end_ns) >= later.1.saturating_sub(later.0) && bytes >= latest.2 / 2
         };
-        apart(before, latest) && apart(first, before)
+        latest.2 >= segment::MIN_STEPS as u64 * self.volume && apart(before, latest) && apart(first, before)
     }
 }
 
