@@ -3,6 +3,7 @@
 //! A file stays in the queue until the server has confirmed it. Its name is the deduplication token, so that a file
 //! whose confirmation was lost is not inserted twice.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use ureq::Agent;
 use super::cell::CellKind;
 use super::registry::TABLES;
 use super::store::queue;
-use super::table::Table;
+use super::table::{Column, Table};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Plan};
 use crate::util::clickhouse::Server;
@@ -36,6 +37,8 @@ const LAST: Duration = Duration::from_secs(5);
 const MOST_ANSWER: u64 = 4_096;
 /// Number of inserts whose tokens ClickHouse remembers.
 const WINDOW: u32 = 10_000;
+/// Files refused in a row after which the rest waits: the server takes none.
+const REFUSALS: u32 = 3;
 
 /// The URL of an insert, with its deduplication token, or of another statement.
 fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
@@ -46,35 +49,40 @@ fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
     server.url(&parameters)
 }
 
+/// A column as ClickHouse declares it.
+fn declared(column: &Column) -> String {
+    let kind = match column.kind {
+        CellKind::Time => "DateTime64(9, 'UTC')",
+        CellKind::Int => "Int64",
+        CellKind::Float => "Float64",
+        CellKind::Text => "String",
+    };
+    let kind = if column.nullable { format!("Nullable({kind})") } else { kind.to_owned() };
+    let few = column.kind == CellKind::Text && column.name != "json";
+    let kind = if few { format!("LowCardinality({kind})") } else { kind };
+    format!("`{}` {kind}", column.name)
+}
+
 /// The statement that creates a table. Its window remembers the tokens of some days of one host; a fleet needs a
 /// larger one, or a replicated table, which has its own.
 #[must_use]
 pub fn create_table(table: &Table) -> String {
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| {
-            let kind = match column.kind {
-                CellKind::Time => "DateTime64(9, 'UTC')",
-                CellKind::Int => "Int64",
-                CellKind::Float => "Float64",
-                CellKind::Text => "String",
-            };
-            let kind = if column.nullable { format!("Nullable({kind})") } else { kind.to_owned() };
-            let kind = if column.kind == CellKind::Text && column.name != "json" {
-                format!("LowCardinality({kind})")
-            } else {
-                kind
-            };
-            format!("    `{}` {kind}", column.name)
-        })
-        .collect();
+    let columns: Vec<String> =
+        table.columns.iter().map(|column| format!("    {}", declared(column))).collect();
     format!(
         "CREATE TABLE IF NOT EXISTS {} (\n{}\n) ENGINE = MergeTree PARTITION BY toDate(t) ORDER BY (host, t) \
          SETTINGS non_replicated_deduplication_window = {WINDOW}",
         table.name,
         columns.join(",\n")
     )
+}
+
+/// The statement that adds the columns that a table of an older version lacks: ClickHouse drops values without a column.
+#[must_use]
+pub fn add_columns(table: &Table) -> String {
+    let columns: Vec<String> =
+        table.columns.iter().map(|column| format!("ADD COLUMN IF NOT EXISTS {}", declared(column))).collect();
+    format!("ALTER TABLE {} {}", table.name, columns.join(", "))
 }
 
 /// The sending thread.
@@ -138,6 +146,7 @@ impl Sender {
             server,
             has_tables: false,
             said: None,
+            refused: BTreeMap::new(),
         };
         #[cfg(target_os = "linux")]
         let plan = Plan { write: vec![dir.to_owned()], tree: true, ..Plan::client(work.server.port()) };
@@ -209,13 +218,15 @@ struct Work {
     has_tables: bool,
     /// The reason reported last, until a file is accepted.
     said: Option<String>,
+    /// Files that the server refused, with the reason said.
+    refused: BTreeMap<PathBuf, String>,
 }
 
 impl Work {
     fn run(&mut self) {
         let mut pause = PAUSES.0;
         loop {
-            let mut failed = false;
+            let (mut failed, mut in_a_row) = (false, 0);
             for file in waiting(&self.queue) {
                 if self.is_over() {
                     return;
@@ -227,6 +238,7 @@ impl Work {
                 match self.send(&file) {
                     Ok(()) => {
                         pause = PAUSES.0;
+                        in_a_row = 0;
                         self.recovered();
                         self.shared.state.locked().sent += 1;
                         if let Err(error) = std::fs::remove_file(&file) {
@@ -235,7 +247,16 @@ impl Work {
                             break;
                         }
                     }
-                    Err(reason) => {
+                    // Those behind it may be of another table.
+                    Err(Failure::Refused(reason)) => {
+                        self.refused(&file, &reason);
+                        failed = true;
+                        in_a_row += 1;
+                        if in_a_row >= REFUSALS {
+                            break;
+                        }
+                    }
+                    Err(Failure::Away(reason)) => {
                         self.complain(reason);
                         failed = true;
                         break;
@@ -271,36 +292,51 @@ impl Work {
         }
     }
 
+    fn refused(&mut self, file: &Path, reason: &str) {
+        let said = self.refused.insert(file.to_owned(), reason.to_owned());
+        if said.is_none_or(|said| said != reason) {
+            say(&format!(
+                "ClickHouse at {} does not take {}: {reason}; it is tried again, and the others are sent",
+                self.server,
+                file.display()
+            ));
+        }
+    }
+
     fn recovered(&mut self) {
         if self.said.take().is_some() {
             say(&format!("files are sent to ClickHouse at {} again", self.server));
         }
     }
 
-    fn send(&mut self, file: &Path) -> Result<(), String> {
+    fn send(&mut self, file: &Path) -> Result<(), Failure> {
         if !self.has_tables {
             for table in TABLES {
-                match self.post(&url(&self.server, &create_table(table), None), None) {
-                    Ok(()) => {}
-                    // A user without the right to create tables may still insert.
-                    Err(Failure::Refused(reason)) => {
-                        say(&format!("ClickHouse does not make table {}: {reason}", table.name));
-                    }
-                    Err(Failure::Away(reason)) => return Err(reason),
-                }
+                self.prepare(table)?;
             }
             self.has_tables = true;
         }
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let Some(table) =
-            name.rsplit_once('.').and_then(|(_, end)| TABLES.iter().find(|table| table.name == end))
-        else {
-            return Err(format!("{} is no file of a recording; remove it", file.display()));
+        let of = |(_, end): (&str, &str)| TABLES.iter().find(|table| table.name == end);
+        let Some(table) = name.rsplit_once('.').and_then(of) else {
+            return Err(Failure::Refused("it is no file of a recording; remove it".to_owned()));
         };
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
-        self.post(&url(&self.server, &sql, Some(&name)), Some(file)).map_err(|failure| match failure {
-            Failure::Refused(reason) | Failure::Away(reason) => reason,
-        })
+        self.post(&url(&self.server, &sql, Some(&name)), Some(file))
+    }
+
+    /// Creates a table, or adds the columns that it lacks. A user without these rights may still insert.
+    fn prepare(&self, table: &Table) -> Result<(), Failure> {
+        for sql in [create_table(table), add_columns(table)] {
+            match self.post(&url(&self.server, &sql, None), None) {
+                Err(Failure::Refused(reason)) => {
+                    say(&format!("ClickHouse does not make table {}: {reason}", table.name));
+                    return Ok(());
+                }
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     fn post(&self, url: &str, file: Option<&Path>) -> Result<(), Failure> {

@@ -227,6 +227,18 @@ fn an_hour_without_the_server_loses_nothing_and_doubles_nothing() {
     }
 }
 
+/// A file that the server does not take stays, and those behind it arrive.
+#[test]
+fn a_refused_file_does_not_stop_the_others() {
+    let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.hosts", b"two"), ("3-c.findings", b"three")]);
+    let (address, got) = server(vec![Answer::Status(400)]);
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 3);
+    sender.finish(dir.path());
+    let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
+    assert_eq!(sent, ["1-a.flow_seconds", "2-b.hosts", "3-c.findings", "1-a.flow_seconds"]);
+}
+
 #[test]
 fn what_cannot_be_sent_at_the_end_waits_for_the_next_start() {
     let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.flow_seconds", b"two")]);
@@ -250,5 +262,7 @@ fn every_column_has_a_type_of_clickhouse() {
         assert!(sql.starts_with(&format!("CREATE TABLE IF NOT EXISTS {} (", table.name)));
         assert_eq!(sql.matches("\n    `").count(), table.columns.len());
         assert!(sql.contains("`t` DateTime64(9, 'UTC')") && sql.contains("ORDER BY (host, t)"), "{sql}");
+        let added = add_columns(table);
+        assert_eq!(added.matches("ADD COLUMN IF NOT EXISTS `").count(), table.columns.len(), "{added}");
     }
 }

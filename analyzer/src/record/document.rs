@@ -71,9 +71,9 @@ recording; they are not evaluated again. `--filter` needs packets and is rejecte
 
 ## ClickHouse
 
-`--clickhouse http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]` creates the tables below, and posts every file unchanged after it
-is sealed (`--rotate 1m` sends each minute). While the server is unreachable, files are queued in `<dir>/queue` (as hard links, which take no space
-while the file exists) and are retried after 1 s to 60 s, also after the next start. A file's name is its `insert_deduplication_token`: a file
+`--clickhouse http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]` creates the tables below, adds columns
+that tables of an older version lack, and posts every file unchanged after it is sealed (`--rotate 1m` sends each minute). While the server is unreachable, files are queued in `<dir>/queue` (as hard links, which take no space
+while the file exists) and are retried after 1 s to 60 s, also after the next start; a file that the server refuses is reported, and stays while those behind it are sent. A file's name is its `insert_deduplication_token`: a file
 whose response was lost is not inserted twice, as long as the table remembers its token (`non_replicated_deduplication_window`, or
 `replicated_deduplication_window` of a replicated table). `https://` needs a build with the feature `tls`, which packages do not have:
 there, use a trusted network or a proxy. The packaged service may connect to this host alone: [agent.md](agent.md) has the setting for another.
