@@ -6,8 +6,8 @@ use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
+use crate::util::boxed_unless_default::BoxedUnlessDefault;
 use crate::util::map::{Map, Set};
-use crate::util::seldom::Seldom;
 use crate::util::units::plural;
 
 /// Loss, reordering and retransmission among the requests, or the responses, of one flow.
@@ -21,11 +21,11 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
-    /// Part of `lost` that may have been reordered: the packet passed twice, or neither a NAK nor a timeout explains the run
-    /// in which it came; all of `lost` where more gaps of a go-back-N sender are filled by such runs than by runs that are
-    /// explained; or it filled its gap no later, within a factor of two, than packets of the flow come that were not lost, with one
-    /// of these to eight PSNs lost (four to one where identifications count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the original,
-    /// out of order. Unit: PSNs.
+    /// Part of `lost` that may have been reordered, on any of three conditions. (1) The packet passed twice. (2) Neither a NAK
+    /// nor a timeout explains the run in which it came; all of `lost` counts where more gaps of a go-back-N sender are filled by
+    /// such runs than by explained ones. (3) It filled its gap within twice the longest delay of the flow's reordered packets,
+    /// with one of these to eight PSNs lost (four to one where identifications count up). Without IPv4 identifications that
+    /// count up, the packet that filled the gap may have been the original, out of order. Unit: PSNs.
     pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
@@ -80,7 +80,7 @@ pub struct Loss {
 }
 
 /// The loss of one sequence of a flow. Nearly all arrive once and in order.
-pub type SequenceLoss = Seldom<Loss>;
+pub type SequenceLoss = BoxedUnlessDefault<Loss>;
 
 /// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -121,13 +121,13 @@ pub struct LastNaks {
 
 impl LastNaks {
     /// Of a flow with these counters. If the kernel dropped events, the latest of a kind may be missing.
-    pub(crate) fn of(told: &Naks, stats: &Stats) -> Self {
+    pub(crate) fn of(naks: &Naks, stats: &Stats) -> Self {
         let last =
-            |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
-        let [sequence, invalid, access, operational, ..] = told.codes;
+            |naks: NakTally, counted: u64| (counted > 0 && naks.count >= counted).then_some(naks.last_ns);
+        let [sequence, invalid, access, operational, ..] = naks.codes;
         let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.rare.naks;
         Self {
-            rnr: last(told.rnr, stats.rare.rnr_naks),
+            rnr: last(naks.rnr, stats.rare.rnr_naks),
             psn_sequence_error: last(sequence, sequence_errors),
             invalid_request: last(invalid, invalid_requests),
             remote_access_error: last(access, access_errors),

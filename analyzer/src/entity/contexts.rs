@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::spell::Spell;
 use crate::host::qp_context::QpContext;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// Everything known from contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,11 +60,11 @@ pub struct ContextSample {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextTimes {
     /// Retries in use.
-    pub retrying: Few<Spell>,
+    pub retrying: SmallList<Spell>,
     /// RNR retries in use.
-    pub rnr_retrying: Few<Spell>,
+    pub rnr_retrying: SmallList<Spell>,
     /// A receive queue in use with no receive posted.
-    pub exhausted: Few<Spell>,
+    pub exhausted: SmallList<Spell>,
 }
 
 impl ContextTimes {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::analysis::Flow;
 use crate::findings::{Episode, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
 use crate::sample::{Address, address};

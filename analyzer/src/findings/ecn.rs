@@ -11,7 +11,7 @@ use super::{
 };
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::time::NS_PER_MS;

@@ -160,7 +160,7 @@ mod tests {
     use crate::metrics::latency::tails::TailSpell;
     use crate::metrics::latency::{Figure, Histogram, Summary};
     use crate::metrics::loss::Metrics;
-    use crate::metrics::loss::spells::FlowSpells;
+    use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
     use crate::sample::Sample;
 
     /// A second-long window of 1,000 requests of 10 µs, two in a hundred of which take this long.
@@ -175,7 +175,8 @@ mod tests {
     }
 
     fn timed(seconds: u64, all: Summary, tails: Vec<TailSpell>) -> Sample {
-        let mut sample = run(seconds, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+        let mut sample =
+            run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
         let tails = (!tails.is_empty()).then(|| Arc::new(tails));
         let figure = Figure { all: Some(all), tails, ..Figure::default() };
         sample.metrics.latency = Some([(0, figure)].into_iter().collect());

@@ -21,7 +21,7 @@ use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::units::plural;
 

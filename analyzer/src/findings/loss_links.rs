@@ -60,7 +60,7 @@ impl<'a> Lossy<'a> {
         }
     }
 
-    /// What passes any of these links: a flow that several of them see whole is one, as the one with most losses has it.
+    /// Traffic of these links; a flow complete on several counts once.
     fn union(&self, other: &Self, limits: &Limits, lost: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
         let mut all: Vec<&Flow> = self.flows.iter().chain(&other.flows).copied().collect();
         all.sort_by_key(|flow| (flow.src, flow.dst, name(flow), std::cmp::Reverse(lost(flow))));

@@ -9,7 +9,7 @@ use super::{ByHand, Commands, End, Episode, Place, ends};
 use super::{Entry, Family, Input, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
 use crate::util::units::{self, plural};

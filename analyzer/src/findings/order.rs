@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::catalog::entry;
 use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::units;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meet::{Times, count_comparison, is_near};
+use super::causality::{Times, count_comparison, is_near};
 use super::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::{Map, Set};
@@ -134,10 +134,10 @@ pub(super) fn owned(
 
 #[cfg(test)]
 mod tests {
-    use super::super::meet::{COMPARED, overlap};
+    use super::super::causality::{COMPARED, overlap};
     use super::super::{Episode, Evidence};
     use super::*;
-    use crate::metrics::loss::spells::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::SPELL_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];
 

@@ -328,8 +328,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
         .into(found);
 }
 
-/// What stalled for at least `least` in the latest group of overlapping stalls, the longest first, and when. If no single stall is as
-/// long, the sums over the run are compared, and there is no time.
+/// Stalls of at least `least` in the latest overlapping group, the longest first, and when. If no single stall is as long, the sums over the run are compared, and there is no time.
 fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<Episode>) {
     let long = all.iter().map(|(.., stall)| stall).filter(|stall| stall.stalled_ns >= least);
     let times = joined(long.map(|stall| (stall.first_ns, stall.last_ns)).collect());

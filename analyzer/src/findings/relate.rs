@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
+use super::causality::met;
 use super::index::Name;
-use super::meet::met;
 use super::owners::owned;
 use super::{Evidence, Finding, Impact};
 use crate::sample::Address;
@@ -131,10 +131,10 @@ pub(super) fn queue_pairs(
 
 #[cfg(test)]
 mod tests {
-    use super::super::meet::COMPARED;
+    use super::super::causality::COMPARED;
     use super::super::{Episode, Severity};
     use super::*;
-    use crate::metrics::loss::spells::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::SPELL_NS;
 
     /// The storm shows so long after the receiver, of this host.
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {

@@ -2,7 +2,7 @@
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
-use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal, between};
+use crate::metrics::loss::signal_intervals::{Mark, SPELL_NS, Signal, between};
 use crate::util::definition::definitions;
 
 definitions! {

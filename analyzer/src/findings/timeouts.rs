@@ -13,7 +13,7 @@ use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::{Signal, Spell};
+use crate::metrics::loss::signal_intervals::{Signal, Spell};
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -354,7 +354,7 @@ mod tests {
     use crate::findings::{Input, Limits, check};
     use crate::metrics::loss::Metrics;
     use crate::metrics::loss::in_message::InMessage;
-    use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
+    use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
     use crate::util::time::NS_PER_MS as MS;
@@ -417,10 +417,10 @@ mod tests {
             retransmitted: count,
             ..Metrics::default()
         };
-        let requests = FlowSpells::default()
+        let requests = FlowSignalIntervals::default()
             .with(Signal::Timeout, vec![spell(1..4, count)])
             .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
-        run(9, metrics, requests, FlowSpells::default())
+        run(9, metrics, requests, FlowSignalIntervals::default())
     }
 
     #[test]
@@ -433,9 +433,10 @@ mod tests {
         };
         let judged = |timeouts: Vec<Spell>| {
             let waits = timeouts.iter().map(|one| Spell { count: one.count * 1_000 * MS, ..*one }).collect();
-            let requests =
-                FlowSpells::default().with(Signal::Timeout, timeouts).with(Signal::TimeoutWait, waits);
-            by_id(&run(3_600, metrics, requests, FlowSpells::default()), "retry.timeouts").unwrap()
+            let requests = FlowSignalIntervals::default()
+                .with(Signal::Timeout, timeouts)
+                .with(Signal::TimeoutWait, waits);
+            by_id(&run(3_600, metrics, requests, FlowSignalIntervals::default()), "retry.timeouts").unwrap()
         };
         let first = judged(vec![spell(20..40, 9)]);
         assert!(!first.active);
@@ -462,11 +463,11 @@ mod tests {
                 count,
                 ..Spell::default()
             };
-            FlowSpells::default()
+            FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![until(1)])
                 .with(Signal::StallWait, vec![until(300 * MS)])
         };
-        let mut sample = run(9, Metrics::default(), of(first), FlowSpells::default());
+        let mut sample = run(9, Metrics::default(), of(first), FlowSignalIntervals::default());
         let other = key(0, "10.0.0.1", "10.0.0.2", 99);
         let more = crate::analysis::fixtures::sample(Vec::new(), vec![(other, stats(50_000, 100, 100_000))]);
         sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 7, ..flow }));
@@ -492,11 +493,11 @@ mod tests {
                 count,
                 ..Spell::default()
             };
-            let requests = FlowSpells::default()
+            let requests = FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![silence(1)])
                 .with(Signal::StallWait, vec![silence(silence_ms * MS)])
                 .with(Signal::Silence, vec![silence(1)]);
-            let mut sample = run(9, Metrics::default(), requests, FlowSpells::default());
+            let mut sample = run(9, Metrics::default(), requests, FlowSignalIntervals::default());
             let at = InMessage { pace_ns: pace_ms * MS, ..InMessage::default() };
             sample.metrics.loss.as_mut().unwrap().in_messages = Some([(0, at)].into_iter().collect());
             by_id(&sample, "retry.timeouts")

@@ -9,7 +9,7 @@ use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
-use crate::util::rarely::{Rarely, Zero};
+use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 
 /// Result of checking the ICRC of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Checked {
     /// Packets whose ICRC was computed.
     pub checked: u64,
     /// Those in which it was wrong.
-    pub wrong: Rarely<Wrong>,
+    pub wrong: BoxedUnlessZero<Wrong>,
     /// Packets of which it cannot be computed: cut, fragments, lengths that contradict each other.
     pub unchecked: u64,
 }

@@ -6,7 +6,7 @@ use super::ecn::{self, series};
 use super::latency::{self, Classes, Summary, tails};
 use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
-use super::loss::spells::{Mark, Signal, Spell, Spells};
+use super::loss::signal_intervals::{Mark, Signal, SignalIntervals, Spell};
 use super::loss::{
     self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
 };
@@ -104,7 +104,7 @@ pack! {
         last_retransmission_ns, upstream, downstream, retransmission, stuck, stuck_opcode, stuck_bytes,
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
-    struct Spells { flows, marks }
+    struct SignalIntervals { flows, marks }
     struct Spell { first_ns, last_ns, count, at_first, at_last }
     struct Mark { time_ns, packets, capable }
     struct Traffic { bin_ns, end_ns, links, pairs, targets, left_out, kinds, flowlets }

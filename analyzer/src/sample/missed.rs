@@ -2,7 +2,7 @@
 
 use super::Sample;
 use crate::entity::spell::{self, Lasting};
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// What a source missed, by kind; as in `totals.lost` of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub struct MissedTimes {
     /// Time and counts of the latest reading.
     pub(super) read: Option<(u64, Missed)>,
     /// The times.
-    pub spells: Few<MissedSpell>,
+    pub spells: SmallList<MissedSpell>,
 }
 
 impl MissedTimes {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::metrics::duplicates::Copies;
-use crate::metrics::loss::spells::Mark;
+use crate::metrics::loss::signal_intervals::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 

@@ -3,7 +3,7 @@
 use rocescope_common::wire::opcode::Op;
 
 use super::arrival::STALL_NS;
-use super::spells::Spells;
+use super::signal_intervals::SignalIntervals;
 use super::{Collector, Slot};
 use crate::util::map::Map;
 
@@ -66,7 +66,7 @@ impl Collector {
     }
 
     /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not known yet.
-    pub(super) fn add_lasting(&self, spells: &mut Spells) {
+    pub(super) fn add_lasting(&self, spells: &mut SignalIntervals) {
         let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.time_ns);
         let mut links: Map<u16, u64> = Map::default();
         for (number, slot) in (0..).zip(&self.slots) {

@@ -3,8 +3,8 @@
 use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::REUSE_PAUSE_NS;
+use crate::util::boxed_unless_zero::Zero;
 use crate::util::definition::definitions;
-use crate::util::rarely::Zero;
 
 definitions! {
     NUMBERED: u8 = 16,

@@ -35,15 +35,15 @@ mod parallel;
 pub mod reads;
 mod result;
 mod sequence;
-pub mod spells;
+pub mod signal_intervals;
 mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::util::boxed_unless_zero::BoxedUnlessZero;
 use crate::util::definition::Definition;
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
-use crate::util::rarely::Rarely;
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
@@ -64,7 +64,7 @@ use latest::Latest;
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission, is_in_vain};
 use sequence::Sequence;
-use spells::{Counts, Recorder, Signal, Spells};
+use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
 use state::Missing;
 
 /// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
@@ -154,8 +154,8 @@ pub struct Loss {
     pub overlaps: reads::BySlot,
     /// Flows within a message. Live: not known, `None`.
     pub in_messages: Option<in_message::BySlot>,
-    /// Times of trouble, congestion included.
-    pub spells: Spells,
+    /// Times of loss, retransmission and congestion signals.
+    pub spells: SignalIntervals,
 }
 
 impl Loss {
@@ -225,7 +225,7 @@ pub struct Collector {
 struct Slot {
     counts: Counts,
     requests: Latest,
-    responses: Rarely<Latest>,
+    responses: BoxedUnlessZero<Latest>,
     /// First request with the AckReq bit; 0 for none.
     asked_ns: u64,
     /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
@@ -292,7 +292,7 @@ impl Collector {
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op, reverse);
         } else {
-            self.beside(packet, op);
+            self.unsequenced(packet, op);
         }
         if packet.data_ecn() == CE {
             self.marked(packet);
@@ -304,7 +304,7 @@ impl Collector {
 
     /// A packet without a place in a sequence: an ACK or a CNP.
     #[inline(always)]
-    fn beside(&mut self, packet: &Packet, op: Op) {
+    fn unsequenced(&mut self, packet: &Packet, op: Op) {
         if let Some(slot) = self.slots.get_mut(packet.slot as usize) {
             slot.counts.add(packet);
         }
@@ -493,14 +493,14 @@ impl Collector {
                 self.paused(packet.slot, (before_ns, now));
             }
         } else {
-            self.trouble(packet, op, reverse, repeated_read);
+            self.anomaly(packet, op, reverse, repeated_read);
         }
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
+    fn anomaly(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
         let Self { slots, answers, answered, window_ns, spells, parallel, .. } = self;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());

@@ -82,11 +82,12 @@ pub(super) struct Sequence {
     answered: Option<Nak>,
     /// NAKs that explain a run, the latest last: each asks once.
     explained: [Option<Nak>; EXPLAINED],
-    /// Runs that a NAK or a timeout asked for, and others that filled a gap, where the order of sending is not known.
-    asked: u64,
-    unasked: u64,
-    /// Of the PSNs lost, those of runs that nothing asked for.
-    doubted_unasked: u64,
+    /// Runs after a NAK or a timeout, where the order of sending is not known.
+    explained_runs: u64,
+    /// Runs that filled a gap without a NAK or a timeout, where the order of sending is not known.
+    unexplained_runs: u64,
+    /// PSNs counted as lost in runs without a NAK or a timeout: lost or reordered.
+    ambiguous_lost: u64,
     /// Answers pass this tap. Those of one queue pair among several may take another link, and its NAKs with them.
     answers_pass: bool,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
@@ -131,9 +132,9 @@ impl Sequence {
             silence: None,
             answered: None,
             explained: [None; EXPLAINED],
-            asked: 0,
-            unasked: 0,
-            doubted_unasked: 0,
+            explained_runs: 0,
+            unexplained_runs: 0,
+            ambiguous_lost: 0,
             answers_pass: false,
             reused: false,
             lateness: Lateness::default(),
@@ -205,7 +206,7 @@ impl Sequence {
     pub(super) fn behind(&mut self, arrival: &Arrival<'_>) {
         if self.is_duplicate(arrival) {
             self.metrics.mirrored += 1;
-            self.doubt(arrival);
+            self.mark_possibly_reordered(arrival);
             return;
         }
         self.remember(arrival);
@@ -225,7 +226,7 @@ impl Sequence {
             Some(gap) => {
                 if gap.retransmitted {
                     // It has passed before, and again: what filled its first gap may be the original.
-                    self.doubt(arrival);
+                    self.mark_possibly_reordered(arrival);
                 }
                 self.fill(arrival, gap);
             }
@@ -400,9 +401,9 @@ impl Sequence {
         }
         // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification marks the packet as
         // one even after a NAK, until further packets confirm that identifications count up.
-        let unasked = || self.state.run().is_some_and(|run| run.unasked);
+        let unexplained = || self.state.run().is_some_and(|run| run.unexplained);
         let early = || arrival.differs && gap.sent_before(arrival.id);
-        let doubted = retransmitted && !arrival.numbered && (unasked() || early());
+        let doubted = retransmitted && !arrival.numbered && (unexplained() || early());
         let by = if doubted { By::Either } else { By::retransmission(retransmitted) };
         let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, by));
         if retransmitted {
@@ -410,8 +411,8 @@ impl Sequence {
             if !self.reused {
                 self.lost(gap.opened_ns, arrival, psns);
                 match doubted {
-                    true if early() => self.doubted(psns),
-                    true => self.doubted_unasked += psns,
+                    true if early() => self.possibly_reordered(psns),
+                    true => self.ambiguous_lost += psns,
                     false => self.lateness.lost(open_ns, psns, arrival.numbered),
                 }
             }
@@ -432,7 +433,7 @@ impl Sequence {
         self.decide(arrival);
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
-        let (cause, unasked, timed_out) = (*cause, run.unasked, run.timed_out);
+        let (cause, unexplained, timed_out) = (*cause, run.unexplained, run.timed_out);
         // The first that filled the gap may be the original, and this one its retransmission.
         let twice = !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some();
         match cause {
@@ -444,12 +445,12 @@ impl Sequence {
                 self.metrics.timeout_retransmitted += u64::from(timed_out);
             }
         }
-        self.doubt(arrival);
+        self.mark_possibly_reordered(arrival);
         if provisional > 0 && self.reliable && !twice {
             // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
-            self.doubted_unasked += if unasked && !arrival.numbered { provisional } else { 0 };
+            self.ambiguous_lost += if unexplained && !arrival.numbered { provisional } else { 0 };
         }
     }
 
@@ -487,9 +488,9 @@ impl Sequence {
         self.end_run(arrival, arrival.expected, false);
         let reread = self.reread.take();
         self.note_restart(arrival, reread);
-        let unasked = self.is_unasked(arrival, pause_ns);
-        self.asked += u64::from(!unasked && !arrival.numbered);
-        self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });
+        let unexplained = self.has_no_nak_or_timeout(arrival, pause_ns);
+        self.explained_runs += u64::from(!unexplained && !arrival.numbered);
+        self.state = State::Undecided(PsnRun { unexplained, ..PsnRun::begin(arrival, pause_ns) });
     }
 
     /// Packets of a run may be reordered, too; and one that is late for longer than gaps are remembered begins no run.

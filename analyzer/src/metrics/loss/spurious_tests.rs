@@ -1,6 +1,6 @@
 //! NAKs and retransmissions without a loss, and NAKs on parallel links.
 
-use super::spells::Signal;
+use super::signal_intervals::Signal;
 use super::*;
 
 /// Reordering that a receiver NAKs: the late original and its retransmission both pass, and nothing was lost.

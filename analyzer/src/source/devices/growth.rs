@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::entity::devices::{Growth, SourceSample, counted};
 use crate::entity::spell;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// The times in which each counter of a port grew.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct GrowthWatch {
     values: BTreeMap<String, u64>,
     packets: [u64; 2],
     read_ns: Option<u64>,
-    growth: BTreeMap<String, Few<Growth>>,
+    growth: BTreeMap<String, SmallList<Growth>>,
 }
 
 impl GrowthWatch {

@@ -160,7 +160,7 @@ impl Times {
             let before = read()?;
             self.tell(slots, requests)?;
             match (before, read()?) {
-                (Some(before), Some(after)) if before.trouble == after.trouble => {
+                (Some(before), Some(after)) if before.loss_signal == after.loss_signal => {
                     return Ok((since_ns, Some(after)));
                 }
                 // An unused slot: its flow is still to come.

@@ -176,7 +176,7 @@ pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<P
     for (point, answer) in points.iter_mut().zip(&answers) {
         for (counts, answer) in [(&mut point.counts, answer.counts), (&mut point.total, answer.total)] {
             if let Some(counts) = counts {
-                naks::give(counts, answer);
+                naks::replace_naks(counts, answer);
             }
         }
     }

@@ -41,7 +41,7 @@ impl Sequence {
 
     /// True if nothing explains the go-back: no pause as long as a timer's, and no NAK that has not explained an earlier run. The
     /// packet is a reordered original, or a retransmission with another reason.
-    pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
+    pub(super) fn has_no_nak_or_timeout(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
         self.answers_pass |= arrival.answers_slot != UNKNOWN;
         if !arrival.reverse_captured || pause_ns >= TIMEOUT_PAUSE_NS {
             return false;
@@ -51,16 +51,16 @@ impl Sequence {
         !self.explains(arrival, |psn| psn == arrival.psn || gap.is_some_and(|gap| gap.contains(psn)))
     }
 
-    /// This number of the PSNs lost may have been reordered.
-    pub(super) fn doubted(&mut self, psns: u64) {
+    /// Counts PSNs as lost that may have been reordered.
+    pub(super) fn possibly_reordered(&mut self, psns: u64) {
         self.metrics.doubtful = (self.metrics.doubtful + psns).min(self.metrics.lost);
     }
 
     /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
-    pub(super) fn doubt(&mut self, arrival: &Arrival<'_>) {
+    pub(super) fn mark_possibly_reordered(&mut self, arrival: &Arrival<'_>) {
         let filled = |filled: Filled| filled.by == By::Retransmission;
         if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
-            self.doubted(1);
+            self.possibly_reordered(1);
         }
     }
 
@@ -90,23 +90,23 @@ impl Sequence {
     pub(super) fn fills_gap(&mut self, arrival: &Arrival<'_>, gap: &Gap) {
         let passed_before = self.state.cause().is_some();
         let Some(run) = self.state.run_mut() else { return };
-        if std::mem::replace(&mut run.filled, true) || !run.unasked || arrival.numbered {
+        if std::mem::replace(&mut run.filled, true) || !run.unexplained || arrival.numbered {
             return;
         }
         let start = run.start;
         let reach = arrival.psn.wrapping_sub(start) & MASK24;
         let comes_to = |psn: u32| psn.wrapping_sub(start) & MASK24 <= reach || gap.contains(psn);
         if passed_before && self.explains(arrival, comes_to) {
-            self.asked += 1;
+            self.explained_runs += 1;
             if let Some(run) = self.state.run_mut() {
-                run.unasked = false;
+                run.unexplained = false;
             }
         } else {
-            self.unasked += 1;
+            self.unexplained_runs += 1;
         }
     }
 
-    /// True if a NAK for one of these PSNs explains the run, and none before; uses it up.
+    /// True if a NAK for one of these PSNs explains the run, and none before; a NAK explains one run only.
     fn explains(&mut self, arrival: &Arrival<'_>, names: impl Fn(u32) -> bool) -> bool {
         let explained = self.explained;
         let nak = arrival.nak(|nak| names(nak.psn) && !explained.contains(&Some(*nak)), 0);
@@ -179,25 +179,26 @@ impl Sequence {
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
         let gap_before = self.gaps.at(right_before);
         let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));
-        let is_used_up = |nak: &Nak| {
+        let is_already_answered = |nak: &Nak| {
             let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
             let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
             paused && (slow || self.answered == Some(*nak))
         };
         let nak = arrival.nak(names, since_ns);
-        let nak_used_up = nak.as_ref().is_some_and(is_used_up);
+        let nak_already_answered = nak.as_ref().is_some_and(is_already_answered);
         let shortly_before = |nak: &Nak| {
             (arrival.answers_slot == UNKNOWN || nak.slot == arrival.answers_slot)
                 && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
         };
-        let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
+        let nak_before =
+            paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_already_answered(&nak));
         // One for a gap before the run may be for packets that are still to come.
         self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
-        let nak = nak.filter(|nak| !(nak.rnr && nak_used_up));
+        let nak = nak.filter(|nak| !(nak.rnr && nak_already_answered));
         Observation {
             reused: self.reused,
             nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
-            nak_used_up,
+            nak_already_answered,
             nak_before,
             gap_at: self.gaps.knows(run.start),
             gap_right_before: self.gaps.knows(right_before),

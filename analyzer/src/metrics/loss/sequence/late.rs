@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_no_later_than_what_is_late_unasked_may_be_late() {
+    fn gap_filled_as_fast_as_reordered_packets_is_ambiguous() {
         assert_eq!(doubtful(5, 38, 35, false), 16);
         assert_eq!(doubtful(5, 38, 63, false), 16, "the same step");
         assert_eq!(doubtful(5, 38, 65, false), 0, "longer than anything is late");

@@ -4,7 +4,7 @@ use super::super::psn;
 use crate::entity::contexts::ContextTimes;
 use crate::entity::spell::{self, Spell};
 use crate::host::qp_context::QpContext;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
@@ -216,7 +216,7 @@ impl Progress {
 }
 
 /// Adds a reading of this number to the times in which readings showed something.
-fn add_reading(times: &mut Few<Spell>, number: u64, read_ns: u64) {
+fn add_reading(times: &mut SmallList<Spell>, number: u64, read_ns: u64) {
     let one = Spell {
         first_ns: read_ns,
         last_ns: read_ns,

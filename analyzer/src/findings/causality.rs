@@ -1,11 +1,11 @@
-//! Which findings meet: between the same hosts or in the same queue pair, at the same time. There may be thousands of findings, so
-//! none is compared with all others.
+//! Cause and effect among findings between the same hosts or in the same queue pair, at the same time. There may be thousands of
+//! findings, so none is compared with all others.
 
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::{Episode, Finding};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::sample::Address;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -187,7 +187,7 @@ impl Times {
     }
 }
 
-/// What findings of a kind are to another one.
+/// Role of a kind: cause or effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Cause,
