@@ -1,8 +1,8 @@
 //! What counting cannot do without, alone: programs that `rocescope bench` sets beside the rows of counting.
 //!
-//! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins, messages
-//! and latency it does not count: it writes each cache line that they write, with what it holds already. [`insert`] is the
-//! kernel's part of a new flow. Only the bench reads what they leave in the maps.
+//! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins,
+//! messages and latency it does not count: it writes each cache line that they write, with what it holds already.
+//! [`insert`] is the kernel's part of a new flow. Only the bench reads what they leave in the maps.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns};

@@ -68,9 +68,9 @@ impl Facts {
         NakCauses::of(naks, answers.rnr_naks_once(), self.requests_of(answers))
     }
 
-    /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between the two
-    /// hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened to one is not
-    /// known.
+    /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between
+    /// the two hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened
+    /// to one is not known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
         match answers.peer_qp {
             Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp), true),

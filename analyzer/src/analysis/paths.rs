@@ -26,8 +26,8 @@ definitions! {
         "No reliable connection survives such a loss, and of two links that share its packets each misses one half";
 }
 
-/// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the taps
-/// and the planes of any fabric, and a bound on the time that a made-up capture takes.
+/// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the
+/// taps and the planes of any fabric, and a bound on the time that a made-up capture takes.
 pub(super) const MAX_OBSERVATIONS: usize = 512;
 
 /// Relation of links that see the same packets, from one sample. It takes a look at every flow, so views that make
@@ -132,7 +132,8 @@ impl Overlap {
             .unwrap_or(at)
     }
 
-    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the same.
+    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the
+    /// same.
     #[must_use]
     pub fn queue_pair(&self, at: usize) -> usize {
         self.observations

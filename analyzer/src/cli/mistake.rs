@@ -61,8 +61,8 @@ impl fmt::Display for Place {
 
 /// Kind of an error of the TOML reader, and what is allowed in place of what the file has.
 ///
-/// Messages of serde quote the file first and say what they expected last; the last separator is therefore serde's own. Messages
-/// about TOML itself, and those of settings that check themselves, quote nothing.
+/// Messages of serde quote the file first and say what they expected last; the last separator is therefore serde's own.
+/// Messages about TOML itself, and those of settings that check themselves, quote nothing.
 pub(super) fn kind(message: &str) -> Cow<'_, str> {
     let expected = |separator: &str| message.rsplit_once(separator).map(|(_, own)| own);
     for (start, kind) in [("unknown field `", "unknown key"), ("unknown variant `", "unknown value")] {

@@ -36,8 +36,8 @@ pub struct ContextSample {
     pub received: Option<u64>,
     /// Packets sent and not acknowledged; `None` when the context does not tell.
     pub in_flight: Option<u32>,
-    /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None` as
-    /// `in_flight`.
+    /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None`
+    /// as `in_flight`.
     pub stuck_ns: Option<u64>,
     /// Retries used up now, of those that are set.
     pub retries_used: Option<u8>,
@@ -55,8 +55,8 @@ pub struct ContextSample {
     pub blamed: Option<Blamed>,
 }
 
-/// Times in which successive contexts of a queue pair, or contexts less than 10 s apart, showed something: the oldest first, by the
-/// readings that showed it, with those before the first of them and those up to the last.
+/// Times in which successive contexts of a queue pair, or contexts less than 10 s apart, showed something: the oldest
+/// first, by the readings that showed it, with those before the first of them and those up to the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextTimes {
     /// Retries in use.

@@ -82,8 +82,8 @@ pub struct PortSample {
     pub qps_left_out: u64,
 }
 
-/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that the port had
-/// received and sent; 0 where that is not counted.
+/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that
+/// the port had received and sent; 0 where that is not counted.
 pub type Growth = Spell<[u64; 2]>;
 
 /// The counters of one source.

@@ -5,7 +5,8 @@ use rocescope_common::account::{FlowCounters, FlowStats, Rare};
 
 use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
-/// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot does.
+/// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot
+/// does.
 pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>>;
 
 /// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.

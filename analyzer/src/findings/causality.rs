@@ -1,5 +1,5 @@
-//! Cause and effect among findings between the same hosts or in the same queue pair, at the same time. There may be thousands of
-//! findings, so none is compared with all others.
+//! Cause and effect among findings between the same hosts or in the same queue pair, at the same time. There may be
+//! thousands of findings, so none is compared with all others.
 
 use std::collections::BTreeSet;
 
@@ -172,7 +172,8 @@ impl Times {
         }
     }
 
-    /// True if one of these, prepared, which have this role, and one of the others can be cause and effect by their times.
+    /// True if one of these, prepared, which have this role, and one of the others can be cause and effect by their
+    /// times.
     fn meets(&self, others: &Self, role: Role) -> bool {
         count_comparison();
         let (after_others, before_others) = match role {
@@ -200,8 +201,8 @@ definitions! {
         "An effect that has ended before has another cause. Times of signals are those of their time bins, and clocks of two taps differ by less";
 }
 
-/// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s before
-/// the other began; or if the time of one is unknown.
+/// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s
+/// before the other began; or if the time of one is unknown.
 #[must_use]
 pub fn can_cause(cause: &[Episode], effect: &[Episode]) -> bool {
     let meets = |cause: &Episode, effect: &Episode| {

@@ -66,8 +66,8 @@ fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool)
     all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
 }
 
-/// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow, the excess is
-/// scaled to that duration.
+/// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow,
+/// the excess is scaled to that duration.
 fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, length_ns: u64) -> u64 {
     let sums = samples.map(|samples| samples.time_above(typical_ns));
     let [above, all] = sums.fold([0u64; 2], |a, b| [a[0].saturating_add(b[0]), a[1].saturating_add(b[1])]);

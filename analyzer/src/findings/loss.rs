@@ -188,8 +188,8 @@ pub(super) struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
-    /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence of
-    /// the requester.
+    /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence
+    /// of the requester.
     pub(super) rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,

@@ -13,8 +13,8 @@ use crate::util::map::Map;
 
 /// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
 ///
-/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`] finds
-/// those of a kind that meet one by their places and times.
+/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`]
+/// finds those of a kind that meet one by their places and times.
 pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
     for (at, finding) in found.iter_mut().enumerate() {
         finding.at = Some(at);

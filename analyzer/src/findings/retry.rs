@@ -280,8 +280,8 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     )
 }
 
-/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where the
-/// retransmissions have another reason. `not_evaluated`: flows that could not be followed.
+/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where
+/// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 pub(super) fn raise(
     input: &Input<'_>,

@@ -1,5 +1,5 @@
-//! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or reordered: the
-//! cost is certain, whatever the reason.
+//! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or
+//! reordered: the cost is certain, whatever the reason.
 
 use super::Input;
 use super::index::{ByHosts, FlowSet};

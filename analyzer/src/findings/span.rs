@@ -86,7 +86,8 @@ impl Span {
         flows.into_iter().map(of).sum()
     }
 
-    /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole run all.
+    /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole
+    /// run all.
     pub(super) fn part(&self, facts: &Facts, flow: &Flow, total: u64) -> u64 {
         if self.whole { total } else { scaled(self.all_packets(facts, [flow]), total, flow.packets) }
     }

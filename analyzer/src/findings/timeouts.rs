@@ -104,8 +104,9 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
     })
 }
 
-/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without a
-/// retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the timeout.
+/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
+/// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
+/// timeout.
 fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
@@ -271,7 +272,8 @@ fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
     }
 }
 
-/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a back-off.
+/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a
+/// back-off.
 fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     let losses = flows.flat_map(Flow::losses).flatten().filter(|loss| loss.timeouts > 1);
     let ratios = losses.filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)));
@@ -286,8 +288,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
     let losses = || flows().flat_map(Flow::losses).flatten();
-    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of all of
-    // them, a sum says nothing of one.
+    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of
+    // all of them, a sum says nothing of one.
     let alone = span.is_whole() || episodes.len() == 1;
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();

@@ -63,7 +63,8 @@ struct Latest {
     episodes: Vec<Episode>,
 }
 
-/// The latest time in which packets were missed, else that in which something else was; the run where a part has no times.
+/// The latest time in which packets were missed, else that in which something else was; the run where a part has no
+/// times.
 fn latest(input: &Input<'_>) -> Latest {
     let totals = &input.facts.totals;
     let spells = &input.sample.missed.spells;

@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 
-/// The counters of ports, each once: its name in reports, its unit, its short title on the screen, and its meaning. Passes them to the
-/// macro `$with`.
+/// The counters of ports, each once: its name in reports, its unit, its short title on the screen, and its meaning.
+/// Passes them to the macro `$with`.
 macro_rules! port_counters {
     ($with:ident) => {
         $with! {

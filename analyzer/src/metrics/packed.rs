@@ -1,4 +1,5 @@
-//! The figures of a live run as bytes: see [`crate::util::pack`]. Types with fields of their own are packed where they are.
+//! The figures of a live run as bytes: see [`crate::util::pack`]. Types with fields of their own are packed where they
+//! are.
 
 use super::Metrics;
 use super::ecn::speed::Reaction;
@@ -19,7 +20,8 @@ use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
-/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the whole run and control frames.
+/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the
+/// whole run and control frames.
 impl Pack for Metrics {
     fn layout(layout: &mut Layout) {
         layout.word("Metrics");

@@ -5,8 +5,8 @@ use crate::metrics::pairing::Pair;
 use crate::sample::Sample;
 use crate::util::map::Map;
 
-/// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction is not
-/// known or has no row stay.
+/// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction
+/// is not known or has no row stay.
 pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
     let any = |counts: &Counts| counts.rnr + counts.naks() > 0;
     let with_naks = rows.iter().enumerate().filter(|(_, row)| any(&row.total));

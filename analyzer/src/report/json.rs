@@ -14,7 +14,8 @@ use crate::report::{Options, Report, SCHEMA};
 use crate::sample::Sample;
 use crate::util::background;
 
-/// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000 flows.
+/// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000
+/// flows.
 const BUFFER: usize = 1 << 16;
 
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).
@@ -32,8 +33,8 @@ const AT_ONCE: usize = 128;
 /// Parts that may wait.
 const DEPTH: usize = 4;
 
-/// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are processors for
-/// it, two threads write them while a third comes to the findings, which stand behind them.
+/// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are
+/// processors for it, two threads write them while a third comes to the findings, which stand behind them.
 ///
 /// # Errors
 /// What writing to `out` gave.
@@ -222,8 +223,8 @@ impl Formatter for Indented {
     }
 }
 
-/// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some terminals
-/// obey. In a JSON text they stand in strings only.
+/// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some
+/// terminals obey. In a JSON text they stand in strings only.
 struct Escaping<'a, W> {
     out: &'a mut W,
     /// The first byte of such a character was at the end of what was written before.

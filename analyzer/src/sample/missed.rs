@@ -94,7 +94,8 @@ impl MissedTimes {
         spell::add(MissedSpell { first_ns, last_ns, missed: *missed }, &mut self.spells, first_ns);
     }
 
-    /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run began.
+    /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run
+    /// began.
     pub fn take(&mut self, sample: &Sample) {
         let begin_ns = sample.window.map_or(sample.time_ns, |(first_ns, _)| first_ns);
         let (read_ns, before) = self.read.unwrap_or((begin_ns, Missed::default()));

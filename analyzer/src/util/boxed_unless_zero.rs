@@ -16,8 +16,8 @@ impl Zero for Rare {
     const ZERO: &'static Self = &Self::NONE;
 }
 
-/// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change gives it
-/// memory.
+/// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change
+/// gives it memory.
 #[derive(Clone, Debug)]
 pub struct BoxedUnlessZero<T>(Option<Box<T>>);
 

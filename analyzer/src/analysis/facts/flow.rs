@@ -132,11 +132,13 @@ pub struct Flow {
     /// was seen, or live: repeated responses are counted only, see `responses_missing`.
     #[cfg_attr(test, schemars(with = "Option<Loss>"))]
     pub loss_responses: SequenceLoss,
-    /// Packets before loss detection began, and of times in which an event of the flow was dropped; they are not in `loss`.
-    /// Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run. Null: requests were
-    /// followed from the first packet on without a dropped event, or no PSN had been skipped or repeated before.
+    /// Packets before loss detection began, and of times in which an event of the flow was dropped; they are not in
+    /// `loss`. Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run.
+    /// Null: requests were followed from the first packet on without a dropped event, or no PSN had been skipped or
+    /// repeated before.
     pub loss_unfollowed: Option<Box<Unfollowed>>,
-    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link alone tell.
+    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link
+    /// alone tell.
     #[serde(skip)]
     pub lost_upstream: PackedOption,
     /// Spreading of its packets over paths. Null: nothing shows that they are.
@@ -196,8 +198,8 @@ pub struct Flow {
     pub spells: FlowSignalIntervals,
 }
 
-/// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
-/// ratio, rate or finding counts them.
+/// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside
+/// this; no ratio, rate or finding counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Copied {

@@ -1,11 +1,12 @@
 //! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
 //!
-//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at this
-//! tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
-//! contains it: the first retransmissions are lost again upstream. A NAK is *already answered by a go-back-N* if the sender pauses
-//! and has gone back for it before; a sender that goes back later than any stack reacts is not responding to that NAK either. The
-//! retransmission was lost, or the sender ignored the NAK, and the transport timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
-//! PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
+//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped
+//! at this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a
+//! PSN gap that contains it: the first retransmissions are lost again upstream. A NAK is *already answered by a
+//! go-back-N* if the sender pauses and has gone back for it before; a sender that goes back later than any stack reacts
+//! is not responding to that NAK either. The retransmission was lost, or the sender ignored the NAK, and the transport
+//! timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N
+//! counts. PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |
 //! |---|---|---|---|
@@ -90,10 +91,11 @@ pub(super) struct Observation {
     pub(super) reused: bool,
     /// A NAK that names the first PSN. An RNR NAK already answered by a go-back-N is none.
     pub(super) nak: Option<NakKind>,
-    /// That NAK is not why the sender goes back: it has gone back for it before, or pauses for longer than it takes to react.
+    /// That NAK is not why the sender goes back: it has gone back for it before, or pauses for longer than it takes to
+    /// react.
     pub(super) nak_already_answered: bool,
-    /// A sequence-error NAK that is not already answered by a go-back-N names a PSN shortly before: the sender goes back for it, and its first
-    /// retransmissions are reordered.
+    /// A sequence-error NAK that is not already answered by a go-back-N names a PSN shortly before: the sender goes
+    /// back for it, and its first retransmissions are reordered.
     pub(super) nak_before: bool,
     /// The first PSN is in a PSN gap, or was until lately.
     pub(super) gap_at: bool,

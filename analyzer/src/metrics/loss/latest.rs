@@ -46,8 +46,8 @@ impl Latest {
         self.rising >= NUMBERED
     }
 
-    /// True if the identification changes from packet to packet: then a packet with the PSN and identification of another is
-    /// its duplicate.
+    /// True if the identification changes from packet to packet: then a packet with the PSN and identification of
+    /// another is its duplicate.
     #[inline]
     pub(super) fn differs(&self) -> bool {
         self.rising >= DIFFERENT

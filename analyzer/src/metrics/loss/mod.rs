@@ -1,9 +1,9 @@
 //! Loss, reordering and retransmission, each retransmission with its cause.
 //!
-//! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN gets a
-//! state machine (`sequence`) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion waits for the
-//! packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its original packet arrives,
-//! which the IPv4 identification shows where the sender counts it up.
+//! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN
+//! gets a state machine (`sequence`) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion
+//! waits for the packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its
+//! original packet arrives, which the IPv4 identification shows where the sender counts it up.
 //!
 //! | file | holds |
 //! |---|---|
@@ -67,9 +67,9 @@ use sequence::Sequence;
 use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
 use state::Missing;
 
-/// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
-/// says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter
-/// than transport timers.
+/// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or
+/// a NAK says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s),
+/// shorter than transport timers.
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
 /// The numbers that figures of loss rest on.
@@ -91,8 +91,8 @@ pub struct FlowLoss {
     pub requests: Option<Metrics>,
     /// Its READ responses and atomic acknowledgements.
     pub responses: Option<Metrics>,
-    /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on, or
-    /// had arrived in order until then.
+    /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on,
+    /// or had arrived in order until then.
     pub unfollowed: Option<Unfollowed>,
     /// The latest connection that was given up before another one took its number.
     pub given_up: Option<GivenUp>,
@@ -147,8 +147,8 @@ pub struct Loss {
     pub naks: Map<u32, Naks>,
     /// Requests for acknowledgement and ACKs; the index is the slot.
     pub ack_states: Vec<AckState>,
-    /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
-    /// then.
+    /// The flows whose requests were followed without interruption, where that is not every flow; responses are not
+    /// followed then.
     pub known: Option<Set<u32>>,
     /// Requests with a PSN that belongs to a READ.
     pub overlaps: reads::BySlot,

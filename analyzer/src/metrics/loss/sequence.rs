@@ -94,7 +94,8 @@ pub(super) struct Sequence {
     reused: bool,
     lateness: Lateness,
     pub(super) given_up: Option<GivenUp>,
-    /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link first.
+    /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link
+    /// first.
     pub(super) parallel: u32,
     elsewhere: u64,
     /// Signals that are recorded already.
@@ -191,7 +192,8 @@ impl Sequence {
         }
     }
 
-    /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is known.
+    /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is
+    /// known.
     pub(super) fn restart(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
         self.note_given_up(arrival, acked);
         self.state = State::Advancing;
@@ -399,8 +401,8 @@ impl Sequence {
         if !gap.retransmitted {
             self.fills_gap(arrival, &gap);
         }
-        // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification marks the packet as
-        // one even after a NAK, until further packets confirm that identifications count up.
+        // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification
+        // marks the packet as one even after a NAK, until further packets confirm that identifications count up.
         let unexplained = || self.state.run().is_some_and(|run| run.unexplained);
         let early = || arrival.differs && gap.sent_before(arrival.id);
         let doubted = retransmitted && !arrival.numbered && (unexplained() || early());
@@ -526,8 +528,8 @@ impl Sequence {
         true
     }
 
-    /// PSNs that a run skips: lost again, or not requested. Later packets decide. Those that arrived out of order since the
-    /// run began are not missing. `since`: IPv4 identification of the run's first packet.
+    /// PSNs that a run skips: lost again, or not requested. Later packets decide. Those that arrived out of order since
+    /// the run began are not missing. `since`: IPv4 identification of the run's first packet.
     fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, since: u16) {
         // Selective retransmission skips what is not missing.
         let selective = self.selective > self.go_back_n;

@@ -9,8 +9,8 @@
 //!                            ^ at_last
 //! ```
 //!
-//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only the marks
-//! around spells are kept.
+//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only
+//! the marks around spells are kept.
 
 use std::sync::Arc;
 
@@ -97,7 +97,8 @@ impl Signal {
     }
 }
 
-/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
+/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSignalIntervals(Option<Arc<BySignal>>);
 
@@ -360,8 +361,8 @@ impl Recorder {
         }
     }
 
-    /// A signal showed so often in a flow between two times; `counts` are those of the flow with the packet that shows it. Live they
-    /// are not known before the next reading.
+    /// A signal showed so often in a flow between two times; `counts` are those of the flow with the packet that shows
+    /// it. Live they are not known before the next reading.
     pub(super) fn note(
         &mut self,
         slot: u32,
@@ -393,7 +394,8 @@ impl Recorder {
         spell::add(Spell { first_ns, last_ns, count, at_first, at_last }, spells, first_ns);
     }
 
-    /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind it.
+    /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind
+    /// it.
     pub(super) fn stalled(&mut self, slot: u32, times: (u64, u64), counts: Counts) {
         self.flows.entry(slot).or_default().add_stall(times, counts.packets);
     }

@@ -25,7 +25,8 @@ fn holes_whose_packet_passes_twice_may_be_reordering() {
     }
 }
 
-/// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same holds.
+/// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same
+/// holds.
 #[test]
 fn retransmissions_that_pass_twice_may_be_reordering() {
     for again in [false, true] {
@@ -48,8 +49,8 @@ fn retransmissions_that_pass_twice_may_be_reordering() {
     }
 }
 
-/// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but where more packets
-/// come late than are asked for, a NAK may be for one of these.
+/// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but
+/// where more packets come late than are asked for, a NAK may be for one of these.
 #[test]
 fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     for late in [false, true] {
@@ -72,8 +73,9 @@ fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     }
 }
 
-/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK from nobody. Without
-/// a NAK, what the run brings may be late, unless the answers, and NAKs with them, take another link than those of other queue pairs.
+/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK
+/// from nobody. Without a NAK, what the run brings may be late, unless the answers, and NAKs with them, take another
+/// link than those of other queue pairs.
 #[test]
 fn a_nak_explains_a_run_from_before_its_psn() {
     for (naks, duplicates, elsewhere) in
@@ -101,7 +103,8 @@ fn a_nak_explains_a_run_from_before_its_psn() {
     }
 }
 
-/// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer expired.
+/// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer
+/// expired.
 #[test]
 fn a_nak_is_the_reason_of_one_retransmission() {
     for mut scene in scenes() {

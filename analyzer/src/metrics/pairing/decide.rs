@@ -298,7 +298,8 @@ impl Pairing {
         let op = Op::of(packet.opcode);
         if latency::is_timed(op, packet.ack_req()) {
             direction.last_psn = packet.psn;
-            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain yet wait, too.
+            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain
+            // yet wait, too.
             if packet.first >= FROM_START {
                 self.outstanding.request(&direction.key, packet.psn, number, packet.time_ns);
             }
@@ -351,8 +352,8 @@ impl Pairing {
         }
     }
 
-    /// An answer came, and these wait for it. A READ is never answered before it is asked: a response that nobody waits for
-    /// speaks against all that came before.
+    /// An answer came, and these wait for it. A READ is never answered before it is asked: a response that nobody waits
+    /// for speaks against all that came before.
     fn vote(&mut self, number: u32, waits: Requester, is_response: bool) {
         let is_free = |w: &u32| self.directions.get(*w as usize).is_some_and(|other| other.how.is_none());
         let waiting = match waits {

@@ -113,8 +113,8 @@ pub(crate) fn headline(report: &Report) -> Headline {
     Headline { sentence, role, worst, next }
 }
 
-/// What to run where nothing is wrong: the check of this host where it is the one that was looked at, or where nothing was seen; else
-/// what the findings of the report, or of any, mean.
+/// What to run where nothing is wrong: the check of this host where it is the one that was looked at, or where nothing
+/// was seen; else what the findings of the report, or of any, mean.
 fn next_when_healthy(report: &Report, nothing: bool) -> String {
     let info = report.findings.first().map(|one| format!("rocescope explain {}", one.id));
     let live = report.facts.source.kind != InputKind::Replay;
@@ -191,7 +191,8 @@ impl Page {
         lines
     }
 
-    /// Those of `parts`, each with its key, that do not stand on the page, and the finding that has the first of the others.
+    /// Those of `parts`, each with its key, that do not stand on the page, and the finding that has the first of the
+    /// others.
     fn new_of<T>(
         &mut self,
         id: &'static str,

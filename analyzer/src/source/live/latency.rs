@@ -333,8 +333,8 @@ impl Entries {
         Some(unsafe { self.first.add(index as usize) }.as_ptr())
     }
 
-    /// A copy of an entry's figures and outstanding requests, without their messages, while programs may be counting in it: each number is consistent in itself, and later ones
-    /// may be newer.
+    /// A copy of an entry's figures and outstanding requests, without their messages, while programs may be counting in
+    /// it: each number is consistent in itself, and later ones may be newer.
     fn read(&self, number: u16) -> Latency {
         let Some(entry) = self.at(number) else { return Latency::EMPTY };
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all access to them

@@ -1,8 +1,8 @@
 //! A terminal that is written to in few bytes: for a view over ssh, and of lists that move by a line.
 //!
-//! ratatui's own backend places the cursor before every run of changed cells and sets both colours whenever one changes.
-//! This one knows what the terminal shows: short gaps are written again where that is shorter than to jump over them, and
-//! attributes that nobody sees in a blank are not set.
+//! ratatui's own backend places the cursor before every run of changed cells and sets both colours whenever one
+//! changes. This one knows what the terminal shows: short gaps are written again where that is shorter than to jump
+//! over them, and attributes that nobody sees in a blank are not set.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -29,8 +29,8 @@ pub(super) type Tally = [u64; SIGNALS.len()];
 impl Sequence {
     /// Of the PSNs lost, those that may have been reordered.
     pub(super) fn doubtful(&self) -> u64 {
-        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets out of
-        // order, a NAK is no evidence of loss.
+        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets
+        // out of order, a NAK is no evidence of loss.
         let late = self.answers_pass
             && self.unexplained_runs > self.explained_runs
             && self.go_back_n > self.selective;
@@ -65,7 +65,8 @@ impl Sequence {
         ]
     }
 
-    /// Records what has shown since the last call, at a packet of this time; `counts` of its flow, where they are known.
+    /// Records what has shown since the last call, at a packet of this time; `counts` of its flow, where they are
+    /// known.
     pub(in crate::metrics::loss) fn record(
         &mut self,
         spells: &mut Recorder,
