@@ -213,7 +213,7 @@ fn all_hidden(sample: &Sample) -> bool {
 }
 
 impl Device {
-    /// Where its interface is; see [`devices::place`].
+    /// The place of its interface; see [`devices::place`].
     #[must_use]
     pub fn place(&self) -> Option<String> {
         devices::place(

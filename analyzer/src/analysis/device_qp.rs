@@ -118,7 +118,7 @@ pub struct DeviceQp {
     /// Readings that showed a receive queue in use without a posted receive. Unit: readings. Null: as
     /// `posted_receives`.
     pub exhausted_readings: Option<u64>,
-    /// When readings showed these three; `None` if none did.
+    /// Times of readings that showed these three; `None` if none did.
     #[serde(skip)]
     pub context_times: Option<Box<ContextTimes>>,
     /// Transport timeouts counted by the port that are attributed to it. Unit: timeouts. Null: none.

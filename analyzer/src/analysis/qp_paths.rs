@@ -110,7 +110,7 @@ struct Sender<'a> {
     bytes: Option<u64>,
 }
 
-/// What a queue pair counts among others.
+/// The weight of a queue pair among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WeightedBy {
     Bytes,

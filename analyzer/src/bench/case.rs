@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-/// What a program does: counting, or a part without which there is no counting. Those are the floor of a row.
+/// The work of a program: counting, or a part without which there is no counting. Those are the floor of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// All of it.

@@ -49,7 +49,7 @@ pub struct ContextSample {
     pub rnr_retrying: u64,
     /// Contexts that showed a receive queue in use with no receive posted.
     pub receives_exhausted: u64,
-    /// When contexts showed these three.
+    /// Times of contexts that showed these three.
     pub times: ContextTimes,
     /// Timeouts and sequence errors of the port that were its own; `None` when none was counted.
     pub blamed: Option<Blamed>,

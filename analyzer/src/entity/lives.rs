@@ -92,10 +92,10 @@ pub struct QpControl {
     pub created_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
-    /// How it ended. `destroyed`: in a working state, by its process or because that ended. `error`: it is in the error
-    /// state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that is known).
-    /// `number_reused`: its destruction was not seen, and another queue pair has its number. Null: it exists and works,
-    /// or its end was not seen.
+    /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in
+    /// the error state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that
+    /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. Null: it exists
+    /// and works, or its end was not seen.
     pub end: Option<&'static str>,
 }
 

@@ -235,7 +235,7 @@ pub(super) fn count_comparison() {
 
 #[cfg(test)]
 thread_local! {
-    /// How often the times of two findings, or of one and of those of a kind in one place, were compared.
+    /// Number of comparisons of the times of two findings, or of one and of those of a kind in one place.
     pub(super) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -238,7 +238,7 @@ fn impact(finding: &Finding) -> Option<String> {
     listed(parts, NEXT)
 }
 
-/// What a fatal NAK does to the queue pairs that it goes to. How many requests they had outstanding is not known.
+/// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
 fn refused(finding: &Finding) -> Option<String> {
     let queue_pairs = finding.evidence["flows"].as_u64()?;
     let whose = if queue_pairs == 1 { "its" } else { "their" };

@@ -86,9 +86,9 @@ pub struct Finding {
     /// Ids of findings that this kind may cause, but this finding cannot.
     #[serde(skip)]
     pub no_cause_of: &'static [&'static str],
-    /// What to do, step by step.
+    /// Steps to take, in their order.
     pub steps: Vec<Step>,
-    /// What the finding cannot tell, and when it is normal.
+    /// The limits of the finding, and the cases in which it is normal.
     pub caveats: Vec<String>,
 }
 
@@ -181,7 +181,7 @@ impl Finding {
     }
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -300,7 +300,7 @@ impl Place {
         self.link.iter().chain(&self.links).map(String::as_str)
     }
 
-    /// Whether this link is the place, or one of the links that are.
+    /// True if this link is the place, or one of the links that are.
     #[must_use]
     pub fn has(&self, link: &str) -> bool {
         self.names().any(|name| name == link)
@@ -346,7 +346,7 @@ pub struct End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
-    /// What to do.
+    /// The instruction.
     pub text: String,
     /// Command that does it on `host`. Null: none, or parts of it are not known.
     pub command: Option<String>,
@@ -355,7 +355,7 @@ pub struct Step {
     pub host: Option<Address>,
 }
 
-/// What a number of the evidence counts.
+/// The unit of a number of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -402,7 +402,7 @@ pub struct Evidence {
     pub name: String,
     /// Name in words.
     pub label: String,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Number, name, yes or no, or a list of them. Unit: as `unit`. Null: not known.
     #[cfg_attr(test, schemars(schema_with = "crate::report::schema::measurement"))]
@@ -530,7 +530,7 @@ impl Serialize for EvidenceList {
 pub struct NotEvaluated {
     /// Id of the finding.
     pub id: &'static str,
-    /// What is missing. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
+    /// The missing input. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
     /// replay has them. `order_of_taps`: flows lack packets at one of two taps, and which is nearer the sender is not
     /// known (`taps[].vanished` is null). `uc_at_next_tap`: UC flows that the next tap did not see at all are lost or
     /// on another path, and nobody retransmits them. `link_speed`: the capture has pause frames and `--link-speed` is

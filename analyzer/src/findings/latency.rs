@@ -74,7 +74,7 @@ fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, 
     if all <= length_ns { above } else { scaled(length_ns, above, all) }
 }
 
-/// What the latest tails of these flows cost, or where none has a time, those of the run; `None` without samples.
+/// The cost of the latest tails of these flows, or where none has a time, those of the run; `None` without samples.
 fn impact(input: &Input<'_>, tails: &[Tail<'_>]) -> Impact {
     let ns = tails.iter().map(|Tail { flow, latency, spells }| {
         if spells.is_empty() {

@@ -300,7 +300,7 @@ impl Tap {
     }
 }
 
-/// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
+/// True if its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
 pub(super) fn is_partial(limits: &Limits, flow: &Flow) -> bool {
     flow.loss.get().is_some_and(|loss| loss.unfilled as f64 >= limits.partial * flow.packets as f64)
 }

@@ -21,7 +21,7 @@ pub(super) struct Doubt {
     unasked: bool,
     /// Enough of the lost PSNs may have been reordered.
     doubtful: bool,
-    /// What the tap knows of episodes downstream of it. `None`: upstream.
+    /// The episodes downstream of the tap, as it sees them. `None`: upstream.
     downstream: Option<Downstream>,
 }
 

@@ -187,7 +187,7 @@ fn refusal_steps(
     }
 }
 
-/// Whether SENDs, for which the responder posts receives, are among the requests that these answers are for; `None`
+/// True if SENDs, for which the responder posts receives, are among the requests that these answers are for; `None`
 /// where the requests are not visible.
 fn asks_with_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
     let mut requests = input.facts.requests_answered_by(answers).peekable();

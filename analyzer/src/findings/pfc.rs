@@ -125,7 +125,7 @@ fn label(device: &Device) -> String {
     format!("{}{port}", device.name)
 }
 
-/// Where pauses were counted.
+/// The place at which pauses were counted.
 #[derive(Clone, Debug)]
 struct PauseSource<'a> {
     /// Device and port, or link.

@@ -55,7 +55,7 @@ pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
     all.saturating_sub(spells.map(|spell| spell.missed.packets()).sum())
 }
 
-/// What was missed, in its latest episode or in the run.
+/// The packets and events missed, in the latest episode or in the run.
 struct Latest {
     lost: Lost,
     ratio: f64,

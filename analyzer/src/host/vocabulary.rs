@@ -91,7 +91,7 @@ macro_rules! meanings {
                 }
             }
 
-            /// What it counts, in a sentence.
+            /// The meaning of its count, in a sentence.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

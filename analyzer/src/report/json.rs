@@ -21,7 +21,7 @@ const BUFFER: usize = 1 << 16;
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     write_as(report, out, Indented::default())
 }
@@ -37,7 +37,7 @@ const DEPTH: usize = 4;
 /// processors for it, two threads write them while a third comes to the findings, which stand behind them.
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -> io::Result<()> {
     let facts = Facts::of_last(&mut sample, &options.analysis);
     if facts.flows.len() < MANY || !background::is_there() {
@@ -54,7 +54,7 @@ fn write_while(
     judge: impl Fn(&Facts) -> Judged + Sync,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    /// What a report begins with.
+    /// The begin of a report.
     #[derive(Serialize)]
     struct Head<'a> {
         schema: &'static str,
@@ -137,7 +137,7 @@ fn text_of(flows: &[Flow], mut first: bool, mut text: Vec<u8>) -> io::Result<Vec
 /// Writes the report on one line with a line end (`--output jsonl`).
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write_line(report: &Report, out: &mut impl Write) -> io::Result<()> {
     write_as(report, out, CompactFormatter)
 }
@@ -240,7 +240,7 @@ impl<'a, W: Write> Escaping<'a, W> {
 /// The first byte of U+0080 to U+009F, and of U+00A0 to U+00BF.
 const FIRST: u8 = 0xC2;
 
-/// Where DEL or [`FIRST`] is. Nearly no part of a report has one: they are looked for in many bytes at once.
+/// The place of DEL or [`FIRST`]. Nearly no part of a report has one: they are looked for in many bytes at once.
 fn suspicious(bytes: &[u8]) -> Option<usize> {
     const AT_ONCE: usize = 64;
     let is = |byte: &u8| matches!(*byte, 0x7F | FIRST);

@@ -4,7 +4,7 @@ use super::Sample;
 use crate::entity::spell::{self, Lasting};
 use crate::util::small_list::SmallList;
 
-/// What a source missed, by kind; as in `totals.lost` of the report.
+/// The packets and events that a source missed, by kind; as in `totals.lost` of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// RoCE packets that found the flow table full.
@@ -22,7 +22,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// What a sample has missed since its source began.
+    /// The packets and events that a sample has missed since its source began.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut missed = Self {
@@ -64,7 +64,7 @@ pub struct MissedSpell {
     pub first_ns: u64,
     /// The time at which the last of it was known.
     pub last_ns: u64,
-    /// What was missed.
+    /// The packets and events missed.
     pub missed: Missed,
 }
 

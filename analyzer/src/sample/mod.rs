@@ -75,9 +75,9 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
-    /// When the source missed something. Of what a capture says it dropped, no time is known.
+    /// The times at which the source missed something. Drops that a capture reports have no known time.
     pub missed: MissedTimes,
-    /// When counters without times of their own last grew; empty in replay.
+    /// The last growth of counters without times of their own; empty in replay.
     pub grown: GrownTimes,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,

@@ -68,7 +68,7 @@ fn is_over(input: &Input<'_>, part: &uneven::Uneven) -> bool {
     input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(part.until_ns) >= OVER_NS)
 }
 
-/// What was uneven in the last seconds. It need not fill a tenth of a minute: how long it will last is not known. In
+/// The imbalance of the last seconds. It need not fill a tenth of a minute: how long it will last is not known. In
 /// return it has to be as uneven as a whole run, and longer than what coincides by chance. If it ends before it has
 /// cost enough, it is withdrawn.
 fn lately(limits: &LinksLimits, latest: &uneven::Latest<'_>, packets: u64) -> Option<uneven::Uneven> {

@@ -330,7 +330,7 @@ impl Collector {
         self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1, counts);
     }
 
-    /// What was counted in the flow of a slot; live, nothing is counted here.
+    /// The counts of the flow of a slot; live, nothing is counted here.
     fn counts(&self, slot: u32) -> Option<Counts> {
         let counts = self.slots.get(slot as usize)?.counts;
         (counts != Counts::default()).then_some(counts)

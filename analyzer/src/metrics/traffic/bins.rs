@@ -555,7 +555,7 @@ mod tests {
         assert_eq!((b.late_packets, b.active_bins, b.bins), (2, 4, 21));
     }
 
-    /// What was open when time jumped ahead passes in its order.
+    /// Bins that were open when time jumped ahead pass in their order.
     #[test]
     fn bins_before_a_silence_are_not_late() {
         let mut binner = Binner::default();

@@ -104,7 +104,7 @@ pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String>
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 
-/// How many of the lost packets may have been reordered.
+/// The number of lost packets that may have been reordered.
 fn doubt(doubtful: u64, lost: u64) -> String {
     match doubtful {
         0 => String::new(),

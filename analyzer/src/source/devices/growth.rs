@@ -1,4 +1,4 @@
-//! When the counters of a port grew.
+//! The times at which the counters of a port grew.
 
 use std::collections::BTreeMap;
 

@@ -274,7 +274,7 @@ mod tests {
 
     const AREA: Rect = Rect { x: 0, y: 0, width: 40, height: 6 };
 
-    /// What a terminal shows after these bytes on top of `screen`; knows no more than is written here.
+    /// The screen of a terminal after these bytes on top of `screen`; knows no more than is written here.
     fn shown(screen: &mut Buffer, bytes: &str) {
         let (mut x, mut y, mut style) = (0u16, 0u16, Style::reset());
         let mut rest = bytes;

@@ -184,7 +184,7 @@ pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (S
     (all, 0)
 }
 
-/// Where a text of `keep` letters ends that is not cut behind an opening parenthesis whose content would not be read.
+/// The end of a text of `keep` letters that is not cut behind an opening parenthesis whose content would not be read.
 fn before_parenthesis(text: &[char], keep: usize) -> usize {
     let kept = text.get(..keep).unwrap_or(text);
     let open = kept.iter().rposition(|c| *c == '(').filter(|open| !kept[*open..].contains(&')'));
@@ -192,7 +192,7 @@ fn before_parenthesis(text: &[char], keep: usize) -> usize {
     open.filter(|open| *open > keep / 2).map_or(keep, |open| open.saturating_sub(1))
 }
 
-/// Where a text of `keep` letters ends that is not cut within a word, nor behind one that leads to the next. A name
+/// The end of a text of `keep` letters that is not cut within a word, nor behind one that leads to the next. A name
 /// longer than half of the room is cut.
 fn before_word(text: &[char], keep: usize) -> usize {
     /// Words that say nothing without the one behind them.

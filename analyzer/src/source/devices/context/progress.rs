@@ -92,7 +92,7 @@ pub(super) struct Progress {
     pub(super) retrying: u64,
     pub(super) rnr_retrying: u64,
     pub(super) receives_exhausted: u64,
-    /// When contexts showed these three.
+    /// Times of contexts that showed these three.
     pub(super) times: ContextTimes,
     /// Time of the latest context with retries or a stall. Monotonic.
     pub(super) suspected_ns: Option<u64>,

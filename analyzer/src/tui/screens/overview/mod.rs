@@ -48,7 +48,7 @@ const SIDES: u16 = 2;
 pub struct OverviewScreen {
     /// Place in the list of problems, and behind them in that of the peers.
     pub selected: Option<usize>,
-    /// What was selected, so that it stays so in a list of another order.
+    /// The selection, kept in a list of another order.
     followed: Followed,
     /// The first peer that is visible.
     pub offset: usize,

@@ -28,7 +28,7 @@ pub(super) fn is_known(view: &View) -> bool {
     known(view).is_some()
 }
 
-/// What identifies the finding at a place in other snapshots.
+/// The identity of the finding at a place, for other snapshots.
 pub(super) fn key(view: &View, at: usize) -> Option<String> {
     known(view)?.findings.get(at).map(Finding::key)
 }
