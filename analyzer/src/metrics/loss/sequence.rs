@@ -12,19 +12,19 @@
 //!
 //! # What happens to a packet
 //!
-//! | observation | conclusion |
-//! |---|---|
-//! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
-//! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
-//! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
-//! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
-//! | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
-//! | passed before | retransmission, counted by the cause of its run |
-//! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
-//! | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
-//! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
-//! | gap in a sequence of UC | lost: UC retransmits nothing |
+//! | # | observation | conclusion |
+//! |---|---|---|
+//! | 1 | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
+//! | 2 | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
+//! | 3 | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
+//! | 4 | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
+//! | 5 | original of a gap that a retransmission has filled | reordered; the loss is taken back |
+//! | 6 | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
+//! | 7 | passed before | retransmission, counted by the cause of its run |
+//! | 8 | passed before, alone, without a NAK or a timeout, and the sender does not go on from it | duplicate made by the network or the capture |
+//! | 9 | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
+//! | 10 | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
+//! | 11 | gap in a sequence of UC | lost: UC retransmits nothing |
 
 mod decide;
 mod late;
@@ -70,7 +70,7 @@ pub(super) struct Sequence {
     /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,
     stuck: u64,
-    /// What it retransmitted then.
+    /// The request that it retransmitted then.
     stuck_request: Request,
     /// PSN of the READ request that it repeated last, if nothing else followed.
     reread: Option<u32>,
