@@ -96,7 +96,8 @@ mod live {
             // `core` must be built from source, which a compiler that is not a nightly allows only so.
             // It holds for the kernel programs alone: this process ends with their build.
             env::set_var("RUSTC_BOOTSTRAP", "1");
-            // Paths of this machine would be in the objects, and differ on the next: aya-build leaves no room for flags of rustc's.
+            // Paths of this machine would be in the objects, and differ on the next: aya-build leaves no room for flags
+            // of rustc's.
             env::set_var("CARGO_UNSTABLE_TRIM_PATHS", "true");
             env::set_var("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all");
             // Its progress lines would appear as warnings with every build.

@@ -2,8 +2,8 @@
 //! queue pairs that no list of the kernel has.
 //!
 //! All commands of the driver pass the function, so the opcode decides first. A command of a verb runs in the
-//! thread of that verb, which waits in `CALLS`; one of the kernel's own has no user (`uid`). Of these the query with the
-//! context's extension is recorded: by it the driver asks why a queue pair is in the error state.
+//! thread of that verb, which waits in `CALLS`; one of the kernel's own has no user (`uid`). Of these the query with
+//! the context's extension is recorded: by it the driver asks why a queue pair is in the error state.
 
 use core::ffi::c_void;
 

@@ -1,8 +1,8 @@
-//! What counting cannot do without, alone: programs that `rocescope bench` sets beside the rows of counting.
+//! The parts that counting cannot do without, alone: programs that `rocescope bench` sets beside the rows of counting.
 //!
-//! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins, messages
-//! and latency it does not count: it writes each cache line that they write, with what it holds already. [`insert`] is the
-//! kernel's part of a new flow. Only the bench reads what they leave in the maps.
+//! [`reach`] parses a frame, finds its flow, locks it and counts as `--no-timing` does, and reads the clock. Bins,
+//! messages and latency it does not count: it writes each cache line that they write, with what it holds already.
+//! [`insert`] is the kernel's part of a new flow. Only the bench reads what they leave in the maps.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns};
@@ -26,7 +26,7 @@ const NOEXIST: u64 = 1;
 /// Bytes of a flow in [`Memory::Together`].
 const TOGETHER: usize = 128;
 
-/// Where the memory lies that a packet writes.
+/// The place of the memory that a packet writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// In its slot, as counting has it.
@@ -69,7 +69,7 @@ unsafe fn touch(word: *mut u64) {
     unsafe { word.write_volatile(word.read_volatile()) };
 }
 
-/// What the exact clock adds.
+/// The part that the exact clock adds.
 #[inline(always)]
 fn exact(slot: u32, place: *mut FlowSlot, now: u64) {
     let Some(work) = CPU_STATE.get_ptr_mut(0) else { return };

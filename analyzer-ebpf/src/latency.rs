@@ -183,7 +183,8 @@ impl LatencyMemory for Entry {
 
     #[inline(always)]
     fn add_completion(&mut self, operation: usize, bucket: usize, ns: u64) {
-        // Compared as it is used: the compiler would compare the bucket alone, and the verifier not see the sum's bound.
+        // Compared as it is used: the compiler would compare the bucket alone, and the verifier not see the sum's
+        // bound.
         let at = core::hint::black_box(operation * COMPLETION_BUCKETS + bucket);
         if operation >= COMPLETIONS || at >= COMPLETIONS * COMPLETION_BUCKETS {
             return;

@@ -1,4 +1,5 @@
-//! Program that samples `post_send` of RDMA providers: a uprobe at the entry of the function, attached for short windows.
+//! Program that samples `post_send` of RDMA providers: a uprobe at the entry of the function, attached for short
+//! windows.
 //!
 //! A call posts a chain of work requests, which is walked. Layouts of `struct ibv_qp`, `ibv_send_wr` and `ibv_sge` are
 //! those of libibverbs' stable interface (IBVERBS_1.1).

@@ -162,9 +162,9 @@ pub fn rocescope_device_event(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// An event of bnxt_re's firmware: it took a queue pair to the error state, and says why (`struct creq_qp_error_notification` of
-/// roce_hsi.h): byte 9 is the kind of event, reasons of requester and responder are bytes 3 and 11. The functions that it is
-/// handed on to are static, and the compiler leaves none of them.
+/// An event of bnxt_re's firmware: it took a queue pair to the error state, and says why
+/// (`struct creq_qp_error_notification` of roce_hsi.h): byte 9 is the kind of event, reasons of requester and responder
+/// are bytes 3 and 11. The functions that it is handed on to are static, and the compiler leaves none of them.
 #[kprobe]
 pub fn rocescope_qp_reason(ctx: ProbeContext) -> u32 {
     const QP_ERROR: u64 = 0xc0;

@@ -1,4 +1,4 @@
-//! What the terminal UI costs: taking a sample, answering a key, drawing.
+//! Costs of the terminal UI: taking a sample, answering a key, drawing.
 //!
 //! `cargo bench -p rocescope-benches --bench tui`
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]

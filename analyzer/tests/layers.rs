@@ -183,7 +183,8 @@ fn no_modules_import_each_other_and_the_page_has_their_levels() {
     assert!(page == wanted, "docs/structure.md is not current: ROCESCOPE_BLESS=1 writes it");
 }
 
-/// Layers of the terminal UI, the lowest first; imports go down. The other modules of `tui` are on the level of `state`.
+/// Layers of the terminal UI, the lowest first; imports go down. The other modules of `tui` are on the level of
+/// `state`.
 const TUI: [&str; 4] = ["state", "screens", "app", "runtime"];
 
 /// Names that `tui` re-exports, and their layers.

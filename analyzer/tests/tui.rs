@@ -364,8 +364,8 @@ fn every_size_is_drawn_without_panic() {
     }
 }
 
-/// The terminal may change between the layout of the state and the picture: the picture has the frame's size, and is that of
-/// a state which knew it before.
+/// The terminal may change between the layout of the state and the picture: the picture has the frame's size, and is
+/// that of a state which knew it before.
 #[test]
 fn a_resize_before_the_picture_is_drawn_in_the_new_size() {
     let mut seed = 7u32;

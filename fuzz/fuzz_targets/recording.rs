@@ -56,7 +56,8 @@ fn made() -> Vec<Vec<u8>> {
     all
 }
 
-/// Rows that are read are rows that can be written, and are the same then, those of one time in any order. True when the file has some.
+/// Rows that are read are rows that can be written, and are the same then, those of one time in any order. True when
+/// the file has some.
 fn read<R: Row>(bytes: &[u8]) -> bool {
     let cells = |rows: &[R]| {
         // Text, since a float that is no number is not equal to itself.

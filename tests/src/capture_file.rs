@@ -190,8 +190,8 @@ impl PcapNg {
     }
 }
 
-/// The header of an ERF record around a packet of an InfiniBand link (local route header to VCRC): time in units of 2^-32 s,
-/// lengths.
+/// The header of an ERF record around a packet of an InfiniBand link (local route header to VCRC): time in units of
+/// 2^-32 s, lengths.
 #[must_use]
 pub fn erf_header(time_ns: u64, len: u16) -> Vec<u8> {
     const TYPE_INFINIBAND: u8 = 21;

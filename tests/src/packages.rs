@@ -89,7 +89,8 @@ pub fn collector_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// The folder of Perfetto's web page, with the trace processor that it runs. Says so when there is none, and fails where there must be.
+/// The folder of Perfetto's web page, with the trace processor that it runs. Says so when there is none, and fails
+/// where there must be.
 ///
 /// # Panics
 /// Panics if it is missing and `CI` is `true`.

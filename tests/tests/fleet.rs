@@ -80,8 +80,8 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     answers
 }
 
-/// Compares the figures of both engines; floating-point sums in another order may differ slightly, and an engine writes some
-/// numbers as text.
+/// Compares the figures of both engines; floating-point sums in another order may differ slightly, and an engine writes
+/// some numbers as text.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -301,8 +301,8 @@ fn counters_of_devices_name_the_culprit_where_no_packet_is_seen() {
     }
 }
 
-/// The SQL printed for every engine, or for one by its name: printing does not need the program. It is about the first fault that
-/// the question names, or about all, and has its times as a text without a zone.
+/// The SQL printed for every engine, or for one by its name: printing does not need the program. It is about the first
+/// fault that the question names, or about all, and has its times as a text without a zone.
 fn printed(question: &str, source: &str, engine: Option<&str>) -> String {
     let fleet = Fleet::SMALL;
     let all = (fleet.range(FAULTS[0]).0, fleet.range(FAULTS[FAULTS.len() - 1]).1);

@@ -53,8 +53,8 @@ fn container(objects: &[Value]) -> &Value {
     &set["spec"]["template"]["spec"]["containers"][0]
 }
 
-/// Runs the program with the arguments of the container, without a network: valid ones end with status 1, since there is
-/// no such interface; invalid ones with 2.
+/// Runs the program with the arguments of the container, without a network: valid ones end with status 1, since there
+/// is no such interface; invalid ones with 2.
 fn read_by_the_program(container: &Value) {
     let arguments = container["args"].as_array().unwrap().iter().map(|word| {
         // kubelet puts the node's address in.

@@ -1,5 +1,6 @@
-//! Link type 247: the local route header comes first, without a record around it. Flows and skips are those that tshark dissects in
-//! the same packets as ERF records (197), since it does not read 247 (4.0: "network type 247 unknown or unsupported").
+//! Link type 247: the local route header comes first, without a record around it. Flows and skips are those that tshark
+//! dissects in the same packets as ERF records (197), since it does not read 247 (4.0: "network type 247 unknown or
+//! unsupported").
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -83,7 +84,8 @@ fn packets(link_type: u16) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Packets by source, destination, destination queue pair and opcode, and those that are no transport, as tshark reads them.
+/// Packets by source, destination, destination queue pair and opcode, and those that are no transport, as tshark reads
+/// them.
 type Counted = (BTreeMap<(String, String, u64, u64), u64>, [u64; 2]);
 
 fn counted_by_tshark(path: &Path) -> Counted {

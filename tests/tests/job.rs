@@ -35,7 +35,8 @@ impl Wire {
         self.frames.push((ns, src, dst, craft::ethernet(Mac::SRC, Mac::DST, &packet)));
     }
 
-    /// `packets` messages of 1000 bytes, one every 100 µs, or 50; the last is acknowledged unless `silent`. Returns the end.
+    /// `packets` messages of 1000 bytes, one every 100 µs, or 50; the last is acknowledged unless `silent`. Returns the
+    /// end.
     fn send(&mut self, ns: u64, src: u8, dst: u8, packets: u64, silent: bool) -> u64 {
         let every_ns = if self.fast { 50_000 } else { 100_000 };
         for number in 0..packets {

@@ -1,5 +1,5 @@
-//! Conclusions of `rocescope replay` about loss, its place, rejected and damaged packets: from real captures with counts
-//! of queues and drivers (tests/data/README.md), and from crafted ones just above or below a threshold.
+//! Conclusions of `rocescope replay` about loss, its place, rejected and damaged packets: from real captures with
+//! counts of queues and drivers (tests/data/README.md), and from crafted ones just above or below a threshold.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

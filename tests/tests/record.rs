@@ -495,8 +495,8 @@ fn on_a_terminal_progress_is_shown_and_removed() {
     assert!(output.status.success() && !text(&output).contains(" % of "), "{}", text(&output));
 }
 
-/// A row of flows takes at most 25 bytes where a file has a thousand of them: the captures of the tests as one recording. Smaller
-/// files consist mostly of the names and offsets of their columns.
+/// A row of flows takes at most 25 bytes where a file has a thousand of them: the captures of the tests as one
+/// recording. Smaller files consist mostly of the names and offsets of their columns.
 #[test]
 fn a_row_of_flows_takes_at_most_25_bytes() {
     let folder = tempfile::tempdir().unwrap();

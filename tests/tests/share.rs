@@ -349,8 +349,8 @@ fn traces_have_the_flows_and_events_of_the_report() {
     }
 }
 
-/// What Perfetto's trace processor has of a trace: the errors that it counts, slices (instants among them), counters' values, slices without
-/// an end, names of processes and threads.
+/// What Perfetto's trace processor has of a trace: the errors that it counts, slices (instants among them), counters'
+/// values, slices without an end, names of processes and threads.
 fn in_perfetto(engine: &Path, trace: &str) -> Vec<String> {
     const QUERY: &str = "select coalesce((select group_concat(name || ' ' || value) from stats where severity <> 'info' and value > 0), '') \
                          union all select '' || count(*) from slice \

@@ -54,6 +54,7 @@ pub(crate) fn check() -> Result<()> {
     }
     let ebpf = toolchain.as_ref().ok();
     checks.check("files of at most 600 lines", length::check);
+    checks.check("comments of at most 120 characters", length::check_comments);
     checks.check("links of the documentation", docs::check);
     format(&mut checks);
     lints(&mut checks, ebpf);

@@ -52,7 +52,8 @@ enum Task {
         /// The targets.
         #[command(flatten)]
         wanted: dist::Dist,
-        /// Build everything a second time, in a clone of the commit, and fail where the bytes differ: half an hour and more
+        /// Build everything a second time, in a clone of the commit, and fail where the bytes differ: half an hour and
+        /// more
         #[arg(long)]
         compare: bool,
     },

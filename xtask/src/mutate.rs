@@ -1,7 +1,8 @@
 //! `cargo xtask mutate`: runs rocescope on mutated input for a given time.
 //!
 //! The mutants are created in the tests' package, whose tests run them for two minutes; this builds it and the
-//! program, with checked arithmetic, and runs them. Trees of `/proc` and `/sys` are mutated in a unit test, which runs first.
+//! program, with checked arithmetic, and runs them. Trees of `/proc` and `/sys` are mutated in a unit test, which runs
+//! first.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! `cargo xtask pictures`: the pictures of the documentation, and images of every screen to look at.
 //!
-//! The tests draw: each screen of the snapshots at six sizes as escape sequences, and the demonstration in a terminal, whose
-//! pictures are in docs/. Here they become images, in Chromium. The page of a report is one already: light, dark, on paper.
+//! The tests draw: each screen of the snapshots at six sizes as escape sequences, and the demonstration in a terminal,
+//! whose pictures are in docs/. Here they become images, in Chromium. The page of a report is one already: light, dark,
+//! on paper.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -38,7 +38,8 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     result
 }
 
-/// Interval of the lines about a step that goes on: other programs write to the same terminal, so each is a line of its own.
+/// Interval of the lines about a step that goes on: other programs write to the same terminal, so each is a line of its
+/// own.
 const OFTEN: Duration = Duration::from_secs(10);
 
 /// Prints the time of a step, and what is left of that of the last run, until it is dropped.

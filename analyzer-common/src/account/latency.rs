@@ -349,7 +349,7 @@ pub fn acked_psn(op: Op, psn: u32, aeth: u32) -> u32 {
     if aeth & KIND == 0 { psn } else { psn.wrapping_sub(1) & MASK24 }
 }
 
-/// When a flow's open message began, after a packet at `now`: 0 if unknown. `before`: the same before the
+/// The start of a flow's open message, after a packet at `now`: 0 if unknown. `before`: the same before the
 /// packet. `broken`: PSNs are missing before it, or the sequence restarted.
 ///
 /// The end of a message does not change it: after that comes a packet that begins one, or PSNs are missing.

@@ -372,7 +372,7 @@ pub(super) fn layers<D: Depth>(
     mut entry: Entry,
     trace: &mut impl Trace,
 ) -> Result<(), SkipReason> {
-    // One level more than tunnels, for the innermost frame. Only the number of tags so far differs between the ways to a level.
+    // One level more than tunnels, for the innermost frame. Ways to a level differ only in the number of tags so far.
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         if level > 0 {

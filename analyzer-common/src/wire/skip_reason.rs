@@ -56,7 +56,8 @@ impl SkipReason {
     /// Number of reasons, the size of a counter array.
     pub const COUNT: usize = 23;
 
-    /// Number of reasons that the kernel programs count: those before InfiniBand's, which no interface of the kernel has.
+    /// Number of reasons that the kernel programs count: those before InfiniBand's, which no interface of the kernel
+    /// has.
     pub const KERNEL: usize = Self::InfinibandManagement as usize;
 
     /// Every reason, by number.

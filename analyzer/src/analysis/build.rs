@@ -31,8 +31,8 @@ impl Facts {
         facts
     }
 
-    /// The same of a sample that nobody needs afterwards. Its flows give way one by one to those of the facts, which take as much
-    /// memory: never is there room for both.
+    /// The same of a sample that nobody needs afterwards. Its flows give way one by one to those of the facts, which
+    /// take as much memory: never is there room for both.
     #[must_use]
     pub fn of_last(sample: &mut Sample, options: &Options) -> Self {
         let mut facts = Self::but_flows(sample, options);

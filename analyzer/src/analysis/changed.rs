@@ -20,13 +20,13 @@ pub enum Field {
     Priority,
     /// Payload in bytes: switches that trim packets shorten it.
     Payload,
-    /// Payload and header fields that must not change, by the ICRC of whole frames: 1 right, 0 wrong. From 1 to 1: they changed, and
-    /// the ICRC was computed again. From 1 to 0: they changed, or the ICRC itself did.
+    /// Payload and header fields that must not change, by the ICRC of whole frames: 1 right, 0 wrong. From 1 to 1: they
+    /// changed, and the ICRC was computed again. From 1 to 0: they changed, or the ICRC itself did.
     Icrc,
 }
 
-/// A header field that has one value at the first link and another at the second, in the same packets. CE marks that are set
-/// on the path are no change.
+/// A header field that has one value at the first link and another at the second, in the same packets. CE marks that
+/// are set on the path are no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FieldChange {
@@ -38,8 +38,8 @@ pub struct FieldChange {
     pub to: u32,
     /// Packets with this change. Unit: packets.
     pub packets: u64,
-    /// Compared packets that have `from` at the first link (ICRC: and are whole at both); for payload, all that were compared. Unit:
-    /// packets.
+    /// Compared packets that have `from` at the first link (ICRC: and are whole at both); for payload, all that were
+    /// compared. Unit: packets.
     pub of: u64,
     /// Time of the first such packet, by the clock of the first link. Unit: Unix ns.
     pub first_ns: u64,

@@ -48,8 +48,8 @@ pub struct Device {
     pub speed_mbps: Option<u64>,
     /// Network interface of the port. Null: not known.
     pub interface: Option<String>,
-    /// Pod in whose network namespace the port's interface is, as for an SR-IOV function that the pod was given. Null: it is not in
-    /// that of a pod, or not known.
+    /// Pod in whose network namespace the port's interface is, as for an SR-IOV function that the pod was given. Null:
+    /// it is not in that of a pod, or not known.
     pub pod: Option<String>,
     /// Name of the port's interface in that pod. Null: no such pod, or not known.
     pub pod_interface: Option<String>,
@@ -61,19 +61,18 @@ pub struct Device {
     pub first_ns: Option<u64>,
     /// Last reading of the counters. Unit: Unix ns. Null: none yet.
     pub last_ns: Option<u64>,
-    /// Increase of each counter since the first reading. Names are the same for all drivers, those of `Port counters` in
-    /// docs/metrics.md; `prio0_rx_packets`, `prio0_rx_bytes`, `prio0_tx_packets`, `prio0_tx_bytes` to those of priority 7 are of the
-    /// port, all traffic.
-    /// Other counters have the driver's name. 32-bit counters may wrap. A counter that is absent is not
-    /// known. Unit: as named.
+    /// Increase of each counter since the first reading. Names are the same for all drivers, those of `Port counters`
+    /// in docs/metrics.md; `prio0_rx_packets`, `prio0_rx_bytes`, `prio0_tx_packets`, `prio0_tx_bytes` to those of
+    /// priority 7 are of the port, all traffic. Other counters have the driver's name. 32-bit counters may wrap. A
+    /// counter that is absent is not known. Unit: as named.
     pub counters: BTreeMap<String, u64>,
     /// Times at which counters of this entry decreased (driver reloaded, manual reset): counts since the
     /// reading before are lost. Unit: times.
     pub resets: u64,
     /// Pauses by priority and direction, as the driver or DCB counts them.
     pub pause: Vec<Pause>,
-    /// Queue pairs of the port, from RDMA netlink, the kernel's control path and the NIC's own context: the 4,096 busiest and
-    /// those that stand still, by number.
+    /// Queue pairs of the port, from RDMA netlink, the kernel's control path and the NIC's own context: the 4,096
+    /// busiest and those that stand still, by number.
     pub qps: Vec<DeviceQp>,
     /// Asynchronous events and failed verbs of the port's queue pairs, and events of the port, from the
     /// kernel's control path: the latest 4,096.
@@ -214,7 +213,7 @@ fn all_hidden(sample: &Sample) -> bool {
 }
 
 impl Device {
-    /// Where its interface is; see [`devices::place`].
+    /// The place of its interface; see [`devices::place`].
     #[must_use]
     pub fn place(&self) -> Option<String> {
         devices::place(

@@ -43,9 +43,9 @@ impl QpSource {
 pub struct DeviceQp {
     /// Number of the queue pair.
     pub lqpn: u32,
-    /// Sources of these facts: `netlink` (the kernel's list), `control_path` (the verbs, `qp_lives`), `devx` (commands to the
-    /// firmware past the verbs), `context` (the NIC's own, `qp_context`), `posts` (`post_sampling`), `packets` (a flow of
-    /// `flows[]` goes to it or comes from it).
+    /// Sources of these facts: `netlink` (the kernel's list), `control_path` (the verbs, `qp_lives`), `devx` (commands
+    /// to the firmware past the verbs), `context` (the NIC's own, `qp_context`), `posts` (`post_sampling`), `packets`
+    /// (a flow of `flows[]` goes to it or comes from it).
     pub sources: Vec<QpSource>,
     /// Number of the queue pair at the other end. Null: not connected, or a datagram transport.
     pub rqpn: Option<u32>,
@@ -94,18 +94,20 @@ pub struct DeviceQp {
     pub plane: Option<u8>,
     /// Port of the bond that it sends on, from 1. Null: as `priority`, or none is chosen.
     pub bond_port: Option<u8>,
-    /// Packets sent and not acknowledged. Unit: packets. Null: as `priority`, it has sent nothing yet, or it is in the error
-    /// state.
+    /// Packets sent and not acknowledged. Unit: packets. Null: as `priority`, it has sent nothing yet, or it is in the
+    /// error state.
     pub in_flight: Option<u32>,
-    /// Time for which packets have been in flight without one being acknowledged, at least: up to the latest reading. 0:
-    /// acknowledgements arrive, or nothing is in flight. Unit: ns. Null: as `in_flight`.
+    /// Time for which packets have been in flight without one being acknowledged, at least: up to the latest reading.
+    /// 0: acknowledgements arrive, or nothing is in flight. Unit: ns. Null: as `in_flight`.
     pub stuck_ns: Option<u64>,
-    /// Send work posted and not begun. Unit: the driver's blocks of work requests (mlx5: of 64 bytes). Null: as `priority`.
+    /// Send work posted and not begun. Unit: the driver's blocks of work requests (mlx5: of 64 bytes). Null: as
+    /// `priority`.
     pub unsent_wqes: Option<u32>,
-    /// Receive work requests posted and not used yet. Unit: work requests. Null: as `priority`, or a shared receive queue.
+    /// Receive work requests posted and not used yet. Unit: work requests. Null: as `priority`, or a shared receive
+    /// queue.
     pub posted_receives: Option<u32>,
-    /// Retries used up at the latest reading, of `retry_cnt`. Unit: retries. Null: as `in_flight`, or no idle queue pair of
-    /// the device has shown yet how its counter counts.
+    /// Retries used up at the latest reading, of `retry_cnt`. Unit: retries. Null: as `in_flight`, or no idle queue
+    /// pair of the device has shown yet how its counter counts.
     pub retries_used: Option<u8>,
     /// RNR retries used up at the latest reading, of `rnr_retry`. Unit: retries. Null: as `retries_used`.
     pub rnr_retries_used: Option<u8>,
@@ -113,18 +115,19 @@ pub struct DeviceQp {
     pub retrying_readings: Option<u64>,
     /// Readings that showed RNR retries in use. Unit: readings. Null: as `retries_used`.
     pub rnr_retrying_readings: Option<u64>,
-    /// Readings that showed a receive queue in use without a posted receive. Unit: readings. Null: as `posted_receives`.
+    /// Readings that showed a receive queue in use without a posted receive. Unit: readings. Null: as
+    /// `posted_receives`.
     pub exhausted_readings: Option<u64>,
-    /// When readings showed these three; `None` if none did.
+    /// Times of readings that showed these three; `None` if none did.
     #[serde(skip)]
     pub context_times: Option<Box<ContextTimes>>,
     /// Transport timeouts counted by the port that are attributed to it. Unit: timeouts. Null: none.
     pub timeouts: Option<u64>,
     /// Sequence-error NAKs counted by the port that are attributed to it. Unit: NAKs. Null: none.
     pub sequence_errors: Option<u64>,
-    /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other queue pair of the port that the kernel lists had
-    /// a packet in flight. `likely`: its context showed retries or a standstill at that time; others may share the count.
-    /// Null: none are attributed.
+    /// Confidence of `timeouts` and `sequence_errors`. `certain`: no other queue pair of the port that the kernel lists
+    /// had a packet in flight. `likely`: its context showed retries or a standstill at that time; others may share the
+    /// count. Null: none are attributed.
     pub attribution: Option<&'static str>,
     /// Work that its process posted, in samples. Null: not sampled (`--sample-posts`), or it posted nothing in a window
     /// (`post_sampling`).

@@ -150,8 +150,8 @@ fn weights_of(
     retired: &[RetiredTuple],
 ) -> (Vec<Weight>, Option<u64>) {
     let (mut sums, unattributed) = sums_of(sample, unit, is_counted, retired);
-    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the same the
-    // first.
+    // The same packet passes several links: the link that saw most of the tuple speaks for it, of those that saw the
+    // same the first.
     sums.dedup_by(|other, best| {
         let same = (other.tuple, other.dest_qp) == (best.tuple, best.dest_qp);
         if same && other.bytes > best.bytes {

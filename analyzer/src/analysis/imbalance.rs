@@ -141,9 +141,9 @@ impl SamePath {
     }
 }
 
-/// One comparison for each group and each direction in which the group has two links or more: first all links if that was asked
-/// for, then the named groups in their order, then those that were found. If some of all links are on one path, which shows
-/// nothing about balance, those that are parallel are compared too.
+/// One comparison for each group and each direction in which the group has two links or more: first all links if that
+/// was asked for, then the named groups in their order, then those that were found. If some of all links are on one
+/// path, which shows nothing about balance, those that are parallel are compared too.
 #[must_use]
 pub fn imbalances(links: &[Load<'_>], options: &Options, same_path: &SamePath) -> Vec<Imbalance> {
     let mut all = Vec::new();
@@ -200,7 +200,8 @@ definitions! {
 pub(super) struct Windows {
     /// Length of a window.
     pub(super) window_ns: u64,
-    /// Number of the window (Unix time over its length), and bytes of each link of [`members`], of those windows with any.
+    /// Number of the window (Unix time over its length), and bytes of each link of [`members`], of those windows with
+    /// any.
     pub(super) loads: BTreeMap<u64, Vec<f64>>,
 }
 
@@ -239,8 +240,8 @@ fn least_bins(traffic: &Traffic) -> u64 {
     WINDOW_NS.div_ceil(traffic.bin_ns.max(1)).next_power_of_two()
 }
 
-/// The same of the last seconds alone, in the shortest windows: those of a long run are longer. Only windows whose bins are all
-/// kept, and have all passed, of every link.
+/// The same of the last seconds alone, in the shortest windows: those of a long run are longer. Only windows whose bins
+/// are all kept, and have all passed, of every link.
 pub(super) fn latest(sample: &Sample, traffic: &Traffic, group: &Imbalance, span_ns: u64) -> Option<Windows> {
     let members = members_bursts(sample, traffic, group);
     let bins = least_bins(traffic);

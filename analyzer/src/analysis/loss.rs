@@ -6,8 +6,8 @@ use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
+use crate::util::boxed_unless_default::BoxedUnlessDefault;
 use crate::util::map::{Map, Set};
-use crate::util::seldom::Seldom;
 use crate::util::units::plural;
 
 /// Loss, reordering and retransmission among the requests, or the responses, of one flow.
@@ -21,11 +21,12 @@ pub struct Loss {
     /// Lost upstream of this tap: PSNs skipped here and retransmitted, or lost again when retransmitted. UC,
     /// which does not retransmit: skipped and not seen since. Unit: PSNs.
     pub lost: u64,
-    /// Part of `lost` that may have been reordered: the packet passed twice, or neither a NAK nor a timeout explains the run
-    /// in which it came; all of `lost` where more gaps of a go-back-N sender are filled by such runs than by runs that are
-    /// explained; or it filled its gap no later, within a factor of two, than packets of the flow come that were not lost, with one
-    /// of these to eight PSNs lost (four to one where identifications count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the original,
-    /// out of order. Unit: PSNs.
+    /// Part of `lost` that may have been reordered, on any of three conditions. (1) The packet passed twice. (2)
+    /// Neither a NAK nor a timeout explains the run in which it came; all of `lost` counts where more gaps of a
+    /// go-back-N sender are filled by such runs than by explained ones. (3) It filled its gap within twice the longest
+    /// delay of the flow's reordered packets, with one of these to eight PSNs lost (four to one where identifications
+    /// count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the
+    /// original, out of order. Unit: PSNs.
     pub lost_or_reordered: u64,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
@@ -33,8 +34,8 @@ pub struct Loss {
     /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
     /// Duplicates, by the capture or by the network: packets that the capture has twice; the same PSN
-    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again without a NAK
-    /// or a timeout as its reason. Unit: packets.
+    /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again without a
+    /// NAK or a timeout as its reason. Unit: packets.
     pub mirrored: u64,
     /// READ requests retransmitted because the request or responses were lost. Unit: packets.
     pub rereads: u64,
@@ -42,9 +43,9 @@ pub struct Loss {
     pub rnr_resent: u64,
     /// Part of `retransmitted` and `rereads` caused by transport timeouts. Unit: packets.
     pub timeout_resent: u64,
-    /// Transport timeouts: go-back-N, or a repeated READ request (live: not counted), after a pause of at least 1 ms that
-    /// no NAK ended; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none. Unit:
-    /// timeouts.
+    /// Transport timeouts: go-back-N, or a repeated READ request (live: not counted), after a pause of at least 1 ms
+    /// that no NAK ended; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none.
+    /// Unit: timeouts.
     pub timeouts: u64,
     /// Part of `timeouts` after which an ACK showed that the packets had arrived: their ACKs were lost, or late.
     #[serde(skip)]
@@ -80,7 +81,7 @@ pub struct Loss {
 }
 
 /// The loss of one sequence of a flow. Nearly all arrive once and in order.
-pub type SequenceLoss = Seldom<Loss>;
+pub type SequenceLoss = BoxedUnlessDefault<Loss>;
 
 /// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -121,13 +122,13 @@ pub struct LastNaks {
 
 impl LastNaks {
     /// Of a flow with these counters. If the kernel dropped events, the latest of a kind may be missing.
-    pub(crate) fn of(told: &Naks, stats: &Stats) -> Self {
+    pub(crate) fn of(naks: &Naks, stats: &Stats) -> Self {
         let last =
-            |told: NakTally, counted: u64| (counted > 0 && told.count >= counted).then_some(told.last_ns);
-        let [sequence, invalid, access, operational, ..] = told.codes;
+            |naks: NakTally, counted: u64| (counted > 0 && naks.count >= counted).then_some(naks.last_ns);
+        let [sequence, invalid, access, operational, ..] = naks.codes;
         let [sequence_errors, invalid_requests, access_errors, operational_errors, ..] = stats.rare.naks;
         Self {
-            rnr: last(told.rnr, stats.rare.rnr_naks),
+            rnr: last(naks.rnr, stats.rare.rnr_naks),
             psn_sequence_error: last(sequence, sequence_errors),
             invalid_request: last(invalid, invalid_requests),
             remote_access_error: last(access, access_errors),
@@ -231,8 +232,8 @@ impl Downstream {
 }
 
 impl Loss {
-    /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that misses a
-    /// response among others repeats its READ at once.
+    /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that
+    /// misses a response among others repeats its READ at once.
     pub(crate) fn repeated_after_silence(&self) -> u64 {
         Self::after_silence(self.after_tap.episodes, self.after_tap.total_ns.unwrap_or(0))
     }
@@ -264,7 +265,8 @@ pub(crate) struct TapContext<'a> {
 
 impl<'a> TapContext<'a> {
     pub(crate) fn of(facts: &'a Facts) -> Self {
-        // PSNs alone may suggest a loss between two taps that both saw all packets: that is reordering, or a loss upstream of both.
+        // PSNs alone may suggest a loss between two taps that both saw all packets: that is reordering, or a loss
+        // upstream of both.
         let nothing_vanished = whole(facts, |tap| tap.to.as_deref());
         // NAKs for packets that passed the first of them are for reordering, or a loss downstream of both.
         let all_arrive = whole(facts, |tap| tap.from.as_deref());
@@ -338,13 +340,15 @@ impl Facts {
         most.values().fold((0, 0), |(all, packets), (own, again)| (all + again, packets + own))
     }
 
-    /// True if the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is known.
+    /// True if the requester whose READ responses a flow carries had timeouts, as far as the flow of its requests is
+    /// known.
     fn requester_timed_out(&self, flow: &Flow) -> bool {
         let requests = self.requests_answered_by(flow);
         requests.filter_map(|other| other.loss.get()).any(|loss| loss.timeouts > 0)
     }
 
-    /// The flow of requests, at the same tap, that a flow of responses answers: what is upstream of one tap says nothing of another.
+    /// The flow of requests, at the same tap, that a flow of responses answers: what is upstream of one tap says
+    /// nothing of another.
     pub(crate) fn requests_answered_by<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = &'a Flow> {
         self.back(flow).filter(|other| other.link == flow.link)
     }
@@ -396,7 +400,8 @@ impl From<Checked> for Icrc {
     }
 }
 
-/// Loss, reordering and retransmission at one link, summed over its flows. Packets (PSNs) unless the name says otherwise.
+/// Loss, reordering and retransmission at one link, summed over its flows. Packets (PSNs) unless the name says
+/// otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AtLink<'a> {
     pub(crate) link: &'a str,
@@ -415,12 +420,13 @@ pub(crate) struct AtLink<'a> {
     pub(crate) reordered: u64,
     /// Neither observed at this link nor retransmitted.
     pub(crate) unfilled: u64,
-    /// Episodes downstream, in the order of [`Downstream::ALL`]: a receiver sent a sequence-error NAK for packets that passed this link, or a READ
-    /// was repeated.
+    /// Episodes downstream, in the order of [`Downstream::ALL`]: a receiver sent a sequence-error NAK for packets that
+    /// passed this link, or a READ was repeated.
     pub(crate) downstream: [u64; 3],
     /// Of these, episodes in flows whose packets all reached the next tap.
     pub(crate) arrived: u64,
-    /// Go-back-N retransmissions, in episodes, of packets that passed this link, where the reverse direction is not captured.
+    /// Go-back-N retransmissions, in episodes, of packets that passed this link, where the reverse direction is not
+    /// captured.
     pub(crate) went_back: u64,
     /// Retransmitted although they had passed this link.
     pub(crate) retransmitted: u64,

@@ -67,7 +67,7 @@ fn links_with_the_same(sample: &Sample) -> Map<(Host, Host), Map<u16, u16>> {
         let groups = same.entry((src, dst)).or_default();
         groups.entry(key.link).or_insert(key.link);
         let others = seen_on.entry((src, dst, key.dest_qp)).or_default();
-        if others.len() >= paths::MAX_SIGHTS {
+        if others.len() >= paths::MAX_OBSERVATIONS {
             continue;
         }
         for other in others.iter().filter(|other| paths::same(&other.stats, &flow.stats)) {

@@ -1,8 +1,8 @@
 //! Facts: what follows from one sample without a judgement.
 //!
-//! [`Facts::of`] sums, sorts, pairs and compares what a [`Sample`](crate::sample::Sample) has counted. Findings judge facts, a
-//! report is facts and findings. The structs are those of `rocescope.report/1`, most of them in `facts`; the doc comment of a
-//! field is its definition. An unknown value is `None` and becomes null.
+//! [`Facts::of`] sums, sorts, pairs and compares what a [`Sample`](crate::sample::Sample) has counted. Findings judge
+//! facts, a report is facts and findings. The structs are those of `rocescope.report/1`, most of them in `facts`; the
+//! doc comment of a field is its definition. An unknown value is `None` and becomes null.
 
 mod build;
 mod changed;

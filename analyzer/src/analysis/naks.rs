@@ -1,13 +1,13 @@
 //! Cause of sequence-error NAKs: RNR fallout, reordering, or loss. One answer for findings and screens.
 //!
-//! | observation | cause of the NAKs |
-//! |---|---|
-//! | the requests of this queue pair are seen, and the sender retransmitted after a NAK: from a gap here, or from packets seen here | loss |
-//! | RNR NAKs in the same flow of answers: packets behind the refused one are out of sequence | RNR |
-//! | the requests of one of several queue pairs between the hosts were retransmitted so, and which of them is not known | loss |
-//! | the requests are seen, and PSNs came out of order | reordering |
-//! | the requests are seen, and nothing else explains them | loss (downstream: nothing is missing here) |
-//! | the requests are not seen, or what happened to them is not known | not known |
+//! | # | observation | cause of the NAKs |
+//! |---|---|---|
+//! | 1 | the requests of this queue pair are seen, and the sender retransmitted after a NAK: from a gap here, or from packets seen here | loss |
+//! | 2 | RNR NAKs in the same flow of answers: packets behind the refused one are out of sequence | RNR |
+//! | 3 | the requests of one of several queue pairs between the hosts were retransmitted so, and which of them is not known | loss |
+//! | 4 | the requests are seen, and PSNs came out of order | reordering |
+//! | 5 | the requests are seen, and nothing else explains them | loss (downstream: nothing is missing here) |
+//! | 6 | the requests are not seen, or what happened to them is not known | not known |
 //!
 //! Each row takes as many NAKs as it explains, in this order.
 
@@ -68,9 +68,9 @@ impl Facts {
         NakCauses::of(naks, answers.rnr_naks_once(), self.requests_of(answers))
     }
 
-    /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between the two
-    /// hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened to one is not
-    /// known.
+    /// Observations of the requests that a flow answers: of its own queue pair if that is known, else of all between
+    /// the two hosts, at any tap: a NAK has a cause wherever it is seen. `None` where none is visible, or what happened
+    /// to one is not known.
     fn requests_of(&self, answers: &Flow) -> Option<Requests> {
         match answers.peer_qp {
             Some(qp) => Requests::of(self.to_qp(answers.dst, answers.src, qp), true),
@@ -104,27 +104,50 @@ impl Requests {
 mod tests {
     use super::*;
 
+    const NONE: NakCauses = NakCauses { rnr: 0, reordering: 0, loss: 0, unknown: 0 };
+
+    /// Causes where the requests of this queue pair are seen.
+    fn of(naks: u64, rnr: u64, episodes: u64, reordered: u64) -> NakCauses {
+        NakCauses::of(naks, rnr, Some(Requests { episodes, reordered, own: true }))
+    }
+
+    /// The same where those of one of several queue pairs between the hosts are.
+    fn of_some(naks: u64, rnr: u64, episodes: u64, reordered: u64) -> NakCauses {
+        NakCauses::of(naks, rnr, Some(Requests { episodes, reordered, own: false }))
+    }
+
     #[test]
-    fn each_cause_takes_the_naks_that_it_explains() {
-        let of = |naks, rnr, episodes, reordered| {
-            NakCauses::of(naks, rnr, Some(Requests { episodes, reordered, own: true }))
-        };
-        let none = NakCauses::default();
-        assert_eq!(of(19, 19, 0, 0), NakCauses { rnr: 19, ..none }, "RNR fallout");
-        assert_eq!(of(50, 3, 48, 0), NakCauses { loss: 48, rnr: 2, ..none }, "loss, and some RNR");
-        assert_eq!(of(7, 0, 0, 9), NakCauses { reordering: 7, ..none }, "reordering");
-        assert_eq!(
-            of(5, 0, 0, 2),
-            NakCauses { reordering: 2, loss: 3, ..none },
-            "the rest was lost downstream"
-        );
-        let others = Some(Requests { episodes: 28, reordered: 0, own: false });
-        assert_eq!(
-            NakCauses::of(28, 118, others),
-            NakCauses { rnr: 28, ..none },
-            "loss of another queue pair"
-        );
-        assert_eq!(NakCauses::of(28, 3, others), NakCauses { rnr: 3, loss: 25, ..none });
-        assert_eq!(NakCauses::of(5, 2, None), NakCauses { rnr: 2, unknown: 3, ..none }, "requests not seen");
+    fn row_1_retransmissions_of_this_queue_pair_are_loss_before_rnr_explains_any() {
+        assert_eq!(of(48, 3, 48, 9), NakCauses { loss: 48, ..NONE });
+        assert_eq!(of(50, 3, 48, 0), NakCauses { loss: 48, rnr: 2, ..NONE }, "and some RNR fallout");
+    }
+
+    #[test]
+    fn row_2_packets_behind_a_refused_one_are_rnr_fallout() {
+        assert_eq!(of(19, 19, 0, 9), NakCauses { rnr: 19, ..NONE });
+        let others = of_some(28, 118, 28, 0);
+        assert_eq!(others, NakCauses { rnr: 28, ..NONE }, "loss of another queue pair");
+    }
+
+    #[test]
+    fn row_3_retransmissions_of_an_unknown_queue_pair_are_loss_after_rnr() {
+        assert_eq!(of_some(28, 3, 25, 9), NakCauses { rnr: 3, loss: 25, ..NONE });
+    }
+
+    #[test]
+    fn row_4_psns_out_of_order_are_reordering() {
+        assert_eq!(of(7, 0, 0, 9), NakCauses { reordering: 7, ..NONE });
+        assert_eq!(of_some(9, 1, 3, 9), NakCauses { rnr: 1, loss: 3, reordering: 5, ..NONE });
+    }
+
+    #[test]
+    fn row_5_the_rest_is_loss_downstream_where_the_requests_are_seen() {
+        assert_eq!(of(5, 0, 0, 0), NakCauses { loss: 5, ..NONE });
+        assert_eq!(of(5, 0, 0, 2), NakCauses { reordering: 2, loss: 3, ..NONE });
+    }
+
+    #[test]
+    fn row_6_the_rest_is_not_known_where_the_requests_are_not_seen() {
+        assert_eq!(NakCauses::of(5, 2, None), NakCauses { rnr: 2, unknown: 3, ..NONE });
     }
 }

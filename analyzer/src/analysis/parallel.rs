@@ -1,9 +1,9 @@
 //! Links of captures that plainly share a load, found without `--group`: the same pairs of hosts on each, in the same
 //! time, and no packet on two of them.
 //!
-//! A pair of hosts whose queue pairs are spread over several links was hashed onto them. Taps along one path see the same
-//! queue pairs; rails and hosts of their own have other pairs of addresses; captures one after the other have no time in
-//! common. None of these is a group.
+//! A pair of hosts whose queue pairs are spread over several links was hashed onto them. Taps along one path see the
+//! same queue pairs; rails and hosts of their own have other pairs of addresses; captures one after the other have no
+//! time in common. None of these is a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +126,8 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::analysis::{Facts, Options};
 
-    /// Queue pairs (link, source, destination, number) of 1,000 packets each; links from `late` on begin when the others have ended.
+    /// Queue pairs (link, source, destination, number) of 1,000 packets each; links from `late` on begin when the
+    /// others have ended.
     fn found(flows: &[(u16, &str, &str, u32)], late: u16) -> Vec<Vec<String>> {
         let flows = flows.iter().map(|(at, src, dst, qp)| {
             let mut data = stats(50_000, 1_000, 1_000_000);

@@ -26,9 +26,9 @@ definitions! {
         "No reliable connection survives such a loss, and of two links that share its packets each misses one half";
 }
 
-/// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the taps
-/// and the planes of any fabric, and a bound on the time that a made-up capture takes.
-pub(super) const MAX_SIGHTS: usize = 512;
+/// Links on which one queue pair is compared, pair by pair; seen on more, each link counts for itself. More than the
+/// taps and the planes of any fabric, and a bound on the time that a made-up capture takes.
+pub(super) const MAX_OBSERVATIONS: usize = 512;
 
 /// Relation of links that see the same packets, from one sample. It takes a look at every flow, so views that make
 /// several pictures of one sample ask for it once.
@@ -58,7 +58,7 @@ impl Paths {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
     /// Of each flow of the sample. Empty where each queue pair is on one link alone.
-    sights: Vec<Observation>,
+    observations: Vec<Observation>,
     /// Links that count the same packets, at most; 1 when each packet is counted once.
     pub taps: usize,
 }
@@ -76,21 +76,21 @@ impl Overlap {
     /// Finds the flows that `sample` counts on more than one link.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let mut overlap = Self { sights: Vec::new(), taps: 1 };
+        let mut overlap = Self { observations: Vec::new(), taps: 1 };
         let several = several(sample);
         if !several.is_empty() {
             let alone = (0u32..).zip(&sample.flows).map(|(at, _)| Observation { speaker: at, first: at });
-            overlap.sights = alone.collect();
+            overlap.observations = alone.collect();
         }
-        for mut sights in several.into_values() {
-            let first = sights.first().and_then(|at| u32::try_from(*at).ok());
+        for mut observations in several.into_values() {
+            let first = observations.first().and_then(|at| u32::try_from(*at).ok());
             // The link that saw most speaks for the queue pair; of those that saw the same, the first.
-            sights.sort_by_key(|at| {
+            observations.sort_by_key(|at| {
                 let flow = sample.flows.get(*at);
                 flow.map(|flow| (Reverse(flow.stats.bytes), flow.key.link))
             });
             let mut counted: Vec<(&FlowSample, u32, usize)> = Vec::new();
-            for at in sights {
+            for at in observations {
                 let (Some(flow), Ok(number)) = (sample.flows.get(at), u32::try_from(at)) else { continue };
                 let speaker = match counted.iter_mut().find(|(first, ..)| same(&first.stats, &flow.stats)) {
                     None => {
@@ -103,8 +103,8 @@ impl Overlap {
                         *speaker
                     }
                 };
-                if let Some(sight) = overlap.sights.get_mut(at) {
-                    *sight = Observation { speaker, first: first.unwrap_or(number) };
+                if let Some(observation) = overlap.observations.get_mut(at) {
+                    *observation = Observation { speaker, first: first.unwrap_or(number) };
                 }
             }
         }
@@ -120,19 +120,26 @@ impl Overlap {
     /// True if every queue pair is on one link alone.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.sights.is_empty()
+        self.observations.is_empty()
     }
 
     /// The flow that speaks for the packets of flow number `at`: the one on the link that saw most of them.
     #[must_use]
     pub fn speaker(&self, at: usize) -> usize {
-        self.sights.get(at).and_then(|sight| usize::try_from(sight.speaker).ok()).unwrap_or(at)
+        self.observations
+            .get(at)
+            .and_then(|observation| usize::try_from(observation.speaker).ok())
+            .unwrap_or(at)
     }
 
-    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the same.
+    /// The flow that comes first of the queue pair of flow number `at`, whether links share its packets or see the
+    /// same.
     #[must_use]
     pub fn queue_pair(&self, at: usize) -> usize {
-        self.sights.get(at).and_then(|sight| usize::try_from(sight.first).ok()).unwrap_or(at)
+        self.observations
+            .get(at)
+            .and_then(|observation| usize::try_from(observation.first).ok())
+            .unwrap_or(at)
     }
 }
 
@@ -165,7 +172,7 @@ fn several(sample: &Sample) -> Map<Name, Vec<usize>> {
         for (at, FlowSample { key, .. }) in sample.flows.iter().enumerate() {
             all.entry((key.family, key.src, key.dst, key.dest_qp)).or_default().push(at);
         }
-        all.retain(|_, sights| (2..=MAX_SIGHTS).contains(&sights.len()));
+        all.retain(|_, observations| (2..=MAX_OBSERVATIONS).contains(&observations.len()));
     }
     all
 }
@@ -173,10 +180,10 @@ fn several(sample: &Sample) -> Map<Name, Vec<usize>> {
 /// Flows of queue pairs of which several links see a part each, with the number of these links.
 pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
     let mut all = Vec::new();
-    for mut sights in several(sample).into_values() {
-        sights.retain(|at| sample.flows.get(*at).is_some_and(|flow| is_part(&flow.stats)));
-        let links = sights.len() as u64;
-        all.extend(sights.into_iter().filter(|_| links > 1).map(|at| (at, links)));
+    for mut observations in several(sample).into_values() {
+        observations.retain(|at| sample.flows.get(*at).is_some_and(|flow| is_part(&flow.stats)));
+        let links = observations.len() as u64;
+        all.extend(observations.into_iter().filter(|_| links > 1).map(|at| (at, links)));
     }
     all
 }
@@ -186,8 +193,8 @@ pub(super) fn parts(sample: &Sample) -> Vec<(usize, u64)> {
 #[must_use]
 pub(crate) fn related(sample: &Sample) -> BTreeSet<(u16, u16)> {
     let mut related = BTreeSet::new();
-    for sights in several(sample).into_values() {
-        let flows: Vec<&FlowSample> = sights.iter().filter_map(|at| sample.flows.get(*at)).collect();
+    for observations in several(sample).into_values() {
+        let flows: Vec<&FlowSample> = observations.iter().filter_map(|at| sample.flows.get(*at)).collect();
         for (n, one) in flows.iter().enumerate() {
             for other in flows.iter().skip(n + 1) {
                 let (a, b) = (one.key.link.min(other.key.link), one.key.link.max(other.key.link));
@@ -271,8 +278,8 @@ mod tests {
             };
             of(names.iter().map(|name| link(name, None)).collect(), (0..links).map(flow).collect())
         };
-        assert_eq!(Overlap::of(&on(MAX_SIGHTS)).taps, MAX_SIGHTS);
-        let many = on(MAX_SIGHTS + 1);
+        assert_eq!(Overlap::of(&on(MAX_OBSERVATIONS)).taps, MAX_OBSERVATIONS);
+        let many = on(MAX_OBSERVATIONS + 1);
         assert!(Overlap::of(&many).is_empty() && related(&many).is_empty());
     }
 

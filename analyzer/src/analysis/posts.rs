@@ -44,8 +44,8 @@ pub struct QpPosts {
     pub requests: u64,
     /// Bytes of their messages; for a READ the bytes that it asks for. Unit: bytes.
     pub bytes: u64,
-    /// Work requests per second of `sampled_ns`: an estimate for the whole run. Unit: work requests/s. Null: no time was
-    /// sampled.
+    /// Work requests per second of `sampled_ns`: an estimate for the whole run. Unit: work requests/s. Null: no time
+    /// was sampled.
     pub requests_per_s: Option<u64>,
     /// Bytes per second of `sampled_ns`: an estimate for the whole run. Unit: bytes/s. Null: as `requests_per_s`.
     pub bytes_per_s: Option<u64>,
@@ -119,8 +119,8 @@ impl QpPosts {
     }
 }
 
-/// Adds the work posted to the queue pairs of a port, by number and process. Queue pairs that nothing else shows are added
-/// to the device's first port.
+/// Adds the work posted to the queue pairs of a port, by number and process. Queue pairs that nothing else shows are
+/// added to the device's first port.
 pub(super) fn join(devices: &Devices, port: &PortSample, qps: &mut Vec<DeviceQp>) {
     let of_device = devices.posts.qps.iter().filter(|sample| sample.device == port.device);
     let mut left: BTreeMap<(u32, u32), Vec<&PostSample>> = BTreeMap::new();

@@ -11,7 +11,8 @@ use crate::entity::lives::timeout_ns;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpContexts {
-    /// Source of the contexts: `RES_QP_GET_RAW` (RDMA netlink), `fwctl` (`--fwctl`), or both. Null: no context was read.
+    /// Source of the contexts: `RES_QP_GET_RAW` (RDMA netlink), `fwctl` (`--fwctl`), or both. Null: no context was
+    /// read.
     pub how: Option<&'static str>,
     /// Queue pairs whose context was read. Unit: queue pairs.
     pub queried: u64,

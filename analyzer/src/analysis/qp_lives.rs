@@ -25,23 +25,25 @@ pub struct QpLives {
     pub events_left_out: u64,
     /// Kernel functions that could not be probed.
     pub absent: Vec<String>,
-    /// Fields of the kernel's structures (`ib_qp_attr.timeout` …) that its type information (BTF) does not have: what they say is null
-    /// for each queue pair.
+    /// Fields of the kernel's structures (`ib_qp_attr.timeout` …) that its type information (BTF) does not have: what
+    /// they say is null for each queue pair.
     pub absent_fields: Vec<String>,
-    /// Reason for which queue pairs that are made past the verbs (DEVX, mlx5) are not followed. Null: they are, from when
-    /// the run began: of an older one the next command that modifies it shows a part.
+    /// Reason for which queue pairs that are made past the verbs (DEVX, mlx5) are not followed. Null: they are, from
+    /// when the run began: of an older one the next command that modifies it shows a part.
     pub devx_unavailable: Option<String>,
-    /// Commands about queue pairs of processes other than within a verb that makes or modifies one: those of such queue pairs,
-    /// and the ends of all others. Unit: commands.
+    /// Commands about queue pairs of processes other than within a verb that makes or modifies one: those of such queue
+    /// pairs, and the ends of all others. Unit: commands.
     pub commands: u64,
     /// Those whose result was not seen. Unit: commands.
     pub missed_commands: u64,
-    /// Lists of all queue pairs of the host that were read (RDMA netlink), for states, processes and settings. Unit: lists.
+    /// Lists of all queue pairs of the host that were read (RDMA netlink), for states, processes and settings. Unit:
+    /// lists.
     pub lists: u64,
-    /// Queue pairs in all of these lists together: for each the kernel queried its device, on mlx5 by a firmware command. They
-    /// come on top of `qp_context.answered`. Unit: queries.
+    /// Queue pairs in all of these lists together: for each the kernel queried its device, on mlx5 by a firmware
+    /// command. They come on top of `qp_context.answered`. Unit: queries.
     pub list_queries: u64,
-    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s and at most 20 s. Unit: ns.
+    /// Time that the lists took. Lists rest for a hundred times as long as the latest took, at least 0.5 s and at most
+    /// 20 s. Unit: ns.
     pub lists_ns: u64,
     /// Queue pairs by what is known of them.
     pub sources: QpSources,

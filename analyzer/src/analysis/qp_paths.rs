@@ -1,5 +1,5 @@
-//! Queue pairs of which no packet is seen, over what a fabric hashes and over ports, rails and planes: from source ports that
-//! drivers compute or contexts hold.
+//! Queue pairs of which no packet is seen, over what a fabric hashes and over ports, rails and planes: from source
+//! ports that drivers compute or contexts hold.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,27 @@ use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
 use crate::util::source_port::{self, is_computed};
 
-/// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance` nor `ecmp`.
+/// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance`
+/// nor `ecmp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpPaths {
-    /// Connected queue pairs of the watched ports that can send, and of which no packet is in `flows`. Unit: queue pairs.
+    /// Connected queue pairs of the watched ports that can send, and of which no packet is in `flows`. Unit: queue
+    /// pairs.
     pub qps: u64,
     /// Those among them whose 5-tuple is known: the figures up to `ecmp` are theirs. Unit: queue pairs.
     pub known: u64,
     /// Reasons for which the 5-tuple of the others is not known, with their number. Unit: queue pairs.
     pub unknown: BTreeMap<String, u64>,
-    /// Weight of a queue pair in the figures up to `ecmp`. `bytes`: PSNs that it sent × path MTU, an upper bound of its bytes,
-    /// where that is known of each of them. `queue_pairs`: each counts as 1.
+    /// Weight of a queue pair in the figures up to `ecmp`. `bytes`: PSNs that it sent × path MTU, an upper bound of its
+    /// bytes, where that is known of each of them. `queue_pairs`: each counts as 1.
     pub weighted_by: &'static str,
     /// Distinct 5-tuples (addresses, UDP, source port, 4791). Unit: tuples.
     pub five_tuples: u64,
     /// Distinct UDP source ports among them. Unit: ports.
     pub source_ports: u64,
-    /// Entropy of the weights over the 5-tuples, as `entropy.entropy_bits`. Unit: bits. Null: no 5-tuple is known, or none has
-    /// sent anything.
+    /// Entropy of the weights over the 5-tuples, as `entropy.entropy_bits`. Unit: bits. Null: no 5-tuple is known, or
+    /// none has sent anything.
     pub entropy_bits: Option<f64>,
     /// That over its maximum; 1: even. Unit: ratio. Null: fewer than two 5-tuples.
     pub normalized: Option<f64>,
@@ -54,7 +56,8 @@ pub struct QpPaths {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QpBalance {
-    /// Weight of a queue pair here, as `qp_paths.weighted_by`: `bytes` where those of each queue pair of these parts are known.
+    /// Weight of a queue pair here, as `qp_paths.weighted_by`: `bytes` where those of each queue pair of these parts
+    /// are known.
     pub weighted_by: &'static str,
     /// Parts that share the load, idle ones included.
     pub parts: Vec<QpPart>,
@@ -107,7 +110,7 @@ struct Sender<'a> {
     bytes: Option<u64>,
 }
 
-/// What a queue pair counts among others.
+/// The weight of a queue pair among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WeightedBy {
     Bytes,

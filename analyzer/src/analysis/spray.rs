@@ -37,8 +37,8 @@ pub struct Spray {
     /// Largest distance of a packet out of order behind the PSN expected then. Unit: PSNs. Null: none was out of order,
     /// or as `loss`.
     pub reordering_depth: Option<u64>,
-    /// Packets that a switch trimmed instead of dropping them: FIRST or MIDDLE packets shorter than the path MTU, or frames
-    /// shorter than the payload that their headers state. Unit: packets. Null: live.
+    /// Packets that a switch trimmed instead of dropping them: FIRST or MIDDLE packets shorter than the path MTU, or
+    /// frames shorter than the payload that their headers state. Unit: packets. Null: live.
     pub trimmed: Option<u64>,
 }
 

@@ -54,8 +54,8 @@ pub struct TapFlow {
     pub vanished_at_end: Option<u64>,
     /// Largest payload among the packets that both links saw. Unit: bytes.
     pub largest_matched: u32,
-    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than `largest_matched`. Null: there was
-    /// none, or the order is not known.
+    /// Of the packets in `vanished` and `vanished_at_end`: those with more payload than `largest_matched`. Null: there
+    /// was none, or the order is not known.
     pub vanished_large: Option<LostLarge>,
     /// Header fields that differ between the links in the same packets, most packets first. CE marks set on
     /// the path are in `marked`.
@@ -253,15 +253,15 @@ impl Between<'_> {
 }
 
 /// Of the packets that the second tap did not see, those that reached the receiver: packets that its sender never
-/// retransmitted. `is_proof`: that shows it. It does not of UC, which retransmits nothing, nor of a sender that retried in
-/// vain, which had no chance to.
+/// retransmitted. `is_proof`: that shows it. It does not of UC, which retransmits nothing, nor of a sender that retried
+/// in vain, which had no chance to.
 pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
     if is_proof { unfilled.min(vanished) } else { 0 }
 }
 
 impl Facts {
-    /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the sender, the
-    /// other, and the flow.
+    /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the
+    /// sender, the other, and the flow.
     pub(crate) fn sections(&self) -> impl Iterator<Item = (&str, &str, &TapFlow)> {
         let mut next: Map<(&str, Name), Set<&str>> = Map::default();
         for tap in &self.taps {
@@ -278,8 +278,8 @@ impl Facts {
         ordered.filter(move |(from, to, tap)| is_direct(tap, from, to))
     }
 
-    /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts by
-    /// itself: a packet lost in one does not reach the next.
+    /// Packets lost between taps whose order is known, by taps and hosts. Of several taps in a row each section counts
+    /// by itself: a packet lost in one does not reach the next.
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
@@ -331,16 +331,16 @@ impl Facts {
         pairs.into_values().collect()
     }
 
-    /// Flows at two taps that lack packets of one another, where nobody can say which of them are lost: the order of the taps
-    /// is not known. Parallel links have none.
+    /// Flows at two taps that lack packets of one another, where nobody can say which of them are lost: the order of
+    /// the taps is not known. Parallel links have none.
     pub(crate) fn unordered(&self) -> impl Iterator<Item = &TapFlow> {
         let is_open =
             |tap: &&TapFlow| tap.vanished.is_none() && !are_parallel(tap.only_at, tap.packets_matched);
         self.taps.iter().filter(is_open)
     }
 
-    /// UC flows that passed a tap and not the next one, which others between the same hosts passed: lost as a whole, or on
-    /// another path. Nobody retransmits them, so nothing shows it.
+    /// UC flows that passed a tap and not the next one, which others between the same hosts passed: lost as a whole, or
+    /// on another path. Nobody retransmits them, so nothing shows it.
     pub(crate) fn uc_at_first_only(&self) -> impl Iterator<Item = (&str, &str, &Flow)> {
         let ways: BTreeSet<(&str, &str, Address, Address)> =
             self.sections().map(|(from, to, tap)| (from, to, tap.src, tap.dst)).collect();
@@ -353,8 +353,8 @@ impl Facts {
         })
     }
 
-    /// Flows between two hosts of which the first tap sees requests that are retried in vain, or their answers, and the second
-    /// nothing.
+    /// Flows between two hosts of which the first tap sees requests that are retried in vain, or their answers, and the
+    /// second nothing.
     pub(crate) fn absent(&self, from: &str, to: &str, (src, dst): (Address, Address)) -> Vec<&Flow> {
         let at = |link: &str| {
             let on = self.flows.iter().filter(move |flow| flow.link == link);

@@ -45,8 +45,9 @@ pub(crate) struct Uneven {
     pub bytes_ratio: f64,
 }
 
-/// The longest stretch of windows with `loaded` times the bytes of the mean window or more in which one link of a group carries `limit` times the mean or more all in all, and half as much
-/// above the mean in two of three of them. `None` when there is none, or bins were not counted. Only windows that begin `within` a time count.
+/// The longest stretch of windows with `loaded` times the bytes of the mean window or more in which one link of a group
+/// carries `limit` times the mean or more all in all, and half as much above the mean in two of three of them. `None`
+/// when there is none, or bins were not counted. Only windows that begin `within` a time count.
 #[must_use]
 pub(crate) fn longest(
     sample: &Sample,
@@ -112,7 +113,8 @@ fn ratio(own: f64, sum: f64, links: usize) -> f64 {
     if sum > 0.0 { own * links as f64 / sum } else { 0.0 }
 }
 
-/// A step of a job begins more evenly than it ends, or the other way round: single windows need half of the excess only.
+/// A step of a job begins more evenly than it ends, or the other way round: single windows need half of the excess
+/// only.
 fn half_above(limit: f64) -> f64 {
     f64::midpoint(1.0, limit)
 }
@@ -128,15 +130,16 @@ pub(crate) struct Latest<'a> {
 }
 
 impl<'a> Latest<'a> {
-    /// Those with `loaded` times the bytes of their mean window or more, or of the run's; none if the group is not that busy compared
-    /// with the run. `None` if bins were not counted.
+    /// Those with `loaded` times the bytes of their mean window or more, or of the run's; none if the group is not that
+    /// busy compared with the run. `None` if bins were not counted.
     #[must_use]
     pub(crate) fn of(sample: &'a Sample, group: &'a Imbalance, loaded: f64) -> Option<Self> {
         let traffic = sample.metrics.traffic.as_ref()?;
         let run = imbalance::windows(sample, traffic, group)?;
         let mut windows = imbalance::latest(sample, traffic, group, LATEST_NS)?;
         let all = run.bytes();
-        // Congested flows take longer for the same bytes: windows have less than those of bursts before, at the same rate.
+        // Congested flows take longer for the same bytes: windows have less than those of bursts before, at the same
+        // rate.
         let least = if windows.rate()? < loaded * run.rate()? {
             f64::INFINITY
         } else {
@@ -153,8 +156,8 @@ impl<'a> Latest<'a> {
         in_windows(self.sample, self.group, &self.windows, limit, (0..u64::MAX, self.all))
     }
 
-    /// Start of the last of them, `count` or more over `span_ns` or more, all from `after_ns` on, if `link` carries no more than half of
-    /// the excess of `limit` in these: evenness that was seen, not silence.
+    /// Start of the last of them, `count` or more over `span_ns` or more, all from `after_ns` on, if `link` carries no
+    /// more than half of the excess of `limit` in these: evenness that was seen, not silence.
     #[must_use]
     pub(crate) fn even_since(
         &self,

@@ -19,7 +19,8 @@ definitions! {
         "A tap that saw only a part of the time knows nothing of the rest";
 }
 
-/// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it. Every view counts these.
+/// Packets lost upstream of the link of a flow, by its slot; flows known from PSNs alone are not in it. Every view
+/// counts these.
 pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     let mut lost = Map::default();
     let pairs = sample.metrics.taps.as_deref().unwrap_or_default();

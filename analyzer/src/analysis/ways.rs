@@ -1,8 +1,8 @@
 //! The two directions of links whose captures hold both: a tap on a cable.
 //!
 //! Each packet on a parallel link goes from one side to the other, so the hosts divide into two sides. The time to live
-//! shows which side is which where groups of hosts have nothing to do with each other: packets from the nearer side have
-//! passed fewer routers.
+//! shows which side is which where groups of hosts have nothing to do with each other: packets from the nearer side
+//! have passed fewer routers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

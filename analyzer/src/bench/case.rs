@@ -82,8 +82,8 @@ impl Case {
     /// Number of tables that a round fills.
     pub(super) const TABLES: usize = 5;
 
-    /// Which table its flows are in, of those that a round fills: that without the exact clock, that with it, or one of its own,
-    /// since it counts nothing in it.
+    /// Which table its flows are in, of those that a round fills: that without the exact clock, that with it, or one of
+    /// its own, since it counts nothing in it.
     pub(super) const fn table(&self) -> usize {
         match (self.work, self.precise) {
             (Work::Insert, false) => 2,
@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-/// What a program does: counting, or a part without which there is no counting. Those are the floor of a row.
+/// The work of a program: counting, or a part without which there is no counting. Those are the floor of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// All of it.
@@ -104,8 +104,8 @@ pub(super) enum Work {
     Clock,
     /// All but bins, messages and latency: their cache lines are written, too.
     Reach,
-    /// The frame is parsed, its flow found and locked, the clock read, and two neighbouring cache lines written in place of
-    /// all that counting writes.
+    /// The frame is parsed, its flow found and locked, the clock read, and two neighbouring cache lines written in
+    /// place of all that counting writes.
     Together,
     /// As [`Self::Reach`], with a time from memory.
     Published,

@@ -1,7 +1,7 @@
 //! Two processors that count packets of different flows in one table at the same time.
 //!
-//! Each thread's own processor time is taken, so that what else runs on the machine does not count. Two hardware threads of
-//! one core share it: what they make of an empty program stands beside the figure.
+//! Each thread's own processor time is taken, so that what else runs on the machine does not count. Two hardware
+//! threads of one core share it: what they make of an empty program stands beside the figure.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -89,8 +89,8 @@ impl Sample {
     }
 }
 
-/// First one processor after the other, then both, by turns. A measurement that was interrupted, or that ran beside another only in part,
-/// says nothing about two processors and is left out.
+/// First one processor after the other, then both, by turns. A measurement that was interrupted, or that ran beside
+/// another only in part, says nothing about two processors and is left out.
 fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
     let barrier = Barrier::new(2);
     let worker = |at: usize| -> Result<Vec<Option<Sample>>> {

@@ -40,8 +40,8 @@ fn with_file(file: &Config, path: &Path) -> Result<Option<AgentArgs>> {
     }
 }
 
-/// Why the command line refuses an option of the file: kind, option, place, and the values that it takes. Not the error's own
-/// text, which quotes the value.
+/// Why the command line refuses an option of the file: kind, option, place, and the values that it takes. Not the
+/// error's own text, which quotes the value.
 fn refused(error: &clap::Error, places: &BTreeMap<String, Place>) -> String {
     let words = |kind| match error.get(kind) {
         Some(ContextValue::String(one)) => vec![one.clone()],

@@ -30,7 +30,7 @@ pub struct Config {
     pub live: Live,
     /// Options of `rocescope agent` by their long names: `[agent]`.
     pub agent: toml::Table,
-    /// Where each of those options is in the file.
+    /// The place of each of those options in the file.
     #[serde(skip)]
     pub(super) agent_places: BTreeMap<String, Place>,
     /// The terminal UI: `[tui]`.

@@ -16,8 +16,8 @@ use crate::source::capture::{CaptureError, Reader};
 /// Rights that could not be given up, as notes for the view.
 pub(super) type Notes = Vec<String>;
 
-/// Fails if one of the inputs does not exist. Call it before the others: a sandbox hides the folder, and with it the name
-/// that is meant.
+/// Fails if one of the inputs does not exist. Call it before the others: a sandbox hides the folder, and with it the
+/// name that is meant.
 pub(super) fn present<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     let mut named = files.into_iter().filter(|file| file.as_os_str() != "-");
     named.find_map(|file| CaptureError::absent(file)).map_or(Ok(()), |error| Err(error.into()))
@@ -44,8 +44,8 @@ pub(super) fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Call it before the first byte of an engine's answer is parsed; before a server of this port is asked. The page may be
-/// written to `out`.
+/// Call it before the first byte of an engine's answer is parsed; before a server of this port is asked. The page may
+/// be written to `out`.
 pub(super) fn fleet(port: Option<u16>, out: Option<&Path>) {
     #[cfg(target_os = "linux")]
     {
@@ -116,7 +116,8 @@ pub(super) fn doctor() {
     enter(&Plan { all_rights: true, ..Plan::default() });
 }
 
-/// Runs `work`, which parses bytes of the network that `files` or open sockets have, in a thread with the rights of a parser.
+/// Runs `work`, which parses bytes of the network that `files` or open sockets have, in a thread with the rights of a
+/// parser.
 #[cfg(target_os = "linux")]
 pub(super) fn parsing<T: Send>(files: &[PathBuf], work: impl FnOnce() -> T + Send) -> io::Result<T> {
     sandbox::alone("parser", &Plan::of_files(files.iter().cloned(), Vec::new()), work)

@@ -19,7 +19,8 @@ use crate::source::feed::{self, Feed, SourceEnd};
 use crate::util::notice::say;
 
 /// The thread that writes dumps. It reads the whole host for doctor's page and starts the user's program, so it starts
-/// before privileges are dropped and keeps them. What a dump has of packets is read by a thread of its own, which has none.
+/// before privileges are dropped and keeps them. What a dump has of packets is read by a thread of its own, which has
+/// none.
 pub(super) struct Dumps {
     settings: Settings,
     sender: SyncSender<Dump>,

@@ -61,8 +61,8 @@ impl fmt::Display for Place {
 
 /// Kind of an error of the TOML reader, and what is allowed in place of what the file has.
 ///
-/// Messages of serde quote the file first and say what they expected last; the last separator is therefore serde's own. Messages
-/// about TOML itself, and those of settings that check themselves, quote nothing.
+/// Messages of serde quote the file first and say what they expected last; the last separator is therefore serde's own.
+/// Messages about TOML itself, and those of settings that check themselves, quote nothing.
 pub(super) fn kind(message: &str) -> Cow<'_, str> {
     let expected = |separator: &str| message.rsplit_once(separator).map(|(_, own)| own);
     for (start, kind) in [("unknown field `", "unknown key"), ("unknown variant `", "unknown value")] {
@@ -86,7 +86,7 @@ pub(super) fn kind(message: &str) -> Cow<'_, str> {
     if message.starts_with("unexpected keys in table: ") { "unknown key".into() } else { message.into() }
 }
 
-/// What the file has, by its type.
+/// The value that the file has, by its type.
 fn found(rest: &str) -> Option<&'static str> {
     const TYPES: [(&str, &str); 6] = [
         ("string ", "a string"),
@@ -99,7 +99,7 @@ fn found(rest: &str) -> Option<&'static str> {
     TYPES.iter().find(|(start, _)| rest.starts_with(start)).map(|(_, name)| *name)
 }
 
-/// What a setting takes, from the name of its type.
+/// The values that a setting takes, from the name of its type.
 fn wanted(own: &str) -> &str {
     match own {
         "a map" => "a table",

@@ -26,8 +26,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of reading these files, on standard error: the time alone where a size is unknown, as of a pipe or a recording.
-    /// `None` if that is no terminal.
+    /// Progress of reading these files, on standard error: the time alone where a size is unknown, as of a pipe or a
+    /// recording. `None` if that is no terminal.
     pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;
@@ -52,7 +52,8 @@ impl Progress {
         })
     }
 
-    /// Time of work whose size is not known, and what is left of `most`, on standard error. `None` if that is no terminal.
+    /// Time of work whose size is not known, and what is left of `most`, on standard error. `None` if that is no
+    /// terminal.
     pub(super) fn waiting(what: String, most: Option<Duration>) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;

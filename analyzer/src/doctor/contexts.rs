@@ -1,5 +1,5 @@
-//! Asks each RoCE device for the NIC's context of one of its queue pairs: the answer shows whether this host gives any, and
-//! whether it can be decoded.
+//! Asks each RoCE device for the NIC's context of one of its queue pairs: the answer shows whether this host gives any,
+//! and whether it can be decoded.
 
 use super::facts::{ContextFacts, HostFacts, Protocol};
 use crate::host::nldev::{self, Device, Query, QueuePair};

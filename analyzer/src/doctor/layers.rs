@@ -1,4 +1,5 @@
-//! The layers that show queue pairs of NICs that do RoCE themselves: which of them works here, why not, and what it would need.
+//! The layers that show queue pairs of NICs that do RoCE themselves: which of them works here, why not, and what it
+//! would need.
 //!
 //! A layer is a function from facts to a [`Layer`] in the list of [`of_host`].
 

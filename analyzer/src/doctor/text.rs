@@ -155,7 +155,8 @@ impl Sheet {
         let rows: Vec<_> =
             std::iter::once(("CHECK", "SUBJECT".to_owned(), "VALUE".to_owned())).chain(rows).collect();
         let first = rows.iter().map(|(check, ..)| check.len()).max().unwrap_or(0);
-        // A longer one is not padded to: names of processes and pods have any length, and a width of 65,536 is an error.
+        // A longer one is not padded to: names of processes and pods have any length, and a width of 65,536 is an
+        // error.
         let second = rows.iter().map(|(_, of, _)| of.chars().count()).max().unwrap_or(0).min(self.width);
         let beside = self.width.saturating_sub(first + second + 4);
         // Too narrow for a value column: values go below their check.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::spell::Spell;
 use crate::host::qp_context::QpContext;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// Everything known from contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct ContextSample {
     pub received: Option<u64>,
     /// Packets sent and not acknowledged; `None` when the context does not tell.
     pub in_flight: Option<u32>,
-    /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None` as
-    /// `in_flight`.
+    /// Time for which packets have been in flight without one being acknowledged, at least; 0 when it goes on; `None`
+    /// as `in_flight`.
     pub stuck_ns: Option<u64>,
     /// Retries used up now, of those that are set.
     pub retries_used: Option<u8>,
@@ -49,22 +49,22 @@ pub struct ContextSample {
     pub rnr_retrying: u64,
     /// Contexts that showed a receive queue in use with no receive posted.
     pub receives_exhausted: u64,
-    /// When contexts showed these three.
+    /// Times of contexts that showed these three.
     pub times: ContextTimes,
     /// Timeouts and sequence errors of the port that were its own; `None` when none was counted.
     pub blamed: Option<Blamed>,
 }
 
-/// Times in which successive contexts of a queue pair, or contexts less than 10 s apart, showed something: the oldest first, by the
-/// readings that showed it, with those before the first of them and those up to the last.
+/// Times in which successive contexts of a queue pair, or contexts less than 10 s apart, showed something: the oldest
+/// first, by the readings that showed it, with those before the first of them and those up to the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextTimes {
     /// Retries in use.
-    pub retrying: Few<Spell>,
+    pub retrying: SmallList<Spell>,
     /// RNR retries in use.
-    pub rnr_retrying: Few<Spell>,
+    pub rnr_retrying: SmallList<Spell>,
     /// A receive queue in use with no receive posted.
-    pub exhausted: Few<Spell>,
+    pub exhausted: SmallList<Spell>,
 }
 
 impl ContextTimes {

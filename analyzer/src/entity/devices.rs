@@ -82,8 +82,8 @@ pub struct PortSample {
     pub qps_left_out: u64,
 }
 
-/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that the port had
-/// received and sent; 0 where that is not counted.
+/// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that
+/// the port had received and sent; 0 where that is not counted.
 pub type Growth = Spell<[u64; 2]>;
 
 /// The counters of one source.
@@ -173,7 +173,7 @@ pub struct Setting {
     pub change: Option<String>,
 }
 
-/// Where the interface of a port is: its name, or `net1 of pod trainer-0`. `None`: not known.
+/// The place of a port's interface: its name, or `net1 of pod trainer-0`. `None`: not known.
 #[must_use]
 pub fn place(interface: Option<&str>, pod: Option<(&str, Option<&str>)>) -> Option<String> {
     match pod {
@@ -195,7 +195,7 @@ pub fn counted(counters: &[SourceSample], name: &str) -> Option<(u64, &'static s
 }
 
 impl PortSample {
-    /// Where its interface is; see [`place`].
+    /// The place of its interface; see [`place`].
     #[must_use]
     pub fn place(&self) -> Option<String> {
         place(self.interface.as_deref(), self.pod.as_ref().map(|at| (&*at.pod, at.name.as_deref())))

@@ -56,8 +56,8 @@ pub struct QpLife {
     pub pid: Option<u32>,
     /// Name of the thread that made it.
     pub comm: Option<String>,
-    /// Pod, container or job of that process, as it was when it made the queue pair; `None` for a process of the host, and
-    /// where it is not known.
+    /// Pod, container or job of that process, as it was when it made the queue pair; `None` for a process of the host,
+    /// and where it is not known.
     pub pod: Option<String>,
     /// Number of the queue pair at the other end.
     pub rqpn: Option<u32>,
@@ -92,9 +92,10 @@ pub struct QpControl {
     pub created_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
-    /// How it ended. `destroyed`: in a working state, by its process or because that ended. `error`: it is in the error state, or
-    /// was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that is known). `number_reused`: its
-    /// destruction was not seen, and another queue pair has its number. Null: it exists and works, or its end was not seen.
+    /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in
+    /// the error state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that
+    /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. Null: it exists
+    /// and works, or its end was not seen.
     pub end: Option<&'static str>,
 }
 
@@ -131,11 +132,11 @@ pub struct QpEvent {
     /// Number of the queue pair. Null: an event of the port, or the queue pair was not made.
     pub lqpn: Option<u32>,
     /// Asynchronous event (`QP_FATAL`, `PORT_ERR` …), the verb that failed (`modify to RTR`), `RTS to ERR`: a
-    /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says why it
-    /// is in that state.
+    /// query found the queue pair in the error state, and no verb had asked for it; or `error reason`: its driver says
+    /// why it is in that state.
     pub event: String,
-    /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the reasons of
-    /// requester and responder of bnxt_re. Null: another event.
+    /// Reason of an `error reason`: the error syndrome that mlx5's firmware gives (kernel 6.4 and newer), or the
+    /// reasons of requester and responder of bnxt_re. Null: another event.
     pub reason: Option<String>,
     /// Error number (errno) of a verb that failed. Null: no verb.
     pub errno: Option<i32>,

@@ -1,6 +1,7 @@
 //! Objects that traffic is counted by, as plain values: addresses, flows, queue pairs and their owners, devices, ranks.
 //!
-//! Sources fill these values, metrics are keyed by them, and a [`Sample`](crate::sample::Sample) holds them. Nothing here reads anything.
+//! Sources fill these values, metrics are keyed by them, and a [`Sample`](crate::sample::Sample) holds them. Nothing
+//! here reads anything.
 
 mod address;
 pub mod contexts;
@@ -40,8 +41,8 @@ pub struct Extra {
     pub ports: Vec<(u16, Counter)>,
     /// Packets by opcode, for opcodes of another transport than the flow's.
     pub opcodes: Vec<(u8, u64)>,
-    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other than the
-    /// first.
+    /// Packets and bytes by DSCP and kind of packet (see [`rocescope_common::abi::maps::dscp_value`]), for DSCPs other
+    /// than the first.
     pub dscps: Vec<(u16, Counter)>,
 }
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-/// Operations that NCCL counts. The last one stands for all of them together, where NCCL (up to 2.25) does not tell them
-/// apart, and for those with other names.
+/// Operations that NCCL counts. The last one stands for all of them together, where NCCL (up to 2.25) does not tell
+/// them apart, and for those with other names.
 pub const OPERATIONS: [&str; 6] =
     ["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "collective"];
 
@@ -68,8 +68,8 @@ pub const REMOTE_ERROR: (i64, &str) = (6, "Remote process error");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
-    /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs. Null: not known to
-    /// NCCL.
+    /// Address of its host, of the interface that NCCL bootstraps over: rarely that of its queue pairs. Null: not known
+    /// to NCCL.
     pub host: Option<IpAddr>,
     /// The process, by the number in its own PID namespace. Null: as `host`.
     pub pid: Option<u32>,
@@ -90,7 +90,8 @@ pub struct Rank {
     pub error: Option<&'static str>,
     /// Operations that it has launched.
     pub launched: Launched,
-    /// Its process on this host, by the number that the kernel has for it here; `None` on other hosts, and where several fit.
+    /// Its process on this host, by the number that the kernel has for it here; `None` on other hosts, and where
+    /// several fit.
     pub local: Option<u32>,
     /// The first answer in a row in which it was behind with the same operations launched, Unix nanoseconds.
     pub behind_since_ns: Option<u64>,

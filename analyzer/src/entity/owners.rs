@@ -142,9 +142,9 @@ impl Owners {
         })
     }
 
-    /// Takes in a queue pair that the kernel's control path showed: it lived shorter than the time between two readings, or was
-    /// connected after the last of them. `owner` gives it where it is not known; `made_in` is the pod in which it was made,
-    /// where that was seen: its process may be elsewhere by now.
+    /// Takes in a queue pair that the kernel's control path showed: it lived shorter than the time between two
+    /// readings, or was connected after the last of them. `owner` gives it where it is not known; `made_in` is the pod
+    /// in which it was made, where that was seen: its process may be elsewhere by now.
     pub fn learn(
         &mut self,
         device: &str,

@@ -1,7 +1,7 @@
 //! A time in which something showed without 10 s of silence.
 
 use crate::util::definition::definitions;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 definitions! {
     pub SPELL_NS: u64 = 10_000_000_000,
@@ -36,7 +36,7 @@ pub trait Lasting: Copy {
 }
 
 /// Adds one to older ones: to the latest, if it shows (`shows_ns`) less than 10 s after that one's end.
-pub fn add<S: Lasting>(one: S, spells: &mut Few<S>, shows_ns: u64) {
+pub fn add<S: Lasting>(one: S, spells: &mut SmallList<S>, shows_ns: u64) {
     match spells.last_mut() {
         Some(last) if shows_ns.saturating_sub(last.last_ns()) < SPELL_NS => last.extend(one),
         _ => spells.push(one),

@@ -3,10 +3,11 @@
 use rocescope_common::account::flow::{OPCODES, OpcodeCounts};
 use rocescope_common::account::{FlowCounters, FlowStats, Rare};
 
-use crate::util::rarely::Rarely;
+use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
-/// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot does.
-pub type Stats = FlowCounters<Opcodes, Rarely<Rare>>;
+/// Counters of one flow. With very many flows most have a few opcodes and no NAK: they take half of what a kernel slot
+/// does.
+pub type Stats = FlowCounters<Opcodes, BoxedUnlessZero<Rare>>;
 
 /// Opcodes that need no memory of their own: FIRST, MIDDLE, LAST and ONLY of one operation.
 const FEW: usize = 4;
@@ -132,7 +133,7 @@ impl<const N: usize> From<[(u8, u64); N]> for Opcodes {
 /// The counters of a kernel slot.
 #[must_use]
 pub fn from_kernel(slot: &FlowStats) -> Stats {
-    slot.with_parts((0..).zip(slot.opcodes).collect(), Rarely::from(slot.rare))
+    slot.with_parts((0..).zip(slot.opcodes).collect(), BoxedUnlessZero::from(slot.rare))
 }
 
 #[cfg(test)]

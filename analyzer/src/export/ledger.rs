@@ -398,7 +398,7 @@ impl Qp {
 struct Sticky<K> {
     most: usize,
     stays_ns: u64,
-    /// When each key was last among the first.
+    /// The time at which each key was last among the first.
     chosen: Map<K, u64>,
     /// Keys without room at the latest sample.
     waiting: Set<K>,

@@ -46,8 +46,8 @@ fn metrics_and_columns_of_one_figure_have_one_name() {
         ("*", "json", "the whole finding"),
         ("*", "t", "every row has a time"),
     ];
-    // Recordings and metrics call the report's `latency_ns` rtt: their names never change, nor do the report's, which CSV,
-    // traces and the screens' exports follow.
+    // Recordings and metrics call the report's `latency_ns` rtt: their names never change, nor do the report's, which
+    // CSV, traces and the screens' exports follow.
     let words = |name: &'static str| -> BTreeSet<&str> {
         let words = name.split('_').filter(|word| !UNITS.contains(word));
         words.map(|word| if word == "latency" { "rtt" } else { word }).collect()

@@ -191,8 +191,8 @@ fn series_are_bounded_and_the_rest_is_summed() {
     assert!(once(&everything()).len() < 1_500);
 }
 
-/// A host of eight rails: every counter of its ports, PFC on two priorities, both directions of its links with this many
-/// classes of latency, and the 32 busiest of 64 peers. Every rail has findings.
+/// A host of eight rails: every counter of its ports, PFC on two priorities, both directions of its links with this
+/// many classes of latency, and the 32 busiest of 64 peers. Every rail has findings.
 fn eight_rails(classes: u32) -> Sample {
     let (one, _) = full();
     let template = one.devices.ports[0].clone();

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The error of a filter expression. Displayed, the expression stands below the sentence, with a mark under the part that is wrong.
+/// The error of a filter expression. Displayed, the expression stands below the sentence, with a mark under the part
+/// that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     /// Text of the filter expression.

@@ -187,8 +187,8 @@ impl Vocabulary {
         found.collect()
     }
 
-    /// The names of the fields nearest to a word that is none: first those whose name or help has the word, then those written
-    /// most like it. With the number of the others.
+    /// The names of the fields nearest to a word that is none: first those whose name or help has the word, then those
+    /// written most like it. With the number of the others.
     pub(super) fn names_near(self, word: &str) -> String {
         let core = CORE.iter().map(|field| (field.names, &[][..], field.help));
         let rows =

@@ -11,9 +11,9 @@
 //! compare = "<" | "<=" | "=" | "!=" | ">=" | ">"
 //! ```
 //!
-//! One parser makes one expression, which is evaluated over [`Facts`]: a packet or a flow at the source, a row or an event
-//! on the screen. The fields of packets are in [`fields::CORE`]; those of rows come with a [`Vocabulary`], which the
-//! columns of the table are. Older spellings (`field:value`, `field:>1`, `!word`) stay valid.
+//! One parser makes one expression, which is evaluated over [`Facts`]: a packet or a flow at the source, a row or an
+//! event on the screen. The fields of packets are in [`fields::CORE`]; those of rows come with a [`Vocabulary`], which
+//! the columns of the table are. Older spellings (`field:value`, `field:>1`, `!word`) stay valid.
 
 mod error;
 mod expr;
@@ -64,8 +64,8 @@ impl Filter {
         }
     }
 
-    /// Reads the expression of a view. After a mistake the tests before it are in force, so that a filter works while it is
-    /// typed; no tests, which match everything, are `None`.
+    /// Reads the expression of a view. After a mistake the tests before it are in force, so that a filter works while
+    /// it is typed; no tests, which match everything, are `None`.
     #[must_use]
     pub fn view(text: &str, vocabulary: Vocabulary) -> (Option<Self>, Option<FilterError>) {
         if text.trim().is_empty() {

@@ -1,7 +1,8 @@
-//! A bound on the findings of a kind: in the traffic of thousands of hosts the worst of them stand by themselves, the rest are one.
+//! A bound on the findings of a kind: in the traffic of thousands of hosts the worst of them stand by themselves, the
+//! rest are one.
 //!
-//! It works on related findings, so that each cause, effect and owner is exact. What was owned by a finding that is now part of
-//! the rest is owned by the rest.
+//! It works on related findings, so that each cause, effect and owner is exact. What was owned by a finding that is now
+//! part of the rest is owned by the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::analysis::Flow;
 use crate::findings::{Episode, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{BIN_BYTES, Degree, Host, Pair, Target};
 use crate::sample::{Address, address};
@@ -222,8 +222,8 @@ fn on_link(input: &Input<'_>, link: &str, receivers: &Receivers<'_>, span: &Span
     flows.map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// Loss in a span where the queue towards a receiver overflows. `flows` are those to the receiver at this tap; `on_link`
-/// gives the NAK episodes and the packets of all flows there.
+/// Loss in a span where the queue towards a receiver overflows. `flows` are those to the receiver at this tap;
+/// `on_link` gives the NAK episodes and the packets of all flows there.
 fn lossy(
     input: &Input<'_>,
     target: &Target,
@@ -390,8 +390,8 @@ fn latest(target: &Target, run: Span, judge: impl Fn(&Span) -> Option<Judged>) -
     }
 }
 
-/// Times of the signals during the incasts; for an incast without signals, its own time. All times of the signals if those of the
-/// incasts are not known.
+/// Times of the signals during the incasts; for an incast without signals, its own time. All times of the signals if
+/// those of the incasts are not known.
 fn times_of(signals: &[Span], incasts: &[(u64, u64)]) -> Vec<Episode> {
     if incasts.is_empty() {
         return episodes(signals);

@@ -6,7 +6,7 @@ use super::{ByHand, Commands, Entry, Family, Input, Measure, Need, Place, Proble
 use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::{Episode, Finding, Severity};
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 

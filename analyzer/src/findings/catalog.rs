@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FAMILIES, Family, LimitMeta, bound, died, meet, order, span, verdict};
+use super::{Entry, FAMILIES, Family, LimitMeta, bound, causality, died, order, span, verdict};
 use crate::entity::spell;
 use crate::metrics;
 use crate::util::definition::Definition;
@@ -139,7 +139,7 @@ pub fn definitions(mark: &str) -> String {
     let own: &[&[Definition]] = &[
         spell::DEFINITIONS,
         order::DEFINITIONS,
-        meet::DEFINITIONS,
+        causality::DEFINITIONS,
         bound::DEFINITIONS,
         span::DEFINITIONS,
         verdict::DEFINITIONS,

@@ -50,7 +50,8 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The time in which flows of several of these DSCPs have packets; if one comes after another, the moment at which it begins.
+/// The time in which flows of several of these DSCPs have packets; if one comes after another, the moment at which it
+/// begins.
 fn mixed_for(flows: &[&Flow], dscps: &[u8]) -> Option<Episode> {
     let of = |dscp: u8| flows.iter().filter(move |flow| flow.dscp == Some(dscp));
     let mut firsts: Vec<u64> =

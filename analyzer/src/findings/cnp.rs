@@ -10,7 +10,7 @@ use super::{
 };
 use crate::analysis::{Flow, FlowId};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Direction};
 use crate::util::map::Set;
 use crate::util::numbers::share;
@@ -271,13 +271,14 @@ mod tests {
         use crate::findings::episode_tests::{run, spell};
         use crate::findings::tests::found_on;
         use crate::metrics::loss::Metrics;
-        use crate::metrics::loss::spells::{FlowSpells, Signal};
+        use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal};
         let judged = |spells: Vec<_>| {
-            let answers = FlowSpells::default().with(Signal::Cnp, spells);
-            let mut sample = run(3_600, Metrics::default(), FlowSpells::default(), answers);
+            let answers = FlowSignalIntervals::default().with(Signal::Cnp, spells);
+            let mut sample = run(3_600, Metrics::default(), FlowSignalIntervals::default(), answers);
             // The hour has marks, and none in the spells.
             sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 1_000];
-            let marks = FlowSpells::default().with(Signal::CeMarked, vec![spell(2_000..2_100, 1_000)]);
+            let marks =
+                FlowSignalIntervals::default().with(Signal::CeMarked, vec![spell(2_000..2_100, 1_000)]);
             sample.metrics.loss.as_mut().unwrap().spells.flows.insert(0, marks);
             sample.flows[1].stats.cnp_packets = 1_000;
             let mut facts = Facts::of(&sample, &Options::default());

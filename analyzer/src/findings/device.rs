@@ -120,7 +120,7 @@ fn commands<'a>(input: &Input<'_>, port: &'a PortSample) -> Commands<'a> {
     Commands::on(input, port.interface.as_deref().unwrap_or(""))
 }
 
-/// What some counters of a port counted in one time.
+/// The increase of some counters of a port in one time.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     /// Those that are not 0.
@@ -147,7 +147,7 @@ impl Counted {
     }
 }
 
-/// What these counters counted each time that one of them grew without 10 s of rest, the latest first.
+/// The increase of these counters each time that one of them grew without 10 s of rest, the latest first.
 fn counted(port: &PortSample, names: &[&'static str]) -> Vec<Counted> {
     let growth = |name: &str| port.growth.iter().find(|(own, _)| own == name).map_or(&[][..], |(_, all)| all);
     let times = names.iter().flat_map(|name| growth(name)).map(|one| (one.first_ns, one.last_ns));

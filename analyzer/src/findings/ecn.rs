@@ -11,7 +11,7 @@ use super::{
 };
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::time::NS_PER_MS;
@@ -219,8 +219,8 @@ pub(super) fn gaps_at_marks<'a>(
     (ratio, gaps >= limits.drop_gaps && most)
 }
 
-/// From the time bins of a link in a span: share of bins with CE marks among those with data, and the highest CE ratio of
-/// a bin.
+/// From the time bins of a link in a span: share of bins with CE marks among those with data, and the highest CE ratio
+/// of a bin.
 fn over_time(link: &Link, span: &Span) -> (Option<f64>, Option<f64>) {
     let Some(over_time) = &link.ecn_over_time else { return (None, None) };
     let begin = |number: u64| over_time.start_ns.saturating_add(over_time.bin_ns.saturating_mul(number));

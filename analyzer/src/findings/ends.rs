@@ -63,8 +63,8 @@ impl Place {
         if flows.all(is_same) { Self::of(input, first) } else { Self::default() }
     }
 
-    /// All links of the flows, in order: a choice of one would differ from one analysis to the next, as their counts do. Of
-    /// taps on one path the first.
+    /// All links of the flows, in order: a choice of one would differ from one analysis to the next, as their counts
+    /// do. Of taps on one path the first.
     pub(super) fn of_several<'a>(input: &Input<'_>, flows: impl IntoIterator<Item = &'a Flow>) -> Self {
         let facts = input.facts;
         let number = |flow: &Flow| {

@@ -6,7 +6,7 @@ use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 use crate::findings::Finding;
 use crate::findings::tests::found;
-use crate::metrics::loss::spells::{FlowSpells, Mark, Signal, Spell};
+use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Mark, Signal, Spell};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
 
@@ -19,7 +19,12 @@ pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64) -> Spell {
 
 /// Requests from 10.0.0.1 to QP 17 on 10.0.0.2 at 1,000 per second, and their ACKs to QP 18.
 #[expect(clippy::large_types_passed_by_value, reason = "tests write it where they call")]
-pub(super) fn run(seconds: u64, loss: Metrics, requests: FlowSpells, answers: FlowSpells) -> Sample {
+pub(super) fn run(
+    seconds: u64,
+    loss: Metrics,
+    requests: FlowSignalIntervals,
+    answers: FlowSignalIntervals,
+) -> Sample {
     let mut data = stats(50_000, 1_000 * seconds, 1_000_000 * seconds);
     let mut acks = stats(50_001, 100 * seconds, 6_200 * seconds);
     acks.psn.seen = 0;
@@ -57,9 +62,10 @@ fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
         last_ns,
     };
     let metrics = Metrics { lost, upstream: before, ..Metrics::default() };
-    let requests =
-        FlowSpells::default().with(Signal::Lost, spells.to_vec()).with(Signal::LossUpstream, spells.to_vec());
-    run(seconds, metrics, requests, FlowSpells::default())
+    let requests = FlowSignalIntervals::default()
+        .with(Signal::Lost, spells.to_vec())
+        .with(Signal::LossUpstream, spells.to_vec());
+    run(seconds, metrics, requests, FlowSignalIntervals::default())
 }
 
 pub(super) fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
@@ -151,10 +157,10 @@ fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
 fn slow_receiver() -> Sample {
     let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
     let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];
-    let requests = again
-        .into_iter()
-        .fold(FlowSpells::default(), |flow, (signal, count)| flow.with(signal, vec![spell(1..8, count)]));
-    let answers = FlowSpells::default()
+    let requests = again.into_iter().fold(FlowSignalIntervals::default(), |flow, (signal, count)| {
+        flow.with(signal, vec![spell(1..8, count)])
+    });
+    let answers = FlowSignalIntervals::default()
         .with(Signal::RnrNak, vec![spell(1..8, 50)])
         .with(Signal::SequenceNak, vec![spell(1..8, 50)]);
     let mut sample = run(9, metrics, requests, answers);
@@ -196,7 +202,8 @@ fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
 fn a_finding_whose_signals_have_no_time_has_no_begin() {
     use crate::findings::DataEnd;
     // CE marks without their times: a recording.
-    let mut sample = run(3_600, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+    let mut sample =
+        run(3_600, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
     sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 100_000];
     let congested = by_id(&sample, "ecn.congestion").unwrap();
     assert_eq!((congested.first_seen_ns, congested.since_ns()), (None, None));
@@ -219,11 +226,11 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
         // Of gaps in the first minute all, later none is at a mark.
         let (gaps, at_marks) = (vec![spell(0..60, 9), spell(1_000..1_001, 9)], vec![spell(0..60, 9)]);
         let metrics = Metrics { gaps_capable: 18, gaps_ce: 9, ..Metrics::default() };
-        let flow = FlowSpells::default()
+        let flow = FlowSignalIntervals::default()
             .with(Signal::CeMarked, marks)
             .with(Signal::GapCapable, gaps)
             .with(Signal::GapMarked, at_marks);
-        let mut sample = run(3_600, metrics, flow, FlowSpells::default());
+        let mut sample = run(3_600, metrics, flow, FlowSignalIntervals::default());
         sample.flows[0].stats.ecn_data = [0, 0, 3_600_000 - ce, ce];
         let mut facts = Facts::of(&sample, &Options::default());
         let ce = (0..3_600u32).map(|at| if at <= 60 { 500 } else { u32::from(at == 1_000) * 120 }).collect();
@@ -271,7 +278,8 @@ fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
 /// RoCE packets that found the flow table full, by second.
 fn missed(seconds: u64, spells: &[(u64, u64, u64)]) -> Sample {
     use crate::sample::{Missed, MissedTimes};
-    let mut sample = run(seconds, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+    let mut sample =
+        run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
     let mut times = MissedTimes::default();
     for &(first, last, flow_table_full) in spells {
         sample.links[0].flow_table_full.packets += flow_table_full;

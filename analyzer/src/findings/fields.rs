@@ -232,13 +232,13 @@ fn impact(finding: &Finding) -> Option<String> {
         impact.retransmissions.filter(|n| *n > 0).map(|n| plural(n, "retransmission")),
         impact.goodput_lost_bytes.map(|n| format!("{} of goodput lost", units::bytes(n))),
         impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
-        felt(finding),
+        job_delay(finding),
         refused(finding),
     ];
     listed(parts, NEXT)
 }
 
-/// What a fatal NAK does to the queue pairs that it goes to. How many requests they had outstanding is not known.
+/// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
 fn refused(finding: &Finding) -> Option<String> {
     let queue_pairs = finding.evidence["flows"].as_u64()?;
     let whose = if queue_pairs == 1 { "its" } else { "their" };
@@ -248,7 +248,7 @@ fn refused(finding: &Finding) -> Option<String> {
 }
 
 /// Effect of the waiting time on the job, if its steps are known.
-fn felt(finding: &Finding) -> Option<String> {
+fn job_delay(finding: &Finding) -> Option<String> {
     let ns = finding.evidence["felt_ns"].as_u64()?;
     Some(match finding.evidence["felt_steps"].as_u64()? {
         0 => "no job step longer".to_owned(),

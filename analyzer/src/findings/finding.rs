@@ -43,17 +43,17 @@ pub struct Finding {
     /// time bin or step; of a silence the end of the data; else the last packet of the flows concerned. Unit: Unix ns.
     /// Null: not known, or it lasts by its nature (a setting).
     pub last_seen_ns: Option<u64>,
-    /// True while it persists: last seen less than 10 s before the end of the data, and the data after that does not show that it
-    /// has ended, or lasting by its nature.
+    /// True while it persists: last seen less than 10 s before the end of the data, and the data after that does not
+    /// show that it has ended, or lasting by its nature.
     pub active: bool,
     /// True if the data after it shows that it has ended, before 10 s have passed without it.
     #[serde(skip)]
     pub settled: bool,
     /// Time at which it was first seen. Unit: Unix ns. Null: not known.
     pub first_seen_ns: Option<u64>,
-    /// Episodes in order of time; 10 s without the condition end an episode. If `first_seen_ns` is null, the only one is
-    /// the time in which it can have been: from the first packet of its flows to their last, or the time of the data.
-    /// Empty: it lasts by its nature (a setting).
+    /// Episodes in order of time; 10 s without the condition end an episode. If `first_seen_ns` is null, the only one
+    /// is the time in which it can have been: from the first packet of its flows to their last, or the time of the
+    /// data. Empty: it lasts by its nature (a setting).
     pub episodes: Vec<Episode>,
     /// Longest time without it after which it showed again, while it was active; 0 in a single analysis. Unit: ns.
     #[serde(skip)]
@@ -86,9 +86,9 @@ pub struct Finding {
     /// Ids of findings that this kind may cause, but this finding cannot.
     #[serde(skip)]
     pub no_cause_of: &'static [&'static str],
-    /// What to do, step by step.
+    /// Steps to take, in their order.
     pub steps: Vec<Step>,
-    /// What the finding cannot tell, and when it is normal.
+    /// The limits of the finding, and the cases in which it is normal.
     pub caveats: Vec<String>,
 }
 
@@ -100,7 +100,8 @@ impl Finding {
         Some(self.episodes.last().map_or(first_ns, |episode| episode.first_ns))
     }
 
-    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole run.
+    /// True if its figures are those of its latest episode. Those of a finding without a known begin are of the whole
+    /// run.
     #[must_use]
     pub fn is_of_episode(&self) -> bool {
         self.since_ns().is_some()
@@ -180,7 +181,7 @@ impl Finding {
     }
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -248,8 +249,8 @@ pub struct Impact {
     /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
     /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
-    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are longer; of a tail of latency the time of
-    /// requests above the median. Unit: ns. Null: not known.
+    /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are
+    /// longer; of a tail of latency the time of requests above the median. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
 }
 
@@ -270,7 +271,8 @@ pub struct Place {
     pub tap: Option<String>,
     /// Name of the link. Null: no single link.
     pub link: Option<String>,
-    /// Names of the links where several are one place, in order, at most 16: rails on which the same hosts lose packets. Empty: one link, or none.
+    /// Names of the links where several are one place, in order, at most 16: rails on which the same hosts lose
+    /// packets. Empty: one link, or none.
     #[serde(serialize_with = "first_links")]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub links: Vec<String>,
@@ -280,7 +282,8 @@ pub struct Place {
     pub direction: Option<Direction>,
     /// `upstream` or `downstream` of the tap, or the two taps between which it is. Null: not known.
     pub hop: Option<String>,
-    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas, at most 16 of them. Null: no LLDP neighbour.
+    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas, at most 16
+    /// of them. Null: no LLDP neighbour.
     pub switch_port: Option<String>,
 }
 
@@ -297,7 +300,7 @@ impl Place {
         self.link.iter().chain(&self.links).map(String::as_str)
     }
 
-    /// Whether this link is the place, or one of the links that are.
+    /// True if this link is the place, or one of the links that are.
     #[must_use]
     pub fn has(&self, link: &str) -> bool {
         self.names().any(|name| name == link)
@@ -343,7 +346,7 @@ pub struct End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
-    /// What to do.
+    /// The instruction.
     pub text: String,
     /// Command that does it on `host`. Null: none, or parts of it are not known.
     pub command: Option<String>,
@@ -352,7 +355,7 @@ pub struct Step {
     pub host: Option<Address>,
 }
 
-/// What a number of the evidence counts.
+/// The unit of a number of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -399,7 +402,7 @@ pub struct Evidence {
     pub name: String,
     /// Name in words.
     pub label: String,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Number, name, yes or no, or a list of them. Unit: as `unit`. Null: not known.
     #[cfg_attr(test, schemars(schema_with = "crate::report::schema::measurement"))]
@@ -527,11 +530,11 @@ impl Serialize for EvidenceList {
 pub struct NotEvaluated {
     /// Id of the finding.
     pub id: &'static str,
-    /// What is missing. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
-    /// replay has them. `order_of_taps`: flows lack packets at one of two taps, and which is nearer the sender is not known
-    /// (`taps[].vanished` is null). `uc_at_next_tap`: UC flows that the next tap did not see at all are lost or on another
-    /// path, and nobody retransmits them. `link_speed`: the capture has pause frames and `--link-speed` is not given.
-    /// `whole_sequences`: live: some queue pairs with loss could not be followed without a break and have no
+    /// The missing input. `exact_times`: live with `--no-timing`. `packets_of_taps`, `whole_frames`: only a
+    /// replay has them. `order_of_taps`: flows lack packets at one of two taps, and which is nearer the sender is not
+    /// known (`taps[].vanished` is null). `uc_at_next_tap`: UC flows that the next tap did not see at all are lost or
+    /// on another path, and nobody retransmits them. `link_speed`: the capture has pause frames and `--link-speed` is
+    /// not given. `whole_sequences`: live: some queue pairs with loss could not be followed without a break and have no
     /// `flows[].loss`; such findings leave them out and count them as `flows_unjudged`.
     pub needs: &'static str,
 }

@@ -50,7 +50,7 @@ struct Group<'a> {
     flows: Vec<&'a Flow>,
     bytes: u64,
     packets: u64,
-    /// What is near its groups: the bits of prefixes, and their lengths.
+    /// The neighbourhood of its groups: the bits of prefixes, and their lengths.
     near: BTreeSet<(u128, u32)>,
     /// Host parts of its hosts.
     parts: BTreeSet<u128>,

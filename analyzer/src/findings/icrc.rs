@@ -113,8 +113,8 @@ fn is_always(flow: &Flow, limits: &Limits) -> bool {
     })
 }
 
-/// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a receiver
-/// drops such a packet and then sends a NAK.
+/// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a
+/// receiver drops such a packet and then sends a NAK.
 fn explains_loss(on_link: &[&Flow]) -> bool {
     on_link.iter().all(|flow| flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow)))
 }
@@ -129,7 +129,8 @@ fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
     both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
 }
 
-/// Packets of a link, with these flows, whose ICRC was checked, from the first wrong one of the damaged flows to the last.
+/// Packets of a link, with these flows, whose ICRC was checked, from the first wrong one of the damaged flows to the
+/// last.
 fn checked_meanwhile(input: &Input<'_>, on_link: &[&Flow], damaged: &[&Flow]) -> u64 {
     let [episode] = &seen(damaged, None)[..] else { return u64::MAX };
     let span = Span::between(episode.first_ns, episode.last_ns);

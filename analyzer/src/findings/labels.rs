@@ -218,8 +218,8 @@ mod tests {
         ("OVER_NS", "reference to a definition"),
     ];
 
-    /// A number that decides about a finding must be a threshold of the family or a definition, with meaning and reason. A name
-    /// with `MAX` or `MOST` is that of a bound on memory, time or space.
+    /// A number that decides about a finding must be a threshold of the family or a definition, with meaning and
+    /// reason. A name with `MAX` or `MOST` is that of a bound on memory, time or space.
     #[test]
     fn no_threshold_is_outside_the_limits() {
         let is_number = |kind: &str| ["f64", "i64", "u64", "u32", "u8", "usize"].contains(&kind);

@@ -66,15 +66,15 @@ fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool)
     all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
 }
 
-/// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow, the excess is
-/// scaled to that duration.
+/// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow,
+/// the excess is scaled to that duration.
 fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, length_ns: u64) -> u64 {
     let sums = samples.map(|samples| samples.time_above(typical_ns));
     let [above, all] = sums.fold([0u64; 2], |a, b| [a[0].saturating_add(b[0]), a[1].saturating_add(b[1])]);
     if all <= length_ns { above } else { scaled(length_ns, above, all) }
 }
 
-/// What the latest tails of these flows cost, or where none has a time, those of the run; `None` without samples.
+/// The cost of the latest tails of these flows, or where none has a time, those of the run; `None` without samples.
 fn impact(input: &Input<'_>, tails: &[Tail<'_>]) -> Impact {
     let ns = tails.iter().map(|Tail { flow, latency, spells }| {
         if spells.is_empty() {
@@ -160,7 +160,7 @@ mod tests {
     use crate::metrics::latency::tails::TailSpell;
     use crate::metrics::latency::{Figure, Histogram, Summary};
     use crate::metrics::loss::Metrics;
-    use crate::metrics::loss::spells::FlowSpells;
+    use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
     use crate::sample::Sample;
 
     /// A second-long window of 1,000 requests of 10 µs, two in a hundred of which take this long.
@@ -175,7 +175,8 @@ mod tests {
     }
 
     fn timed(seconds: u64, all: Summary, tails: Vec<TailSpell>) -> Sample {
-        let mut sample = run(seconds, Metrics::default(), FlowSpells::default(), FlowSpells::default());
+        let mut sample =
+            run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
         let tails = (!tails.is_empty()).then(|| Arc::new(tails));
         let figure = Figure { all: Some(all), tails, ..Figure::default() };
         sample.metrics.latency = Some([(0, figure)].into_iter().collect());

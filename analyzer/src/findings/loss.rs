@@ -21,7 +21,7 @@ use crate::analysis::Facts;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::units::plural;
 
@@ -188,8 +188,8 @@ pub(super) struct Pair<'a> {
     largest: u64,
     timeouts: u64,
     reordered: u64,
-    /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence of
-    /// the requester.
+    /// Loss episodes of responses downstream of the tap, in which READs were repeated: all, and those after a silence
+    /// of the requester.
     pub(super) rereads: (u64, u64),
     /// Timeouts of requesters whose READ responses were lost.
     requesters_timed_out: u64,
@@ -300,7 +300,7 @@ impl Tap {
     }
 }
 
-/// Whether its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
+/// True if its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
 pub(super) fn is_partial(limits: &Limits, flow: &Flow) -> bool {
     flow.loss.get().is_some_and(|loss| loss.unfilled as f64 >= limits.partial * flow.packets as f64)
 }

@@ -21,7 +21,7 @@ pub(super) struct Doubt {
     unasked: bool,
     /// Enough of the lost PSNs may have been reordered.
     doubtful: bool,
-    /// What the tap knows of episodes downstream of it. `None`: upstream.
+    /// The episodes downstream of the tap, as it sees them. `None`: upstream.
     downstream: Option<Downstream>,
 }
 
@@ -88,8 +88,8 @@ fn graded(input: &Input<'_>, side: Side, (src, dst): (Address, Address), ratio: 
     if ratio >= input.limits.loss.critical_ratio && known() { Severity::Critical } else { Severity::Warning }
 }
 
-/// The worst severity of these pairs, each by its own figures. A share of few packets says little of one pair, but much of
-/// all: where no pair lost enough, it is that of their sum.
+/// The worst severity of these pairs, each by its own figures. A share of few packets says little of one pair, but much
+/// of all: where no pair lost enough, it is that of their sum.
 pub(super) fn grade(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Severity {
     let worst = bad.iter().map(|(hosts, pair)| pair.severity(input, side, *hosts)).max();
     let few = bad.iter().all(|(_, pair)| !pair.sum.is_enough(&input.limits.loss));

@@ -19,12 +19,12 @@ use crate::util::units;
 pub(super) struct Lossy<'a> {
     /// Their names, in order.
     pub(super) links: Vec<&'a str>,
-    /// What passes them, by hosts.
+    /// The flows that pass them, by hosts.
     flows: Vec<&'a Flow>,
     pub(super) judged: Judged<Vec<LossyPair<'a>>>,
     /// Severity of the worst of them: a link that loses little does not make another one better.
     pub(super) severity: Severity,
-    /// Whether its packets were lost for certain; else they may have been reordered.
+    /// True if its packets were lost for certain; else they may have been reordered.
     certain: bool,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Lossy<'a> {
         self.judged.what.iter().map(|(hosts, _)| *hosts).collect()
     }
 
-    /// Whether certainty, time and direction are the same, and enough of the host pairs of both.
+    /// True if certainty, time and direction are the same, and enough of the host pairs of both.
     fn is_with(&self, other: &Self, limits: &Limits) -> bool {
         let is_alike = self.certain == other.certain
             && self.judged.span == other.judged.span
@@ -60,7 +60,7 @@ impl<'a> Lossy<'a> {
         }
     }
 
-    /// What passes any of these links: a flow that several of them see whole is one, as the one with most losses has it.
+    /// Traffic of these links; a flow complete on several counts once.
     fn union(&self, other: &Self, limits: &Limits, lost: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
         let mut all: Vec<&Flow> = self.flows.iter().chain(&other.flows).copied().collect();
         all.sort_by_key(|flow| (flow.src, flow.dst, name(flow), std::cmp::Reverse(lost(flow))));

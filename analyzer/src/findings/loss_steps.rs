@@ -1,4 +1,4 @@
-//! What to do about loss on one side of a tap.
+//! Steps to take against loss on one side of a tap.
 
 use super::command::class_of;
 use super::loss::Side;

@@ -4,7 +4,7 @@ use super::loss::{Limits, Side};
 use super::not_evaluated::is_not_evaluated;
 use super::span::Span;
 use crate::analysis::{Facts, Flow, Loss};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::numbers::share;
 
 /// Packets, lost packets and loss episodes.

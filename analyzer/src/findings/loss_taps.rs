@@ -8,7 +8,7 @@ use super::tool::own_between;
 use super::{ByHand, Episode, Input, Place, Raise, ends};
 use crate::analysis::{Between, Facts, Flow};
 use crate::findings::{Finding, Impact, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
 use crate::util::units::{self, plural};

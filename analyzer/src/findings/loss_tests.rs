@@ -178,7 +178,8 @@ fn hosts_that_lose_alike_are_all_named() {
     assert_eq!(listed(&many).len(), 7);
 }
 
-/// Both rails of the same hosts, each with a queue pair of its own; the same of other hosts; and one queue pair at both links.
+/// Both rails of the same hosts, each with a queue pair of its own; the same of other hosts; and one queue pair at both
+/// links.
 #[test]
 fn the_same_hosts_on_several_links_are_one_finding() {
     let rails = |lost: &[(u16, u8, u64)]| {
@@ -340,7 +341,8 @@ fn steps_distinguish_loss_from_reordering_downstream() {
     assert_eq!(capture.host.map(|host| host.to_string()).as_deref(), Some("10.0.0.2"));
 }
 
-/// Of two host pairs at a tap, one may have reordered packets: neither changes the severity or the figures of the other.
+/// Of two host pairs at a tap, one may have reordered packets: neither changes the severity or the figures of the
+/// other.
 #[test]
 fn each_host_pair_is_judged_by_its_own_figures() {
     let mut sample = pairs(&[(0, 1, 20), (0, 2, 9)]);

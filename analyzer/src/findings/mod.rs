@@ -20,6 +20,7 @@ mod bound;
 mod burst;
 mod capture;
 mod catalog;
+mod causality;
 mod classes;
 mod cm;
 mod cnp;
@@ -49,7 +50,6 @@ mod loss_sum;
 mod loss_taps;
 #[cfg(test)]
 mod loss_tests;
-mod meet;
 mod nak;
 mod nccl;
 mod not_evaluated;
@@ -89,20 +89,20 @@ use crate::sample::Sample;
 
 pub use balance::LINKS_IMBALANCE;
 pub use catalog::{definitions, entries, entry, evidence_label, limits, markdown, similar};
+pub use causality::can_cause;
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
 pub use index::{FlowIndex, FlowSet};
-pub use meet::can_cause;
 pub use problem::Problem;
 pub use silence::Silences;
 
 use command::{ByHand, Command, Commands};
 use family::label;
 use raise::Raise;
-pub use verdict::{Health, NOTHING_OF, Verdict};
+pub use verdict::{HEALTHY_SUMMARY, Health, Verdict};
 
 /// Input of the checks.
 #[derive(Clone, Copy, Debug)]

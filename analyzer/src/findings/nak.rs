@@ -9,7 +9,7 @@ use super::{ByHand, Commands, End, Episode, Place, ends};
 use super::{Entry, Family, Input, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, LastNaks, Naks};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
 use crate::util::units::{self, plural};
@@ -187,8 +187,8 @@ fn refusal_steps(
     }
 }
 
-/// Whether SENDs, for which the responder posts receives, are among the requests that these answers are for; `None` where the
-/// requests are not visible.
+/// True if SENDs, for which the responder posts receives, are among the requests that these answers are for; `None`
+/// where the requests are not visible.
 fn asks_with_sends(input: &Input<'_>, answers: &Flow) -> Option<bool> {
     let mut requests = input.facts.requests_answered_by(answers).peekable();
     requests.peek()?;
@@ -274,7 +274,8 @@ mod tests {
     use crate::findings::tests::found;
     use crate::sample::PeerKey;
 
-    /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not captured.
+    /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not
+    /// captured.
     fn steps(id: &str, code: usize, opcode: Option<u8>) -> String {
         let mut requests = stats(50_000, 100, 100_000);
         requests.opcodes = [(opcode.unwrap_or(0), 100)].into();

@@ -366,8 +366,8 @@ fn waits(one: &Communicator, rank: &NcclRank) -> Vec<String> {
     one.ranks.iter().filter(waits).take(MAX_QPS).map(name).collect()
 }
 
-/// The queue pairs of a rank of this host that lead to another rank: to a queue pair of that rank's process where it is on
-/// this host, else to its host where its bootstrap address is that of a RoCE port.
+/// The queue pairs of a rank of this host that lead to another rank: to a queue pair of that rank's process where it is
+/// on this host, else to its host where its bootstrap address is that of a RoCE port.
 fn between<'a>(waiting: &'a NcclRank, rank: &'a NcclRank) -> impl Iterator<Item = &'a RankQp> {
     waiting.qps.iter().filter(move |own| {
         let is_other_end = |other: &RankQp| {
@@ -472,8 +472,8 @@ mod tests {
         assert_eq!(of(&fixtures::sample(Vec::new(), Vec::new()), LAGGING.id), None);
     }
 
-    /// Which rank waits for which, over which queue pair and path: of a rank elsewhere by the address of its host, of one on this
-    /// host by both ends of the connection.
+    /// Which rank waits for which, over which queue pair and path: of a rank elsewhere by the address of its host, of
+    /// one on this host by both ends of the connection.
     #[test]
     fn a_rank_that_waits_has_the_queue_pairs_to_the_one_that_lags() {
         let with = |rank: (Option<u32>, [u8; 4]), lives: Vec<crate::entity::lives::QpLife>| {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::catalog::entry;
 use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::units;
@@ -128,9 +128,8 @@ pub fn sort(findings: &mut [Finding], end_ns: Option<u64>) {
     causes_first(findings, end_ns);
 }
 
-/// Moves an effect after the causes that it names, if they are in its group: equally severe and equally current. One that
-/// shows now stays before a quiet cause.
-/// Findings with an owner move with it.
+/// Moves an effect after the causes that it names, if they are in its group: equally severe and equally current. One
+/// that shows now stays before a quiet cause. Findings with an owner move with it.
 fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
     let mut order = Vec::with_capacity(findings.len());
     let mut blocks = Blocks::of(findings, end_ns);
@@ -157,8 +156,8 @@ fn causes_first(findings: &mut [Finding], end_ns: Option<u64>) {
 struct Blocks {
     /// Group, class, first finding and the one after the last of each block.
     all: Vec<Block>,
-    /// Classes that must precede each class: those that it names as causes, unless they also name it. A class is the findings of one
-    /// kind with the same causes.
+    /// Classes that must precede each class: those that it names as causes, unless they also name it. A class is the
+    /// findings of one kind with the same causes.
     blockers: Vec<Vec<usize>>,
     /// The blocks of the group in question.
     group: std::ops::Range<usize>,
@@ -227,7 +226,8 @@ impl Blocks {
                 order.extend(block.findings.clone());
                 left[block.class] -= 1;
                 if left[block.class] == 0 {
-                    // Classes whose last pending cause this was, in reverse order: the one that waits longest is popped last.
+                    // Classes whose last pending cause this was, in reverse order: the one that waits longest is popped
+                    // last.
                     let of_it = |class: &usize| {
                         self.blockers[*class].contains(&block.class) && is_free(&left, *class)
                     };

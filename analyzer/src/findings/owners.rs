@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meet::{Times, count_comparison, is_near};
+use super::causality::{Times, count_comparison, is_near};
 use super::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::{Map, Set};
@@ -15,7 +15,8 @@ type HostPair = (Address, Address);
 struct Owners {
     /// Place, begin and end of each episode.
     all: Vec<(usize, u64, u64)>,
-    /// Earliest begin and latest end of a part of them. The first node is of all; the parts of node `n` are `2n` and `2n + 1`.
+    /// Earliest begin and latest end of a part of them. The first node is of all; the parts of node `n` are `2n` and
+    /// `2n + 1`.
     nodes: Vec<(u64, u64)>,
 }
 
@@ -56,8 +57,8 @@ impl Owners {
     }
 }
 
-/// Owners by the kind that they own and the hosts that they name. There may be thousands of each, at the same time between the
-/// same hosts.
+/// Owners by the kind that they own and the hosts that they name. There may be thousands of each, at the same time
+/// between the same hosts.
 struct OwnerIndex<'a> {
     /// Sets of host pairs that owners name.
     sets: Vec<&'a BTreeSet<HostPair>>,
@@ -103,8 +104,9 @@ impl<'a> OwnerIndex<'a> {
     }
 }
 
-/// Owners and the findings that they explain, of several the first in the order of the checks. An info finding owns nothing,
-/// and a likely cause owns nothing more severe: a guess must neither hide a certain finding nor adopt its severity.
+/// Owners and the findings that they explain, of several the first in the order of the checks. An info finding owns
+/// nothing, and a likely cause owns nothing more severe: a guess must neither hide a certain finding nor adopt its
+/// severity.
 pub(super) fn owned(
     found: &[Finding],
     hosts: &[BTreeSet<HostPair>],
@@ -134,10 +136,10 @@ pub(super) fn owned(
 
 #[cfg(test)]
 mod tests {
-    use super::super::meet::{COMPARED, overlap};
+    use super::super::causality::{COMPARED, overlap};
     use super::super::{Episode, Evidence};
     use super::*;
-    use crate::metrics::loss::spells::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::SPELL_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];
 

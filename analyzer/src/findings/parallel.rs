@@ -12,7 +12,7 @@ use super::{ByHand, Entry, Episode, Family, Impact, Input, Measure, Place, Probl
 use crate::analysis::ways::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::numbers::{median, share};
 use crate::util::units;

@@ -125,7 +125,7 @@ fn label(device: &Device) -> String {
     format!("{}{port}", device.name)
 }
 
-/// Where pauses were counted.
+/// The place at which pauses were counted.
 #[derive(Clone, Debug)]
 struct PauseSource<'a> {
     /// Device and port, or link.
@@ -171,7 +171,8 @@ fn near(pause: &Pause, (first_ns, last_ns): (u64, u64)) -> impl Iterator<Item = 
     pause.spells.0.iter().filter(is_near)
 }
 
-/// The pauses of the latest episode that is a storm, and all such episodes; the run without any where times are not known.
+/// The pauses of the latest episode that is a storm, and all such episodes; the run without any where times are not
+/// known.
 fn latest_storm(pause: &Pause, is_storm: impl Fn(&Pause) -> bool) -> Option<(Pause, Vec<Episode>)> {
     let all = pause.spells.0.iter();
     if all.len() == 0 {
@@ -328,7 +329,7 @@ fn wrong(input: &Input<'_>, pause: &Pause, lossless: u8, at: &PauseSource<'_>, f
         .into(found);
 }
 
-/// What stalled for at least `least` in the latest group of overlapping stalls, the longest first, and when. If no single stall is as
+/// Stalls of at least `least` in the latest overlapping group, the longest first, and when. If no single stall is as
 /// long, the sums over the run are compared, and there is no time.
 fn together<T>(all: Vec<(T, u64, Stall)>, least: u64) -> (Vec<(T, u64)>, Option<Episode>) {
     let long = all.iter().map(|(.., stall)| stall).filter(|stall| stall.stalled_ns >= least);

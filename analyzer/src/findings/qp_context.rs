@@ -10,7 +10,7 @@ use crate::analysis::{Device, DeviceQp};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::spell::{SPELL_NS, Spell};
 use crate::findings::{Finding, Severity};
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
 
@@ -204,7 +204,7 @@ impl<'a> Shown<'a> {
     fn new(
         qp: &'a DeviceQp,
         count: Option<u64>,
-        times: fn(&ContextTimes) -> &Few<Spell>,
+        times: fn(&ContextTimes) -> &SmallList<Spell>,
         least: u64,
     ) -> Option<Self> {
         let count = count.filter(|count| *count >= least.max(1))?;

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
+use super::causality::met;
 use super::index::Name;
-use super::meet::met;
 use super::owners::owned;
 use super::{Evidence, Finding, Impact};
 use crate::sample::Address;
@@ -13,8 +13,8 @@ use crate::util::map::Map;
 
 /// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
 ///
-/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`] finds
-/// those of a kind that meet one by their places and times.
+/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`]
+/// finds those of a kind that meet one by their places and times.
 pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
     for (at, finding) in found.iter_mut().enumerate() {
         finding.at = Some(at);
@@ -131,10 +131,10 @@ pub(super) fn queue_pairs(
 
 #[cfg(test)]
 mod tests {
-    use super::super::meet::COMPARED;
+    use super::super::causality::COMPARED;
     use super::super::{Episode, Severity};
     use super::*;
-    use crate::metrics::loss::spells::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::SPELL_NS;
 
     /// The storm shows so long after the receiver, of this host.
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {

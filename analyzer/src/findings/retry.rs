@@ -2,9 +2,9 @@
 
 use std::cell::LazyCell;
 
+use super::causality::overlap;
 use super::index::ByHosts;
 use super::loss_taps::Ends;
-use super::meet::overlap;
 use super::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use super::once::once;
 use super::retry_asked;
@@ -15,7 +15,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Direction};
 use crate::util::map::Set;
 use crate::util::numbers::share;
@@ -280,8 +280,8 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     )
 }
 
-/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where the
-/// retransmissions have another reason. `not_evaluated`: flows that could not be followed.
+/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where
+/// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
 pub(super) fn raise(
     input: &Input<'_>,

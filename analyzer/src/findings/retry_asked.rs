@@ -1,5 +1,5 @@
-//! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or reordered: the
-//! cost is certain, whatever the reason.
+//! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or
+//! reordered: the cost is certain, whatever the reason.
 
 use super::Input;
 use super::index::{ByHosts, FlowSet};
@@ -8,7 +8,7 @@ use super::retry::{Pair, is_during, nak_episodes, raise, whole};
 use super::span::{Judged, Span, latest, spans};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 
 /// True for loss or reordering downstream of a tap.

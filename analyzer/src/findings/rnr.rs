@@ -12,7 +12,7 @@ use super::{ByHand, Commands, Impact, Place, ends};
 use super::{Entry, Family, Input, Measure, Problem, Raise, Unit, label};
 use crate::analysis::Flow;
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Map;
 use crate::util::units::{self, plural};

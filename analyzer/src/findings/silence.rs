@@ -1,4 +1,5 @@
-//! Silences after which findings showed again, from successive analyses: what recurs does not give up its place each time.
+//! Silences after which findings showed again, from successive analyses: what recurs does not give up its place each
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ struct Shown {
 pub struct Silences(BTreeMap<String, Shown>);
 
 impl Silences {
-    /// Gives each active finding of an analysis over data that ends at `end_ns` the longest of its silences, and puts all in
-    /// order.
+    /// Gives each active finding of an analysis over data that ends at `end_ns` the longest of its silences, and puts
+    /// all in order.
     pub fn note(&mut self, findings: &mut [Finding], end_ns: Option<u64>) {
         let mut before = std::mem::take(&mut self.0);
         for finding in findings.iter_mut().filter(|one| one.active) {

@@ -2,7 +2,7 @@
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
-use crate::metrics::loss::spells::{Mark, SPELL_NS, Signal, between};
+use crate::metrics::loss::signal_intervals::{Mark, SPELL_NS, Signal, between};
 use crate::util::definition::definitions;
 
 definitions! {
@@ -86,7 +86,8 @@ impl Span {
         flows.into_iter().map(of).sum()
     }
 
-    /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole run all.
+    /// The part of a count of a flow that falls into it, taken as evenly spread over the flow's packets; of the whole
+    /// run all.
     pub(super) fn part(&self, facts: &Facts, flow: &Flow, total: u64) -> u64 {
         if self.whole { total } else { scaled(self.all_packets(facts, [flow]), total, flow.packets) }
     }

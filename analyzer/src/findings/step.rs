@@ -298,7 +298,8 @@ impl SlowPath<'_> {
         .dated(self.times(input, steps))
     }
 
-    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for it.
+    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for
+    /// it.
     fn times(&self, input: &Input<'_>, steps: &Steps) -> Vec<Episode> {
         // The receiver begins late, because its data arrives late.
         let late = steps.straggler.as_ref().filter(|straggler| straggler.waits_for == self.flow.dst);

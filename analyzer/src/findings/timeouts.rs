@@ -13,7 +13,7 @@ use super::{ByHand, Commands, Place, ends};
 use super::{Entry, Family, Input, Measure, Need, Problem, Raise, Unit, label};
 use crate::analysis::{Flow, Loss};
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::spells::{Signal, Spell};
+use crate::metrics::loss::signal_intervals::{Signal, Spell};
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -104,8 +104,9 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
     })
 }
 
-/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without a
-/// retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the timeout.
+/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
+/// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
+/// timeout.
 fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
     let flows = &input.facts.flows;
     let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
@@ -271,7 +272,8 @@ fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
     }
 }
 
-/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a back-off.
+/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a
+/// back-off.
 fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     let losses = flows.flat_map(Flow::losses).flatten().filter(|loss| loss.timeouts > 1);
     let ratios = losses.filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)));
@@ -286,8 +288,8 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
     let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
     let losses = || flows().flat_map(Flow::losses).flatten();
-    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of all of
-    // them, a sum says nothing of one.
+    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of
+    // all of them, a sum says nothing of one.
     let alone = span.is_whole() || episodes.len() == 1;
     let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
     let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
@@ -354,7 +356,7 @@ mod tests {
     use crate::findings::{Input, Limits, check};
     use crate::metrics::loss::Metrics;
     use crate::metrics::loss::in_message::InMessage;
-    use crate::metrics::loss::spells::{FlowSpells, Signal, Spell};
+    use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal, Spell};
     use crate::sample::{FlowSample, Sample};
 
     use crate::util::time::NS_PER_MS as MS;
@@ -417,10 +419,10 @@ mod tests {
             retransmitted: count,
             ..Metrics::default()
         };
-        let requests = FlowSpells::default()
+        let requests = FlowSignalIntervals::default()
             .with(Signal::Timeout, vec![spell(1..4, count)])
             .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
-        run(9, metrics, requests, FlowSpells::default())
+        run(9, metrics, requests, FlowSignalIntervals::default())
     }
 
     #[test]
@@ -433,9 +435,10 @@ mod tests {
         };
         let judged = |timeouts: Vec<Spell>| {
             let waits = timeouts.iter().map(|one| Spell { count: one.count * 1_000 * MS, ..*one }).collect();
-            let requests =
-                FlowSpells::default().with(Signal::Timeout, timeouts).with(Signal::TimeoutWait, waits);
-            by_id(&run(3_600, metrics, requests, FlowSpells::default()), "retry.timeouts").unwrap()
+            let requests = FlowSignalIntervals::default()
+                .with(Signal::Timeout, timeouts)
+                .with(Signal::TimeoutWait, waits);
+            by_id(&run(3_600, metrics, requests, FlowSignalIntervals::default()), "retry.timeouts").unwrap()
         };
         let first = judged(vec![spell(20..40, 9)]);
         assert!(!first.active);
@@ -462,11 +465,11 @@ mod tests {
                 count,
                 ..Spell::default()
             };
-            FlowSpells::default()
+            FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![until(1)])
                 .with(Signal::StallWait, vec![until(300 * MS)])
         };
-        let mut sample = run(9, Metrics::default(), of(first), FlowSpells::default());
+        let mut sample = run(9, Metrics::default(), of(first), FlowSignalIntervals::default());
         let other = key(0, "10.0.0.1", "10.0.0.2", 99);
         let more = crate::analysis::fixtures::sample(Vec::new(), vec![(other, stats(50_000, 100, 100_000))]);
         sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 7, ..flow }));
@@ -492,11 +495,11 @@ mod tests {
                 count,
                 ..Spell::default()
             };
-            let requests = FlowSpells::default()
+            let requests = FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![silence(1)])
                 .with(Signal::StallWait, vec![silence(silence_ms * MS)])
                 .with(Signal::Silence, vec![silence(1)]);
-            let mut sample = run(9, Metrics::default(), requests, FlowSpells::default());
+            let mut sample = run(9, Metrics::default(), requests, FlowSignalIntervals::default());
             let at = InMessage { pace_ns: pace_ms * MS, ..InMessage::default() };
             sample.metrics.loss.as_mut().unwrap().in_messages = Some([(0, at)].into_iter().collect());
             by_id(&sample, "retry.timeouts")

@@ -55,7 +55,7 @@ pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
     all.saturating_sub(spells.map(|spell| spell.missed.packets()).sum())
 }
 
-/// What was missed, in its latest episode or in the run.
+/// The packets and events missed, in the latest episode or in the run.
 struct Latest {
     lost: Lost,
     ratio: f64,
@@ -63,7 +63,8 @@ struct Latest {
     episodes: Vec<Episode>,
 }
 
-/// The latest time in which packets were missed, else that in which something else was; the run where a part has no times.
+/// The latest time in which packets were missed, else that in which something else was; the run where a part has no
+/// times.
 fn latest(input: &Input<'_>) -> Latest {
     let totals = &input.facts.totals;
     let spells = &input.sample.missed.spells;

@@ -11,8 +11,8 @@ definitions! {
         "With a window of a hundred packets, a loss of one in ten thousand has this cost";
 }
 
-/// What there is none of when nothing is wrong: `no loss, congestion or stall above the thresholds`.
-pub const NOTHING_OF: &str = "no loss, congestion or stall";
+/// Problems that a healthy verdict excludes.
+pub const HEALTHY_SUMMARY: &str = "no loss, congestion or stall";
 
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl<'a> Verdict<'a> {
         };
         let at = if recorded { format!(" {now}") } else { String::new() };
         let sentence = match health {
-            Health::Healthy => format!("Healthy: {NOTHING_OF} above the thresholds"),
+            Health::Healthy => format!("Healthy: {HEALTHY_SUMMARY} above the thresholds"),
             Health::Recovered => format!("Healthy {now}: {} ended", plural(ended, "problem")),
             Health::Degraded => format!("Degraded{at}: {}{owned}", in_words.join(", ")),
             Health::Critical => format!("Critical{at}: {}{owned}", in_words.join(", ")),

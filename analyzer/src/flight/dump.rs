@@ -86,7 +86,8 @@ pub fn folder(parent: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent)
 }
 
-/// Writes a dump into a new folder of `parent`, which exists, atomically. `facts` is doctor's page as JSON, if available.
+/// Writes a dump into a new folder of `parent`, which exists, atomically. `facts` is doctor's page as JSON, if
+/// available.
 ///
 /// # Errors
 /// If a file cannot be written.

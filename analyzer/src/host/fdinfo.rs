@@ -15,7 +15,7 @@ pub struct Usage {
     pub run_ns: BTreeMap<&'static str, u64>,
     /// Programs and maps already counted, since one may be open several times.
     seen: BTreeSet<(bool, u64)>,
-    /// When it was read.
+    /// The time at which it was read.
     read: Option<Instant>,
 }
 

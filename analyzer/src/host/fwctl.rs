@@ -3,8 +3,9 @@
 //!
 //! Sources: include/uapi/fwctl/fwctl.h; drivers/fwctl/mlx5/main.c, which lets QUERY_QP pass in the scope of reading
 //! debug information; `mlx5_ifc_query_qp_in_bits` and `mlx5_ifc_query_qp_out_bits` of include/linux/mlx5/mlx5_ifc.h.
-//! drivers/fwctl/bnxt/main.c: of the commands to bnxt's firmware (HWRM) it lets pass those of a list, none of which reads a queue
-//! pair (`bnxtctl_validate_rpc`); READ_CONTEXT is a command of bnxt_re's own queue and no HWRM command. Not run on hardware.
+//! drivers/fwctl/bnxt/main.c: of the commands to bnxt's firmware (HWRM) it lets pass those of a list, none of which
+//! reads a queue pair (`bnxtctl_validate_rpc`); READ_CONTEXT is a command of bnxt_re's own queue and no HWRM command.
+//! Not run on hardware.
 
 use std::fmt::Debug;
 use std::fs::File;

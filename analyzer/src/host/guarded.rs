@@ -69,8 +69,9 @@ pub(super) fn below(root: &Path, path: &str, links: Links) -> io::Result<Vec<u8>
     contents(&opened(&found)?)
 }
 
-/// Opens the regular file behind a link that the kernel made, such as a mapping below `/proc/PID/map_files`, and reads its byte
-/// at `offset`, so that a file system that does not answer holds up this call and not a later one of the kernel.
+/// Opens the regular file behind a link that the kernel made, such as a mapping below `/proc/PID/map_files`, and reads
+/// its byte at `offset`, so that a file system that does not answer holds up this call and not a later one of the
+/// kernel.
 ///
 /// # Errors
 /// If it is absent, unreadable, shorter or not a regular file.

@@ -1,8 +1,8 @@
 //! Interfaces in the network namespaces of pods, by address, without entering those namespaces.
 //!
-//! The interface of an SR-IOV function that a pod was given (Multus, SR-IOV device plugin) is in the pod's network namespace, where the
-//! host does not see it, while its RDMA device stays visible (`rdma system`: shared). The device's GIDs are the addresses
-//! of that interface, and `/proc/PID/net` of the pod's processes lists these.
+//! The interface of an SR-IOV function that a pod was given (Multus, SR-IOV device plugin) is in the pod's network
+//! namespace, where the host does not see it, while its RDMA device stays visible (`rdma system`: shared). The device's
+//! GIDs are the addresses of that interface, and `/proc/PID/net` of the pod's processes lists these.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -92,7 +92,8 @@ fn local_v4(trie: &str) -> BTreeSet<Ipv4Addr> {
     found
 }
 
-/// The interface to whose network a `/proc/net/route` takes an address: of those without a gateway, the smallest network.
+/// The interface to whose network a `/proc/net/route` takes an address: of those without a gateway, the smallest
+/// network.
 fn interface_to(routes: &str, address: Ipv4Addr) -> Option<String> {
     let own = u32::from_ne_bytes(address.octets());
     let route = |line: &str| {

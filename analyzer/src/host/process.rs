@@ -88,7 +88,8 @@ fn is_random(text: &str) -> bool {
 }
 
 /// The job of this process by its environment: that of Slurm; that which a pod's specification names
-/// (`K8S_JOB_NAME` or `JOB_NAME`, by the downward API); or that of an indexed Job of Kubernetes, by the name of its pod.
+/// (`K8S_JOB_NAME` or `JOB_NAME`, by the downward API); or that of an indexed Job of Kubernetes, by the name of its
+/// pod.
 #[must_use]
 pub fn job_of_environment(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| get(name).filter(|text| !text.is_empty());

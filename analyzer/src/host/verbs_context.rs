@@ -93,8 +93,8 @@ pub struct PostSend {
 }
 
 impl PostSend {
-    /// Opens the file. A process chooses what it maps: a pipe or device in its place is not opened, and one that does not answer
-    /// is given up.
+    /// Opens the file. A process chooses what it maps: a pipe or device in its place is not opened, and one that does
+    /// not answer is given up.
     ///
     /// # Errors
     /// If that is not possible, with the path of the file.
@@ -137,8 +137,8 @@ impl Process<'_> {
     }
 }
 
-/// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context. Memory that a slow
-/// file system backs is given up after `patience`.
+/// The `post_send` of each device that process `pid` has open, one for each file descriptor with a context. Memory that
+/// a slow file system backs is given up after `patience`.
 ///
 /// # Errors
 /// The reason why the process cannot be searched, or that nothing was found.

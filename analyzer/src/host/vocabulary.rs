@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 
-/// The counters of ports, each once: its name in reports, its unit, its short title on the screen, and its meaning. Passes them to the
-/// macro `$with`.
+/// The counters of ports, each once: its name in reports, its unit, its short title on the screen, and its meaning.
+/// Passes them to the macro `$with`.
 macro_rules! port_counters {
     ($with:ident) => {
         $with! {
@@ -91,7 +91,7 @@ macro_rules! meanings {
                 }
             }
 
-            /// What it counts, in a sentence.
+            /// The meaning of its count, in a sentence.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

@@ -333,7 +333,8 @@ impl Collector {
 pub struct ControlMetrics {
     /// Links that had any.
     pub links: BTreeMap<u16, LinkControl>,
-    /// By slot: time in which a flow was silent because its priority was paused; `None` where the links' speed is not known.
+    /// By slot: time in which a flow was silent because its priority was paused; `None` where the links' speed is not
+    /// known.
     pub stalled: Option<BTreeMap<u32, u64>>,
     /// By slot: the latest time of that without 10 s of rest.
     pub stalls: BTreeMap<u32, Stall>,

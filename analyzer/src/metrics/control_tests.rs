@@ -74,7 +74,8 @@ fn frames_out_of_time_order_count_no_interval_twice() {
     assert_eq!((pause.paused_ns, pause.longest_ns), (Some(4_998 * 200_000), Some(4_998 * 200_000)));
 }
 
-/// Quanta are no time without the link's speed: only that it was paused for at least as long as at the greatest there is.
+/// Quanta are no time without the link's speed: only that it was paused for at least as long as at the greatest there
+/// is.
 #[test]
 fn without_a_speed_there_are_quanta_and_a_bound() {
     let mut collector = Collector::new(None);

@@ -1,7 +1,7 @@
 //! Check of the invariant CRC (ICRC) of whole frames.
 //!
-//! 32 bytes per flow, and 40 more of one with a wrong ICRC. The CRC runs over everything from the IP header on, with a carry-less multiply where the
-//! processor has one.
+//! 32 bytes per flow, and 40 more of one with a wrong ICRC. The CRC runs over everything from the IP header on, with a
+//! carry-less multiply where the processor has one.
 
 use crc32fast::Hasher;
 use rocescope_common::wire::Frame;
@@ -9,7 +9,7 @@ use rocescope_common::wire::bth;
 use rocescope_common::wire::frame::{FAMILY_LID, UNKNOWN};
 
 use super::packet::Packet;
-use crate::util::rarely::{Rarely, Zero};
+use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 
 /// Result of checking the ICRC of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Checked {
     /// Packets whose ICRC was computed.
     pub checked: u64,
     /// Those in which it was wrong.
-    pub wrong: Rarely<Wrong>,
+    pub wrong: BoxedUnlessZero<Wrong>,
     /// Packets of which it cannot be computed: cut, fragments, lengths that contradict each other.
     pub unchecked: u64,
 }
@@ -76,8 +76,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns what its ICRC says, where that
-    /// can be computed; a packet that a switch `trimmed` has none.
+    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns what its ICRC says,
+    /// where that can be computed; a packet that a switch `trimmed` has none.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8], trimmed: bool) -> Option<Contents> {
         let contents = if trimmed { None } else { contents(data, frame) };

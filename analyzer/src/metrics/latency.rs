@@ -1,5 +1,5 @@
-//! The time from requests to their answers, by flow and class of request, and that from messages' first packets to their
-//! completion.
+//! The time from requests to their answers, by flow and class of request, and that from messages' first packets to
+//! their completion.
 //!
 //! The core is [`rocescope_common::account::latency`], the same in the kernel. Here is what it
 //! needs around it: which flow has which ring, and percentiles.
@@ -29,8 +29,9 @@ use ring::Ring;
 pub use tails::{P99_SAMPLES, P999_SAMPLES};
 use tails::{TailSpell, Tails};
 
-/// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for each
-/// class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or 1,500 with long tails.
+/// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for
+/// each class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or
+/// 1,500 with long tails.
 pub const MAX_FLOWS: usize = 65_536;
 
 /// State of one flow of requests.
@@ -305,7 +306,8 @@ impl Figure {
         }
     }
 
-    /// All samples by bucket, class by class, in the order of [`classes`](Self::classes); `None` where the class is not known.
+    /// All samples by bucket, class by class, in the order of [`classes`](Self::classes); `None` where the class is not
+    /// known.
     pub fn by_class(&self) -> impl Iterator<Item = (Option<usize>, &Histogram)> {
         let whole = match &self.classes {
             Classes::None => Some((None, &self.histogram)),

@@ -1,8 +1,8 @@
-//! Single messages: from the first packet of a request to the answer that ends it, for traces. A replay that is not asked for
-//! them does not follow them.
+//! Single messages: from the first packet of a request to the answer that ends it, for traces. A replay that is not
+//! asked for them does not follow them.
 //!
-//! Followed are SENDs, WRITEs, READs and atomics. A packet that was seen before begins and ends nothing. What is not answered
-//! (unreliable transports, answers that do not pass the tap) ends with its last packet.
+//! Followed are SENDs, WRITEs, READs and atomics. A packet that was seen before begins and ends nothing. What is not
+//! answered (unreliable transports, answers that do not pass the tap) ends with its last packet.
 
 use std::cmp::Reverse as Least;
 use std::collections::{BinaryHeap, VecDeque};

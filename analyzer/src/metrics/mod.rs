@@ -127,7 +127,8 @@ impl Collector {
         self.taps.expect(taps);
     }
 
-    /// Takes in one packet with extras, which it [wants](Packet::wants_extras), or with what its ICRC says, which taps compare.
+    /// Takes in one packet with extras, which it [wants](Packet::wants_extras), or with what its ICRC says, which taps
+    /// compare.
     #[inline(never)]
     pub fn packet_with(
         &mut self,
@@ -163,7 +164,8 @@ impl Collector {
         }
     }
 
-    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is reported to those that count marks.
+    /// A copy of a packet that the collectors have had. A CE mark that only the copy shows is reported to those that
+    /// count marks.
     #[cold]
     fn copy(&mut self, packet: &Packet, marked: bool) {
         if marked {
@@ -207,14 +209,15 @@ impl Collector {
         Metrics { messages, ..metrics }
     }
 
-    /// The figures at the end. Each collector is freed as soon as its figures are made: with very many flows, all of both
-    /// together are half of the memory.
+    /// The figures at the end. Each collector is freed as soon as its figures are made: with very many flows, all of
+    /// both together are half of the memory.
     #[must_use]
     pub fn finish(self) -> Metrics {
         let Self { duplicates, pairing, latency, ecn, loss, taps, traffic, messages } = self;
         let messages = messages.map(|messages| Arc::new(messages.metrics()));
         let timeline = loss.timeline(traffic.points());
-        // While its figures are made a collector is still there: those with the largest figures come last, when most room is free.
+        // While its figures are made a collector is still there: those with the largest figures come last, when most
+        // room is free.
         let duplicates = last(duplicates, duplicates::Filter::metrics);
         let taps = last(taps, taps::Collector::metrics);
         let ecn = last(ecn, ecn::Collector::metrics);

@@ -1,4 +1,5 @@
-//! The figures of a live run as bytes: see [`crate::util::pack`]. Types with fields of their own are packed where they are.
+//! The figures of a live run as bytes: see [`crate::util::pack`]. Types with fields of their own are packed where they
+//! are.
 
 use super::Metrics;
 use super::ecn::speed::Reaction;
@@ -6,7 +7,7 @@ use super::ecn::{self, series};
 use super::latency::{self, Classes, Summary, tails};
 use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
-use super::loss::spells::{Mark, Signal, Spell, Spells};
+use super::loss::signal_intervals::{Mark, Signal, SignalIntervals, Spell};
 use super::loss::{
     self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
 };
@@ -19,7 +20,8 @@ use super::traffic::hosts::Degree;
 use super::traffic::{LinkTraffic, Traffic};
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
-/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the whole run and control frames.
+/// Those that a live run has. Capture files alone have copies, ICRCs, trimmed packets, several taps, a timeline of the
+/// whole run and control frames.
 impl Pack for Metrics {
     fn layout(layout: &mut Layout) {
         layout.word("Metrics");
@@ -104,7 +106,7 @@ pack! {
         last_retransmission_ns, upstream, downstream, retransmission, stuck, stuck_opcode, stuck_bytes,
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
-    struct Spells { flows, marks }
+    struct SignalIntervals { flows, marks }
     struct Spell { first_ns, last_ns, count, at_first, at_last }
     struct Mark { time_ns, packets, capable }
     struct Traffic { bin_ns, end_ns, links, pairs, targets, left_out, kinds, flowlets }

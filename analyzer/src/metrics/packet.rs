@@ -12,13 +12,13 @@ use rocescope_common::wire::opcode::Op;
 /// ECN bits of the type of service, or traffic class.
 pub const ECT_MASK: u8 = 3;
 
-/// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another thread
-/// can take it later, and it fills one cache line: handing data to another processor costs by the line.
+/// A counted RoCE packet, with the fields that collectors need of every packet. It borrows nothing, so that another
+/// thread can take it later, and it fills one cache line: handing data to another processor costs by the line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Packet {
-    /// Its time, Unix nanoseconds. Packets of one link are in the order of the capture, which is nearly always the order
-    /// of their times.
+    /// Its time, Unix nanoseconds. Packets of one link are in the order of the capture, which is nearly always the
+    /// order of their times.
     pub time_ns: u64,
     /// The slot of its flow. Another flow may reuse it after the flow is retired.
     pub slot: u32,
@@ -36,8 +36,8 @@ pub struct Packet {
     pub aeth: u32,
     /// DMA length of the RETH, or `UNKNOWN`.
     pub dma_len: u32,
-    /// The next expected PSN of its sequence. Not next to [`first`](Self::first): one load for both, of which one was just
-    /// stored and the other long ago, would stall.
+    /// The next expected PSN of its sequence. Not next to [`first`](Self::first): one load for both, of which one was
+    /// just stored and the other long ago, would stall.
     pub expected: u32,
     /// The flow's path MTU in bytes; 0 when unknown.
     pub mtu: u16,

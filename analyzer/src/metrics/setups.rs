@@ -1,7 +1,7 @@
 //! Connection set-ups: accepted, rejected, or never answered.
 //!
-//! From the datagrams of connection management, those that resolve a service of datagrams (SIDR) included. Bounded: `MOST_OPEN` set-ups whose end is not known, `MOST_ROWS` rows of
-//! results; what finds no room is counted.
+//! From the datagrams of connection management, those that resolve a service of datagrams (SIDR) included. Bounded:
+//! `MOST_OPEN` set-ups whose end is not known, `MOST_ROWS` rows of results; what finds no room is counted.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ const MOST_OPEN: usize = 16_384;
 /// Results by hosts, service and outcome; queue pairs whose end was asked for.
 const MOST_ROWS: usize = 4_096;
 
-/// `Message REJected` of a REJ that refuses neither a REQ nor a REP: Linux sends one with the reason timeout, and no ID of the peer,
-/// when a program ends that waits for a reply.
+/// `Message REJected` of a REJ that refuses neither a REQ nor a REP: Linux sends one with the reason timeout, and no ID
+/// of the peer, when a program ends that waits for a reply.
 const NO_MESSAGE: u8 = 2;
 
 definitions! {
@@ -114,7 +114,8 @@ pub struct Setups {
     pub rows: Vec<(Between, Row)>,
     /// Set-ups that found no room.
     pub untracked: u64,
-    /// By the direction to a queue pair: when its sender asked last for the end of the connection (DREQ), Unix nanoseconds.
+    /// By the direction to a queue pair: when its sender asked last for the end of the connection (DREQ), Unix
+    /// nanoseconds.
     pub ended: Map<PeerKey, u64>,
 }
 
@@ -232,8 +233,8 @@ impl Collector {
         }
     }
 
-    /// The host that asked waits no longer. It has not learned an ID of the peer, so that this answers nothing: the set-up
-    /// stays without an answer. One whose request was not captured has nothing to count.
+    /// The host that asked waits no longer. It has not learned an ID of the peer, so that this answers nothing: the
+    /// set-up stays without an answer. One whose request was not captured has nothing to count.
     fn given_up(&mut self, id: Id, now_ns: u64) {
         if let Some(attempt) = self.open.get_mut(&id).filter(|attempt| attempt.outcome.is_open()) {
             attempt.last_ns = attempt.last_ns.max(now_ns);

@@ -1,5 +1,5 @@
-//! Traces of fabrics that spread the packets of one queue pair: outer destinations, one for each plane, and packets that
-//! a switch trimmed instead of dropping them.
+//! Traces of fabrics that spread the packets of one queue pair: outer destinations, one for each plane, and packets
+//! that a switch trimmed instead of dropping them.
 //!
 //! Two bytes per flow, and more for flows in tunnels and for those with trimmed packets.
 
@@ -48,7 +48,8 @@ struct Trims {
 }
 
 impl Collector {
-    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns whether it was trimmed.
+    /// Takes in one packet, whose headers are `frame` and whose captured bytes are `data`. Returns whether it was
+    /// trimmed.
     #[inline]
     pub fn packet(&mut self, packet: &Packet, frame: &Frame, data: &[u8]) -> bool {
         if frame.encap != 0 {
@@ -131,8 +132,8 @@ impl Collector {
     }
 }
 
-/// The destination of the outermost IP header of an Ethernet frame, before the inner one at `inner`; its lower half of IPv6, where
-/// segments have their identifiers, folded into the upper one.
+/// The destination of the outermost IP header of an Ethernet frame, before the inner one at `inner`; its lower half of
+/// IPv6, where segments have their identifiers, folded into the upper one.
 fn outer_destination(data: &[u8], inner: usize) -> Option<u64> {
     /// Ethertypes of VLAN tags.
     const TAGS: [u16; 2] = [0x8100, 0x88A8];

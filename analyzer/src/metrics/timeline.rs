@@ -1,8 +1,8 @@
 //! Load and signals of each link over the whole run: points of equal length in bounded memory.
 //!
 //! Points begin as the [bins](super::traffic::bins) of bursts, which have the traffic. Two become one whenever a run
-//! outgrows [`POINTS`] of them, so that a capture of a second has as full a timeline as one of an hour. They begin at multiples
-//! of their length: those of several links can be laid over one another.
+//! outgrows [`POINTS`] of them, so that a capture of a second has as full a timeline as one of an hour. They begin at
+//! multiples of their length: those of several links can be laid over one another.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use super::conclusions::Conclusions;
 use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Entropy, Overlap};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
 use crate::util::time::NS_PER_S;

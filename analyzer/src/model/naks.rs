@@ -5,25 +5,25 @@ use crate::metrics::pairing::Pair;
 use crate::sample::Sample;
 use crate::util::map::Map;
 
-/// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction is not
-/// known or has no row stay.
+/// Moves NAKs and RNR NAKs of each row to the row of the flow that they answer. Those of a flow whose other direction
+/// is not known or has no row stay.
 pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
     let any = |counts: &Counts| counts.rnr + counts.naks() > 0;
-    let told = rows.iter().enumerate().filter(|(_, row)| any(&row.total));
-    let told: Vec<(usize, u32)> =
-        told.filter_map(|(at, row)| Some((at, pairs.get(&row.id.slot)?.reverse?))).collect();
-    if told.is_empty() {
+    let with_naks = rows.iter().enumerate().filter(|(_, row)| any(&row.total));
+    let with_naks: Vec<(usize, u32)> =
+        with_naks.filter_map(|(at, row)| Some((at, pairs.get(&row.id.slot)?.reverse?))).collect();
+    if with_naks.is_empty() {
         return;
     }
-    let mut places: Map<u32, Option<usize>> = told.iter().map(|(_, slot)| (*slot, None)).collect();
+    let mut places: Map<u32, Option<usize>> = with_naks.iter().map(|(_, slot)| (*slot, None)).collect();
     for (at, row) in rows.iter().enumerate() {
         if let Some(place) = places.get_mut(&row.id.slot) {
             *place = Some(at);
         }
     }
     // Each flow may answer the other: all are taken before one is given.
-    let mut moved = Vec::with_capacity(told.len());
-    for (from, slot) in told {
+    let mut moved = Vec::with_capacity(with_naks.len());
+    for (from, slot) in with_naks {
         let Some(to) = places.get(&slot).copied().flatten() else { continue };
         let (Some(row), Some(data)) = (rows.get(from), rows.get(to)) else { continue };
         let (key, other) = (&row.id.key, &data.id.key);
@@ -33,8 +33,8 @@ pub(super) fn to_data(rows: &mut [Row], pairs: &Map<u32, Pair>) {
             continue;
         }
         if let Some(row) = rows.get_mut(from) {
-            let delta = row.delta.as_mut().map(|delta| take(&mut delta.counts));
-            moved.push((to, take(&mut row.total), delta.unwrap_or_default()));
+            let delta = row.delta.as_mut().map(|delta| take_naks(&mut delta.counts));
+            moved.push((to, take_naks(&mut row.total), delta.unwrap_or_default()));
         }
     }
     for (to, total, delta) in moved {
@@ -57,13 +57,13 @@ pub fn answers_of(sample: &Sample, id: &Identity) -> Option<Identity> {
 }
 
 /// Gives counts of data the NAKs of the flow that answers it, in place of those that it carries.
-pub fn give(counts: &mut Counts, answers: Option<Counts>) {
-    take(counts);
-    counts.add(&take(&mut answers.unwrap_or_default()));
+pub fn replace_naks(counts: &mut Counts, answers: Option<Counts>) {
+    take_naks(counts);
+    counts.add(&take_naks(&mut answers.unwrap_or_default()));
 }
 
 /// The NAKs of these counts, which have none afterwards.
-fn take(counts: &mut Counts) -> Counts {
+fn take_naks(counts: &mut Counts) -> Counts {
     let Counts { rnr, sequence_naks, other_naks, .. } = *counts;
     (counts.rnr, counts.sequence_naks, counts.other_naks) = (0, 0, 0);
     Counts { rnr, sequence_naks, other_naks, ..Counts::default() }

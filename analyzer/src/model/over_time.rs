@@ -403,9 +403,10 @@ fn of_packets(links: &[LinkPoints], history: &History, sample: &Sample, overlap:
 /// Bytes, ECN-capable packets and signals of a point.
 const FIGURES: usize = 2 + SignalKind::ALL.len();
 
-/// For each of `links` links, the share of each figure that counts. A downstream tap that sees the same packets a little later,
-/// or by another clock, must not raise a peak or show a signal at a second time: of flows that count the same packets, one
-/// stands for all. That is the representative, or for a signal that another saw more of, as a loss between two taps, that one.
+/// For each of `links` links, the share of each figure that counts. A downstream tap that sees the same packets a
+/// little later, or by another clock, must not raise a peak or show a signal at a second time: of flows that count the
+/// same packets, one stands for all. That is the representative, or for a signal that another saw more of, as a loss
+/// between two taps, that one.
 fn spoken_for(sample: &Sample, overlap: &Overlap, links: usize) -> Vec<[f64; FIGURES]> {
     if overlap.taps < 2 {
         return vec![[1.0; FIGURES]; links];

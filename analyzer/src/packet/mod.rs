@@ -1,7 +1,7 @@
 //! The headers of one packet for display: layer by layer, field by field, each with its bytes.
 //!
-//! The layers come from the parser that counts ([`rocescope_common::wire`]), so the display agrees with the counts; this
-//! module only reads the fields.
+//! The layers come from the parser that counts ([`rocescope_common::wire`]), so the display agrees with the counts;
+//! this module only reads the fields.
 
 mod below;
 pub mod pcapng;

@@ -14,13 +14,14 @@ use crate::report::{Options, Report, SCHEMA};
 use crate::sample::Sample;
 use crate::util::background;
 
-/// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000 flows.
+/// Bytes that are written at once. serde_json writes a report in pieces of some bytes, a million of them for 20,000
+/// flows.
 const BUFFER: usize = 1 << 16;
 
 /// Writes the report over several lines, indented by two spaces, with a line end (`--output json`).
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     write_as(report, out, Indented::default())
 }
@@ -32,11 +33,11 @@ const AT_ONCE: usize = 128;
 /// Parts that may wait.
 const DEPTH: usize = 4;
 
-/// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are processors for
-/// it, two threads write them while a third comes to the findings, which stand behind them.
+/// As [`write()`] does the report of a sample that nobody needs afterwards. With very many flows, where there are
+/// processors for it, two threads write them while a third comes to the findings, which stand behind them.
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -> io::Result<()> {
     let facts = Facts::of_last(&mut sample, &options.analysis);
     if facts.flows.len() < MANY || !background::is_there() {
@@ -53,7 +54,7 @@ fn write_while(
     judge: impl Fn(&Facts) -> Judged + Sync,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    /// What a report begins with.
+    /// The begin of a report.
     #[derive(Serialize)]
     struct Head<'a> {
         schema: &'static str,
@@ -136,7 +137,7 @@ fn text_of(flows: &[Flow], mut first: bool, mut text: Vec<u8>) -> io::Result<Vec
 /// Writes the report on one line with a line end (`--output jsonl`).
 ///
 /// # Errors
-/// What writing to `out` gave.
+/// The error of writing to `out`.
 pub fn write_line(report: &Report, out: &mut impl Write) -> io::Result<()> {
     write_as(report, out, CompactFormatter)
 }
@@ -222,8 +223,8 @@ impl Formatter for Indented {
     }
 }
 
-/// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some terminals
-/// obey. In a JSON text they stand in strings only.
+/// Escapes DEL and the control characters above it (U+0080 to U+009F), which JSON may have as they are and some
+/// terminals obey. In a JSON text they stand in strings only.
 struct Escaping<'a, W> {
     out: &'a mut W,
     /// The first byte of such a character was at the end of what was written before.
@@ -239,7 +240,7 @@ impl<'a, W: Write> Escaping<'a, W> {
 /// The first byte of U+0080 to U+009F, and of U+00A0 to U+00BF.
 const FIRST: u8 = 0xC2;
 
-/// Where DEL or [`FIRST`] is. Nearly no part of a report has one: they are looked for in many bytes at once.
+/// The place of DEL or [`FIRST`]. Nearly no part of a report has one: they are looked for in many bytes at once.
 fn suspicious(bytes: &[u8]) -> Option<usize> {
     const AT_ONCE: usize = 64;
     let is = |byte: &u8| matches!(*byte, 0x7F | FIRST);

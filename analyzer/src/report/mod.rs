@@ -18,10 +18,10 @@ use crate::sample::Sample;
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
 
-/// What the user chose about the report.
+/// The user's choices about the report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// How links are compared, and what was filtered.
+    /// The comparison of links, and the filter.
     pub analysis: analysis::Options,
     /// Thresholds of findings.
     pub limits: Limits,
@@ -73,7 +73,7 @@ impl Report {
         Self { schema: SCHEMA, facts, findings, not_evaluated }
     }
 
-    /// What follows from facts, and what was not evaluated.
+    /// The findings from facts, and the checks that were not evaluated.
     fn judge(sample: &Sample, facts: &Facts, options: &Options) -> (Vec<Finding>, Vec<NotEvaluated>) {
         if let Some(recorded) = &sample.recorded {
             // They were judged when they were recorded, from more than a recording keeps.

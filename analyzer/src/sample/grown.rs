@@ -1,4 +1,4 @@
-//! When counters that have no times of their own last grew, as between two readings of the kernel's.
+//! The last growth of counters that have no times of their own, as between two readings of the kernel's.
 
 use super::{FlowSample, Sample};
 
@@ -32,7 +32,7 @@ pub struct Grown {
     pub(super) last_ns: Option<u64>,
 }
 
-/// When each counter last grew. Empty where signals have times.
+/// The time at which each counter last grew. Empty where signals have times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrownTimes {
     pub(super) counters: Vec<Grown>,

@@ -2,9 +2,9 @@
 
 use super::Sample;
 use crate::entity::spell::{self, Lasting};
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
-/// What a source missed, by kind; as in `totals.lost` of the report.
+/// The packets and events that a source missed, by kind; as in `totals.lost` of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// RoCE packets that found the flow table full.
@@ -22,7 +22,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// What a sample has missed since its source began.
+    /// The packets and events that a sample has missed since its source began.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut missed = Self {
@@ -64,7 +64,7 @@ pub struct MissedSpell {
     pub first_ns: u64,
     /// The time at which the last of it was known.
     pub last_ns: u64,
-    /// What was missed.
+    /// The packets and events missed.
     pub missed: Missed,
 }
 
@@ -85,7 +85,7 @@ pub struct MissedTimes {
     /// Time and counts of the latest reading.
     pub(super) read: Option<(u64, Missed)>,
     /// The times.
-    pub spells: Few<MissedSpell>,
+    pub spells: SmallList<MissedSpell>,
 }
 
 impl MissedTimes {
@@ -94,7 +94,8 @@ impl MissedTimes {
         spell::add(MissedSpell { first_ns, last_ns, missed: *missed }, &mut self.spells, first_ns);
     }
 
-    /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run began.
+    /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run
+    /// began.
     pub fn take(&mut self, sample: &Sample) {
         let begin_ns = sample.window.map_or(sample.time_ns, |(first_ns, _)| first_ns);
         let (read_ns, before) = self.read.unwrap_or((begin_ns, Missed::default()));

@@ -48,7 +48,8 @@ pub enum SourceKind {
 pub struct Sample {
     /// The moment, Unix time in nanoseconds; in replay, of the data.
     pub time_ns: u64,
-    /// The same moment by a clock that does not step, in nanoseconds; `None` in replay, where the data has all there is.
+    /// The same moment by a clock that does not step, in nanoseconds; `None` in replay, where the data has all there
+    /// is.
     pub steady_ns: Option<u64>,
     /// Kind of the source.
     pub kind: SourceKind,
@@ -74,9 +75,9 @@ pub struct Sample {
     pub capture_drops: Option<u64>,
     /// Packets that the interfaces dropped on receipt meanwhile.
     pub interface_drops: Option<u64>,
-    /// When the source missed something. Of what a capture says it dropped, no time is known.
+    /// The times at which the source missed something. Drops that a capture reports have no known time.
     pub missed: MissedTimes,
-    /// When counters without times of their own last grew; empty in replay.
+    /// The last growth of counters without times of their own; empty in replay.
     pub grown: GrownTimes,
     /// Queue pairs of this host and their processes; empty in replay, and without RDMA devices.
     pub owners: Arc<Owners>,

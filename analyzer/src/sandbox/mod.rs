@@ -54,8 +54,8 @@ pub fn alone<T: Send>(name: &str, plan: &Plan, work: impl FnOnce() -> T + Send) 
     })
 }
 
-/// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right that
-/// cannot be given up stands in the result; the run goes on without that limit.
+/// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right
+/// that cannot be given up stands in the result; the run goes on without that limit.
 #[must_use]
 pub fn enter(plan: &Plan) -> State {
     if OFF.load(Ordering::Relaxed) {

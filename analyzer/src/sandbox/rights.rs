@@ -25,8 +25,8 @@ pub(super) struct User {
     name: &'static str,
 }
 
-/// The user for `plan`, tried with what it reads and writes: of sudo the one who called it; nobody where nothing is written,
-/// whose files would be nobody's. `None` to stay.
+/// The user for `plan`, tried with what it reads and writes: of sudo the one who called it; nobody where nothing is
+/// written, whose files would be nobody's. `None` to stay.
 pub(super) fn user(plan: &Plan) -> Option<User> {
     if plan.all_rights || plan.tree || !getuid().is_root() {
         return None;
@@ -52,10 +52,11 @@ pub(super) fn of_others(plan: &Plan) -> Vec<(Capability, &'static str)> {
     needs.into_iter().flatten().collect()
 }
 
-/// True for each of reading and writing if a user without capabilities can do those of `plan`, tried by a thread that ends.
+/// True for each of reading and writing if a user without capabilities can do those of `plan`, tried by a thread that
+/// ends.
 fn can(plan: &Plan, user: Option<User>) -> (bool, bool) {
-    // Asked, not opened: a named pipe would wait for its writer, who would then lose its reader. A user who may not look
-    // into a folder does not know that a file is not there.
+    // Asked, not opened: a named pipe would wait for its writer, who would then lose its reader. A user who may not
+    // look into a folder does not know that a file is not there.
     let reads = |path: &PathBuf| {
         matches!(accessat(CWD, path, Access::READ_OK, AtFlags::empty()), Ok(()) | Err(Errno::NOENT))
     };

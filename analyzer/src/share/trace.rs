@@ -7,10 +7,9 @@
 //! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
 //! | the same | replay of captures only, below each flow of requests: messages as slices, on one thread per concurrent message |
 //!
-//! Times are Unix microseconds with three decimals. Traces of PyTorch and NCCL count from times of their own: docs/report.md
-//! has what to add to them before they are merged.
-//! Of messages, the longest are included, from the first packet to the response; the number left out is in
-//! `otherData`.
+//! Times are Unix microseconds with three decimals. Traces of PyTorch and NCCL count from times of their own:
+//! docs/report.md has what to add to them before they are merged. Of messages, the longest are included, from the first
+//! packet to the response; the number left out is in `otherData`.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -37,8 +36,8 @@ const MOST_EVENTS: usize = 200_000;
 /// Maximum number of flows with a track: those with events, those named by findings, then the busiest.
 const MOST_FLOWS: usize = 4_000;
 
-/// Base of the process ids: above every one that Linux gives (at most 2²², and small ones in containers), so that none is
-/// that of a process in a trace that is merged with this one; and a positive 32-bit number, as viewers expect.
+/// Base of the process ids: above every one that Linux gives (at most 2²², and small ones in containers), so that none
+/// is that of a process in a trace that is merged with this one; and a positive 32-bit number, as viewers expect.
 const PROCESSES: u64 = 2_000_000_000;
 /// The process of the findings.
 const FINDINGS: u64 = PROCESSES + 1;
@@ -229,8 +228,8 @@ fn of_findings(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>
     }
 }
 
-/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data. None where its begin
-/// is not known.
+/// Time spans of a finding, in order and without overlap; an active one extends to the end of the data. None where its
+/// begin is not known.
 pub(super) fn spans(finding: &Finding, end: DataEnd) -> Vec<(u64, u64)> {
     let Some(first_ns) = finding.first_seen_ns else { return Vec::new() };
     let mut spans: Vec<(u64, u64)> =

@@ -193,8 +193,8 @@ fn state_name(state: State) -> String {
     }
 }
 
-/// True if the finding about a row lasts, and the names of all kinds that are about it; for exports. `None` while unknown or
-/// where there is none.
+/// True if the finding about a row lasts, and the names of all kinds that are about it; for exports. `None` while
+/// unknown or where there is none.
 pub(super) fn state_details(row: &Row) -> (Option<bool>, Option<String>) {
     let state = State::of(row);
     let kinds = Problem::ALL.iter().filter(|kind| state.has(**kind));
@@ -234,8 +234,8 @@ pub fn compact(n: f64) -> String {
     units::si(n).replace(' ', "")
 }
 
-/// A bar of `width` cells, filled by `share` to the half of a cell; any share above 0 shows. Lines, so that bars below one
-/// another stay apart.
+/// A bar of `width` cells, filled by `share` to the half of a cell; any share above 0 shows. Lines, so that bars below
+/// one another stay apart.
 #[must_use]
 pub fn bar(share: f64, width: u16) -> String {
     let halves = (share.min(1.0) * f64::from(width) * 2.0).round();

@@ -361,8 +361,8 @@ impl Keys {
     /// The table with other keys for some names.
     ///
     /// # Errors
-    /// A name or key that does not exist, or a key that means two things at once. The error quotes nothing of the file, which
-    /// the user may have no right to read.
+    /// A name or key that does not exist, or a key that means two things at once. The error quotes nothing of the file,
+    /// which the user may have no right to read.
     pub fn new(changes: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
         let mut own = BTreeMap::new();
         for (name, keys) in changes {

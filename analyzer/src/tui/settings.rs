@@ -127,8 +127,8 @@ pub struct Settings {
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
-/// A setting that is checked where it is read, so that an error has the line of the mistake. The error quotes nothing of the
-/// file, which the user may have no right to read.
+/// A setting that is checked where it is read, so that an error has the line of the mistake. The error quotes nothing
+/// of the file, which the user may have no right to read.
 fn checked<'de, D, T>(from: D, check: impl FnOnce(&T) -> Result<(), String>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

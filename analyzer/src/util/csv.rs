@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Beginnings of a cell that a spreadsheet takes for a formula, or for something before one. The wide forms are those of
-/// Chinese and Japanese keyboards, which some programs accept.
+/// Beginnings of a cell that a spreadsheet takes for a formula, or for something before one. The wide forms are those
+/// of Chinese and Japanese keyboards, which some programs accept.
 const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A line of these cells, with its line feed.

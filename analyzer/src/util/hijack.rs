@@ -9,14 +9,14 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// The variable that asks for it: an address to connect to.
-const ASKED: &str = "ROCESCOPE_TEST_HIJACK";
+const REQUESTED: &str = "ROCESCOPE_TEST_HIJACK";
 /// Places that were tried already.
 static TRIED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 
 /// Tries everything, once for each place.
 pub fn here(place: &'static str) {
     static ADDRESS: OnceLock<Option<SocketAddr>> = OnceLock::new();
-    let asked = || std::env::var(ASKED).ok()?.parse().ok();
+    let asked = || std::env::var(REQUESTED).ok()?.parse().ok();
     let Some(address) = ADDRESS.get_or_init(asked) else { return };
     let Ok(mut tried) = TRIED.lock() else { return };
     if tried.contains(&place) {

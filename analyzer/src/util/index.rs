@@ -1,5 +1,5 @@
-//! Numbers of the items of a list, by keys that the items hold themselves: a sixth of the memory of a map, whose keys would be
-//! there twice.
+//! Numbers of the items of a list, by keys that the items hold themselves: a sixth of the memory of a map, whose keys
+//! would be there twice.
 
 use std::hash::{BuildHasher as _, Hash};
 

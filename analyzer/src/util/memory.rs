@@ -1,20 +1,21 @@
 //! Settings of the allocator.
 
-/// Size in bytes of the lists of a sample of very many flows, and of the open rows of a recording: beyond most lists, which
-/// the allocator's pools serve faster.
+/// Size in bytes of the lists of a sample of very many flows, and of the open rows of a recording: beyond most lists,
+/// which the allocator's pools serve faster.
 pub(crate) const LARGE: i32 = 4 << 20;
 
-/// Keeps less memory that is not in use. With very many flows several threads hand each other tens of megabytes, and lists grow to as much. The allocator's usual choices, a
-/// pool for each thread, and large lists in these pools as soon as one has been freed, keep up to twice the memory in use: a list
-/// that grows is copied, and leaves a hole.
+/// Keeps less memory that is not in use. With very many flows several threads hand each other tens of megabytes, and
+/// lists grow to as much. The allocator's usual choices, a pool for each thread, and large lists in these pools as soon
+/// as one has been freed, keep up to twice the memory in use: a list that grows is copied, and leaves a hole.
 ///
-/// `large` is the size in bytes from which on a list grows where it is, and is the system's again as soon as it is freed.
+/// `large` is the size in bytes from which on a list grows where it is, and is the system's again as soon as it is
+/// freed.
 pub(crate) fn give_back(large: i32) {
     ask(Allocator::Large(large));
 }
 
-/// Gives memory back to the system that lies free between what is in use. With very many flows, what the collectors of a replay
-/// free is a tenth of all memory.
+/// Gives memory back to the system that lies free between what is in use. With very many flows, what the collectors of
+/// a replay free is a tenth of all memory.
 pub(crate) fn trim() {
     ask(Allocator::Trim);
 }
@@ -31,7 +32,8 @@ enum Allocator {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn ask(what: Allocator) {
     const POOLS: libc::c_int = 2;
-    // SAFETY: all take numbers; they concern later allocations, or memory that is not in use, and have no effect when they fail.
+    // SAFETY: all take numbers; they concern later allocations, or memory that is not in use, and have no effect when
+    // they fail.
     unsafe {
         match what {
             Allocator::Large(large) => {

@@ -1,11 +1,12 @@
 //! Units, durations, text layout, CSV, colours, notices, work and freeing memory in the background.
 
 pub(crate) mod background;
+pub mod boxed_unless_default;
+pub mod boxed_unless_zero;
 pub mod clickhouse;
 pub mod csv;
 pub mod deferred;
 pub mod definition;
-pub mod few;
 #[cfg(feature = "test-clock")]
 pub mod hijack;
 pub mod index;
@@ -18,10 +19,9 @@ pub mod notice;
 pub mod numbers;
 pub mod pack;
 pub mod packed_option;
-pub mod rarely;
 pub mod request;
-pub mod seldom;
 pub mod shared;
+pub mod small_list;
 pub mod source_port;
 pub mod style;
 pub mod system;

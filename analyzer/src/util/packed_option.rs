@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A number that may not be known, in the 8 bytes of one that is. The highest number stands for one that is not: no count
-/// reaches it.
+/// A number that may not be known, in the 8 bytes of one that is. The highest number stands for one that is not: no
+/// count reaches it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PackedOption(u64);
 

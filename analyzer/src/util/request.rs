@@ -35,8 +35,8 @@ pub fn port(url: &str) -> Option<u16> {
     uri.port_u16().or(Some(if is_encrypted(url) { 443 } else { 80 }))
 }
 
-/// Makes requests to `url`, each within `most`; a status is no error. The server is in the same network: a proxy is for the
-/// rest of the world. Reads certificates where the URL needs them, and nothing afterwards.
+/// Makes requests to `url`, each within `most`; a status is no error. The server is in the same network: a proxy is for
+/// the rest of the world. Reads certificates where the URL needs them, and nothing afterwards.
 ///
 /// # Errors
 /// A file of certificates cannot be read or holds none; the URL needs TLS, which this build has not.

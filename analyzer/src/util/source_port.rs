@@ -50,7 +50,7 @@ const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
 /// First kernel in which [`LATE_USERS`] use the shared rule.
 const SHARED_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 
-/// Whether the source port of a queue pair is computed for this driver; for the others [`unknown`] has the reason.
+/// True if the source port of a queue pair is computed for this driver; for the others [`unknown`] has the reason.
 #[must_use]
 pub fn is_computed(driver: &str) -> bool {
     USERS.contains(&driver)

@@ -19,8 +19,8 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Keeps at most this number of successive times, the oldest first: of more by one, the two neighbours that together last least
-/// become one. `ends` are begin and end of a time, in nanoseconds.
+/// Keeps at most this number of successive times, the oldest first: of more by one, the two neighbours that together
+/// last least become one. `ends` are begin and end of a time, in nanoseconds.
 pub fn keep_most<T>(
     times: &mut Vec<T>,
     most: usize,

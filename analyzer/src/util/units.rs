@@ -118,8 +118,8 @@ pub fn ratio(fraction: Option<f64>) -> String {
 /// Shares that differ by less, relative to one another, are the same: 0.29 · 100 is a little below 29.
 const ALIKE: f64 = 1e-9;
 
-/// A share in percent with this number of decimals, rounded, but not up to a whole per cent, or to a tenth or a hundredth of
-/// one: thresholds are such figures, and 0.997 % is below 1 %.
+/// A share in percent with this number of decimals, rounded, but not up to a whole per cent, or to a tenth or a
+/// hundredth of one: thresholds are such figures, and 0.997 % is below 1 %.
 fn share_digits(percent: f64, decimals: usize) -> String {
     let unit = 10f64.powi(i32::try_from(decimals).unwrap_or(0));
     let exact = percent * unit;
@@ -240,8 +240,8 @@ pub fn plural(n: u64, of: &str) -> String {
     format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// One unit for all values of a column, which its title names: the prefix that the largest needs, and the same number of
-/// decimals for all, up to two where the smallest needs them.
+/// One unit for all values of a column, which its title names: the prefix that the largest needs, and the same number
+/// of decimals for all, up to two where the smallest needs them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     divisor: f64,

@@ -10,8 +10,8 @@ const UNITS: [&str; 19] = [
 /// A space at which no line breaks.
 const HELD: char = '\u{a0}';
 
-/// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole, and so do a number and its unit.
-/// An empty text is one empty line.
+/// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole, and so do a number and its
+/// unit. An empty text is one empty line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     hanging(text, width, 0)

@@ -1,4 +1,5 @@
-//! Properties of every picture: states, keys and sizes by chance, and a size that changes between the layout and the picture.
+//! Properties of every picture: states, keys and sizes by chance, and a size that changes between the layout and the
+//! picture.
 
 use super::*;
 use rocescope::tui::key::Input;

@@ -1,5 +1,5 @@
-//! What the eye gets at a glance: what a filter leaves of the events, how bad it was when it was, which links are uneven,
-//! and keys that do something.
+//! What the eye gets at a glance: what a filter leaves of the events, how bad it was when it was, which links are
+//! uneven, and keys that do something.
 
 use super::*;
 use rocescope::sample::Sample;
@@ -354,7 +354,8 @@ fn badges_on_a_small_screen_keep_their_names() {
     }
 }
 
-/// The episode begins after 40 s and ends after 50 s; the newest sample ends a second before the time that is asked for.
+/// The episode begins after 40 s and ends after 50 s; the newest sample ends a second before the time that is asked
+/// for.
 #[test]
 fn bad_hashing_is_known_three_seconds_after_it_begins_and_over_three_after_it_ends() {
     let frames = Scenario::new(1, sizes::CYCLE).take_while(|one| one.at_ns < 55_000_000_000);

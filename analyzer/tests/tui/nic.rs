@@ -74,8 +74,8 @@ fn context(lqpn: u32, start_ns: u64, seconds: u64) -> ContextSample {
     }
 }
 
-/// A NIC that does RoCE in hardware, `seconds` after the begin: four queue pairs of a job, one of which stands still; one that
-/// a GPU posts to; one that has ended and one that could not be made.
+/// A NIC that does RoCE in hardware, `seconds` after the begin: four queue pairs of a job, one of which stands still;
+/// one that a GPU posts to; one that has ended and one that could not be made.
 fn devices(start_ns: u64, seconds: u64) -> Devices {
     let listed = |lqpn: u32| QpSample {
         owner: QpOwner {

@@ -1,5 +1,5 @@
-//! Pictures with colours for people to look at: where `ROCESCOPE_PICTURES` names a folder, each screen of the snapshots at
-//! several sizes, as a terminal gets it. `cargo xtask pictures` makes images of them.
+//! Pictures with colours for people to look at: where `ROCESCOPE_PICTURES` names a folder, each screen of the snapshots
+//! at several sizes, as a terminal gets it. `cargo xtask pictures` makes images of them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! How long it takes to read the answers: is it healthy, what, where, since when, who, what to do.
 //!
-//! A person reads from the top, 240 words a minute: the time of an answer is that of all words up to its end. What to do
-//! stands on the page that Enter opens, where the eye goes down to the title DO NEXT, a line as fast as a word.
+//! A person reads from the top, 240 words a minute: the time of an answer is that of all words up to its end. What to
+//! do stands on the page that Enter opens, where the eye goes down to the title DO NEXT, a line as fast as a word.
 
 use std::fmt::Write as _;
 

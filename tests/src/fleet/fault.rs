@@ -144,8 +144,8 @@ impl Fleet {
         (waits && host != straggler).then_some(straggler)
     }
 
-    /// The step in which the job of a host is, this number of seconds after the begin of a fault's time range: its begin there, its
-    /// length, and its time with traffic.
+    /// The step in which the job of a host is, this number of seconds after the begin of a fault's time range: its
+    /// begin there, its length, and its time with traffic.
     pub(super) const fn step_at(&self, fault: Fault, host: u64, second: u64) -> (u64, u64, u64) {
         let grows = matches!(fault, Fault::StepGrowth) && host / self.job() == self.growing() / self.job();
         if !grows {
@@ -206,8 +206,8 @@ impl Fleet {
         }
     }
 
-    /// The text with which the headline for `question` begins for a fault, in its time range. `None`: nothing stands out,
-    /// or the fault is another question's.
+    /// The text with which the headline for `question` begins for a fault, in its time range. `None`: nothing stands
+    /// out, or the fault is another question's.
     #[must_use]
     pub fn culprit(&self, question: &str, fault: Fault) -> Option<String> {
         match (question, fault) {
@@ -302,7 +302,8 @@ impl Fleet {
         ]
     }
 
-    /// The question about a fault and the text with which its headline begins, if the recording has only device counters.
+    /// The question about a fault and the text with which its headline begins, if the recording has only device
+    /// counters.
     #[must_use]
     pub fn culprit_by_devices(&self, fault: Fault) -> Option<(&'static str, String)> {
         let named = |port: Port, metric: &str| format!("Link {} {}: {metric}", name(port.host), device(port));

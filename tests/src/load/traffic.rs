@@ -225,8 +225,8 @@ pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of the measurement has panicked"))?
 }
 
-/// Measures every state in every round, and prints a table for each placement of the receiving end. Returns each state's
-/// rate over that of the empty program, by placement and state.
+/// Measures every state in every round, and prints a table for each placement of the receiving end. Returns each
+/// state's rate over that of the empty program, by placement and state.
 ///
 /// # Errors
 /// As for [`run`].

@@ -1,8 +1,8 @@
 //! Mutated input for rocescope: files, packets, reports and keys that do not occur in normal use.
 //!
 //! A number and a seed determine a mutant, the same on every machine. It fails if rocescope panics, is killed by a
-//! signal, hangs, writes characters that control a terminal or mislead its reader, or writes a report with inconsistent packet sums. In a
-//! build with overflow checks (profile `checked`), an overflowing count is a panic.
+//! signal, hangs, writes characters that control a terminal or mislead its reader, or writes a report with inconsistent
+//! packet sums. In a build with overflow checks (profile `checked`), an overflowing count is a panic.
 //!
 //! | kind | mutates | runs |
 //! |---|---|---|

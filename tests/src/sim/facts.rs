@@ -67,7 +67,8 @@ impl Facts {
 }
 
 impl Truth {
-    /// True if the fault of this kind of scenario occurred, from what the simulator did and the packets seen at the taps.
+    /// True if the fault of this kind of scenario occurred, from what the simulator did and the packets seen at the
+    /// taps.
     #[must_use]
     pub fn happened(&self, kind: &str, name: &str) -> bool {
         let Some((_, first)) = self.counted.first() else { return false };

@@ -51,8 +51,8 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
     all.collect()
 }
 
-/// The variables that a query fills, by name, and where Grafana asks Prometheus for their values: `label_values(METRIC, LABEL)`
-/// at the names of labels, `query_result(QUERY)` as a query.
+/// The variables that a query fills, by name, and where Grafana asks Prometheus for their values:
+/// `label_values(METRIC, LABEL)` at the names of labels, `query_result(QUERY)` as a query.
 fn variables(dashboard: &Value) -> Vec<(String, String)> {
     let all = dashboard["templating"]["list"].as_array().unwrap().iter();
     let asked = all.filter(|variable| variable["type"] == "query").map(|variable| {

@@ -73,8 +73,8 @@ fn a_slow_link_of_two_is_named() {
             let own = pairs.iter().filter(|(near, _)| near.number() % 2 == parity).count();
             assert_eq!(own, pairs.len() / 2, "the links have queue pairs alike");
         }
-        // As in a collective, all wait for the last: the links carry the same at any time. Live, the first messages are not
-        // timed, until it is known which flow answers which.
+        // As in a collective, all wait for the last: the links carry the same at any time. Live, the first messages are
+        // not timed, until it is known which flow answers which.
         let all_done = Barrier::new(pairs.len());
         std::thread::scope(|scope| {
             for (near, _) in &pairs {

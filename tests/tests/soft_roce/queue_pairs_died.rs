@@ -1,5 +1,5 @@
-//! Deaths of queue pairs as the kernel's control path shows them: a peer that is gone, without a packet, and a request that
-//! the peer refuses, which ends both queue pairs.
+//! Deaths of queue pairs as the kernel's control path shows them: a peer that is gone, without a packet, and a request
+//! that the peer refuses, which ends both queue pairs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -79,7 +79,8 @@ fn a_death_is_known_without_a_packet() {
     assert!(after < 1_000_000_000, "{after} ns after the last retry");
 }
 
-/// Soft-RoCE gives no asynchronous event for it: both queue pairs are found in the error state, and the NAK on the wire shows why.
+/// Soft-RoCE gives no asynchronous event for it: both queue pairs are found in the error state, and the NAK on the wire
+/// shows why.
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_wrong_rkey_is_an_access_error_on_both_ends() {

@@ -1,8 +1,9 @@
 //! `cargo xtask bench floor`: the minimum work of any replay of one capture, alone.
 //!
-//! Reads the file once, parses each packet and counts it in its flow, bin and message, with the parser and the accounting
-//! that kernel programs and replay share. Nothing else is evaluated or reported: no latency, no loss, no flowlets. A
-//! compressed capture is decompressed, with the library that replay uses, and no more. A JSON report is written again.
+//! Reads the file once, parses each packet and counts it in its flow, bin and message, with the parser and the
+//! accounting that kernel programs and replay share. Nothing else is evaluated or reported: no latency, no loss, no
+//! flowlets. A compressed capture is decompressed, with the library that replay uses, and no more. A JSON report is
+//! written again.
 //!
 //! `bench replay` runs it alternately with the programs that it compares.
 

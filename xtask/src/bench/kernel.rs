@@ -56,8 +56,8 @@ const GOALS: [(&str, Of, Goal); 20] = [
 ];
 /// Cases with their unavoidable part: the sum of cases, less others.
 ///
-/// Where flows take turns: the default in order, and what two cache lines a flow and the record of its bin take more than
-/// with one flow. Of others: a program that does all but bins and latency, or all but the counting.
+/// Flows take turns: the default in order, and what two cache lines a flow and the record of its bin take more
+/// than with one flow. Of others: a program that does all but bins and latency, or all but the counting.
 const FLOORS: [(&str, &[&str], &[&str]); 6] = [
     ("precise_in_order", &["floor_in_order"], &[]),
     ("timed_middle", &["floor_in_order"], &[]),

@@ -1,8 +1,8 @@
-//! `cargo xtask bench queue-pairs`: CPU time, memory and queries of the layers that follow 10,000 queue pairs, held to their
-//! limits.
+//! `cargo xtask bench queue-pairs`: CPU time, memory and queries of the layers that follow 10,000 queue pairs, held to
+//! their limits.
 //!
-//! The measurement is a unit test that needs the library's recorded feeds. It is ignored elsewhere, since it depends on the
-//! machine: this command runs it, and fails when it misses a limit.
+//! The measurement is a unit test that needs the library's recorded feeds. It is ignored elsewhere, since it depends on
+//! the machine: this command runs it, and fails when it misses a limit.
 
 use anyhow::{Context as _, Result};
 use clap::Args;

@@ -1,7 +1,7 @@
 //! The floor of a long report: its text, written by a formatter that does nothing else.
 //!
-//! The text is taken apart before: whole numbers by themselves, everything between them as it stands, fractions too. Only
-//! then is it put together again, by two threads if there are two processors.
+//! The text is taken apart before: whole numbers by themselves, everything between them as it stands, fractions too.
+//! Only then is it put together again, by two threads if there are two processors.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! `cargo xtask package --compare`: a second build of the same commit, of everything and in another folder, which must give
-//! the same bytes.
+//! `cargo xtask package --compare`: a second build of the same commit, of everything and in another folder, which must
+//! give the same bytes.
 
 use super::{empty, package};
 use crate::dist::Dist;

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Unpacks an OCI archive below `work` as a container engine does, and runs its entry point with `argument` in that root;
-/// returns its output. `None` without root, which chroot needs.
+/// Unpacks an OCI archive below `work` as a container engine does, and runs its entry point with `argument` in that
+/// root; returns its output. `None` without root, which chroot needs.
 ///
 /// # Errors
 /// If the archive is incomplete, or its program does not run there. In continuous integration also without root.

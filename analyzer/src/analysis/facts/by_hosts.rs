@@ -9,8 +9,8 @@ impl Facts {
         self.by_hosts.range(&self.flows, hosts_and_qp, (src, dst), |flow| (flow.src, flow.dst))
     }
 
-    /// Those of them that go to one queue pair, in the order of [`flows`](Self::flows). Between two hosts may be as many flows as
-    /// there are.
+    /// Those of them that go to one queue pair, in the order of [`flows`](Self::flows). Between two hosts may be as
+    /// many flows as there are.
     pub(crate) fn to_qp(&self, src: Address, dst: Address, dest_qp: u32) -> impl Iterator<Item = &Flow> {
         self.by_hosts.range(&self.flows, hosts_and_qp, (src, dst, dest_qp), hosts_and_qp)
     }

@@ -3,12 +3,12 @@
 use std::ops::Deref;
 
 use crate::metrics::duplicates::Copies;
-use crate::metrics::loss::spells::FlowSpells;
+use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
 use crate::metrics::pairing::{Confidence, PairingEvidence};
 use crate::sample::{Address, Direction};
+use crate::util::boxed_unless_default::BoxedUnlessDefault;
+use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 use crate::util::packed_option::PackedOption;
-use crate::util::rarely::{Rarely, Zero};
-use crate::util::seldom::Seldom;
 use crate::util::shared::Shared;
 
 use rocescope_common::wire::opcode::Name;
@@ -112,7 +112,7 @@ pub struct Flow {
     pub ack: Ack,
     /// Time of the latest NAK of each kind. Null: live with `--no-timing`.
     #[cfg_attr(test, schemars(with = "Option<LastNaks>"))]
-    pub last_naks_ns: Seldom<LastNaks>,
+    pub last_naks_ns: BoxedUnlessDefault<LastNaks>,
     /// PSNs of the requests. Null: no request of RC, UC or XRC was seen.
     pub psn: Option<Psn>,
     /// PSNs of READ responses and atomic acknowledgements. Null: none was seen.
@@ -132,11 +132,13 @@ pub struct Flow {
     /// was seen, or live: repeated responses are counted only, see `responses_missing`.
     #[cfg_attr(test, schemars(with = "Option<Loss>"))]
     pub loss_responses: SequenceLoss,
-    /// Packets before loss detection began, and of times in which an event of the flow was dropped; they are not in `loss`.
-    /// Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run. Null: requests were
-    /// followed from the first packet on without a dropped event, or no PSN had been skipped or repeated before.
+    /// Packets before loss detection began, and of times in which an event of the flow was dropped; they are not in
+    /// `loss`. Pairing the two directions of a connection takes some milliseconds when rocescope starts during a run.
+    /// Null: requests were followed from the first packet on without a dropped event, or no PSN had been skipped or
+    /// repeated before.
     pub loss_unfollowed: Option<Box<Unfollowed>>,
-    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link alone tell.
+    /// Packets lost upstream of this link, where a tap further upstream saw what was sent; not known: PSNs at this link
+    /// alone tell.
     #[serde(skip)]
     pub lost_upstream: PackedOption,
     /// Spreading of its packets over paths. Null: nothing shows that they are.
@@ -165,7 +167,7 @@ pub struct Flow {
     pub latency_unpaired: PackedOption,
     /// Other requests without a sample. Null: as `latency_unpaired`.
     #[cfg_attr(test, schemars(with = "Option<Untimed>"))]
-    pub latency_untimed: Seldom<Untimed>,
+    pub latency_untimed: BoxedUnlessDefault<Untimed>,
     /// Sum of silences of at least 1 ms during at least half of which the priority of the flow was paused by
     /// MAC control frames on the link. The priority is the PCP of the tag, without a tag DSCP / 8. Unit: ns.
     /// Null: live, no pause frame on the link, or `--link-speed` is not given.
@@ -188,16 +190,16 @@ pub struct Flow {
     /// [`Stats::transport`](rocescope_common::account::FlowStats::transport).
     #[serde(skip)]
     pub transport: u8,
-    /// Its place in [`Mark::packets`](crate::metrics::loss::spells::Mark::packets).
+    /// Its place in [`Mark::packets`](crate::metrics::loss::signal_intervals::Mark::packets).
     #[serde(skip)]
     pub slot: u32,
     /// Times of trouble in this flow.
     #[serde(skip)]
-    pub spells: FlowSpells,
+    pub spells: FlowSignalIntervals,
 }
 
-/// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside this; no
-/// ratio, rate or finding counts them.
+/// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside
+/// this; no ratio, rate or finding counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Copied {
@@ -328,7 +330,7 @@ pub struct Ack {
     pub rnr_naks: u64,
     /// NAKs by code, RNR NAKs excluded.
     #[cfg_attr(test, schemars(with = "Naks"))]
-    pub naks: Rarely<Naks>,
+    pub naks: BoxedUnlessZero<Naks>,
     /// AETHs that are truncated or of the reserved type. Unit: packets.
     pub unknown: u64,
 }

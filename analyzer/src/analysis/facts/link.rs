@@ -39,8 +39,8 @@ pub struct Link {
     /// Length of their outer frames. Unit: bytes.
     pub bytes: u64,
     /// Packets of the link that are in no flow: the flow table was full, or the counters were locked. They are in
-    /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time` and `icrc`; `frame_sizes` and `dscp` are null then.
-    /// Unit: packets.
+    /// `packets` and `bytes`, but not in `ce_ratio`, `ecn_over_time` and `icrc`; `frame_sizes` and `dscp` are null
+    /// then. Unit: packets.
     pub left_out_packets: u64,
     /// Duplicates among these packets. Null: none.
     #[serde(rename = "copied", serialize_with = "super::flow::copied")]

@@ -1,8 +1,8 @@
 //! The fields of a report, but for findings: sums over all links.
 //!
-//! The doc comment of a field is its definition in docs/metrics.md and in docs/report.schema.json. It ends with `Unit: ….`
-//! where the field has a unit, and with `Null: ….` where it may be `None`, which is null. Structs whose figures one module
-//! computes alone lie with that module: [`Ecmp`], [`Imbalance`], [`TapFlow`], [`Device`] and others.
+//! The doc comment of a field is its definition in docs/metrics.md and in docs/report.schema.json. It ends with
+//! `Unit: ….` where the field has a unit, and with `Null: ….` where it may be `None`, which is null. Structs whose
+//! figures one module computes alone lie with that module: [`Ecmp`], [`Imbalance`], [`TapFlow`], [`Device`] and others.
 
 mod by_hosts;
 mod by_link;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::metrics::duplicates::Copies;
-use crate::metrics::loss::spells::Mark;
+use crate::metrics::loss::signal_intervals::Mark;
 use rocescope_common::wire::SkipReason;
 use serde::{Serialize, Serializer};
 
@@ -87,11 +87,11 @@ pub struct Facts {
     /// Communicators and ranks of the NCCL jobs on this host, by their own account (`--nccl-ras`). Null: NCCL
     /// is not asked.
     pub nccl: Option<Nccl>,
-    /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and what
-    /// the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
+    /// Coverage of the NIC's own contexts of queue pairs (`devices[].qps[].context_ns` and the fields after it), and
+    /// what the queries cost. Null: no RDMA device is watched, or `--qp-queries 0`.
     pub qp_context: Option<QpContexts>,
-    /// Paths of queue pairs whose packets bypass rocescope, as on NICs that do RoCE in hardware: 5-tuples, entropy and balance
-    /// from the source ports that drivers compute or contexts hold. Null: there is no such queue pair.
+    /// Paths of queue pairs whose packets bypass rocescope, as on NICs that do RoCE in hardware: 5-tuples, entropy and
+    /// balance from the source ports that drivers compute or contexts hold. Null: there is no such queue pair.
     pub qp_paths: Option<QpPaths>,
     /// Coverage of the samples of work that processes post (`devices[].qps[].posts`). Null: no `--sample-posts`.
     pub post_sampling: Option<PostSampling>,

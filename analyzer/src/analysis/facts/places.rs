@@ -14,8 +14,8 @@ impl PartialEq for Places {
 }
 
 impl Places {
-    /// The elements with this key, in the order of the list. `sorted_by`: the key of them all, always the same, of which
-    /// `key_of` is a first part.
+    /// The elements with this key, in the order of the list. `sorted_by`: the key of them all, always the same, of
+    /// which `key_of` is a first part.
     pub(super) fn range<'a, T, S: Ord, K: Ord>(
         &'a self,
         list: &'a [T],

@@ -273,7 +273,8 @@ pub struct Ending {
     /// Time from there to the last frame of any kind on the link; live: to the last reading. Unit: ns.
     pub silent_ns: u64,
     /// Data after the last whole step, as a share of a step; 0: the job ended, or rests, between two steps; 2
-    /// or more: other traffic followed, and `steps` holds until `last_ns`. Unit: ratio. Null: a recording, which has whole steps alone.
+    /// or more: other traffic followed, and `steps` holds until `last_ns`. Unit: ratio. Null: a recording, which has
+    /// whole steps alone.
     pub unfinished_ratio: Option<f64>,
     /// Flows with an unfinished message, or with an unanswered request whose answers would be visible here.
     /// Unit: flows. Null: as `unfinished_ratio`.

@@ -57,8 +57,8 @@ pub struct FleetArgs {
     pub top: u64,
     /// Print the SQL and do not run it
     ///
-    /// The same text for DuckDB and ClickHouse, with the definitions of the tables in comments; with --engine, the script for that
-    /// engine.
+    /// The same text for DuckDB and ClickHouse, with the definitions of the tables in comments; with --engine, the
+    /// script for that engine.
     #[arg(long)]
     pub print_sql: bool,
     /// Program to run the SQL

@@ -1,9 +1,9 @@
 //! The web configuration of Prometheus exporters (exporter-toolkit, `web-config.yml`), as far as it is supported.
 //! Pure.
 //!
-//! Unsupported settings are errors and never ignored, so that a required password or certificate is always enforced. Errors
-//! quote nothing of the file but names that its format knows: `--web-config` takes any path, and under sudo the user may have
-//! no right to read what is there.
+//! Unsupported settings are errors and never ignored, so that a required password or certificate is always enforced.
+//! Errors quote nothing of the file but names that its format knows: `--web-config` takes any path, and under sudo the
+//! user may have no right to read what is there.
 
 use std::path::{Path, PathBuf};
 
@@ -137,7 +137,8 @@ const OF_TLS: [&str; 11] = [
     "prefer_server_cipher_suites",
 ];
 
-/// The error for a name that is not followed: one that exporter-toolkit knows by name, another by what is allowed there.
+/// The error for a name that is not followed: one that exporter-toolkit knows by name, another by what is allowed
+/// there.
 fn refused(section: &str, name: &str, toolkit: &[&str], allowed: &[&str]) -> String {
     let place = if section.is_empty() { "the file" } else { section };
     if toolkit.contains(&name) || allowed.contains(&name) {

@@ -1,4 +1,5 @@
-//! Parts of the run in which a group of links is uneven: those that cost enough of a minute, and one that lasts until now.
+//! Parts of the run in which a group of links is uneven: those that cost enough of a minute, and one that lasts until
+//! now.
 
 use super::{LinksLimits, Uneven};
 use crate::analysis::{Imbalance, uneven};
@@ -67,8 +68,9 @@ fn is_over(input: &Input<'_>, part: &uneven::Uneven) -> bool {
     input.facts.window.last_ns.is_some_and(|end| end.saturating_sub(part.until_ns) >= OVER_NS)
 }
 
-/// What was uneven in the last seconds. It need not fill a tenth of a minute: how long it will last is not known. In return it has to
-/// be as uneven as a whole run, and longer than what coincides by chance. If it ends before it has cost enough, it is withdrawn.
+/// The imbalance of the last seconds. It need not fill a tenth of a minute: how long it will last is not known. In
+/// return it has to be as uneven as a whole run, and longer than what coincides by chance. If it ends before it has
+/// cost enough, it is withdrawn.
 fn lately(limits: &LinksLimits, latest: &uneven::Latest<'_>, packets: u64) -> Option<uneven::Uneven> {
     let part = latest.longest(limits.max_over_mean)?;
     let counts = part.windows >= limits.lasting_windows
@@ -89,7 +91,8 @@ fn even_since(
     latest.even_since(&part.link, limits.stretch_max_over_mean, limits.lasting_windows, (after_ns, span_ns))
 }
 
-/// The same; `None` while that may be one of its pauses: links that take turns for seconds are one problem, which lasts.
+/// The same; `None` while that may be one of its pauses: links that take turns for seconds are one problem, which
+/// lasts.
 fn settled_since(
     input: &Input<'_>,
     group: &Imbalance,

@@ -263,7 +263,7 @@ fn is_ended(input: &Input<'_>, flow: &Flow) -> bool {
         })
 }
 
-/// How the previous connection on a reused queue pair number died.
+/// The death of the previous connection on a reused queue pair number.
 fn died_before<'a>(input: &Input<'a>, loss: &Loss, flow: &'a Flow) -> Option<Dead<'a>> {
     let given_up = loss.flow(flow.slot).given_up?;
     (given_up.retries >= input.limits.qp.retries.max(1)).then(|| Dead {

@@ -26,7 +26,8 @@ fn has_data(flow: &Flow) -> bool {
 /// A sender on a link.
 type Sender<'a> = (&'a str, Option<Direction>, Address);
 
-/// Flows with requests or READ responses by sender, the last to end first, so that each of many flows has to visit only few others.
+/// Flows with requests or READ responses by sender, the last to end first, so that each of many flows has to visit only
+/// few others.
 pub(super) struct Siblings<'a>(Map<Sender<'a>, Vec<&'a Flow>>);
 
 impl<'a> Siblings<'a> {
@@ -90,8 +91,8 @@ pub(super) fn requests<'a>(
     Some(Dead { cause, message: Some(message), stopped: true, ..*dead })
 }
 
-/// READ responses that stopped in mid-message, at the end of the data; the requester has not repeated its READ: then its own retries
-/// show how it ends.
+/// READ responses that stopped in mid-message, at the end of the data; the requester has not repeated its READ: then
+/// its own retries show how it ends.
 pub(super) fn responses<'a>(
     input: &Input<'a>,
     (loss, siblings): (&Loss, &Siblings<'_>),
@@ -126,8 +127,8 @@ fn has_stopped(input: &Input<'_>, siblings: &Siblings<'_>, flow: &Flow, silent_n
         && siblings.since(flow, silent_ns, limits.siblings_packets) >= limits.siblings_packets
 }
 
-/// The message that a sender has begun and not completed: its latest request is not the last of its message, or it has gone back,
-/// and not come to its latest request again, which is not acknowledged.
+/// The message that a sender has begun and not completed: its latest request is not the last of its message, or it has
+/// gone back, and not come to its latest request again, which is not acknowledged.
 fn open_request(input: &Input<'_>, loss: &Loss, flow: &Flow, at: InMessage) -> Option<String> {
     let opcode = at.request?;
     let last_psn = flow.psn?.expected.wrapping_sub(1) & MASK24;

@@ -1,7 +1,7 @@
 use crate::analysis::fixtures::{self, SECOND, START};
 use crate::entity::lives::{Lives, timeout_ns};
 use crate::findings::episode_tests::{by_id, run};
-use crate::metrics::loss::spells::FlowSpells;
+use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
 use crate::metrics::loss::{AckState, Metrics, NakTally, Naks};
 use crate::sample::{Sample, SourceKind};
 
@@ -14,7 +14,7 @@ fn five_retries(kind: SourceKind, acked: Option<u32>, answered_ns: u64) -> Sampl
         retransmitted: 5,
         ..Metrics::default()
     };
-    let mut sample = run(9, metrics, FlowSpells::default(), FlowSpells::default());
+    let mut sample = run(9, metrics, FlowSignalIntervals::default(), FlowSignalIntervals::default());
     sample.kind = kind;
     sample.window = Some((START, START + 19 * SECOND));
     sample.flows[1].stats.last_ns = answered_ns;

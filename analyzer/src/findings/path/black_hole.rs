@@ -10,7 +10,7 @@ use crate::findings::span::{Cost, Span, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{Commands, Episode, Finding, Input, Place, Raise, Severity, died, ends};
 use crate::metrics::loss::Loss;
-use crate::metrics::loss::spells::Signal;
+use crate::metrics::loss::signal_intervals::Signal;
 use crate::metrics::traffic::times;
 use crate::sample::Address;
 use crate::util::map::Map;

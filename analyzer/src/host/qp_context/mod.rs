@@ -11,9 +11,9 @@
 //! | `bnxt_re` | 1,088 bytes of the firmware without a public definition: not decoded |
 //! | others (`rxe`, `irdma` …) | provide none |
 //!
-//! bnxt_re passes on what the firmware returns to READ_CONTEXT (`BNXT_RE_CONTEXT_TYPE_QPC_SIZE_P5`, `_P7`). Neither roce_hsi.h and the
-//! driver's other headers nor include/linux/bnxt/hsi.h, rdma-core or iproute2 has its fields. Broadcom's own driver puts the number of the
-//! queue pair before them, and leaves out as much at the end.
+//! bnxt_re passes on what the firmware returns to READ_CONTEXT (`BNXT_RE_CONTEXT_TYPE_QPC_SIZE_P5`, `_P7`). Neither
+//! roce_hsi.h and the driver's other headers nor include/linux/bnxt/hsi.h, rdma-core or iproute2 has its fields.
+//! Broadcom's own driver puts the number of the queue pair before them, and leaves out as much at the end.
 
 mod hns;
 mod mlx5;

@@ -1,8 +1,9 @@
 //! Copies: captures that show each packet twice.
 //!
-//! A mirror of both directions of a port or VLAN, and files of two interfaces merged into one, show each packet twice, from
-//! microseconds to milliseconds apart. The copy has the same headers but for TTL and ECN, so that it looks like a
-//! retransmission where the sender does not count the IPv4 identification up. One packet does not tell; a pair of hosts does:
+//! A mirror of both directions of a port or VLAN, and files of two interfaces merged into one, show each packet twice,
+//! from microseconds to milliseconds apart. The copy has the same headers but for TTL and ECN, so that it looks like a
+//! retransmission where the sender does not count the IPv4 identification up. One packet does not tell; a pair of hosts
+//! does:
 //!
 //! | observation | retransmission | copy |
 //! |---|---|---|
@@ -12,14 +13,15 @@
 //! | identification, where the sender counts it up | another | the same |
 //!
 //! Each link is watched for its first packets, and again once many of its packets are behind the expected PSN. From the
-//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is new, so
-//! that a retransmission which the capture doubles too counts once; it is a copy where its identification says so, or where
-//! nearly all packets that pass twice do so three times.
+//! packet on that decides it, copies go to no collector; they are counted here. A packet that passes a third time is
+//! new, so that a retransmission which the capture doubles too counts once; it is a copy where its identification says
+//! so, or where nearly all packets that pass twice do so three times.
 //!
-//! If the sender counts identifications up, a copy is recognised however late it arrives: files of two taps merged into one
-//! show packets as far apart as the path between them delays them.
+//! If the sender counts identifications up, a copy is recognised however late it arrives: files of two taps merged into
+//! one show packets as far apart as the path between them delays them.
 //!
-//! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most `MOST_REMEMBERED` of them (24 bytes each).
+//! Bounded: a packet is remembered for `WINDOW_NS`, where it is known by its identification for `LATE_NS`, at most
+//! `MOST_REMEMBERED` of them (24 bytes each).
 
 mod copies;
 mod judge;
@@ -49,14 +51,15 @@ definitions! {
         "Queues between two taps delay packets that long";
 }
 
-/// Packets among which that of a copy is looked for, from the oldest without a copy on: copies come in the order of their packets.
+/// Packets among which that of a copy is looked for, from the oldest without a copy on: copies come in the order of
+/// their packets.
 const SEARCHED: usize = 1_024;
 /// Packets of a link that are watched from its first packet on, and after each copy.
 const WATCHED: u32 = 4_096;
 /// The same after a packet that is behind the expected PSN.
 const WATCHED_AGAIN: u32 = 256;
-/// Packets behind the expected PSN, above one in [`SELDOM`], after which a link is watched again: of a link whose packets
-/// pass twice half are, of one with loss few.
+/// Packets behind the expected PSN, above one in [`SELDOM`], after which a link is watched again: of a link whose
+/// packets pass twice half are, of one with loss few.
 const MANY: u32 = 64;
 /// See [`MANY`].
 const SELDOM: u32 = 8;

@@ -129,8 +129,8 @@ impl Slot {
         }
     }
 
-    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of CNPs,
-    /// which look `alike`, any may be the one, and those before it stay.
+    /// Takes out the packet that `own` repeats, with those before it: copies come in the order of their packets. Of
+    /// CNPs, which look `alike`, any may be the one, and those before it stay.
     pub(super) fn take(&mut self, own: &Passed, pair: &mut Pair, alike: bool) -> Option<Repetition> {
         if let Some(first) = self.take_first(own, pair, alike) {
             if !alike {

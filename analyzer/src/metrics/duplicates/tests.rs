@@ -345,7 +345,8 @@ fn copies_that_begin_later_are_known() {
     let link = metrics.duplicates.as_ref().unwrap().link(0);
     assert!((8_700..=9_000).contains(&link.copies.packets), "{link:?}");
     assert!(link.first_ns >= begin);
-    // Those that pass before the link is watched again, of ten messages and their ACKs, are not known; those from then on are in no bin and no matrix.
+    // Those that pass before the link is watched again, of ten messages and their ACKs, are not known; those from then
+    // on are in no bin and no matrix.
     let unknown = 10 * (8 + 1);
     let traffic = metrics.traffic.unwrap();
     let in_bins = traffic.links[0].bursts.as_ref().unwrap().total.packets;

@@ -23,7 +23,7 @@ struct InBin {
     followed: bool,
 }
 
-/// What is counted of them, and without them.
+/// The counts of them, and those without them.
 #[derive(Debug, Default)]
 pub(super) struct Doubtful {
     /// The CNPs of flows without those that are doubtful, by slot.

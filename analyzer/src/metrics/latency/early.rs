@@ -3,8 +3,8 @@
 use crate::util::map::Map;
 use rocescope_common::account::latency::{LatencyMemory, Request, Response, on_request, on_response};
 
-/// Requests, and answers, that a flow keeps. Ports make a pair known at the first answer, PSNs at the eighth: the requests before
-/// it are as many as a queue pair has outstanding, up to some hundred.
+/// Requests, and answers, that a flow keeps. Ports make a pair known at the first answer, PSNs at the eighth: the
+/// requests before it are as many as a queue pair has outstanding, up to some hundred.
 const KEPT: usize = 1_024;
 /// Those that all flows keep together: 12 MiB, in lists that grow by doubling.
 const KEPT_IN_ALL: usize = 524_288;

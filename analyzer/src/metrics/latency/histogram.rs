@@ -127,7 +127,8 @@ impl Histogram {
         Some(Times { count, p50: Bucket(at(500)?), p99: Bucket(at(990)?) })
     }
 
-    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its bucket.
+    /// Time of its samples above a typical one, and all their time, summed in nanoseconds; of each the middle of its
+    /// bucket.
     #[must_use]
     pub fn time_above(&self, typical_ns: u64) -> [u64; 2] {
         let mut sums = [0u64; 2];
@@ -187,7 +188,8 @@ impl Times {
 /// A summary and its samples.
 pub(super) type Distribution = (Summary, Histogram);
 
-/// Message completion times of a flow, by operation: WRITE, SEND, READ. Percentiles are at most 21 % off: see [`COMPLETION_BUCKETS`].
+/// Message completion times of a flow, by operation: WRITE, SEND, READ. Percentiles are at most 21 % off: see
+/// [`COMPLETION_BUCKETS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completions(Option<Box<[Option<Distribution>; COMPLETIONS]>>);
 

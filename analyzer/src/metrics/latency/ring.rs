@@ -1,5 +1,5 @@
-//! Outstanding requests and times of one flow: [`Latency`] for user space, where a flow takes memory for those classes of
-//! requests only that it has.
+//! Outstanding requests and times of one flow: [`Latency`] for user space, where a flow takes memory for those classes
+//! of requests only that it has.
 //!
 //! [`Latency`]: rocescope_common::account::latency::Latency
 
@@ -134,7 +134,8 @@ impl Ring {
         self.cells.get_mut(index & mask)
     }
 
-    /// Doubles the cells, each request at its position; all cells that no position from the tail to the head has are empty.
+    /// Doubles the cells, each request at its position; all cells that no position from the tail to the head has are
+    /// empty.
     #[cold]
     fn grow(&mut self) {
         let size = (self.cells.len() * 2).clamp(FIRST_CELLS, RING);

@@ -1,4 +1,4 @@
-//! What is acknowledged, and timeouts after which the receiver turns out to have the packets: their ACKs were lost.
+//! Acknowledged PSNs, and spurious timeouts (ACK lost or late).
 //!
 //! Either an ACK of what is retransmitted has passed this tap, and was lost between tap and requester; or the receiver
 //! acknowledges the first retransmissions with a PSN beyond them, and its ACK was lost upstream of the tap.

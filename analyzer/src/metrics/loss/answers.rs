@@ -72,8 +72,9 @@ impl Answers {
     }
 
     /// The NAKs that concern a flow on `link`: those captured there, or all when ACKs take another link
-    /// (the two directions of an interface) or packets take several. Of those captured there, the ones in the flow `from`, where
-    /// that is known: queue pairs whose PSNs begin alike and advance together have NAKs for the same PSNs.
+    /// (the two directions of an interface) or packets take several. Of those captured there, the ones in the flow
+    /// `from`, where that is known: queue pairs whose PSNs begin alike and advance together have NAKs for the same
+    /// PSNs.
     pub(super) fn on(&self, link: u16, is_partial: bool, from: Option<u32>) -> Vec<Nak> {
         let own = !is_partial && self.links.contains(&link);
         let concerns = |on: u16, nak: &Nak| {

@@ -104,8 +104,8 @@ impl Arrival<'_> {
         asked.map(|nak| until_ns - nak.time_ns).min().unwrap_or(0)
     }
 
-    /// The latest NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors that
-    /// follow from it.
+    /// The latest NAK for these PSNs, near in time and not before `since_ns`; an RNR NAK precedes the sequence errors
+    /// that follow from it.
     pub(super) fn nak(&self, of: impl Fn(&Nak) -> bool, since_ns: u64) -> Option<Nak> {
         let near = |nak: &&Nak| of(nak) && nak.time_ns.abs_diff(self.time_ns) < NAK_MEMORY_NS;
         let found = self.naks.iter().filter(near).filter(|nak| nak.time_ns >= since_ns);

@@ -1,18 +1,19 @@
 //! Why a sender goes back: one decision, from what is observed around the first packet behind the expected PSN.
 //!
-//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped at this
-//! tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a PSN gap that
-//! contains it: the first retransmissions are lost again upstream. A NAK is *used up* if the sender pauses and has either gone
-//! back for it before, or responds later than any stack does: the retransmission was lost, or the sender ignored the NAK, and the
-//! transport timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N counts.
-//! PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
+//! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped
+//! at this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a
+//! PSN gap that contains it: the first retransmissions are lost again upstream. A NAK is *already answered by a
+//! go-back-N* if the sender pauses and has gone back for it before; a sender that goes back later than any stack reacts
+//! is not responding to that NAK either. The retransmission was lost, or the sender ignored the NAK, and the transport
+//! timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N
+//! counts. PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |
 //! |---|---|---|---|
 //! | 1 | the number is known to be in use by another connection, which has not got beyond the PSNs of the one before | [`Reuse`](Cause::Reuse) | nothing |
-//! | 2 | an RNR NAK that is not used up names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
-//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the NAK is used up |
-//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is used up |
+//! | 2 | an RNR NAK that is not already answered by a go-back-N names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
+//! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the NAK is already answered by a go-back-N |
+//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is already answered by a go-back-N |
 //! | 5 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
 //! | 6 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
 //! | 7 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
@@ -31,10 +32,10 @@ definitions! {
         "Minimum pause of a sender before a retransmission that its transport timer triggered, in nanoseconds",
         "The ACK timeout is 4.096 us * 2^n (IBTA 9.7.6.1.3), and values below n = 8 (1 ms) are not used in practice";
     pub(super) NAK_REACTION_NS: u64 = 50_000_000,
-        "A sender that paused and goes back this long after a sequence-error NAK, in nanoseconds, does so for another reason",
+        "A sender that paused and goes back this long after a sequence-error NAK, in nanoseconds, is not responding to that NAK",
         "NICs go back within microseconds, and a software stack as soon as it runs: within 30 ms in captures of a busy machine. The timers that libraries set are longer: 67 ms is the shortest default";
     pub PSN_WINDOW: u32 = 16_384,
-        "Maximum PSNs between an unacknowledged packet and the latest: a sender that goes back further uses the queue pair number again, and an ACK further back is not its own",
+        "Maximum PSNs between an unacknowledged packet and the latest: a jump back beyond this means QPN reuse, and an ACK further back is not its own",
         "4,096-byte packets at 400 Gb/s for 1.3 ms";
     REUSE_FROM_FIRST: u32 = 256,
         "The same for a sender that goes back to its very first PSN after a pause, which then uses the queue pair number again",
@@ -88,12 +89,13 @@ pub(super) enum NakKind {
 pub(super) struct Observation {
     /// The number is known to be in use by another connection.
     pub(super) reused: bool,
-    /// A NAK that names the first PSN. An RNR NAK that is used up is none.
+    /// A NAK that names the first PSN. An RNR NAK already answered by a go-back-N is none.
     pub(super) nak: Option<NakKind>,
-    /// That NAK is not why the sender goes back: it has gone back for it before, or pauses for longer than it takes to react.
-    pub(super) nak_used_up: bool,
-    /// A sequence-error NAK that is not used up names a PSN shortly before: the sender goes back for it, and its first
-    /// retransmissions are reordered.
+    /// That NAK is not why the sender goes back: it has gone back for it before, or pauses for longer than it takes to
+    /// react.
+    pub(super) nak_already_answered: bool,
+    /// A sequence-error NAK that is not already answered by a go-back-N names a PSN shortly before: the sender goes
+    /// back for it, and its first retransmissions are reordered.
     pub(super) nak_before: bool,
     /// The first PSN is in a PSN gap, or was until lately.
     pub(super) gap_at: bool,
@@ -146,12 +148,12 @@ impl Observation {
     /// True if the transport timer expired: no NAK, or none since the last restart, and the sender paused. `cause` is
     /// that of this observation.
     pub(super) fn timer_expired(&self, cause: Cause) -> bool {
-        let unasked = match self.nak {
+        let unexplained = match self.nak {
             None => matches!(cause, Cause::Upstream | Cause::Timeout) && !self.nak_before,
-            Some(NakKind::SequenceError) => self.nak_used_up && cause != Cause::Reuse,
+            Some(NakKind::SequenceError) => self.nak_already_answered && cause != Cause::Reuse,
             Some(NakKind::Rnr) => false,
         };
-        self.pause_ns >= TIMEOUT_PAUSE_NS && self.reverse_captured && unasked
+        self.pause_ns >= TIMEOUT_PAUSE_NS && self.reverse_captured && unexplained
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     const NOTHING: Observation = Observation {
         reused: false,
         nak: None,
-        nak_used_up: false,
+        nak_already_answered: false,
         nak_before: false,
         gap_at: false,
         gap_right_before: false,
@@ -205,14 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_3_and_4_a_nak_that_is_used_up_is_no_reason_for_another_go_back() {
-        let again = Observation { nak: NAK, nak_used_up: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
+    fn rows_3_and_4_a_nak_already_answered_is_no_reason_for_another_go_back() {
+        let again =
+            Observation { nak: NAK, nak_already_answered: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         for (observation, cause) in
             [(again, Cause::Downstream), (Observation { gap_at: true, ..again }, Cause::Upstream)]
         {
             assert_eq!(observation.cause(), cause);
             assert!(observation.timer_expired(cause));
-            assert!(!Observation { nak_used_up: false, ..observation }.timer_expired(cause));
+            assert!(!Observation { nak_already_answered: false, ..observation }.timer_expired(cause));
             assert!(!Observation { pause_ns: TIMEOUT_PAUSE_NS - 1, ..observation }.timer_expired(cause));
             assert!(!Observation { reused: true, ..observation }.timer_expired(Cause::Reuse));
         }

@@ -33,7 +33,7 @@ pub struct KernelEvent {
     pub time_ns: u64,
 }
 
-/// What is known of the other direction of a flow.
+/// The known state of the other direction of a flow.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     /// In the order of their times.

@@ -14,8 +14,8 @@ pub(super) struct Gap {
     pub(super) len: u32,
     /// Time of the packet behind the gap, Unix nanoseconds.
     pub(super) opened_ns: u64,
-    /// Latest IPv4 identification when the gap opened. If the sender counts identifications up, a packet of the gap with an earlier
-    /// one was sent before the receiver could report the gap.
+    /// Latest IPv4 identification when the gap opened. If the sender counts identifications up, a packet of the gap
+    /// with an earlier one was sent before the receiver could report the gap.
     pub(super) before: u16,
     /// A gap among retransmissions: the PSNs have passed before.
     pub(super) retransmitted: bool,
@@ -84,8 +84,8 @@ impl Gaps {
         self.open.iter().rev().find(|gap| gap.contains(psn)).copied()
     }
 
-    /// The open gap that showed after a packet with this PSN and IPv4 identification was sent. Of several, each for one of the times
-    /// that the PSN was sent, the first: what was sent later closes the later ones.
+    /// The open gap that showed after a packet with this PSN and IPv4 identification was sent. Of several, each for one
+    /// of the times that the PSN was sent, the first: what was sent later closes the later ones.
     pub(super) fn sent_before(&self, psn: u32, id: u16) -> Option<Gap> {
         self.open.iter().find(|gap| gap.contains(psn) && gap.sent_before(id)).copied()
     }
@@ -150,8 +150,8 @@ impl Gaps {
         self.filled.iter().rev().find(|filled| filled.gap.contains(psn)).copied()
     }
 
-    /// The original packet of `psn` arrived after a retransmission had filled its gap: it was reordered, not lost. Returns
-    /// the gap.
+    /// The original packet of `psn` arrived after a retransmission had filled its gap: it was reordered, not lost.
+    /// Returns the gap.
     pub(super) fn original_arrived(&mut self, psn: u32, id: u16) -> Option<Gap> {
         let of = |filled: &Filled| {
             filled.by != By::Original && filled.gap.contains(psn) && filled.gap.sent_before(id)

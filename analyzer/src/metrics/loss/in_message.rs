@@ -3,15 +3,15 @@
 use rocescope_common::wire::opcode::Op;
 
 use super::arrival::STALL_NS;
-use super::spells::Spells;
+use super::signal_intervals::SignalIntervals;
 use super::{Collector, Slot};
 use crate::util::map::Map;
 
 /// A flow that stands within a message, or whose sender has paused within one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMessage {
-    /// Opcode of the request with the highest PSN, where its message is not complete: that is not its last packet, or the sender
-    /// has gone back and not come to it again.
+    /// Opcode of the request with the highest PSN, where its message is not complete: that is not its last packet, or
+    /// the sender has gone back and not come to it again.
     pub request: Option<u8>,
     /// The READ response with the highest PSN is not the last of its message.
     pub response: bool,
@@ -42,8 +42,8 @@ impl Slot {
 }
 
 impl Collector {
-    /// Nothing of a flow passed between these times, longer than ever before within a message, and then its message went on with the
-    /// next packet. The first of them is 0 where nothing had passed; clocks may step backwards.
+    /// Nothing of a flow passed between these times, longer than ever before within a message, and then its message
+    /// went on with the next packet. The first of them is 0 where nothing had passed; clocks may step backwards.
     #[cold]
     pub(super) fn paused(&mut self, number: u32, (from_ns, to_ns): (u64, u64)) {
         let Some(slot) = self.slots.get_mut(number as usize) else { return };
@@ -65,8 +65,9 @@ impl Collector {
         (0..).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.in_message()?))).collect()
     }
 
-    /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not known yet.
-    pub(super) fn add_lasting(&self, spells: &mut Spells) {
+    /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not
+    /// known yet.
+    pub(super) fn add_lasting(&self, spells: &mut SignalIntervals) {
         let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.time_ns);
         let mut links: Map<u16, u64> = Map::default();
         for (number, slot) in (0..).zip(&self.slots) {

@@ -3,8 +3,8 @@
 use rocescope_common::wire::bth::MASK24;
 
 use super::arrival::REUSE_PAUSE_NS;
+use crate::util::boxed_unless_zero::Zero;
 use crate::util::definition::definitions;
-use crate::util::rarely::Zero;
 
 definitions! {
     NUMBERED: u8 = 16,
@@ -46,8 +46,8 @@ impl Latest {
         self.rising >= NUMBERED
     }
 
-    /// True if the identification changes from packet to packet: then a packet with the PSN and identification of another is
-    /// its duplicate.
+    /// True if the identification changes from packet to packet: then a packet with the PSN and identification of
+    /// another is its duplicate.
     #[inline]
     pub(super) fn differs(&self) -> bool {
         self.rising >= DIFFERENT

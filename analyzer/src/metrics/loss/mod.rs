@@ -1,9 +1,9 @@
 //! Loss, reordering and retransmission, each retransmission with its cause.
 //!
-//! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN gets a
-//! state machine (`sequence`) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion waits for the
-//! packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its original packet arrives,
-//! which the IPv4 identification shows where the sender counts it up.
+//! Every flow keeps 64 bytes about its latest packets. Only a flow with a PSN gap or a packet behind the expected PSN
+//! gets a state machine (`sequence`) of at most 12 KiB; each pair of hosts remembers its last 32 NAKs. A conclusion
+//! waits for the packets that decide it: a skipped PSN is lost once it is retransmitted, and reordered when its
+//! original packet arrives, which the IPv4 identification shows where the sender counts it up.
 //!
 //! | file | holds |
 //! |---|---|
@@ -35,15 +35,15 @@ mod parallel;
 pub mod reads;
 mod result;
 mod sequence;
-pub mod spells;
+pub mod signal_intervals;
 mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::util::boxed_unless_zero::BoxedUnlessZero;
 use crate::util::definition::Definition;
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
-use crate::util::rarely::Rarely;
 use rocescope_common::account::psn::{Span, WINDOW};
 use rocescope_common::account::{Event, FlowKey};
 use rocescope_common::wire::bth::MASK24;
@@ -64,12 +64,12 @@ use latest::Latest;
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission, is_in_vain};
 use sequence::Sequence;
-use spells::{Counts, Recorder, Signal, Spells};
+use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
 use state::Missing;
 
-/// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or a NAK
-/// says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s), shorter
-/// than transport timers.
+/// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or
+/// a NAK says otherwise. Longer than the largest shared packet buffers take to drain into one port (64 MB at 100 Gb/s),
+/// shorter than transport timers.
 pub const REORDER_WINDOW_NS: u64 = 5_000_000;
 
 /// The numbers that figures of loss rest on.
@@ -91,8 +91,8 @@ pub struct FlowLoss {
     pub requests: Option<Metrics>,
     /// Its READ responses and atomic acknowledgements.
     pub responses: Option<Metrics>,
-    /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on, or
-    /// had arrived in order until then.
+    /// Packets that passed before its requests were followed; `None` where they were followed from the first packet on,
+    /// or had arrived in order until then.
     pub unfollowed: Option<Unfollowed>,
     /// The latest connection that was given up before another one took its number.
     pub given_up: Option<GivenUp>,
@@ -147,15 +147,15 @@ pub struct Loss {
     pub naks: Map<u32, Naks>,
     /// Requests for acknowledgement and ACKs; the index is the slot.
     pub ack_states: Vec<AckState>,
-    /// The flows whose requests were followed without interruption, where that is not every flow; responses are not followed
-    /// then.
+    /// The flows whose requests were followed without interruption, where that is not every flow; responses are not
+    /// followed then.
     pub known: Option<Set<u32>>,
     /// Requests with a PSN that belongs to a READ.
     pub overlaps: reads::BySlot,
     /// Flows within a message. Live: not known, `None`.
     pub in_messages: Option<in_message::BySlot>,
-    /// Times of trouble, congestion included.
-    pub spells: Spells,
+    /// Times of loss, retransmission and congestion signals.
+    pub spells: SignalIntervals,
 }
 
 impl Loss {
@@ -225,7 +225,7 @@ pub struct Collector {
 struct Slot {
     counts: Counts,
     requests: Latest,
-    responses: Rarely<Latest>,
+    responses: BoxedUnlessZero<Latest>,
     /// First request with the AckReq bit; 0 for none.
     asked_ns: u64,
     /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
@@ -292,7 +292,7 @@ impl Collector {
         if op.any(Op::REQUEST | Op::RESPONSE) {
             self.sequence(packet, op, reverse);
         } else {
-            self.beside(packet, op);
+            self.unsequenced(packet, op);
         }
         if packet.data_ecn() == CE {
             self.marked(packet);
@@ -304,7 +304,7 @@ impl Collector {
 
     /// A packet without a place in a sequence: an ACK or a CNP.
     #[inline(always)]
-    fn beside(&mut self, packet: &Packet, op: Op) {
+    fn unsequenced(&mut self, packet: &Packet, op: Op) {
         if let Some(slot) = self.slots.get_mut(packet.slot as usize) {
             slot.counts.add(packet);
         }
@@ -330,7 +330,7 @@ impl Collector {
         self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1, counts);
     }
 
-    /// What was counted in the flow of a slot; live, nothing is counted here.
+    /// The counts of the flow of a slot; live, nothing is counted here.
     fn counts(&self, slot: u32) -> Option<Counts> {
         let counts = self.slots.get(slot as usize)?.counts;
         (counts != Counts::default()).then_some(counts)
@@ -493,14 +493,14 @@ impl Collector {
                 self.paused(packet.slot, (before_ns, now));
             }
         } else {
-            self.trouble(packet, op, reverse, repeated_read);
+            self.anomaly(packet, op, reverse, repeated_read);
         }
     }
 
     /// A gap, a packet behind the expected PSN, or the packet that ends a run.
     #[cold]
     #[inline(never)]
-    fn trouble(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
+    fn anomaly(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
         let Self { slots, answers, answered, window_ns, spells, parallel, .. } = self;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());

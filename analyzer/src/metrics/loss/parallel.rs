@@ -6,7 +6,8 @@ use rocescope_common::wire::bth::MASK24;
 
 /// Flows followed; further ones are judged by each link alone.
 const MAX_FLOWS: usize = 4_096;
-/// Maximum number of earlier PSNs recorded when a link is recognized as carrying only a part of its flow, which takes 64 packets.
+/// Maximum number of earlier PSNs recorded when a link is recognized as carrying only a part of its flow, which takes
+/// 64 packets.
 const MOST_BEFORE: u32 = 4_096;
 
 /// Flows whose packets take parallel links, by pair of hosts and destination queue pair.
@@ -39,8 +40,9 @@ impl Member {
 }
 
 impl Parallel {
-    /// Records a PSN. `number` is that of a flow over parallel links; if it is [`UNKNOWN`] and a member is given, the flow is registered
-    /// first. `passed`: whether a PSN behind the expected one has passed this link, where that is known. Returns what [`Self::pass`] does.
+    /// Records a PSN. `number` is that of a flow over parallel links; if it is [`UNKNOWN`] and a member is given, the
+    /// flow is registered first. `passed`: whether a PSN behind the expected one has passed this link, where that is
+    /// known. Returns what [`Self::pass`] does.
     pub(super) fn note(
         &mut self,
         number: &mut u32,

@@ -1,7 +1,7 @@
 //! Requests with a PSN that belongs to a READ.
 //!
-//! A READ takes one PSN for each packet of its response, and the next request starts behind them. A request with a PSN within
-//! is a fault of the requester: the responder takes it for a duplicate, acknowledges it and does not execute it.
+//! A READ takes one PSN for each packet of its response, and the next request starts behind them. A request with a PSN
+//! within is a fault of the requester: the responder takes it for a duplicate, acknowledges it and does not execute it.
 
 use super::Collector;
 use crate::metrics::packet::Packet;
@@ -58,8 +58,8 @@ impl Read {
         self.span > 0
     }
 
-    /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of a request
-    /// retransmitted from before the READ was known.
+    /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of
+    /// a request retransmitted from before the READ was known.
     pub(super) fn overlaps(&mut self, psn: u32) -> bool {
         let behind = psn.wrapping_sub(self.psn) & MASK24;
         if behind > 0 && behind < self.span {
@@ -83,8 +83,9 @@ impl Read {
 }
 
 impl Collector {
-    /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose last
-    /// response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next READ.
+    /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose
+    /// last response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next
+    /// READ.
     pub(super) fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
         let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
         let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;

@@ -42,8 +42,8 @@ impl Naks {
     }
 }
 
-/// Loss, reordering and retransmission in one sequence. A PSN is a packet, but for READ requests, which take one PSN for
-/// each response.
+/// Loss, reordering and retransmission in one sequence. A PSN is a packet, but for READ requests, which take one PSN
+/// for each response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// PSNs that were skipped and whose original packet arrived later: out of order, not lost.
@@ -53,8 +53,8 @@ pub struct Metrics {
     /// PSNs lost upstream: skipped here, then retransmitted; retransmissions that were lost as well count again. Of UC,
     /// which retransmits nothing: skipped and never seen.
     pub lost: u64,
-    /// Part of `lost` that may have been reordered: the PSN passed again, or neither a NAK nor a timeout explains its run. All of `lost`
-    /// where more unexplained runs than explained ones fill gaps of a go-back-N sender.
+    /// Part of `lost` that may have been reordered: the PSN passed again, or neither a NAK nor a timeout explains its
+    /// run. All of `lost` where more unexplained runs than explained ones fill gaps of a go-back-N sender.
     pub doubtful: u64,
     /// PSNs that were skipped here and never arrived, though the sender went on.
     pub unfilled: u64,
@@ -80,8 +80,8 @@ pub struct Metrics {
     pub timeout_range_ns: (u64, u64),
     /// From the RNR NAK to the retransmission it delays, summed, nanoseconds.
     pub rnr_wait_ns: u64,
-    /// PSN gaps behind which an ECN-capable packet follows, and those where that packet is marked CE: a queue that overflows
-    /// marks what it still takes.
+    /// PSN gaps behind which an ECN-capable packet follows, and those where that packet is marked CE: a queue that
+    /// overflows marks what it still takes.
     pub gaps_capable: u64,
     /// PSN gaps behind which a CE-marked packet follows.
     pub gaps_ce: u64,
@@ -89,8 +89,8 @@ pub struct Metrics {
     pub last_retransmission_ns: u64,
     /// Episodes of loss upstream.
     pub upstream: Episodes,
-    /// Episodes in which the receiver NAKed packets that had passed here: lost downstream, or dropped by the receiver as
-    /// corrupt or out of order. If the reverse direction is not captured, all retransmissions.
+    /// Episodes in which the receiver NAKed packets that had passed here: lost downstream, or dropped by the receiver
+    /// as corrupt or out of order. If the reverse direction is not captured, all retransmissions.
     pub downstream: Episodes,
     /// Way in which the sender retransmits; `None` when it had no reason to, or the packets do not show it.
     pub retransmission: Option<Retransmission>,
@@ -103,8 +103,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// True if the sender has retried the same request at least twice without progress at the end: a lost packet causes one
-    /// retry.
+    /// True if the sender has retried the same request at least twice without progress at the end: a lost packet causes
+    /// one retry.
     #[must_use]
     pub const fn is_retried_in_vain(&self) -> bool {
         is_in_vain(self.stuck)

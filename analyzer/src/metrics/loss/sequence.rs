@@ -12,19 +12,19 @@
 //!
 //! # What happens to a packet
 //!
-//! | observation | conclusion |
-//! |---|---|
-//! | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
-//! | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
-//! | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
-//! | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
-//! | original of a gap that a retransmission has filled | reordered; the loss is taken back |
-//! | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
-//! | passed before | retransmission, counted by the cause of its run |
-//! | passed before, alone, and nobody asked: no NAK, no timeout, and the sender does not go on from it | duplicate made by the network or the capture |
-//! | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
-//! | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
-//! | gap in a sequence of UC | lost: UC retransmits nothing |
+//! | # | observation | conclusion |
+//! |---|---|---|
+//! | 1 | same PSN and identification as the packet before within 10 us, or as a recent one | duplicate made by a mirror |
+//! | 2 | fills a gap, its identification says that it was sent before the gap showed | reordered, not lost |
+//! | 3 | fills a gap within the reordering window, no NAK for the gap, no retransmission under way | reordered, until a packet of the run turns out to have passed before |
+//! | 4 | fills a gap otherwise | lost upstream and retransmitted; doubtful if neither a NAK of its own nor a timeout explains the run although ACKs pass here, or if it arrives no later than reordered packets do (`late`) |
+//! | 5 | original of a gap that a retransmission has filled | reordered; the loss is taken back |
+//! | 6 | fills a gap, passed a parallel link before ([`parallel`](super::parallel)) | as one that passed before |
+//! | 7 | passed before | retransmission, counted by the cause of its run |
+//! | 8 | passed before, alone, without a NAK or a timeout, and the sender does not go on from it | duplicate made by the network or the capture |
+//! | 9 | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
+//! | 10 | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
+//! | 11 | gap in a sequence of UC | lost: UC retransmits nothing |
 
 mod decide;
 mod late;
@@ -70,7 +70,7 @@ pub(super) struct Sequence {
     /// PSN at which the sender restarted last, and the number of restarts there in a row.
     stuck_at: u32,
     stuck: u64,
-    /// What it retransmitted then.
+    /// The request that it retransmitted then.
     stuck_request: Request,
     /// PSN of the READ request that it repeated last, if nothing else followed.
     reread: Option<u32>,
@@ -82,18 +82,20 @@ pub(super) struct Sequence {
     answered: Option<Nak>,
     /// NAKs that explain a run, the latest last: each asks once.
     explained: [Option<Nak>; EXPLAINED],
-    /// Runs that a NAK or a timeout asked for, and others that filled a gap, where the order of sending is not known.
-    asked: u64,
-    unasked: u64,
-    /// Of the PSNs lost, those of runs that nothing asked for.
-    doubted_unasked: u64,
+    /// Runs after a NAK or a timeout, where the order of sending is not known.
+    explained_runs: u64,
+    /// Runs that filled a gap without a NAK or a timeout, where the order of sending is not known.
+    unexplained_runs: u64,
+    /// PSNs counted as lost in runs without a NAK or a timeout: lost or reordered.
+    ambiguous_lost: u64,
     /// Answers pass this tap. Those of one queue pair among several may take another link, and its NAKs with them.
     answers_pass: bool,
     /// Another connection uses the number, and has not got beyond the PSNs of the one before.
     reused: bool,
     lateness: Lateness,
     pub(super) given_up: Option<GivenUp>,
-    /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link first.
+    /// Number of the flow if it takes parallel links, else [`UNKNOWN`]; and PSNs of gaps here that passed another link
+    /// first.
     pub(super) parallel: u32,
     elsewhere: u64,
     /// Signals that are recorded already.
@@ -131,9 +133,9 @@ impl Sequence {
             silence: None,
             answered: None,
             explained: [None; EXPLAINED],
-            asked: 0,
-            unasked: 0,
-            doubted_unasked: 0,
+            explained_runs: 0,
+            unexplained_runs: 0,
+            ambiguous_lost: 0,
             answers_pass: false,
             reused: false,
             lateness: Lateness::default(),
@@ -190,7 +192,8 @@ impl Sequence {
         }
     }
 
-    /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is known.
+    /// Another connection uses the number; the latest ACK of the peer of the one before carried this PSN, where that is
+    /// known.
     pub(super) fn restart(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
         self.note_given_up(arrival, acked);
         self.state = State::Advancing;
@@ -205,7 +208,7 @@ impl Sequence {
     pub(super) fn behind(&mut self, arrival: &Arrival<'_>) {
         if self.is_duplicate(arrival) {
             self.metrics.mirrored += 1;
-            self.doubt(arrival);
+            self.mark_possibly_reordered(arrival);
             return;
         }
         self.remember(arrival);
@@ -225,7 +228,7 @@ impl Sequence {
             Some(gap) => {
                 if gap.retransmitted {
                     // It has passed before, and again: what filled its first gap may be the original.
-                    self.doubt(arrival);
+                    self.mark_possibly_reordered(arrival);
                 }
                 self.fill(arrival, gap);
             }
@@ -398,11 +401,11 @@ impl Sequence {
         if !gap.retransmitted {
             self.fills_gap(arrival, &gap);
         }
-        // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification marks the packet as
-        // one even after a NAK, until further packets confirm that identifications count up.
-        let unasked = || self.state.run().is_some_and(|run| run.unasked);
+        // Reordered originals arrive without a NAK or timeout, possibly in several runs. An earlier identification
+        // marks the packet as one even after a NAK, until further packets confirm that identifications count up.
+        let unexplained = || self.state.run().is_some_and(|run| run.unexplained);
         let early = || arrival.differs && gap.sent_before(arrival.id);
-        let doubted = retransmitted && !arrival.numbered && (unasked() || early());
+        let doubted = retransmitted && !arrival.numbered && (unexplained() || early());
         let by = if doubted { By::Either } else { By::retransmission(retransmitted) };
         let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, by));
         if retransmitted {
@@ -410,8 +413,8 @@ impl Sequence {
             if !self.reused {
                 self.lost(gap.opened_ns, arrival, psns);
                 match doubted {
-                    true if early() => self.doubted(psns),
-                    true => self.doubted_unasked += psns,
+                    true if early() => self.possibly_reordered(psns),
+                    true => self.ambiguous_lost += psns,
                     false => self.lateness.lost(open_ns, psns, arrival.numbered),
                 }
             }
@@ -432,7 +435,7 @@ impl Sequence {
         self.decide(arrival);
         let State::GoingBack(run, cause) = &mut self.state else { return self.retransmission(arrival) };
         let (provisional, opened_ns) = (std::mem::take(&mut run.provisional), run.provisional_ns);
-        let (cause, unasked, timed_out) = (*cause, run.unasked, run.timed_out);
+        let (cause, unexplained, timed_out) = (*cause, run.unexplained, run.timed_out);
         // The first that filled the gap may be the original, and this one its retransmission.
         let twice = !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some();
         match cause {
@@ -444,12 +447,12 @@ impl Sequence {
                 self.metrics.timeout_retransmitted += u64::from(timed_out);
             }
         }
-        self.doubt(arrival);
+        self.mark_possibly_reordered(arrival);
         if provisional > 0 && self.reliable && !twice {
             // Reordering does not bring a packet that has passed already: the run was a retransmission from its begin.
             self.metrics.recovered = self.metrics.recovered.saturating_sub(provisional);
             self.lost(opened_ns, arrival, provisional);
-            self.doubted_unasked += if unasked && !arrival.numbered { provisional } else { 0 };
+            self.ambiguous_lost += if unexplained && !arrival.numbered { provisional } else { 0 };
         }
     }
 
@@ -487,9 +490,9 @@ impl Sequence {
         self.end_run(arrival, arrival.expected, false);
         let reread = self.reread.take();
         self.note_restart(arrival, reread);
-        let unasked = self.is_unasked(arrival, pause_ns);
-        self.asked += u64::from(!unasked && !arrival.numbered);
-        self.state = State::Undecided(PsnRun { unasked, ..PsnRun::begin(arrival, pause_ns) });
+        let unexplained = self.has_no_nak_or_timeout(arrival, pause_ns);
+        self.explained_runs += u64::from(!unexplained && !arrival.numbered);
+        self.state = State::Undecided(PsnRun { unexplained, ..PsnRun::begin(arrival, pause_ns) });
     }
 
     /// Packets of a run may be reordered, too; and one that is late for longer than gaps are remembered begins no run.
@@ -525,8 +528,8 @@ impl Sequence {
         true
     }
 
-    /// PSNs that a run skips: lost again, or not requested. Later packets decide. Those that arrived out of order since the
-    /// run began are not missing. `since`: IPv4 identification of the run's first packet.
+    /// PSNs that a run skips: lost again, or not requested. Later packets decide. Those that arrived out of order since
+    /// the run began are not missing. `since`: IPv4 identification of the run's first packet.
     fn skipped_by_run(&mut self, arrival: &Arrival<'_>, start: u32, len: u32, since: u16) {
         // Selective retransmission skips what is not missing.
         let selective = self.selective > self.go_back_n;

@@ -1,11 +1,11 @@
 //! NAKs and retransmissions without a loss, and NAKs on parallel links.
 
-use super::spells::Signal;
+use super::signal_intervals::Signal;
 use super::*;
 
 /// Reordering that a receiver NAKs: the late original and its retransmission both pass, and nothing was lost.
 #[test]
-fn holes_whose_packet_passes_twice_may_be_reordering() {
+fn row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
     for passes in [1, 2] {
         let mut scene = Scene::new(false);
         scene.answer(99, 0x1F);
@@ -25,7 +25,8 @@ fn holes_whose_packet_passes_twice_may_be_reordering() {
     }
 }
 
-/// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same holds.
+/// The retransmissions are reordered as well: of those that a gap among them left out, and that pass again, the same
+/// holds.
 #[test]
 fn retransmissions_that_pass_twice_may_be_reordering() {
     for again in [false, true] {
@@ -48,8 +49,8 @@ fn retransmissions_that_pass_twice_may_be_reordering() {
     }
 }
 
-/// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but where more packets
-/// come late than are asked for, a NAK may be for one of these.
+/// Losses, each with its NAK and a go-back, among packets that pass unasked: duplicates say nothing of the losses, but
+/// where more packets come late than are asked for, a NAK may be for one of these.
 #[test]
 fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     for late in [false, true] {
@@ -72,8 +73,9 @@ fn duplicates_cast_no_doubt_on_losses_as_late_packets_do() {
     }
 }
 
-/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK from nobody. Without
-/// a NAK, what the run brings may be late, unless the answers, and NAKs with them, take another link than those of other queue pairs.
+/// A sender that goes back to the begin of the message, farther than the NAK asks; a duplicate on the way takes the NAK
+/// from nobody. Without a NAK, what the run brings may be late, unless the answers, and NAKs with them, take another
+/// link than those of other queue pairs.
 #[test]
 fn a_nak_explains_a_run_from_before_its_psn() {
     for (naks, duplicates, elsewhere) in
@@ -101,7 +103,8 @@ fn a_nak_explains_a_run_from_before_its_psn() {
     }
 }
 
-/// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer expired.
+/// After a NAK and the retransmission it asked for, the sender retries the same request after pauses: its timer
+/// expired.
 #[test]
 fn a_nak_is_the_reason_of_one_retransmission() {
     for mut scene in scenes() {
@@ -174,4 +177,56 @@ fn a_nak_on_a_parallel_link_counts() {
     scene.pass(P { psn: 1_001, syndrome: 0x60, link: 1, ..ANSWER });
     scene.slot = scene.pass(P { psn: 1_001, link: 0, ..DATA });
     assert_eq!(scene.metrics().lost, 1, "{:?}", scene.metrics());
+}
+
+/// A packet that is late by more than the reordering window: its identification says that it was sent before the gap
+/// showed. Without identifications it is a retransmission (row 4).
+#[test]
+fn row_2_an_identification_from_before_the_gap_is_reordering_after_any_delay() {
+    for (mut scene, expected) in scenes().into_iter().zip([(0, 1), (1, 0)]) {
+        scene.send(200..205, &[]);
+        let late = scene.id();
+        scene.send(206..220, &[]);
+        scene.now_ns += 2 * REORDER_WINDOW_NS;
+        scene.pass(P { psn: 205, id: late, ..DATA });
+        scene.send(220..240, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.recovered), expected, "{loss:?}");
+        assert_eq!((loss.retransmitted, loss.mirrored), (0, 0), "{loss:?}");
+    }
+}
+
+/// A queue pair that is sprayed over two links, with a tap on each: a go-back-N brings to one of them a PSN that had
+/// passed the other. It fills a gap and was not lost.
+#[test]
+fn row_6_a_gap_filled_by_what_passed_a_parallel_link_is_a_retransmission() {
+    for passed_there in [true, false] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.pass(P { psn: 99, syndrome: 0x1F, link: 1, ..ANSWER });
+        for psn in (100..1_000).filter(|psn| passed_there || *psn != 991) {
+            scene.pass(P { psn, link: (psn % 2) as u16, ..DATA });
+        }
+        scene.pass(P { psn: 991, syndrome: 0x60, link: 1, ..ANSWER });
+        scene.slot = scene.pass(P { psn: 991, link: 0, ..DATA });
+        let loss = scene.metrics();
+        let expected = if passed_there { (0, 1) } else { (1, 0) };
+        assert_eq!((loss.lost, loss.retransmitted), expected, "{loss:?}");
+    }
+}
+
+/// One packet passes again without a NAK or a timeout, and the sender continues behind the newest PSN: no go-back-N. If
+/// it goes on from there, it is one.
+#[test]
+fn row_8_a_single_packet_again_that_nothing_explains_is_a_duplicate() {
+    for mut scene in scenes() {
+        scene.send(200..220, &[]);
+        scene.send([210], &[]);
+        scene.send(220..240, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.mirrored, loss.retransmitted, loss.lost), (1, 0, 0), "{loss:?}");
+        scene.send(235..260, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.mirrored, loss.retransmitted, loss.lost), (1, 5, 0), "{loss:?}");
+    }
 }

@@ -29,7 +29,7 @@ pub(super) struct PsnRun {
     pub(super) pause_ns: u64,
     pub(super) packets: u64,
     /// Neither a NAK nor a timeout explains it.
-    pub(super) unasked: bool,
+    pub(super) unexplained: bool,
     /// It has filled a gap of PSNs that had not passed before.
     pub(super) filled: bool,
     /// The transport timer is why the sender goes back.
@@ -51,7 +51,7 @@ impl PsnRun {
             start_id: arrival.id,
             pause_ns,
             packets: 1,
-            unasked: false,
+            unexplained: false,
             filled: false,
             timed_out: false,
             acked: false,

@@ -6,7 +6,7 @@ use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 use rocescope_common::wire::opcode::Op;
 
-use super::outstanding::Waits;
+use super::outstanding::Requester;
 use super::{
     DISAGREEMENTS, Direction, FROM_START, MAX_CANDIDATES, NONE, PSN_VOTES, Pairing, PairingEvidence, PortKey,
     reversed,
@@ -298,7 +298,8 @@ impl Pairing {
         let op = Op::of(packet.opcode);
         if latency::is_timed(op, packet.ack_req()) {
             direction.last_psn = packet.psn;
-            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain yet wait, too.
+            // Sequences that start at 0 do not tell one queue pair from another. Requests of a pair that is not certain
+            // yet wait, too.
             if packet.first >= FROM_START {
                 self.outstanding.request(&direction.key, packet.psn, number, packet.time_ns);
             }
@@ -351,19 +352,19 @@ impl Pairing {
         }
     }
 
-    /// An answer came, and these wait for it. A READ is never answered before it is asked: a response that nobody waits for
-    /// speaks against all that came before.
-    fn vote(&mut self, number: u32, waits: Waits, is_response: bool) {
+    /// An answer came, and these wait for it. A READ is never answered before it is asked: a response that nobody waits
+    /// for speaks against all that came before.
+    fn vote(&mut self, number: u32, waits: Requester, is_response: bool) {
         let is_free = |w: &u32| self.directions.get(*w as usize).is_some_and(|other| other.how.is_none());
         let waiting = match waits {
-            Waits::One(direction) => Some(direction).filter(is_free),
-            Waits::Nobody | Waits::Several => None,
+            Requester::One(direction) => Some(direction).filter(is_free),
+            Requester::None | Requester::Several => None,
         };
         let Some(direction) = self.directions.get_mut(number as usize) else { return };
         match waiting {
             Some(waiting) if waiting == direction.vote_for => direction.votes += 1,
             Some(waiting) => (direction.vote_for, direction.votes) = (waiting, 1),
-            None if is_response && waits == Waits::Nobody => direction.votes = 0,
+            None if is_response && waits == Requester::None => direction.votes = 0,
             None => direction.votes = direction.votes.saturating_sub(1),
         }
         if direction.votes >= PSN_VOTES {

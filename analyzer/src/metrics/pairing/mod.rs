@@ -1,12 +1,13 @@
 //! Which flow carries the answers of which: the two directions of a queue pair.
 //!
-//! A packet names only the queue pair it goes to. Evidence of the origin, best first: connection management on QP 1 (certain);
-//! a UDP source port that a known formula gives for the two queue pair numbers (strong); one source port that just one flow
-//! each way uses (likely, strong once acknowledgements agree with the requests' PSNs); responses whose PSNs just one flow of
-//! requests waits for (likely).
+//! A packet names only the queue pair it goes to. Evidence of the origin, best first: connection management on QP 1
+//! (certain); a UDP source port that a known formula gives for the two queue pair numbers (strong); one source port
+//! that just one flow each way uses (likely, strong once acknowledgements agree with the requests' PSNs); responses
+//! whose PSNs just one flow of requests waits for (likely).
 //!
 //! Decided when a flow's first packets pass, from what was seen so far, and not applied backwards:
-//! earlier packets stay unpaired (latency keeps a few requests and times them later). A better way that is found later replaces a weaker one.
+//! earlier packets stay unpaired (latency keeps a few requests and times them later). A better way that is found later
+//! replaces a weaker one.
 
 mod outstanding;
 pub mod peers;
@@ -372,7 +373,8 @@ impl Pairing {
         slot.settled = op.has(Op::DETH) || direction.is_some_and(Direction::settled);
     }
 
-    /// A datagram to QP 1 from one host to another, its bytes and where its BTH is: it may name both ends of a connection.
+    /// A datagram to QP 1 from one host to another, its bytes and where its BTH is: it may name both ends of a
+    /// connection.
     pub fn management(
         &mut self,
         family: u8,

@@ -1,4 +1,4 @@
-//! Which flow of requests waits for which PSN: for connections whose ports say nothing.
+//! Outstanding requests of unpaired flows by PSN: for connections whose ports say nothing.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -22,14 +22,15 @@ struct Waiting {
     at_ns: u64,
 }
 
-const NOBODY: u32 = u32::MAX;
+/// No flow has a request with this PSN outstanding.
+const NO_REQUESTER: u32 = u32::MAX;
 /// More than one flow waits for this PSN.
 const SEVERAL: u32 = u32::MAX - 1;
 
-/// Who waits for a response.
+/// Requester of an outstanding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    Nobody,
+pub(super) enum Requester {
+    None,
     /// Requests of one direction alone.
     One(u32),
     Several,
@@ -46,23 +47,23 @@ impl Outstanding {
     /// A request with this PSN went in `direction`, which has the key `key`.
     pub(super) fn request(&mut self, key: &PeerKey, psn: u32, direction: u32, now_ns: u64) {
         if self.places.is_empty() {
-            self.places = vec![Waiting { hash: 0, direction: NOBODY, at_ns: 0 }; PLACES];
+            self.places = vec![Waiting { hash: 0, direction: NO_REQUESTER, at_ns: 0 }; PLACES];
         }
         let hash = self.hash(key.family, &key.src, &key.dst, psn);
         let Some(place) = self.places.get_mut(place(hash)) else { return };
-        let same = place.hash == hash && place.direction != NOBODY && recent(place, now_ns);
+        let same = place.hash == hash && place.direction != NO_REQUESTER && recent(place, now_ns);
         let direction = if same && place.direction != direction { SEVERAL } else { direction };
         *place = Waiting { hash, direction, at_ns: now_ns };
     }
 
-    /// Who waits for a response that goes as `key` says.
-    pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Waits {
+    /// Requester of the response that goes as `key` says.
+    pub(super) fn answered(&self, key: &PeerKey, psn: u32, now_ns: u64) -> Requester {
         let hash = self.hash(key.family, &key.dst, &key.src, psn);
         let known = |place: &&Waiting| place.hash == hash && recent(place, now_ns);
-        match self.places.get(place(hash)).filter(known).map_or(NOBODY, |place| place.direction) {
-            NOBODY => Waits::Nobody,
-            SEVERAL => Waits::Several,
-            direction => Waits::One(direction),
+        match self.places.get(place(hash)).filter(known).map_or(NO_REQUESTER, |place| place.direction) {
+            NO_REQUESTER => Requester::None,
+            SEVERAL => Requester::Several,
+            direction => Requester::One(direction),
         }
     }
 

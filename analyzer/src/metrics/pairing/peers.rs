@@ -39,8 +39,8 @@ pub struct Peers {
 pub type KnownPeer = (PeerKey, u32);
 
 impl Peers {
-    /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything but a REQ or REP changes nothing. Returns the
-    /// queue pairs of both directions once a connection is complete.
+    /// Reads the datagram whose BTH is at `bth_offset` of `bytes`; anything but a REQ or REP changes nothing. Returns
+    /// the queue pairs of both directions once a connection is complete.
     pub fn observe(
         &mut self,
         family: u8,

@@ -203,7 +203,8 @@ fn a_connection_that_begins_at_a_low_psn_is_paired() {
     assert_eq!(tap.how(back), Some((500, PairingEvidence::Psn, Confidence::Likely)));
 }
 
-/// The tap sees the requests of one connection and the responses of another with the same PSNs; now one is ahead, now the other.
+/// The tap sees the requests of one connection and the responses of another with the same PSNs; now one is ahead, now
+/// the other.
 #[test]
 fn reads_in_lockstep_that_are_seen_one_way_are_no_pair() {
     let mut tap = Tap::new();

@@ -16,8 +16,8 @@ const PROBES: usize = 16;
 const RECENT: usize = 128;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
-/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its first. Fewer where
-/// it is not known that there is one.
+/// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its
+/// first. Fewer where it is not known that there is one.
 const FIRST: u32 = 1_024;
 const FIRST_UNKNOWN: u32 = 32;
 
@@ -46,8 +46,8 @@ struct Entry {
     place: [u32; MAX_TAPS],
 }
 
-/// Set for a packet that the same tap has just seen and that nothing distinguishes from it: a duplicate, unless the other tap shows it twice as
-/// well, farther apart.
+/// Set for a packet that the same tap has just seen and that nothing distinguishes from it: a duplicate, unless the
+/// other tap shows it twice as well, farther apart.
 const COPY: u8 = 0x80;
 
 const _: () = assert!(size_of::<Entry>() == 72, "a waiting packet takes 72 bytes");
@@ -76,7 +76,8 @@ impl TapPacket {
 pub struct MissingAtTap {
     /// After the last packet that both saw, while packets of other flows between the same hosts still passed both.
     pub at_end: u64,
-    /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that both saw.
+    /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that
+    /// both saw.
     pub large: u64,
     /// The smallest and the largest payload of these, in bytes.
     pub sizes: (u16, u16),
@@ -141,8 +142,8 @@ pub(super) struct Group {
     counts: [u32; MAX_TAPS],
     entries: Vec<Entry>,
     used: usize,
-    /// Packets to insert before all places are looked at again: where none of those that wait can be decided, as after the end of
-    /// one capture, looking at each packet would take time that grows with their square.
+    /// Packets to insert before all places are looked at again: where none of those that wait can be decided, as after
+    /// the end of one capture, looking at each packet would take time that grows with their square.
     until_look: usize,
     #[cfg(test)]
     pub(super) looks: usize,
@@ -150,8 +151,8 @@ pub(super) struct Group {
     recent: Vec<u64>,
     /// The latest packet at each tap, and when it passed.
     latest: [(u64, u64); MAX_TAPS],
-    /// Number of times that packets that followed one another had different IPv4 identifications, and the same one: where
-    /// they differ, retransmissions are distinguished from duplicates by a mirror or the network.
+    /// Number of times that packets that followed one another had different IPv4 identifications, and the same one:
+    /// where they differ, retransmissions are distinguished from duplicates by a mirror or the network.
     numbers: [u32; 2],
     /// Duplicates at each.
     copies: [u64; MAX_TAPS],
@@ -249,7 +250,8 @@ impl Group {
         self.insert_at(free, tap, arrived, place);
     }
 
-    /// A packet passed a tap that waits in a place for it; `again`: right behind another that nothing distinguishes from it.
+    /// A packet passed a tap that waits in a place for it; `again`: right behind another that nothing distinguishes
+    /// from it.
     fn seen_elsewhere(
         &mut self,
         at: usize,
@@ -513,8 +515,8 @@ impl Common {
         between
     }
 
-    /// Counts a packet that one of the two did not see after the last that both saw, when later packets between the same hosts
-    /// passed both.
+    /// Counts a packet that one of the two did not see after the last that both saw, when later packets between the
+    /// same hosts passed both.
     fn count_end(&mut self, entry: &Entry, latest: [u64; 2]) {
         let Some((side, tap)) = self.one_of(entry.taps) else { return };
         let time_ns = entry.time_ns[tap];

@@ -54,7 +54,8 @@ impl Body {
         }
     }
 
-    /// True if the contents of a packet, here and at another tap, differ although nothing distinguishes the two but that.
+    /// True if the contents of a packet, here and at another tap, differ although nothing distinguishes the two but
+    /// that.
     fn is_altered(self, other: Self) -> bool {
         self.needed != other.needed
             && (self.variable, self.payload) == (other.variable, other.payload)

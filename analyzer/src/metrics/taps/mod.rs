@@ -36,7 +36,8 @@ definitions! {
         "Clocks of hosts differ by seconds";
 }
 
-/// Packets kept before there is more than one tap: captures of several interfaces show the second when it sees the first packet.
+/// Packets kept before there is more than one tap: captures of several interfaces show the second when it sees the
+/// first packet.
 const EARLY: u32 = 256;
 const NONE: u32 = u32::MAX;
 
@@ -187,7 +188,8 @@ impl Collector {
         }
     }
 
-    /// The packets kept end somewhere in a flow: later ones that the second tap shows would look like missed by the first.
+    /// The packets kept end somewhere in a flow: later ones that the second tap shows would look like missed by the
+    /// first.
     fn forget(&mut self) {
         self.groups.iter_mut().for_each(|(_, group)| group.clear());
         self.waiting = 0;
@@ -264,8 +266,8 @@ impl Collector {
         pairs
     }
 
-    /// Time of the latest packet of any flow from one host to another that both of two links saw, by the clock of each; links
-    /// in the order of their numbers.
+    /// Time of the latest packet of any flow from one host to another that both of two links saw, by the clock of each;
+    /// links in the order of their numbers.
     fn latest(&self) -> Map<Way, [u64; 2]> {
         let mut latest: Map<Way, [u64; 2]> = Map::default();
         for (key, group) in &self.groups {
@@ -280,8 +282,8 @@ impl Collector {
     }
 }
 
-/// True if each of two taps sees more packets that the other does not than both do: they are on parallel links, and what both
-/// saw are retransmissions.
+/// True if each of two taps sees more packets that the other does not than both do: they are on parallel links, and
+/// what both saw are retransmissions.
 #[must_use]
 pub fn are_parallel(only: [u64; 2], matched: u64) -> bool {
     only.iter().all(|only| *only > matched)

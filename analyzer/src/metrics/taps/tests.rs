@@ -372,7 +372,8 @@ fn memory_is_bounded() {
     }
 }
 
-/// One capture ends long before the other: what waits for it can never be decided, and is not looked at for each packet.
+/// One capture ends long before the other: what waits for it can never be decided, and is not looked at for each
+/// packet.
 #[test]
 fn packets_after_the_end_of_one_capture_cost_no_more_than_others() {
     let mut wire = Wire::new(2);

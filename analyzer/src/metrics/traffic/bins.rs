@@ -226,7 +226,8 @@ pub struct Bursts {
     pub peak: Bin,
     /// The sum of all.
     pub total: Bin,
-    /// Bins with at least this many bytes are in a burst: the largest power of two that is no more than half of the peak.
+    /// Bins with at least this many bytes are in a burst: the largest power of two that is no more than half of the
+    /// peak.
     pub threshold_bytes: u64,
     /// Runs of such bins.
     pub bursts: u64,
@@ -314,7 +315,8 @@ const MOST_HELD: usize = 1_024;
 /// Packets in doubt: it is decided by some tens of each pair of hosts.
 const MOST_DOUBTFUL: usize = 4_096;
 
-/// Bins that have passed and are not folded, from that of the first packet in doubt on: what is folded cannot be taken out.
+/// Bins that have passed and are not folded, from that of the first packet in doubt on: what is folded cannot be taken
+/// out.
 #[derive(Clone, Debug, Default)]
 struct Held {
     /// In rising order.
@@ -351,8 +353,8 @@ pub struct Binner {
 }
 
 impl Binner {
-    /// Takes in a packet and gives the number of the newest bin. `bin_ns` must always be the same, and not 0; `class` is the ECN
-    /// bits of data, or [`CLASS_CNP`].
+    /// Takes in a packet and gives the number of the newest bin. `bin_ns` must always be the same, and not 0; `class`
+    /// is the ECN bits of data, or [`CLASS_CNP`].
     #[inline(always)]
     pub fn packet(&mut self, time_ns: u64, bin_ns: u64, wire_len: u32, class: usize) -> u64 {
         if time_ns >= self.start_ns && time_ns < self.end_ns {
@@ -553,7 +555,7 @@ mod tests {
         assert_eq!((b.late_packets, b.active_bins, b.bins), (2, 4, 21));
     }
 
-    /// What was open when time jumped ahead passes in its order.
+    /// Bins that were open when time jumped ahead pass in their order.
     #[test]
     fn bins_before_a_silence_are_not_late() {
         let mut binner = Binner::default();

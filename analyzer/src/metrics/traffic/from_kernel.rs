@@ -22,8 +22,8 @@ struct Flow {
     /// True if its packets count; false if the user's filter excludes them.
     shown: bool,
     flowlet: Flowlet,
-    /// The latest records that were read from its slot and have not come out of the ring buffer since; the newest first.
-    /// Two, because a program may be preempted before it submits the one, and meanwhile the next is read.
+    /// The latest records that were read from its slot and have not come out of the ring buffer since; the newest
+    /// first. Two, because a program may be preempted before it submits the one, and meanwhile the next is read.
     taken: [FlowBin; 2],
 }
 

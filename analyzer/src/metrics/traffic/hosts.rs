@@ -218,8 +218,8 @@ impl Target {
         }
     }
 
-    /// Ends the bin of data before a sender that takes its turn: the others have nothing in progress, and pause. `asked`: the
-    /// READ request that it answers, if any, was sent while they had not.
+    /// Ends the bin of data before a sender that takes its turn: the others have nothing in progress, and pause.
+    /// `asked`: the READ request that it answers, if any, was sent while they had not.
     fn turn(&mut self, pair: &Pair, asked: bool, now_ns: u64) {
         let (last_ns, Overlap { number, senders, first_ns, .. }) = (self.last_ns, self.overlap);
         let silence_ns = now_ns.saturating_sub(last_ns);

@@ -9,8 +9,9 @@
 //!
 //! Live, the kernel programs keep a record of each flow and bin, and [`from_kernel`] makes the same of these.
 //!
-//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it are copies, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts
-//! ([`hosts::MAX_PAIRS`]). Nothing is allocated per packet.
+//! Memory: 32 KiB per link for the first [`MAX_LINKS`] of them, 250 KiB at most while it is open whether packets of it
+//! are copies, 8 MiB for flowlets, 80 bytes per flow and about 150 per pair of hosts ([`hosts::MAX_PAIRS`]). Nothing is
+//! allocated per packet.
 
 pub mod bins;
 pub mod flowlets;
@@ -111,7 +112,8 @@ impl PsnTime {
 }
 
 impl Slot {
-    /// Counts at its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was there before.
+    /// Counts at its pair of hosts what has begun and ended with a packet of data. `new_ns`: its time, unless it was
+    /// there before.
     #[inline(always)]
     fn progress(&mut self, pairs: &mut Pairs, op: Op, new_ns: Option<u64>) {
         let in_progress = !op.has(Op::ENDS);
@@ -346,8 +348,8 @@ pub struct Traffic {
     pub targets: Vec<Target>,
     /// Packets between pairs of hosts for which there was no room.
     pub left_out: u64,
-    /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are left
-    /// out.
+    /// Messages by [`rocescope_common::wire::opcode::Operation`], over all links; `None` where those of some flows are
+    /// left out.
     pub kinds: Option<ByOperation>,
     /// Flowlets of all flows.
     pub flowlets: Flowlets,

@@ -46,8 +46,8 @@ impl Recent {
 /// Bytes of all bins since the first; when there is no room, two points become one.
 #[derive(Clone, Debug)]
 pub struct Decimated {
-    /// Number of the first point: points begin at multiples of their length, so that those of several series can be laid over
-    /// one another.
+    /// Number of the first point: points begin at multiples of their length, so that those of several series can be
+    /// laid over one another.
     first: Option<u64>,
     points: Vec<u64>,
     /// Bins to a point: a power of two.

@@ -1,8 +1,8 @@
 //! JSON Schema of the report, made from its types.
 //!
-//! The doc comment of a field is its one definition: `Meaning. Unit: packets. Null: when it is null.` The schema has the
-//! meaning as `description`, the other two as `x-unit` and `x-null`; docs/metrics.md is made from the schema. All of it is
-//! needed by tests only, which keep both files up to date.
+//! The doc comment of a field is its one definition: `Meaning. Unit: packets. Null: when it is null.` The schema has
+//! the meaning as `description`, the other two as `x-unit` and `x-null`; docs/metrics.md is made from the schema. All
+//! of it is needed by tests only, which keep both files up to date.
 
 pub(crate) mod full;
 mod markdown;

@@ -49,7 +49,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// What is missing from the control path of queue pairs; `None` when all of it was seen.
+/// The gaps in the control path of queue pairs; `None` when all of it was seen.
 fn missed(lives: &QpLives) -> Option<String> {
     if let Some(why) = &lives.unavailable {
         return Some(format!("Control path of queue pairs not available: {}", plain(why)));
@@ -168,7 +168,7 @@ fn posted(qp: &DeviceQp) -> Option<String> {
     ))
 }
 
-/// Whether any pause was counted.
+/// True if any pause was counted.
 fn asked(pause: &Pause) -> bool {
     [pause.frames, pause.paused_ns, pause.episodes].into_iter().flatten().any(|n| n > 0)
 }
@@ -321,7 +321,7 @@ fn source(qp: &DeviceQp) -> &'static str {
     }
 }
 
-/// What the NIC's own context says of a queue pair that stands still or retries; `None` of one that does neither.
+/// The NIC's own context of a queue pair that stands still or retries; `None` of one that does neither.
 fn trouble(qp: &DeviceQp) -> Option<String> {
     let stuck = qp.stuck_ns.filter(|ns| *ns > 0).map(|ns| format!("stuck for {}", units::duration(ns)));
     let used = |used: Option<u8>, of: Option<u8>, kind: &str| {

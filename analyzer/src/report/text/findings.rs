@@ -113,8 +113,8 @@ pub(crate) fn headline(report: &Report) -> Headline {
     Headline { sentence, role, worst, next }
 }
 
-/// What to run where nothing is wrong: the check of this host where it is the one that was looked at, or where nothing was seen; else
-/// what the findings of the report, or of any, mean.
+/// The command to run where nothing is wrong: the check of this host where it is the one that was looked at, or where
+/// nothing was seen; else what the findings of the report, or of any, mean.
 fn next_when_healthy(report: &Report, nothing: bool) -> String {
     let info = report.findings.first().map(|one| format!("rocescope explain {}", one.id));
     let live = report.facts.source.kind != InputKind::Replay;
@@ -191,7 +191,8 @@ impl Page {
         lines
     }
 
-    /// Those of `parts`, each with its key, that do not stand on the page, and the finding that has the first of the others.
+    /// Those of `parts`, each with its key, that do not stand on the page, and the finding that has the first of the
+    /// others.
     fn new_of<T>(
         &mut self,
         id: &'static str,
@@ -241,7 +242,7 @@ pub(crate) fn not_evaluated(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// What two taps did not show of loss between them.
+/// The losses between two taps that these did not show.
 fn not_compared(facts: &Facts) -> impl Iterator<Item = String> {
     let open = facts.unordered().count() as u64;
     let order = (open > 0).then(|| {

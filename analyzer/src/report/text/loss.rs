@@ -104,7 +104,7 @@ pub(super) fn counted(counters: &[(u64, &dyn Fn(u64) -> String)]) -> Vec<String>
     counters.iter().filter(|(n, _)| *n > 0).map(|(n, text)| text(*n)).collect()
 }
 
-/// How many of the lost packets may have been reordered.
+/// The number of lost packets that may have been reordered.
 fn doubt(doubtful: u64, lost: u64) -> String {
     match doubtful {
         0 => String::new(),
@@ -210,7 +210,8 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 /// Families of findings about loss and recovery from it.
 const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
 
-/// The ids of the findings about loss that name a flow, in brackets. Its responses belong to the findings about their requests too.
+/// The ids of the findings about loss that name a flow, in brackets. Its responses belong to the findings about their
+/// requests too.
 fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
     // At each tap: a finding lists the flow at one of them.
     let mut either = vec![(flow.src, flow.dst, flow.dest_qp)];

@@ -196,7 +196,7 @@ fn links(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// How to compare the load of links that carry other packets of the same hosts, where nothing says yet that they share one.
+/// Hint that links may be declared parallel with `--group`.
 fn parallel(report: &Report) -> Option<String> {
     let facts = &report.facts;
     if !facts.imbalance.is_empty() || facts.links.iter().any(|link| link.direction.is_some()) {

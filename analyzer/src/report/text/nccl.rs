@@ -42,7 +42,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// What NCCL says, in one sentence: version, communicators, ranks that differ; or why it says nothing.
+/// The answer of NCCL, in one sentence: version, communicators, ranks that differ; or the reason of its silence.
 pub(crate) fn summary(nccl: &Nccl) -> String {
     let Some(answered_ns) = nccl.answered_ns else {
         let why = nccl.unavailable.as_deref().unwrap_or("no answer yet");

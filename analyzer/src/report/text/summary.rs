@@ -138,7 +138,7 @@ fn roce(report: &Report) -> String {
     }
 }
 
-/// Where several taps see the same packets, the ratio at the tap with the highest: a mean over taps would dilute
+/// The CE ratio; of several taps that see the same packets, the highest: a mean over taps would dilute
 /// marks that are set between them.
 fn ecn(report: &Report) -> String {
     let most = report.facts.links.iter().filter(|link| link.ce_ratio.is_some());

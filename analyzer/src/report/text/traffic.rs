@@ -68,7 +68,7 @@ fn steps_of(steps: &Steps) -> String {
     )
 }
 
-/// Where the time of a step goes, and the bound of what a faster network wins.
+/// The parts of a step's time, and the upper bound of the gain from a faster network.
 fn parts_of(steps: &Steps) -> Option<String> {
     let StepParts { period_ns, transfer_ns, wait_ns, compute_ns } = steps.parts?;
     let gain_ns = steps.faster_network_ns?;
@@ -87,7 +87,7 @@ fn parts_of(steps: &Steps) -> Option<String> {
     ))
 }
 
-/// What slower and long steps cost.
+/// The cost of slower and long steps.
 fn lost_of(trend: &StepTrend) -> String {
     let StepTrend { fastest, lost_ns, lost_ratio, long_steps, long_ns, .. } = trend;
     let long = match long_steps {

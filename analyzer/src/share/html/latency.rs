@@ -24,7 +24,8 @@ const COMPLETIONS: [&str; 3] = [
 /// Maximum number of flows listed.
 const LISTED: usize = 20;
 
-/// Latencies over all flows by class of request, and message completion times by operation, which reports do not contain.
+/// Latencies over all flows by class of request, and message completion times by operation, which reports do not
+/// contain.
 #[derive(Clone, Debug)]
 pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
 

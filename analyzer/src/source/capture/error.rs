@@ -19,7 +19,7 @@ pub enum CaptureError {
     NotFound {
         /// Path as given by the user.
         name: String,
-        /// What may be meant: ` (did you mean 'a.pcap'?)`, or nothing.
+        /// The likely name: ` (did you mean 'a.pcap'?)`, or nothing.
         hint: String,
     },
     /// The file exists but may not be read.

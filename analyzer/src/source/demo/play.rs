@@ -6,11 +6,13 @@
 //! they save.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
 use super::scenario::{Scenario, Scheduled, Truth, Uplink};
 use crate::sample::Direction;
@@ -34,13 +36,7 @@ impl Port {
     /// If the kernel refuses: it needs CAP_NET_RAW, and the interface must exist.
     pub fn open(index: u32) -> io::Result<Self> {
         // Protocol 0: the socket takes part in no receiving.
-        // SAFETY: no pointers; the result is checked before it is used.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         bind(&socket, index, 0)?;
         Ok(Self(socket))
     }
@@ -50,13 +46,11 @@ impl Port {
     /// # Errors
     /// The kernel's error, for instance that the interface is down.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: the pointer and length are those of a live slice, which is only read.
-        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        match usize::try_from(sent) {
-            Ok(length) if length == frame.len() => Ok(()),
-            Ok(length) => Err(io::Error::other(format!("only {length} of {} bytes were sent", frame.len()))),
-            Err(_) => Err(io::Error::last_os_error()),
+        let sent = send(&self.0, frame, SendFlags::empty())?;
+        if sent == frame.len() {
+            return Ok(());
         }
+        Err(io::Error::other(format!("only {sent} of {} bytes were sent", frame.len())))
     }
 }
 

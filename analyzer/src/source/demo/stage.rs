@@ -4,8 +4,11 @@
 //! the process ends.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 
 use super::play::{Player, Port, Ports, bind};
 use super::scenario::{LINK_MTU, Scenario, Uplink};
@@ -96,25 +99,15 @@ impl Stage {
 /// interface, which would look like capture loss.
 fn listen(index: u32) -> Result<OwnedFd> {
     let action = "open a packet socket for the demo's LLDP frames";
-    let protocol = libc::c_int::from(ETH_P_LLDP.to_be());
-    // SAFETY: no pointers; the result is checked before it is used.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(HostError::last_os(action));
-    }
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let smallest: libc::c_int = 1;
-    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or_default();
-    let value = (&raw const smallest).cast();
-    // SAFETY: the value lives through the call and has the length given.
-    let set =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, value, length) };
-    if set != 0 {
-        return Err(HostError::last_os(action));
-    }
-    bind(&socket, index, ETH_P_LLDP).map_err(|e: io::Error| HostError::system(action, e))?;
-    Ok(socket)
+    let open = || {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(family, SocketType::DGRAM, flags, Some(eth::LLDP))?;
+        // The smallest that the kernel gives.
+        set_socket_recv_buffer_size(&socket, 1)?;
+        bind(&socket, index, ETH_P_LLDP)?;
+        Ok(socket)
+    };
+    open().map_err(|error: io::Error| HostError::system(action, error))
 }
 
 #[cfg(test)]
@@ -123,8 +116,7 @@ mod tests {
 
     /// True if the test can run; prints a reason if it cannot, and fails if it must run.
     fn root(test: &str) -> bool {
-        // SAFETY: has no preconditions.
-        let root = unsafe { libc::geteuid() } == 0;
+        let root = rustix::process::geteuid().is_root();
         if !root {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} must run as root where CI=true");
             eprintln!("SKIP: {test} needs root");

@@ -1,10 +1,10 @@
-//! When the counters of a port grew.
+//! The times at which the counters of a port grew.
 
 use std::collections::BTreeMap;
 
 use crate::entity::devices::{Growth, SourceSample, counted};
 use crate::entity::spell;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// The times in which each counter of a port grew.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct GrowthWatch {
     values: BTreeMap<String, u64>,
     packets: [u64; 2],
     read_ns: Option<u64>,
-    growth: BTreeMap<String, Few<Growth>>,
+    growth: BTreeMap<String, SmallList<Growth>>,
 }
 
 impl GrowthWatch {

@@ -36,7 +36,7 @@ pub(super) struct PortWatch {
     pub(super) hardware: Hardware,
     pub(super) hidden: bool,
     pub(super) interface: Option<String>,
-    /// Where its interface is, if that is a pod's network namespace.
+    /// The pod in whose network namespace its interface is, if any.
     pub(super) pod: Option<PodInterface>,
     /// GIDs belong to no interface of this network namespace.
     pub(super) elsewhere: bool,

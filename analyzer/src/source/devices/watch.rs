@@ -88,7 +88,8 @@ impl Watch {
         Self { ports, interfaces: interfaces.to_vec(), ..Self::default() }
     }
 
-    /// Finds the interfaces of ports without one here in the network namespaces of pods. `addresses` are those of the devices.
+    /// Finds the interfaces of ports without one here in the network namespaces of pods. `addresses` are those of the
+    /// devices.
     pub fn find_pods(&mut self, root: &HostRoot, addresses: &Addresses) {
         if !self.ports.iter().any(|port| port.elsewhere) {
             return;

@@ -111,7 +111,7 @@ impl FlowTable {
         &self.links
     }
 
-    /// When packets found a table full.
+    /// The times at which packets found a table full.
     #[must_use]
     pub const fn missed(&self) -> &MissedTimes {
         &self.missed

@@ -6,8 +6,7 @@
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use aya::maps::MapData;
@@ -16,7 +15,7 @@ use rocescope_common::account::latency::{Latency, RING, RetxRun};
 
 use super::bpf;
 use super::loss::Base;
-use super::slots::Slots;
+use super::slots::{Slots, mmap};
 use crate::host::clock::monotonic_ns;
 use crate::util::map::Map;
 
@@ -160,7 +159,7 @@ impl Times {
             let before = read()?;
             self.tell(slots, requests)?;
             match (before, read()?) {
-                (Some(before), Some(after)) if before.trouble == after.trouble => {
+                (Some(before), Some(after)) if before.loss_signal == after.loss_signal => {
                     return Ok((since_ns, Some(after)));
                 }
                 // An unused slot: its flow is still to come.
@@ -310,15 +309,7 @@ unsafe impl Sync for Entries {}
 
 impl Entries {
     fn map(map: MapData, count: u32) -> io::Result<Self> {
-        let fd = map.fd().as_fd().as_raw_fd();
-        let len = count as usize * size_of::<Latency>();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
-        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
-        match NonNull::new(at.cast::<Latency>()) {
-            Some(first) if at != libc::MAP_FAILED => Ok(Self { first, count, _map: map }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(Self { first: mmap(&map, count)?, count, _map: map })
     }
 
     /// The numbers of all entries.
@@ -333,8 +324,8 @@ impl Entries {
         Some(unsafe { self.first.add(index as usize) }.as_ptr())
     }
 
-    /// A copy of an entry's figures and outstanding requests, without their messages, while programs may be counting in it: each number is consistent in itself, and later ones
-    /// may be newer.
+    /// A copy of an entry's figures and outstanding requests, without their messages, while programs may be counting in
+    /// it: each number is consistent in itself, and later ones may be newer.
     fn read(&self, number: u16) -> Latency {
         let Some(entry) = self.at(number) else { return Latency::EMPTY };
         // SAFETY: the fields lie in the mapping, which lives as long as `self`, and are aligned; all access to them
@@ -420,7 +411,7 @@ impl Drop for Entries {
     fn drop(&mut self) {
         let len = self.count as usize * size_of::<Latency>();
         // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
-        unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+        let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), len) };
     }
 }
 

@@ -24,14 +24,14 @@ use crate::util::map::{Map, Set};
 
 /// The counters of a sequence of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct LossSignal {
     /// Number of retransmitted packets.
     pub(crate) repeats: u64,
     /// Number of PSN gaps.
     pub(crate) gaps: u64,
 }
 
-impl Trouble {
+impl LossSignal {
     fn of(stats: &Stats) -> Self {
         Self { repeats: stats.psn.repeats, gaps: stats.psn.gaps }
     }
@@ -40,7 +40,7 @@ impl Trouble {
 /// The counters of a flow when the kernel began to report its gaps and retransmissions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Base {
-    pub(crate) trouble: Trouble,
+    pub(crate) loss_signal: LossSignal,
     packets: u64,
     missing: u64,
     /// Expected PSN of the sequence.
@@ -50,7 +50,7 @@ pub(crate) struct Base {
 impl Base {
     pub(crate) fn of(stats: &Stats) -> Self {
         Self {
-            trouble: Trouble::of(stats),
+            loss_signal: LossSignal::of(stats),
             packets: stats.packets,
             missing: stats.psn.missing,
             expected: stats.psn.expected,
@@ -70,7 +70,7 @@ struct Watched {
     /// Slot of its reverse direction, if visible.
     answers: Option<u32>,
     /// Sums over all reports, including dropped ones, and PSNs missing in their gaps.
-    reported: Trouble,
+    reported: LossSignal,
     missing: u64,
     /// The counters at the last two readings, older first: everything counted at the older one has been reported.
     readings: [Base; 2],
@@ -93,10 +93,10 @@ impl Watched {
         let due = if all { now } else { last };
         let unreported =
             |due: u64, base: u64, reported: u64| due.saturating_sub(base).saturating_sub(reported);
-        let gaps = unreported(due.trouble.gaps, base.trouble.gaps, self.reported.gaps);
+        let gaps = unreported(due.loss_signal.gaps, base.loss_signal.gaps, self.reported.gaps);
         let repeats = unreported(
-            due.trouble.repeats,
-            base.trouble.repeats,
+            due.loss_signal.repeats,
+            base.loss_signal.repeats,
             self.reported.repeats.saturating_add(under_way),
         );
         if gaps == 0 && repeats == 0 {
@@ -121,12 +121,12 @@ impl Watched {
 
     /// Packets that were not followed; `None` if they contained nothing to follow.
     fn unfollowed(&self, since_ns: u64) -> Option<Unfollowed> {
-        let base = self.base.filter(|base| base.trouble != Trouble::default()).unwrap_or_default();
+        let base = self.base.filter(|base| base.loss_signal != LossSignal::default()).unwrap_or_default();
         let sum = Unfollowed {
             until_ns: if self.left_out.until_ns == 0 { since_ns } else { self.left_out.until_ns },
             packets: base.packets + self.left_out.packets,
             missing: base.missing + self.left_out.missing,
-            repeats: base.trouble.repeats + self.left_out.repeats,
+            repeats: base.loss_signal.repeats + self.left_out.repeats,
         };
         (sum.packets > 0).then_some(sum)
     }
@@ -191,14 +191,14 @@ impl Losses {
                     if let Some((slot, key)) = answers.and_then(|slot| Some((slot, pairs.key_of(slot)?))) {
                         self.collector.answers(slot, key.link);
                     }
-                    let troubled = base.is_some_and(|base| base.trouble != Trouble::default());
+                    let troubled = base.is_some_and(|base| base.loss_signal != LossSignal::default());
                     let begin = base.unwrap_or_default();
                     let watched = Watched {
                         since_ns,
                         base,
-                        behind: base.filter(|base| base.trouble.gaps > 0).map(|base| base.expected),
+                        behind: base.filter(|base| base.loss_signal.gaps > 0).map(|base| base.expected),
                         answers,
-                        reported: Trouble::default(),
+                        reported: LossSignal::default(),
                         missing: 0,
                         readings: [begin; 2],
                         left_out: Unfollowed::default(),
@@ -370,7 +370,7 @@ mod tests {
 
     fn counted(packets: u64, gaps: u64, missing: u64, repeats: u64) -> Base {
         let expected = u32::try_from(packets).unwrap();
-        Base { trouble: Trouble { repeats, gaps }, packets, missing, expected }
+        Base { loss_signal: LossSignal { repeats, gaps }, packets, missing, expected }
     }
 
     fn watched(base: Base) -> Watched {
@@ -379,7 +379,7 @@ mod tests {
             base: Some(base),
             behind: None,
             answers: Some(1),
-            reported: Trouble::default(),
+            reported: LossSignal::default(),
             missing: 0,
             readings: [base; 2],
             left_out: Unfollowed::default(),

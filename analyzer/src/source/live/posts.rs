@@ -33,7 +33,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ro
 const PROGRAM: &str = "rocescope_post_send";
 
 /// Interval of checks whether an open window is over, or was closed by the program.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval of searches for processes with queue pairs.
 const SEARCH: Duration = Duration::from_millis(200);
 /// Interval of reading the counts in a long window.
@@ -41,7 +41,7 @@ const READ: Duration = Duration::from_secs(1);
 /// Number of searches per process, which may not have opened its devices yet.
 const TRIES: u32 = 3;
 /// Interval between two searches of a process.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout of one search, since reading a process's memory may be slow or hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which a file is kept open after its last process has ended; longer would keep a container's file system
@@ -324,7 +324,7 @@ impl Work {
         let (mut search, mut read) = (Instant::now() + SEARCH, Instant::now() + READ);
         let over = loop {
             let left = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
-            let said = stopped.recv_timeout(left.min(LOOK));
+            let said = stopped.recv_timeout(left.min(POLL_INTERVAL));
             let over = said == Err(RecvTimeoutError::Disconnected);
             if said == Ok(()) {
                 search = Instant::now();
@@ -456,7 +456,7 @@ impl Work {
     fn process(&mut self, pid: u32, tries: u32) -> Searched {
         let mut searched = Searched {
             tries,
-            next: Instant::now() + AGAIN,
+            next: Instant::now() + RETRY_INTERVAL,
             files: Vec::new(),
             devices: BTreeSet::new(),
             why: None,

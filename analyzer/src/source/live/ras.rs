@@ -16,7 +16,7 @@ use crate::host::read::HostRoot;
 use crate::sandbox::plan::Files;
 use crate::sandbox::{self, Plan};
 use crate::source::nccl::address::RasAddress;
-use crate::source::nccl::dialogue::{self, Monitor, Trouble};
+use crate::source::nccl::dialogue::{self, DialogueError, Monitor};
 use crate::source::nccl::track::Track;
 use crate::util::lock::Locked;
 use crate::util::time::nanos;
@@ -142,20 +142,20 @@ impl Work {
                 }
                 took
             }
-            Err(trouble) => {
+            Err(error) => {
                 self.monitor = None;
-                self.track.failed(self.reason(&trouble));
+                self.track.failed(self.reason(&error));
                 // A service that does not respond costs the job nothing.
                 Duration::ZERO
             }
         }
     }
 
-    fn status(&mut self) -> Result<Answer, Trouble> {
+    fn status(&mut self) -> Result<Answer, DialogueError> {
         let mut attempts = 1;
         let mut answer = loop {
             match dialogue::status(self.connect()?) {
-                Err(Trouble::Silent) if attempts < ATTEMPTS => attempts += 1,
+                Err(DialogueError::Silent) if attempts < ATTEMPTS => attempts += 1,
                 said => break said?,
             }
         };
@@ -179,7 +179,7 @@ impl Work {
         self.processes.retain(|pid, process| named.contains(pid) && lives(process));
     }
 
-    fn connect(&self) -> Result<Timed, Trouble> {
+    fn connect(&self) -> Result<Timed, DialogueError> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for socket in self.address.sockets() {
             match TcpStream::connect_timeout(socket, CONNECT) {
@@ -210,14 +210,14 @@ impl Work {
         true
     }
 
-    fn reason(&self, trouble: &Trouble) -> String {
+    fn reason(&self, error: &DialogueError) -> String {
         let at = self.address.text();
-        match trouble {
-            Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+        match error {
+            DialogueError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
                 "nothing listens at {at}: no job with NCCL 2.24 or newer runs in this network namespace, or its NCCL_RAS_ADDR \
                  or NCCL_RAS_ENABLE says otherwise"
             ),
-            _ => format!("{at}: {trouble}"),
+            _ => format!("{at}: {error}"),
         }
     }
 }
@@ -328,7 +328,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let timed = Timed { stream, until: Instant::now() + Duration::from_millis(30), then: None };
         let start = Instant::now();
-        assert!(matches!(dialogue::status(timed), Err(Trouble::Silent)));
+        assert!(matches!(dialogue::status(timed), Err(DialogueError::Silent)));
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 

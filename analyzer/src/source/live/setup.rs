@@ -90,10 +90,10 @@ pub(super) fn prepare(mut config: Config) -> Result<(Prepared, Notices)> {
     }
 }
 
-/// What a run sees on this host.
+/// The facts and interfaces that a run sees on this host.
 pub(super) struct Visible {
     facts: KernelFacts,
-    /// Whether privileges and kernel allow programs.
+    /// An error if privileges or kernel do not allow programs.
     fit: Result<(), HostError>,
     targets: Vec<Target>,
     /// Why devices have no interface here.

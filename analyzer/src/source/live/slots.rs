@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use aya::maps::MapData;
 use rocescope_common::abi::{FlowSlot, Timing};
 use rocescope_common::account::bin::LastExchange;
 use rocescope_common::account::{FlowBin, FlowKey, FlowStats};
+use rustix::mm::{self, MapFlags, ProtFlags};
 
 /// Attempts to copy a slot while programs keep changing it, before yielding the CPU.
 const ATTEMPTS: u32 = 64;
@@ -206,9 +206,9 @@ impl Drop for Slots {
         let count = self.count as usize;
         // SAFETY: this is the whole of what `map` mapped, and nothing refers to it any more.
         unsafe {
-            libc::munmap(self.first.as_ptr().cast(), count * size_of::<FlowSlot>());
+            let _ = mm::munmap(self.first.as_ptr().cast(), count * size_of::<FlowSlot>());
             if let Some(exchanges) = self.exchanges {
-                libc::munmap(exchanges.as_ptr().cast(), count * size_of::<LastExchange>());
+                let _ = mm::munmap(exchanges.as_ptr().cast(), count * size_of::<LastExchange>());
             }
         }
     }
@@ -244,16 +244,12 @@ fn consistent<S: Sequence, T>(sequence: &S, copy: impl FnOnce() -> T) -> Option<
 }
 
 /// Maps an array of `count` values.
-fn mmap<T>(map: &MapData, count: u32) -> io::Result<NonNull<T>> {
-    let fd = map.fd().as_fd().as_raw_fd();
+pub(super) fn mmap<T>(map: &MapData, count: u32) -> io::Result<NonNull<T>> {
     let len = count as usize * size_of::<T>();
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: asks for an address of the kernel's choice, so that nothing is replaced.
-    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
-    match NonNull::new(at.cast::<T>()) {
-        Some(first) if at != libc::MAP_FAILED => Ok(first),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let at = unsafe { mm::mmap(ptr::null_mut(), len, access, MapFlags::SHARED, map.fd(), 0) }?;
+    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
 }
 
 /// Copies a value word by word.

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use rocescope_common::abi::maps::ExtraKind;
 use rocescope_common::abi::{Counter, ExtraKey, ExtraValue, LinkCounters};
 use rocescope_common::account::{FlowKey, Mixed};
+use rustix::mm::{Advice, madvise};
 
 use super::bpf;
 use super::load::{Data, Programs};
@@ -200,7 +201,7 @@ fn large_pages(list: &mut Vec<FlowSample>) {
     if len > 0 {
         // SAFETY: the range lies within the list's own memory, and the advice changes none of its bytes. A kernel
         // that rejects it changes nothing.
-        let _ = unsafe { libc::madvise(first.wrapping_add(skip).cast(), len, libc::MADV_HUGEPAGE) };
+        let _ = unsafe { madvise(first.wrapping_add(skip).cast(), len, Advice::LinuxHugepage) };
     }
 }
 

@@ -21,12 +21,12 @@ const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Time between two samples.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Maximum number of samples.
-const LOOKS: u32 = 2_000;
+const CLOCK_SAMPLES: u32 = 2_000;
 /// Number of samples, or time, after which one of them is near the start of a tick.
-const ENOUGH_LOOKS: u32 = 40;
+const ENOUGH_SAMPLES: u32 = 40;
 const LONGEST_NS: u64 = 100_000_000;
 /// Number of consecutive late samples after which the clock is considered wrong.
-const LATE_LOOKS: u32 = 10;
+const LATE_SAMPLES: u32 = 10;
 /// The shortest frame that programs are run on.
 const FRAME: [u8; 14] = [0; 14];
 
@@ -41,15 +41,15 @@ pub(super) fn set(ebpf: &mut Ebpf) -> Result<()> {
         .ok_or_else(|| anyhow!("the kernel object has no program {}", names::TICKS))?
         .try_into()?;
     program.load().map_err(|error| refused(names::TICKS, error))?;
-    let (mut base, mut looks) = (None, 0);
+    let (mut base, mut samples) = (None, 0);
     let start = monotonic_ns();
-    for _ in 0..LOOKS {
+    for _ in 0..CLOCK_SAMPLES {
         let (now, seen) = look(ebpf, tick_ns)?;
         base = Some(earlier(base, seen));
-        looks += 1;
+        samples += 1;
         let took = now.saturating_sub(start);
         // On a busy machine samples are few and far apart.
-        if took > tick_ns + tick_ns / 4 && (looks >= ENOUGH_LOOKS || took > LONGEST_NS) {
+        if took > tick_ns + tick_ns / 4 && (samples >= ENOUGH_SAMPLES || took > LONGEST_NS) {
             break;
         }
         std::thread::sleep(PAUSE);
@@ -74,7 +74,7 @@ pub(super) fn keep(ebpf: &mut Ebpf, drift: &mut Drift) -> Result<()> {
 /// Consecutive readings that differed from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
-    looks: u32,
+    samples: u32,
     base: Option<u64>,
 }
 
@@ -95,9 +95,9 @@ impl Drift {
         }
         // Delayed ticks, as on a busy host of virtual machines, are soon made up for. Lost ticks make every sample
         // late.
-        self.looks += 1;
+        self.samples += 1;
         self.base = Some(earlier(self.base, seen));
-        if self.looks < LATE_LOOKS {
+        if self.samples < LATE_SAMPLES {
             return None;
         }
         std::mem::take(self).base
@@ -146,7 +146,7 @@ fn tick_ns() -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Drift, LATE_LOOKS, TickClock, earlier};
+    use super::{Drift, LATE_SAMPLES, TickClock, earlier};
 
     #[test]
     fn the_earliest_counts_also_below_zero() {
@@ -164,12 +164,12 @@ mod tests {
         let mut drift = Drift::default();
         // Within a tick, and late for a while.
         assert_eq!(drift.judge(clock, 100 + TICK), None);
-        for _ in 1..LATE_LOOKS {
+        for _ in 1..LATE_SAMPLES {
             assert_eq!(drift.judge(clock, 100 + 50 * TICK), None);
         }
         assert_eq!(drift.judge(clock, 150), None);
         // Permanently late: the earliest sample is nearest to the truth.
-        for look in 1..LATE_LOOKS {
+        for look in 1..LATE_SAMPLES {
             assert_eq!(drift.judge(clock, 100 + 5 * TICK + u64::from(look)), None);
         }
         assert_eq!(drift.judge(clock, 100 + 6 * TICK), Some(100 + 5 * TICK + 1));

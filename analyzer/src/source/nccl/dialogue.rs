@@ -25,7 +25,7 @@ const GREETING: &str = "server protocol ";
 
 /// Reason for a failed dialogue.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum DialogueError {
     /// The stream failed or timed out.
     Io(io::Error),
     /// No response in time: the kernel accepts connections for a process that is stopped or hangs.
@@ -40,7 +40,7 @@ pub enum Trouble {
     Invalid(String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DialogueError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) if is_timeout(error) => out.write_str("no answer in time"),
@@ -59,7 +59,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for DialogueError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -75,27 +75,27 @@ pub fn is_timeout(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// If the stream fails, or its data is not a RAS response.
-pub fn status(stream: impl Read + Write) -> Result<Answer, Trouble> {
+pub fn status(stream: impl Read + Write) -> Result<Answer, DialogueError> {
     let mut stream = BufReader::new(stream);
     let in_json = greet(&mut stream)?;
     send(&mut stream, "VERBOSE STATUS")?;
     let mut limited = stream.take(MAX_ANSWER);
     let answer = if in_json {
         json::answer(&mut limited).map_err(|error| match error.classify() {
-            serde_json::error::Category::Io => Trouble::Io(error.into()),
-            _ => Trouble::Invalid(name_of_error(&error)),
+            serde_json::error::Category::Io => DialogueError::Io(error.into()),
+            _ => DialogueError::Invalid(name_of_error(&error)),
         })
     } else {
         let mut bytes = Vec::new();
         limited.read_to_end(&mut bytes)?;
         match text::answer(&bytes) {
             answer if answer.version.is_none() && answer.communicators == 0 => {
-                Err(Trouble::Invalid("neither a version of NCCL nor a communicator".to_owned()))
+                Err(DialogueError::Invalid("neither a version of NCCL nor a communicator".to_owned()))
             }
             answer => Ok(answer),
         }
     };
-    if limited.limit() == 0 { Err(Trouble::TooLong) } else { answer }
+    if limited.limit() == 0 { Err(DialogueError::TooLong) } else { answer }
 }
 
 /// The parser's own message, without text from the document.
@@ -108,14 +108,14 @@ fn name_of_error(error: &serde_json::Error) -> String {
 ///
 /// # Errors
 /// As [`status`]; NCCL before 2.29 refuses it.
-pub fn monitor<S: Read + Write>(stream: S) -> Result<Monitor<S>, Trouble> {
+pub fn monitor<S: Read + Write>(stream: S) -> Result<Monitor<S>, DialogueError> {
     let mut stream = BufReader::new(stream);
     if !greet(&mut stream)? {
-        return Err(Trouble::Refused("no JSON".to_owned()));
+        return Err(DialogueError::Refused("no JSON".to_owned()));
     }
     match ask(&mut stream, "MONITOR")?.as_str() {
         "OK" => Ok(Monitor { stream, document: Vec::new() }),
-        other => Err(Trouble::Refused(name(other))),
+        other => Err(DialogueError::Refused(name(other))),
     }
 }
 
@@ -136,12 +136,14 @@ impl<S: Read + Write> Monitor<S> {
     ///
     /// # Errors
     /// If the stream ends, fails, or contains data that is not an event.
-    pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, Trouble> {
+    pub fn next(&mut self, now_ns: impl Fn() -> u64) -> Result<Option<Event>, DialogueError> {
         loop {
             let room = MAX_EVENT.saturating_sub(self.document.len()) as u64;
             // Data that arrived before a timeout stays in the document.
             match self.stream.by_ref().take(room).read_until(b'\n', &mut self.document) {
-                Ok(0) if room == 0 => return Err(Trouble::Invalid("an event without an end".to_owned())),
+                Ok(0) if room == 0 => {
+                    return Err(DialogueError::Invalid("an event without an end".to_owned()));
+                }
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => return Ok(None),
@@ -151,25 +153,25 @@ impl<S: Read + Write> Monitor<S> {
             if self.document == b"}\n" || self.document.ends_with(b"\n}\n") {
                 let document = std::mem::take(&mut self.document);
                 let event = json::event(&document, now_ns());
-                return event.map(Some).ok_or_else(|| Trouble::Invalid("no event".to_owned()));
+                return event.map(Some).ok_or_else(|| DialogueError::Invalid("no event".to_owned()));
             }
         }
     }
 }
 
 /// Exchanges versions. True if responses will be in JSON.
-fn greet(stream: &mut BufReader<impl Read + Write>) -> Result<bool, Trouble> {
-    let greeting = ask(stream, HELLO).map_err(|trouble| match trouble {
-        Trouble::Io(error) if is_timeout(&error) => Trouble::Silent,
+fn greet(stream: &mut BufReader<impl Read + Write>) -> Result<bool, DialogueError> {
+    let greeting = ask(stream, HELLO).map_err(|error| match error {
+        DialogueError::Io(error) if is_timeout(&error) => DialogueError::Silent,
         other => other,
     })?;
     if !greeting.to_ascii_lowercase().starts_with(GREETING) {
-        return Err(Trouble::NotNccl(name(&greeting)));
+        return Err(DialogueError::NotNccl(name(&greeting)));
     }
     Ok(ask(stream, "SET FORMAT json")? == "OK")
 }
 
-fn ask(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<String, Trouble> {
+fn ask(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<String, DialogueError> {
     send(stream, command)?;
     let mut line = Vec::new();
     let read = stream.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
@@ -180,7 +182,7 @@ fn ask(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<Strin
 }
 
 /// Sends the line in one write: a further small packet would be delayed.
-fn send(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<(), Trouble> {
+fn send(stream: &mut BufReader<impl Read + Write>, command: &str) -> Result<(), DialogueError> {
     Ok(stream.get_mut().write_all(format!("{command}\n").as_bytes())?)
 }
 
@@ -301,7 +303,7 @@ mod tests {
         assert_eq!(sent(), "CLIENT PROTOCOL 2\nSET FORMAT json\nMONITOR\n");
         for version in [Version::Text, Version::Json] {
             let (stream, sent) = connect(version, "", "");
-            assert!(matches!(monitor(stream), Err(Trouble::Refused(_))), "{version:?}");
+            assert!(matches!(monitor(stream), Err(DialogueError::Refused(_))), "{version:?}");
             sent();
         }
     }
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    fn said(bytes: impl Into<Vec<u8>>) -> Result<Answer, Trouble> {
+    fn said(bytes: impl Into<Vec<u8>>) -> Result<Answer, DialogueError> {
         status(Script(io::Cursor::new(bytes.into())))
     }
 
@@ -348,13 +350,13 @@ mod tests {
     fn answers_without_an_end_are_cut() {
         let mut endless = b"SERVER PROTOCOL 2\nOK\n{\"x\":\"".to_vec();
         endless.resize(endless.len() + usize::try_from(MAX_ANSWER).unwrap(), b'x');
-        assert!(matches!(said(endless), Err(Trouble::TooLong)));
+        assert!(matches!(said(endless), Err(DialogueError::TooLong)));
         let mut line = b"SERVER PROTOCOL ".to_vec();
         line.resize(1 << 20, b'9');
         assert!(said(line).is_err());
         let mut events = b"SERVER PROTOCOL 2\nOK\nOK\n".to_vec();
         events.resize(1 << 20, b'x');
         let mut events = monitor(Script(io::Cursor::new(events))).unwrap();
-        assert!(matches!(events.next(|| 0), Err(Trouble::Invalid(_))));
+        assert!(matches!(events.next(|| 0), Err(DialogueError::Invalid(_))));
     }
 }

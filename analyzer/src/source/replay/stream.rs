@@ -2,13 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
-/// Timeout of a read.
-const PATIENCE: Duration = Duration::from_millis(100);
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Timeout of a read: a tenth of a second.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A pipe, socket or terminal. A read that gets no data for a tenth of a second fails with
 /// [`io::ErrorKind::WouldBlock`]; no data is lost.
@@ -44,15 +46,11 @@ impl Stream {
     /// # Errors
     /// If poll(2) fails.
     fn ready(&self) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let patience = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: `poll` is one valid pollfd that outlives the call, and the count says one.
-        let n = unsafe { libc::poll(&raw mut poll, 1, patience) };
-        if n < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&PATIENCE)) {
+            Ok(n) => Ok(n > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        Ok(n > 0)
     }
 }
 

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, Health, NOTHING_OF, Problem, Severity, Verdict};
+use crate::findings::{Finding, HEALTHY_SUMMARY, Health, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
@@ -352,7 +352,7 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
             let is_long = sentence.chars().count() + spans.width >= width;
             let sentence =
-                if is_long { sentence.replace(NOTHING_OF, "nothing") } else { sentence.to_owned() };
+                if is_long { sentence.replace(HEALTHY_SUMMARY, "nothing") } else { sentence.to_owned() };
             spans.push(format!(" {sentence}"), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");

@@ -67,14 +67,16 @@ impl App {
         self.apply(effect)
     }
 
-    /// True if a place is that of the verdict, or of the line below it that says what it costs, and there is a problem to open.
+    /// True if a place is that of the verdict, or of the line below it that says what it costs, and there is a problem
+    /// to open.
     fn on_verdict(&self, at: Position) -> bool {
         let (layout, screen) = (self.view.layout(), self.view.screen);
         let on = layout.verdict.contains(at) || screen == Screen::Overview && layout.metrics.contains(at);
         on && screen != Screen::Problem && self.view.verdict().is_some_and(|verdict| verdict.worst.is_some())
     }
 
-    /// Effect of the key that is named at a place of the last line or of the frame of a part, such as `Enter queue pairs`.
+    /// Effect of the key that is named at a place of the last line or of the frame of a part, such as
+    /// `Enter queue pairs`.
     fn key_named_at(&self, at: Position) -> Option<Input> {
         let area = Rect::new(0, 0, self.view.size.0, self.view.size.1);
         let mut buffer = Buffer::empty(area);
@@ -102,8 +104,8 @@ impl App {
     }
 }
 
-/// The words around column `x` of a line: in the last line of the screen between two spaces each, in the frame of a part
-/// between dots, and with the line of the frame behind them.
+/// The words around column `x` of a line: in the last line of the screen between two spaces each, in the frame of a
+/// part between dots, and with the line of the frame behind them.
 fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
     let ends = |at: usize| {
         let two = || row.get(at) == Some(&" ") && row.get(at + 1) == Some(&" ");
@@ -124,7 +126,8 @@ fn label(row: &[&str], x: usize, status: bool) -> Option<String> {
     ((status || frame) && !text.is_empty()).then(|| text.to_owned())
 }
 
-/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more (3 ended): screen 8`, `Enter opens all`.
+/// The action that a line of a list names at the place of a click: ` Down: 12 more `, `+3 more (3 ended): screen 8`,
+/// `Enter opens all`.
 fn said(row: &[&str], x: usize) -> Option<Input> {
     let text = row.concat();
     // From the letter of this byte to the end of its words: two spaces or a frame.

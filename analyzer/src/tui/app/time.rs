@@ -97,8 +97,8 @@ impl App {
         Action::Draw
     }
 
-    /// The snapshot a step from this one. Those of a replay are not evenly spaced: there it is the one nearest to a second
-    /// away, in a short capture to a twentieth of its length.
+    /// The snapshot a step from this one. Those of a replay are not evenly spaced: there it is the one nearest to a
+    /// second away, in a short capture to a twentieth of its length.
     fn a_step_from(&self, at: usize, later: bool) -> usize {
         let history = &self.view.timeline.history;
         let time_ns = |at: usize| history.get(at).map(|snapshot| snapshot.time_ns);

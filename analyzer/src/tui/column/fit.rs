@@ -49,8 +49,8 @@ const PROBLEMS: [(Id, Count); 6] = [
     (Id::CnpRate, |counts| counts.cnp),
 ];
 
-/// The columns of problems of which nothing was counted: bit n is that of number n. Over all of the time, so that a column
-/// that has come stays.
+/// The columns of problems of which nothing was counted: bit n is that of number n. Over all of the time, so that a
+/// column that has come stays.
 fn quiet(total: &Counts) -> u8 {
     PROBLEMS.iter().enumerate().map(|(at, (_, count))| u8::from(count(total) == 0) << at).sum()
 }
@@ -207,7 +207,8 @@ fn ranked(
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
     let mut used: Vec<Fitted> =
         used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect();
-    // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind all.
+    // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind
+    // all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
     used.sort_by_cached_key(|fitted| {
         let id = fitted.column.id;

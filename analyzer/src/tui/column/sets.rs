@@ -108,7 +108,8 @@ pub fn of(columns: &[Id]) -> Option<&'static Set> {
     SETS.iter().find(|set| set.columns == columns)
 }
 
-/// The columns after `shown` in the circle of the sets; `own`, those that the user chose one by one, follow the last set.
+/// The columns after `shown` in the circle of the sets; `own`, those that the user chose one by one, follow the last
+/// set.
 #[must_use]
 pub fn next(shown: &[Id], own: &[Id]) -> Vec<Id> {
     let at = SETS.iter().position(|set| set.columns == shown);

@@ -24,7 +24,8 @@ use crate::util::background;
 use crate::util::deferred::{self, discard};
 use crate::util::lock::Locked;
 
-/// An analysis is followed by this many times its processor time without one, so that it takes a small part of a processor.
+/// An analysis is followed by this many times its processor time without one, so that it takes a small part of a
+/// processor.
 const REST: u32 = 24;
 /// The longest such pause.
 const LONGEST_REST: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
 //! A terminal that is written to in few bytes: for a view over ssh, and of lists that move by a line.
 //!
-//! ratatui's own backend places the cursor before every run of changed cells and sets both colours whenever one changes.
-//! This one knows what the terminal shows: short gaps are written again where that is shorter than to jump over them, and
-//! attributes that nobody sees in a blank are not set.
+//! ratatui's own backend places the cursor before every run of changed cells and sets both colours whenever one
+//! changes. This one knows what the terminal shows: short gaps are written again where that is shorter than to jump
+//! over them, and attributes that nobody sees in a blank are not set.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -274,7 +274,7 @@ mod tests {
 
     const AREA: Rect = Rect { x: 0, y: 0, width: 40, height: 6 };
 
-    /// What a terminal shows after these bytes on top of `screen`; knows no more than is written here.
+    /// The screen of a terminal after these bytes on top of `screen`; knows no more than is written here.
     fn shown(screen: &mut Buffer, bytes: &str) {
         let (mut x, mut y, mut style) = (0u16, 0u16, Style::reset());
         let mut rest = bytes;

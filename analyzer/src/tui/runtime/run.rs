@@ -29,8 +29,8 @@ pub(super) const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two samples that are taken, at least.
 const APART: Duration = Duration::from_millis(100);
-/// Time from one picture to the next that shows nothing new but events: as long as that between two samples, so that a list
-/// of events that moves is written once a second.
+/// Time from one picture to the next that shows nothing new but events: as long as that between two samples, so that a
+/// list of events that moves is written once a second.
 const CALM: Duration = Duration::from_secs(1);
 /// Enough for the terminal library to look once; its waiting spins.
 const LOOK: Duration = Duration::from_micros(100);
@@ -180,8 +180,8 @@ impl Session {
         {
             self.background.values(wanted);
         }
-        // Updates after a sample wait for it, so that all stays in order. Those of a fast replay come by the hundred: several
-        // are one picture and one analysis.
+        // Updates after a sample wait for it, so that all stays in order. Those of a fast replay come by the hundred:
+        // several are one picture and one analysis.
         if !self.background.busy() && self.taken.is_none_or(|taken| taken.elapsed() >= APART) {
             let news = self.inbox.take();
             if news.any() {

@@ -241,8 +241,8 @@ pub(super) fn row(listed: EntryAt<'_>, view: &View, width: usize) -> Line<'stati
     aligned(listed, view, (4, 0), width)
 }
 
-/// The latest events, each with the number of those that are one line with it: flows that begin or fall silent within a second. Those
-/// of a job would leave no line for what was wrong before.
+/// The latest events, each with the number of those that are one line with it: flows that begin or fall silent within a
+/// second. Those of a job would leave no line for what was wrong before.
 fn grouped(view: &View) -> impl Iterator<Item = (EntryAt<'_>, usize)> {
     let mut listed = view.shown_events().peekable();
     std::iter::from_fn(move || {

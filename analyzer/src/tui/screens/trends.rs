@@ -176,7 +176,7 @@ pub(in crate::tui) fn flow_points(view: &View, id: &Identity, n: usize) -> Vec<P
     for (point, answer) in points.iter_mut().zip(&answers) {
         for (counts, answer) in [(&mut point.counts, answer.counts), (&mut point.total, answer.total)] {
             if let Some(counts) = counts {
-                naks::give(counts, answer);
+                naks::replace_naks(counts, answer);
             }
         }
     }
@@ -217,8 +217,8 @@ pub(super) fn grid(data: &Data, width: usize) -> Option<Grid> {
     Chart::default().grid(data, width.saturating_sub(NAME + VALUE + PEAK + 4))
 }
 
-/// Points in the columns of a grid: of each what grew between the snapshots in it and around it. `None` where nothing is
-/// known of a time.
+/// Points in the columns of a grid: of each what grew between the snapshots in it and around it. `None` where nothing
+/// is known of a time.
 pub(super) fn columns(points: &[Point], grid: Grid) -> Vec<Option<Point>> {
     let column = |at: usize| {
         let (from_ns, to_ns) = (grid.start(at), grid.start(at + 1));
@@ -244,8 +244,8 @@ pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
     })
 }
 
-/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Its colour is at
-/// most that of `worst`, the worst finding about the flow.
+/// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Its colour
+/// is at most that of `worst`, the worst finding about the flow.
 pub(in crate::tui) fn row(
     trend: &Trend,
     now: Option<&Point>,

@@ -132,8 +132,8 @@ impl Data {
         })
     }
 
-    /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few that a
-    /// picture is about.
+    /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few
+    /// that a picture is about.
     #[must_use]
     pub(in crate::tui) fn row(&self, id: &Identity) -> Option<&Row> {
         self.model.rows.get(self.place(id)?)

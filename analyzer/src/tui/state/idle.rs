@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rocescope_common::wire::frame::UNKNOWN;
 
 use super::log::{CAPACITY, IDLE};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::sample::{EventSample, Sample};
 
 /// Time without packets after which a flow is idle, in nanoseconds: the usual time range of the screens.

@@ -173,8 +173,8 @@ impl Log {
         self.push_with(event, snapshot_ns, |_| None);
     }
 
-    /// The same; `peer` is the queue pair that the answers of a flow go to, where that is known: a NAK to another answers
-    /// another flow.
+    /// The same; `peer` is the queue pair that the answers of a flow go to, where that is known: a NAK to another
+    /// answers another flow.
     pub fn push_with(
         &mut self,
         event: &EventSample,

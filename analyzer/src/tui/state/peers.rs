@@ -1,5 +1,5 @@
-//! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and those
-//! with most traffic.
+//! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and
+//! those with most traffic.
 
 use rocescope_common::account::latency::BUCKETS;
 
@@ -122,8 +122,8 @@ pub struct Peer {
     pub shared: Shared,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts are those that ask its
-    /// source for less, and travel the other way.
+    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts are those that ask
+    /// its source for less, and travel the other way.
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,
@@ -219,8 +219,8 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     peers
 }
 
-/// Adds CNPs to the pairs whose rate they reduce, each with the place of the pair that carries them. Where its data is not seen,
-/// they stay there.
+/// Adds CNPs to the pairs whose rate they reduce, each with the place of the pair that carries them. Where its data is
+/// not seen, they stay there.
 fn add_cnps(peers: &mut [Peer], places: &Map<Shared, usize>, reduced: Vec<(Shared, usize, u64)>) {
     for (shared, carrier, cnps) in reduced {
         let place = places.get(&shared).copied().unwrap_or(carrier);

@@ -1,5 +1,5 @@
-//! Readings of the NIC's own contexts of queue pairs, for their charts. Their number is that of the queries: some tens a
-//! second, whatever the number of queue pairs.
+//! Readings of the NIC's own contexts of queue pairs, for their charts. Their number is that of the queries: some tens
+//! a second, whatever the number of queue pairs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::entity::devices::{Devices, PortSample, QpSample};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::util::map::Map;
 use crate::util::time::{NS_PER_S, seconds};
 

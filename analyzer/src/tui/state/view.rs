@@ -168,7 +168,8 @@ impl View {
         Some(Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets))
     }
 
-    /// Time of the findings shown, where they are of an earlier time than the values: on a busy host the analysis comes late.
+    /// Time of the findings shown, where they are of an earlier time than the values: on a busy host the analysis comes
+    /// late.
     #[must_use]
     pub fn late_ns(&self) -> Option<u64> {
         /// Findings that are older than the values by this say how old they are.
@@ -189,7 +190,8 @@ impl View {
         let range = self.data.as_ref().and_then(|data| data.over_time.range());
         let recorded = self.kind() == Some(SourceKind::Replay);
         let short = range.is_some_and(|(first, last)| last.saturating_sub(first) < units::SHORT_NS);
-        // A capture ends with its last frame, and of findings that are late nothing is known after their time, which is named.
+        // A capture ends with its last frame, and of findings that are late nothing is known after their time, which is
+        // named.
         let shown_ns = self.clock_ns().filter(|_| !recorded && self.late_ns().is_none());
         DataEnd { ns, recorded, short: recorded && short, shown_ns }
     }

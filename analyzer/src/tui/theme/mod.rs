@@ -1,9 +1,9 @@
 //! Colours and symbols.
 //!
-//! Drawing names roles: [`text`], [`badge`], [`BAR`], [`FRAME`]. A role is one of the 16 colours that every terminal has, so
-//! that a picture makes sense before it is painted; [`Theme::paint`] puts the colours of the theme in place of the roles
-//! once, over the finished buffer. One level has one colour, and colour goes with a word or a symbol, never alone. Symbols
-//! that a terminal cannot show are replaced there too: [`ascii`].
+//! Drawing names roles: [`text`], [`badge`], [`BAR`], [`FRAME`]. A role is one of the 16 colours that every terminal
+//! has, so that a picture makes sense before it is painted; [`Theme::paint`] puts the colours of the theme in place of
+//! the roles once, over the finished buffer. One level has one colour, and colour goes with a word or a symbol, never
+//! alone. Symbols that a terminal cannot show are replaced there too: [`ascii`].
 
 mod palette;
 
@@ -141,8 +141,8 @@ fn substitute(symbol: &str) -> &'static str {
     SUBSTITUTES.iter().find(|(symbols, _)| symbols.contains(symbol)).map_or("?", |(_, ascii)| ascii)
 }
 
-/// True if the locale's encoding is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set, and TERM names a terminal
-/// that has the symbols: the console of Linux, a VT100 and a terminal without a name do not.
+/// True if the locale's encoding is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set, and TERM names a
+/// terminal that has the symbols: the console of Linux, a VT100 and a terminal without a name do not.
 #[must_use]
 pub fn is_unicode(lookup: impl Fn(&str) -> Option<String>) -> bool {
     const WITHOUT: [&str; 7] = ["", "dumb", "linux", "vt52", "vt100", "vt102", "vt220"];

@@ -1,7 +1,7 @@
 //! The themes: the colours of each, what terminals make of them, and painting.
 //!
-//! The hues are those of Okabe and Ito, which people with the common colour-vision deficiencies tell apart; lightness is
-//! chosen for contrast with the background. The tests compute both.
+//! The hues are those of Okabe and Ito, which people with the common colour-vision deficiencies tell apart; lightness
+//! is chosen for contrast with the background. The tests compute both.
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -66,8 +66,8 @@ pub enum Depth {
     True,
 }
 
-/// Colours of the user in place of those of the theme: `theme` for its own, names of the 16 colours of a terminal, such as `cyan` or
-/// `lightred`, numbers of 256, or `#rrggbb` where the terminal has them.
+/// Colours of the user in place of those of the theme: `theme` for its own, names of the 16 colours of a terminal, such
+/// as `cyan` or `lightred`, numbers of 256, or `#rrggbb` where the terminal has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
@@ -102,7 +102,8 @@ type Rgb = (u8, u8, u8);
 
 /// Roles of the backgrounds of a heat map, from little to much. None is the role of anything else.
 pub(super) const HEAT: [Color; 4] = [Color::Blue, Color::LightBlue, Color::Magenta, Color::LightMagenta];
-/// The same in the 16 colours of a terminal, with the text on them; the shades of the cells tell the least from nothing.
+/// The same in the 16 colours of a terminal, with the text on them; the shades of the cells tell the least from
+/// nothing.
 const HEAT_16: [(Color, Color); 4] = [
     (Color::Reset, Color::Reset),
     (Color::Blue, Color::White),
@@ -193,8 +194,8 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// The theme of the environment: NO_COLOR and TERM=dumb ask for none, COLORTERM and TERM name the colours that there
-    /// are, and COLORFGBG the background.
+    /// The theme of the environment: NO_COLOR and TERM=dumb ask for none, COLORTERM and TERM name the colours that
+    /// there are, and COLORFGBG the background.
     #[must_use]
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name| lookup(name).unwrap_or_default();
@@ -306,8 +307,8 @@ const fn indexed(number: u8) -> Rgb {
     }
 }
 
-/// The nearest of the fixed 240 colours: the nearest step of the cube for each primary, or the grey nearest to their mean.
-/// Each coloured cell of a picture needs it, so it compares two colours and not 240.
+/// The nearest of the fixed 240 colours: the nearest step of the cube for each primary, or the grey nearest to their
+/// mean. Each coloured cell of a picture needs it, so it compares two colours and not 240.
 fn nearest((r, g, b): Rgb) -> u8 {
     let step = |primary: u8| match primary {
         0..48 => 0,
@@ -441,8 +442,8 @@ mod tests {
                 let ratio = contrast(background, text);
                 assert!(ratio >= least, "{name} {text:?} on {background:?}: {ratio:.2}");
             }
-            // Each step differs from the one before by its lightness alone, whatever the vision, and the last is farthest
-            // from the background of the terminal.
+            // Each step differs from the one before by its lightness alone, whatever the vision, and the last is
+            // farthest from the background of the terminal.
             for pair in steps.windows(2) {
                 let apart = contrast(pair[0].0, pair[1].0);
                 assert!(apart >= 1.3, "{name} {pair:?}: {apart:.2}");

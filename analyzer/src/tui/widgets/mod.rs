@@ -184,7 +184,7 @@ pub(in crate::tui) fn join(parts: Vec<Spans>, width: usize, between: &str) -> (S
     (all, 0)
 }
 
-/// Where a text of `keep` letters ends that is not cut behind an opening parenthesis whose content would not be read.
+/// The end of a text of `keep` letters that is not cut behind an opening parenthesis whose content would not be read.
 fn before_parenthesis(text: &[char], keep: usize) -> usize {
     let kept = text.get(..keep).unwrap_or(text);
     let open = kept.iter().rposition(|c| *c == '(').filter(|open| !kept[*open..].contains(&')'));
@@ -192,8 +192,8 @@ fn before_parenthesis(text: &[char], keep: usize) -> usize {
     open.filter(|open| *open > keep / 2).map_or(keep, |open| open.saturating_sub(1))
 }
 
-/// Where a text of `keep` letters ends that is not cut within a word, nor behind one that leads to the next. A name longer than
-/// half of the room is cut.
+/// The end of a text of `keep` letters that is not cut within a word, nor behind one that leads to the next. A name
+/// longer than half of the room is cut.
 fn before_word(text: &[char], keep: usize) -> usize {
     /// Words that say nothing without the one behind them.
     const LEADING: [&str; 15] =
@@ -226,8 +226,8 @@ pub(in crate::tui) fn whole(text: &str, room: usize) -> Option<&str> {
     parts.filter(|part| part.chars().count() <= room).max_by_key(|part| part.len())
 }
 
-/// The text cut to `width` columns, but not within a number or a parenthesis; the end is kept where `keep_end` says so, as the ends of
-/// addresses differ more than their beginnings.
+/// The text cut to `width` columns, but not within a number or a parenthesis; the end is kept where `keep_end` says so,
+/// as the ends of addresses differ more than their beginnings.
 pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -245,8 +245,8 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
     format!("{start}…{rest}")
 }
 
-/// A line of blocks for values between 0 and `max`; unknown values are blank. None is a full one, so that lines below one
-/// another stay apart.
+/// A line of blocks for values between 0 and `max`; unknown values are blank. None is a full one, so that lines below
+/// one another stay apart.
 pub(in crate::tui) fn spark(values: &[Option<f64>], max: f64) -> String {
     const BLOCKS: [char; 7] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇'];
     let block = |value: &Option<f64>| match value {

@@ -1,7 +1,8 @@
 //! Plain values as bytes and back, between two processes of the same version on one host.
 //!
-//! Values follow one another without names, whole numbers with seven bits a byte, so that a counter that is 0 takes one.
-//! [`layout`] finds a value that two versions would read differently: it goes into every name and type that a value is made of.
+//! Values follow one another without names, whole numbers with seven bits a byte, so that a counter that is 0 takes
+//! one. [`layout`] finds a value that two versions would read differently: it goes into every name and type that a
+//! value is made of.
 
 mod values;
 

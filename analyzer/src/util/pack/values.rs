@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Input, Layout, MOST_AHEAD, Malformed, Pack, kept, put_number};
-use crate::util::few::Few;
+use crate::util::boxed_unless_zero::{BoxedUnlessZero, Zero};
 use crate::util::map::{Map, Set};
-use crate::util::rarely::{Rarely, Zero};
 use crate::util::shared::Shared;
+use crate::util::small_list::SmallList;
 
 /// Whole numbers without a sign.
 macro_rules! numbers {
@@ -59,7 +59,7 @@ macro_rules! fixed {
 }
 fixed!(u8, i32, i64, f64);
 
-impl<T: Pack + Zero> Pack for Rarely<T> {
+impl<T: Pack + Zero> Pack for BoxedUnlessZero<T> {
     fn layout(layout: &mut Layout) {
         T::layout(layout);
     }
@@ -226,7 +226,7 @@ impl<T: Pack> Pack for Vec<T> {
     }
 }
 
-impl<T: Pack> Pack for Few<T> {
+impl<T: Pack> Pack for SmallList<T> {
     fn layout(layout: &mut Layout) {
         Vec::<T>::layout(layout);
     }

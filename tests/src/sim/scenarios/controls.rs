@@ -123,7 +123,8 @@ fn two_taps(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// Both captures miss packets of one direction on one cable: which is nearer the sender is not known, and the report says so.
+/// Both captures miss packets of one direction on one cable: which is nearer the sender is not known, and the report
+/// says so.
 fn unknown_order(lab: &mut Lab) {
     line(lab);
     let cable = lab.world.channel(Node::Switch(0), Node::Switch(1));

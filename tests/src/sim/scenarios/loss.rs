@@ -296,8 +296,8 @@ fn atomics(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not evaluated, and the
-/// report says so.
+/// A UC queue pair of which nothing passes the hop between the taps: nobody retransmits it, so it is not evaluated, and
+/// the report says so.
 fn uc(lab: &mut Lab) {
     const UC_SEND_ONLY: u8 = 0x24;
     const QP: u32 = 0x900;

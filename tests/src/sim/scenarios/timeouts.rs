@@ -329,8 +329,8 @@ fn of_responder(report: &serde_json::Value) -> Option<f64> {
     Some(f64::from(u8::from(died["responder"]["addr"] == "10.0.0.2")))
 }
 
-/// The path of the only queue pair between two hosts dies upstream of the tap, where every packet has been acknowledged: none
-/// passes twice. Another host goes on.
+/// The path of the only queue pair between two hosts dies upstream of the tap, where every packet has been
+/// acknowledged: none passes twice. Another host goes on.
 fn stalls_alone(lab: &mut Lab, until: u64) {
     lab.world.star(3, 10 * GBIT);
     let dead = Fault::during(400 * MS, until, Match::default(), Effect::Drop { ppm: 1_000_000 });
@@ -345,8 +345,8 @@ fn stalls_alone(lab: &mut Lab, until: u64) {
     lab.world.run();
 }
 
-/// The control: a queue pair that congestion control has slowed down to some packets a second, and one that pauses between
-/// its messages.
+/// The control: a queue pair that congestion control has slowed down to some packets a second, and one that pauses
+/// between its messages.
 fn slow_messages(lab: &mut Lab) {
     lab.world.star(3, 10 * GBIT);
     let slow = Settings { bits_per_s: GBIT / 2_000, timeout_ns: 2_000 * MS, ..settings() };
@@ -449,8 +449,8 @@ fn black_hole(lab: &mut Lab, taps: &[usize]) {
     only_small_arrive(lab, taps);
 }
 
-/// From some time on all READ responses are lost between the taps, and the requesters give up: the responses themselves are not
-/// retried in vain, their requests are: all of those outstanding, from the oldest on.
+/// From some time on all READ responses are lost between the taps, and the requesters give up: the responses themselves
+/// are not retried in vain, their requests are: all of those outstanding, from the oldest on.
 fn reads_die(lab: &mut Lab, outstanding: u64) {
     lab.world.line(10 * GBIT);
     let responses = Match { data: Some(true), ..Match::default() };
@@ -527,8 +527,8 @@ fn only_small_arrive(lab: &mut Lab, taps: &[usize]) {
     }
 }
 
-/// The first requests of each queue pair are answered late: that is the maximum. With `ports` of their own for each packet,
-/// PSNs alone tell the queue pairs, when the first requests have passed.
+/// The first requests of each queue pair are answered late: that is the maximum. With `ports` of their own for each
+/// packet, PSNs alone tell the queue pairs, when the first requests have passed.
 fn first_request(lab: &mut Lab, depth: u64, ports: u16) {
     lab.world.line(10 * GBIT);
     let slow =

@@ -39,9 +39,9 @@ impl Sequence {
         self.state = State::GoingBack(run, cause);
     }
 
-    /// True if nothing explains the go-back: no pause as long as a timer's, and no NAK that has not explained an earlier run. The
-    /// packet is a reordered original, or a retransmission with another reason.
-    pub(super) fn is_unasked(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
+    /// True if nothing explains the go-back: no pause as long as a timer's, and no NAK that has not explained an
+    /// earlier run. The packet is a reordered original, or a retransmission with another reason.
+    pub(super) fn has_no_nak_or_timeout(&mut self, arrival: &Arrival<'_>, pause_ns: u64) -> bool {
         self.answers_pass |= arrival.answers_slot != UNKNOWN;
         if !arrival.reverse_captured || pause_ns >= TIMEOUT_PAUSE_NS {
             return false;
@@ -51,16 +51,17 @@ impl Sequence {
         !self.explains(arrival, |psn| psn == arrival.psn || gap.is_some_and(|gap| gap.contains(psn)))
     }
 
-    /// This number of the PSNs lost may have been reordered.
-    pub(super) fn doubted(&mut self, psns: u64) {
+    /// Counts PSNs as lost that may have been reordered.
+    pub(super) fn possibly_reordered(&mut self, psns: u64) {
         self.metrics.doubtful = (self.metrics.doubtful + psns).min(self.metrics.lost);
     }
 
-    /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost then.
-    pub(super) fn doubt(&mut self, arrival: &Arrival<'_>) {
+    /// A packet passes again whose PSN a retransmission may have filled: the original, perhaps, which was not lost
+    /// then.
+    pub(super) fn mark_possibly_reordered(&mut self, arrival: &Arrival<'_>) {
         let filled = |filled: Filled| filled.by == By::Retransmission;
         if !arrival.numbered && self.gaps.recently_filled(arrival.psn).is_some_and(filled) {
-            self.doubted(1);
+            self.possibly_reordered(1);
         }
     }
 
@@ -70,8 +71,8 @@ impl Sequence {
         sent >= 64 && unseen * 4 >= u64::from(sent)
     }
 
-    /// Notes a packet of a flow that takes parallel links, whose part here is the member; true if it has passed another of them
-    /// before, or may have.
+    /// Notes a packet of a flow that takes parallel links, whose part here is the member; true if it has passed another
+    /// of them before, or may have.
     pub(in crate::metrics::loss) fn note_parallel(
         &mut self,
         parallel: &mut Parallel,
@@ -85,28 +86,28 @@ impl Sequence {
         parallel.note(number, member, is_known.then_some(&passed), psn)
     }
 
-    /// The run fills its first gap: counts it as unexplained, unless it began with packets that had passed before and a NAK names a
-    /// PSN that it has reached (senders may go back to the start of the message). Duplicates fill no gap.
+    /// The run fills its first gap: counts it as unexplained, unless it began with packets that had passed before and a
+    /// NAK names a PSN that it has reached (senders may go back to the start of the message). Duplicates fill no gap.
     pub(super) fn fills_gap(&mut self, arrival: &Arrival<'_>, gap: &Gap) {
         let passed_before = self.state.cause().is_some();
         let Some(run) = self.state.run_mut() else { return };
-        if std::mem::replace(&mut run.filled, true) || !run.unasked || arrival.numbered {
+        if std::mem::replace(&mut run.filled, true) || !run.unexplained || arrival.numbered {
             return;
         }
         let start = run.start;
         let reach = arrival.psn.wrapping_sub(start) & MASK24;
         let comes_to = |psn: u32| psn.wrapping_sub(start) & MASK24 <= reach || gap.contains(psn);
         if passed_before && self.explains(arrival, comes_to) {
-            self.asked += 1;
+            self.explained_runs += 1;
             if let Some(run) = self.state.run_mut() {
-                run.unasked = false;
+                run.unexplained = false;
             }
         } else {
-            self.unasked += 1;
+            self.unexplained_runs += 1;
         }
     }
 
-    /// True if a NAK for one of these PSNs explains the run, and none before; uses it up.
+    /// True if a NAK for one of these PSNs explains the run, and none before; a NAK explains one run only.
     fn explains(&mut self, arrival: &Arrival<'_>, names: impl Fn(u32) -> bool) -> bool {
         let explained = self.explained;
         let nak = arrival.nak(|nak| names(nak.psn) && !explained.contains(&Some(*nak)), 0);
@@ -117,8 +118,8 @@ impl Sequence {
         nak.is_some()
     }
 
-    /// Notes that the connection before had ended without an answer to what its sender retransmitted: the queue pair was destroyed
-    /// after it had given up. It waits for its timer once more before it does.
+    /// Notes that the connection before had ended without an answer to what its sender retransmitted: the queue pair
+    /// was destroyed after it had given up. It waits for its timer once more before it does.
     pub(super) fn note_given_up(&mut self, arrival: &Arrival<'_>, acked: Option<u32>) {
         let pause_ns = arrival.time_ns.saturating_sub(arrival.last_ns);
         let waited = self.metrics.timeouts > 0 && pause_ns >= self.metrics.timeout_range_ns.0 / 2;
@@ -136,8 +137,8 @@ impl Sequence {
         }
     }
 
-    /// The sender goes back to this packet, or goes on with it from `before`, the one that it retransmitted last: a go-back-N
-    /// that repeats several messages is one restart, from the oldest.
+    /// The sender goes back to this packet, or goes on with it from `before`, the one that it retransmitted last: a
+    /// go-back-N that repeats several messages is one restart, from the oldest.
     pub(super) fn note_restart(&mut self, arrival: &Arrival<'_>, before: Option<u32>) {
         let since_ns = arrival.last_ns.max(arrival.responded_ns.unwrap_or(0));
         let paused = arrival.time_ns.saturating_sub(since_ns) >= TIMEOUT_PAUSE_NS;
@@ -175,29 +176,31 @@ impl Sequence {
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;
-        // An older NAK may explain a second go-back to one PSN; from the third in a row on, only one since the last go-back-N.
+        // An older NAK may explain a second go-back to one PSN; from the third in a row on, only one since the last
+        // go-back-N.
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
         let gap_before = self.gaps.at(right_before);
         let names = |nak: &Nak| nak.psn == run.start || gap_before.is_some_and(|gap| gap.contains(nak.psn));
-        let is_used_up = |nak: &Nak| {
+        let is_already_answered = |nak: &Nak| {
             let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
             let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
             paused && (slow || self.answered == Some(*nak))
         };
         let nak = arrival.nak(names, since_ns);
-        let nak_used_up = nak.as_ref().is_some_and(is_used_up);
+        let nak_already_answered = nak.as_ref().is_some_and(is_already_answered);
         let shortly_before = |nak: &Nak| {
             (arrival.answers_slot == UNKNOWN || nak.slot == arrival.answers_slot)
                 && run.start.wrapping_sub(nak.psn) & MASK24 < SHORTLY
         };
-        let nak_before = paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_used_up(&nak));
+        let nak_before =
+            paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_already_answered(&nak));
         // One for a gap before the run may be for packets that are still to come.
         self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
-        let nak = nak.filter(|nak| !(nak.rnr && nak_used_up));
+        let nak = nak.filter(|nak| !(nak.rnr && nak_already_answered));
         Observation {
             reused: self.reused,
             nak: nak.map(|Nak { rnr, .. }| if rnr { NakKind::Rnr } else { NakKind::SequenceError }),
-            nak_used_up,
+            nak_already_answered,
             nak_before,
             gap_at: self.gaps.knows(run.start),
             gap_right_before: self.gaps.knows(right_before),
@@ -212,8 +215,8 @@ impl Sequence {
         }
     }
 
-    /// True if the transport timer made the requester retransmit a READ: neither a request nor a response passed for long. A
-    /// requester that misses one response among others retransmits at once.
+    /// True if the transport timer made the requester retransmit a READ: neither a request nor a response passed for
+    /// long. A requester that misses one response among others retransmits at once.
     pub(super) fn read_timed_out(&mut self, arrival: &Arrival<'_>) -> bool {
         let Some(responded_ns) = arrival.responded_ns else { return false };
         let silence_ns = arrival.time_ns.saturating_sub(arrival.last_ns.max(responded_ns));

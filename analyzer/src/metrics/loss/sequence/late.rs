@@ -1,4 +1,5 @@
-//! Reordering delay of a flow: that of packets known to be reordered bounds that of packets for which a NAK came meanwhile.
+//! Reordering delay of a flow: that of packets known to be reordered bounds that of packets for which a NAK came
+//! meanwhile.
 
 use crate::util::definition::definitions;
 
@@ -57,7 +58,8 @@ impl Lateness {
         self.lost.iter().take(step(self.longest_ns) + 1).map(|count| u64::from(*count)).sum()
     }
 
-    /// True if packets are late for as long as the sender seems to pause: at a tap behind the longer way, all of them may be.
+    /// True if packets are late for as long as the sender seems to pause: at a tap behind the longer way, all of them
+    /// may be.
     pub(super) fn explains(&self, pause_ns: u64) -> bool {
         self.reordered >= LEAST * EACH && pause_ns <= self.longest_ns + self.longest_ns / 4
     }
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_no_later_than_what_is_late_unasked_may_be_late() {
+    fn gap_filled_as_fast_as_reordered_packets_is_ambiguous() {
         assert_eq!(doubtful(5, 38, 35, false), 16);
         assert_eq!(doubtful(5, 38, 63, false), 16, "the same step");
         assert_eq!(doubtful(5, 38, 65, false), 0, "longer than anything is late");

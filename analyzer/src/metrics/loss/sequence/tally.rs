@@ -1,7 +1,7 @@
 //! Signals of a sequence over time.
 
 use super::Sequence;
-use crate::metrics::loss::spells::{Counts, Recorder, Signal};
+use crate::metrics::loss::signal_intervals::{Counts, Recorder, Signal};
 
 /// The signals that a sequence gives.
 pub(super) const SIGNALS: [Signal; 16] = [
@@ -29,12 +29,14 @@ pub(super) type Tally = [u64; SIGNALS.len()];
 impl Sequence {
     /// Of the PSNs lost, those that may have been reordered.
     pub(super) fn doubtful(&self) -> u64 {
-        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets out of
-        // order, a NAK is no evidence of loss.
-        let late = self.answers_pass && self.unasked > self.asked && self.go_back_n > self.selective;
-        let unasked = if self.answers_pass { self.doubted_unasked } else { 0 };
+        // If gaps are filled by late packets more often than senders are asked to go back, and receivers drop packets
+        // out of order, a NAK is no evidence of loss.
+        let late = self.answers_pass
+            && self.unexplained_runs > self.explained_runs
+            && self.go_back_n > self.selective;
+        let unexplained = if self.answers_pass { self.ambiguous_lost } else { 0 };
         let lost = self.metrics.lost;
-        let doubtful = self.metrics.doubtful + unasked + self.lateness.doubtful(lost);
+        let doubtful = self.metrics.doubtful + unexplained + self.lateness.doubtful(lost);
         if late { lost } else { doubtful.min(lost) }
     }
 
@@ -63,7 +65,8 @@ impl Sequence {
         ]
     }
 
-    /// Records what has shown since the last call, at a packet of this time; `counts` of its flow, where they are known.
+    /// Records what has shown since the last call, at a packet of this time; `counts` of its flow, where they are
+    /// known.
     pub(in crate::metrics::loss) fn record(
         &mut self,
         spells: &mut Recorder,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::blame::{Blame, Errors};
+use super::attribution::{Errors, TimeoutAttribution};
 use super::progress::{Most, Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::host::HostError;
@@ -95,7 +95,7 @@ pub struct Asker {
 struct PortState {
     port: Port,
     counted: Counted,
-    blame: Blame,
+    attribution: TimeoutAttribution,
 }
 
 #[derive(Debug, Default)]
@@ -203,13 +203,13 @@ impl Asker {
         }
         for ((device, _), qp) in self.qps.iter().filter(|(_, qp)| !qp.present) {
             if let Some(state) = self.ports.get_mut(&(device.clone(), qp.port)) {
-                state.blame.ended();
+                state.attribution.ended();
             }
         }
         self.qps.retain(|_, qp| qp.present);
         self.queued_ns = 0;
         for ((device, _), state) in &mut self.ports {
-            state.blame.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
+            state.attribution.of.retain(|lqpn, _| self.qps.contains_key(&(device.clone(), *lqpn)));
         }
         self.changed = true;
     }
@@ -217,7 +217,7 @@ impl Asker {
     /// A queue pair of a device has ended: errors that its port counts at that time may have been its own.
     pub fn ended(&mut self, device: &str) {
         for (_, state) in self.ports.iter_mut().filter(|((name, _), _)| name == device) {
-            state.blame.ended();
+            state.attribution.ended();
         }
     }
 
@@ -229,7 +229,7 @@ impl Asker {
             timeouts: counted.timeouts.unwrap_or(0),
             sequence_errors: counted.sequence_errors.unwrap_or(0),
         };
-        state.blame.counted(errors, now_ns);
+        state.attribution.counted(errors, now_ns);
     }
 
     /// Sends the queries that are due.
@@ -257,7 +257,7 @@ impl Asker {
         let now_ns = clock.monotonic_ns();
         for ((device, number), state) in &mut self.ports {
             let of = self.qps.iter().filter(|((name, _), qp)| name == device && qp.port == *number);
-            state.blame.decide(&of.map(|((_, lqpn), qp)| (*lqpn, qp.progress.as_ref())), now_ns);
+            state.attribution.decide(&of.map(|((_, lqpn), qp)| (*lqpn, qp.progress.as_ref())), now_ns);
         }
     }
 
@@ -276,17 +276,18 @@ impl Asker {
     /// and not for each query.
     fn queue(&mut self, now_ns: u64) {
         self.queued_ns = now_ns;
-        let open: Vec<(&Key, &Blame)> = self
+        let open: Vec<(&Key, &TimeoutAttribution)> = self
             .ports
             .iter()
-            .filter(|(_, state)| state.blame.is_open())
-            .map(|(port, state)| (port, &state.blame))
+            .filter(|(_, state)| state.attribution.is_open())
+            .map(|(port, state)| (port, &state.attribution))
             .collect();
         let is_suspect = |key: &Key, qp: &Qp| {
             let Some(progress) = &qp.progress else { return false };
             let read_ns = progress.read.monotonic_ns;
-            let wanted =
-                |(port, blame): &(&Key, &Blame)| port.0 == key.0 && port.1 == qp.port && blame.wants(read_ns);
+            let wanted = |(port, attribution): &(&Key, &TimeoutAttribution)| {
+                port.0 == key.0 && port.1 == qp.port && attribution.wants(read_ns)
+            };
             progress.suspected_ns == Some(read_ns) || open.iter().any(wanted)
         };
         let refusing: Vec<(&String, bool)> = (self.devices.iter())
@@ -423,7 +424,7 @@ impl Asker {
             rnr_retrying: progress.rnr_retrying,
             receives_exhausted: progress.receives_exhausted,
             times: progress.times.clone(),
-            blamed: port.and_then(|state| state.blame.of.get(lqpn)).copied(),
+            blamed: port.and_then(|state| state.attribution.of.get(lqpn)).copied(),
         })
     }
 }

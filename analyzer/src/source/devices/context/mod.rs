@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`ask`] | schedule of the queries, refusals, cost |
 //! | `progress` | one queue pair over successive contexts: progress, retries, queues |
-//! | `blame` | attribution of a port's timeouts to queue pairs |
+//! | `attribution` | attribution of a port's timeouts to queue pairs |
 
 #[cfg(target_os = "linux")]
 pub mod ask;
 #[cfg(target_os = "linux")]
-mod blame;
+mod attribution;
 #[cfg(target_os = "linux")]
 mod progress;
 

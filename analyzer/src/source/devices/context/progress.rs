@@ -4,7 +4,7 @@ use super::super::psn;
 use crate::entity::contexts::ContextTimes;
 use crate::entity::spell::{self, Spell};
 use crate::host::qp_context::QpContext;
-use crate::util::few::Few;
+use crate::util::small_list::SmallList;
 
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
@@ -92,7 +92,7 @@ pub(super) struct Progress {
     pub(super) retrying: u64,
     pub(super) rnr_retrying: u64,
     pub(super) receives_exhausted: u64,
-    /// When contexts showed these three.
+    /// Times of contexts that showed these three.
     pub(super) times: ContextTimes,
     /// Time of the latest context with retries or a stall. Monotonic.
     pub(super) suspected_ns: Option<u64>,
@@ -216,7 +216,7 @@ impl Progress {
 }
 
 /// Adds a reading of this number to the times in which readings showed something.
-fn add_reading(times: &mut Few<Spell>, number: u64, read_ns: u64) {
+fn add_reading(times: &mut SmallList<Spell>, number: u64, read_ns: u64) {
     let one = Spell {
         first_ns: read_ns,
         last_ns: read_ns,

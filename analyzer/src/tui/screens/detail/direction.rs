@@ -140,7 +140,7 @@ fn total(bytes: u64, packets: u64) -> String {
     format!("{}, {} packet{s}", units::bytes(bytes), units::count(packets))
 }
 
-/// What the latest analysis has about the flow in one of its lists; `None` where it has nothing.
+/// The entry of the latest analysis about the flow in one of its lists; `None` where there is none.
 fn concluded<'a, T>(
     detail: &Detail,
     view: &'a View,

@@ -269,7 +269,8 @@ fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     with_values_first(all, pairs)
 }
 
-/// Figures that some link has come before those that are zero or unknown everywhere; both directions of one stay together.
+/// Figures that some link has come before those that are zero or unknown everywhere; both directions of one stay
+/// together.
 fn with_values_first(all: Vec<Figure>, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let has = |figure: &Figure| {
         pairs.iter().any(|pair| (figure.cell)(pair).0.contains(|letter| ('1'..='9').contains(&letter)))

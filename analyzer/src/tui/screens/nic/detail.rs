@@ -1,5 +1,5 @@
-//! Everything about one queue pair: its life, its path and settings, the NIC's context now and over time, posted work, events;
-//! and for what is not known the reason.
+//! Everything about one queue pair: its life, its path and settings, the NIC's context now and over time, posted work,
+//! events; and for what is not known the reason.
 
 use ratatui::text::Line;
 

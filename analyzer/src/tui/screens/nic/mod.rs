@@ -1,5 +1,5 @@
-//! Queue pairs as NIC and kernel know them, whether or not a packet shows them: a table, and one of them in full. A view of the
-//! facts and findings: it judges nothing itself.
+//! Queue pairs as NIC and kernel know them, whether or not a packet shows them: a table, and one of them in full. A
+//! view of the facts and findings: it judges nothing itself.
 //!
 //! | module | holds |
 //! |---|---|

@@ -196,7 +196,8 @@ fn sort(rows: &mut [Row<'_>], order: Order) {
     }
 }
 
-/// Order of rows: those that a finding is about, then those that stand still or retry, then the busiest; ended ones come last.
+/// Order of rows: those that a finding is about, then those that stand still or retry, then the busiest; ended ones
+/// come last.
 fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
     let trouble = |row: &Row<'_>| (row.qp.stuck_ns.unwrap_or(0), row.qp.retries_used.unwrap_or(0));
     let rate = |row: &Row<'_>| row.sent.unwrap_or(0.0) + row.received.unwrap_or(0.0);

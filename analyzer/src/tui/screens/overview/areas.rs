@@ -38,7 +38,8 @@ const TIMELINE: u16 = 8;
 /// Lines of the timeline, and of a table with its titles, where there are more problems than the usual lines hold.
 const LEAST_TIMELINE_LINES: u16 = 6;
 const LEAST_TABLE: u16 = 3;
-/// The same of the timeline where not every problem has a line otherwise: throughput with the first link, the worst signal, the axis.
+/// The same of the timeline where not every problem has a line otherwise: throughput with the first link, the worst
+/// signal, the axis.
 const FEWEST_TIMELINE_LINES: u16 = 4;
 /// Lines of problems in which others keep their usual ones.
 const USUAL_PROBLEMS: u16 = 5;

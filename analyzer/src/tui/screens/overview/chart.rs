@@ -94,7 +94,8 @@ impl<'a> Picture<'a> {
         Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
     }
 
-    /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its links.
+    /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its
+    /// links.
     pub(in crate::tui::screens) fn lines_of(
         &self,
         finding: &Finding,
@@ -132,7 +133,8 @@ impl<'a> Picture<'a> {
         (all, scale)
     }
 
-    /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the others.
+    /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the
+    /// others.
     fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
         let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
         let among = finding.evidence["links"].as_array().filter(|_| compares);

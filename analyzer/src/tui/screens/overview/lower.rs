@@ -17,7 +17,8 @@ use crate::util::wrap::hanging;
 /// Lines of what NCCL says.
 const NCCL_LINES: usize = 2;
 
-/// As many links as there is room for: those that findings are about and the busiest, in the order of the list of links.
+/// As many links as there is room for: those that findings are about and the busiest, in the order of the list of
+/// links.
 fn chosen<'a>(view: &View, data: &'a Data, room: usize) -> Vec<Pair<'a>> {
     let mut pairs: Vec<(usize, Pair<'a>)> = listed(view, data).into_iter().enumerate().collect();
     if pairs.len() > room {

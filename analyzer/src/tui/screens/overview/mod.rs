@@ -48,7 +48,7 @@ const SIDES: u16 = 2;
 pub struct OverviewScreen {
     /// Place in the list of problems, and behind them in that of the peers.
     pub selected: Option<usize>,
-    /// What was selected, so that it stays so in a list of another order.
+    /// The selection, kept in a list of another order.
     followed: Followed,
     /// The first peer that is visible.
     pub offset: usize,
@@ -117,8 +117,8 @@ impl OverviewScreen {
         Cursor { selected, offset: self.offset }
     }
 
-    /// True if steps in time move the cursor of the timeline: while values move, and where the timeline knows more than the
-    /// snapshots, as between two of a short capture.
+    /// True if steps in time move the cursor of the timeline: while values move, and where the timeline knows more than
+    /// the snapshots, as between two of a short capture.
     pub(in crate::tui) fn has_cursor(view: &View) -> bool {
         !view.timeline.still() || view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
     }

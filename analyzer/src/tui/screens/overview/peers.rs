@@ -42,8 +42,8 @@ const FIGURES: [Figure; 6] = [
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
-/// Columns of the bar of a row's share with its number, and of a process and a pod. A bar grows where there is room, and what
-/// is left shows long names.
+/// Columns of the bar of a row's share with its number, and of a process and a pod. A bar grows where there is room,
+/// and what is left shows long names.
 const SHARE: usize = 14;
 const PERCENT: usize = 5;
 const LONGEST: usize = 36;

@@ -28,7 +28,7 @@ pub(super) fn is_known(view: &View) -> bool {
     known(view).is_some()
 }
 
-/// What identifies the finding at a place in other snapshots.
+/// The identity of the finding at a place, for other snapshots.
 pub(super) fn key(view: &View, at: usize) -> Option<String> {
     known(view)?.findings.get(at).map(Finding::key)
 }
@@ -70,8 +70,8 @@ pub(super) fn about_all(view: &View) -> String {
     }
 }
 
-/// The lines within `width` columns. With `detail` and `room` for it, each has its place and cost below, and the steps of the
-/// worst follow, with `rest` its evidence too, or blind spots where there is no problem.
+/// The lines within `width` columns. With `detail` and `room` for it, each has its place and cost below, and the steps
+/// of the worst follow, with `rest` its evidence too, or blind spots where there is no problem.
 pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: bool) -> Vec<Entry> {
     let concluded = match shown(view, width) {
         Ok(concluded) => concluded,
@@ -163,8 +163,8 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
     all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info)
 }
 
-/// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone have
-/// none.
+/// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone
+/// have none.
 fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Option<Vec<Entry>> {
     let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width)).collect();
     let mut left = room.checked_sub(brief.iter().map(|one| one.lines.len()).sum())?;
@@ -181,8 +181,8 @@ fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usiz
     Some(lines)
 }
 
-/// As many problems as there is room for, a line each, and the first of them whole, as far as that leaves room for the others. The
-/// last line counts what finds none.
+/// As many problems as there is room for, a line each, and the first of them whole, as far as that leaves room for the
+/// others. The last line counts what finds none.
 fn whole(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Vec<Entry> {
     // In a single line a cut sentence says more than how many there are.
     let counted = room >= 2 && problems.len() > room;
@@ -303,8 +303,9 @@ struct Brief {
     rest: Vec<Part>,
 }
 
-/// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a clock alone
-/// where that has no room for words, or stands in a line of its own, behind as much of place and cost as it has room for.
+/// The diagnosis, which has the figure and the place, in as many lines as it takes; its time ends the last one, as a
+/// clock alone where that has no room for words, or stands in a line of its own, behind as much of place and cost as it
+/// has room for.
 fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     let lead = lead(finding);
     let indent = lead.width;
@@ -415,7 +416,8 @@ fn joined(parts: &[Part]) -> String {
     parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(NEXT)
 }
 
-/// Parts of place and cost in a line for below the diagnosis, the place left and the cost right; `None` where none finds room.
+/// Parts of place and cost in a line for below the diagnosis, the place left and the cost right; `None` where none
+/// finds room.
 fn below(finding: &Finding, parts: Vec<Part>, width: usize) -> Option<Line<'static>> {
     let indent = lead(finding).width;
     let room = width.saturating_sub(indent + 1);
@@ -490,8 +492,8 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Both ends, with their queue pairs, processes or pods where these are known; of hosts that the title names the queue pairs
-/// alone.
+/// Both ends, with their queue pairs, processes or pods where these are known; of hosts that the title names the queue
+/// pairs alone.
 fn who(finding: &Finding) -> Option<String> {
     let owned = |end: &End, name: String| {
         let owner = end.pod.as_ref().or(end.comm.as_ref());

@@ -337,7 +337,8 @@ impl<'a> Subject<'a> {
         let ends = format!("{}{}", flow.src, flow.dst).chars().count();
         let is = |end: &Option<End>, addr| end.as_ref().is_some_and(|end| end.addr == addr);
         let (requester, responder) = (&self.finding.requester, &self.finding.responder);
-        // Of several flows one end is the same; both ends and their roles are above, where there is no room for them here.
+        // Of several flows one end is the same; both ends and their roles are above, where there is no room for them
+        // here.
         let (from, to) = match () {
             () if ends + ROLES > width => ("", ""),
             () if is(requester, flow.src) || is(responder, flow.dst) => ("requester ", "responder "),

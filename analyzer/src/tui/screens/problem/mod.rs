@@ -1,5 +1,5 @@
-//! One finding on a page of its own: sentence, timeline, steps, flows, evidence, causes and effects, explanation. A view of the
-//! finding and the model: it judges nothing itself.
+//! One finding on a page of its own: sentence, timeline, steps, flows, evidence, causes and effects, explanation. A
+//! view of the finding and the model: it judges nothing itself.
 //!
 //! | module | holds |
 //! |---|---|
@@ -160,8 +160,8 @@ impl ProblemScreen {
     }
 }
 
-/// The page of a finding below the list, where there is room for its two columns; false where there is none. The last line
-/// counts what finds no room.
+/// The page of a finding below the list, where there is room for its two columns; false where there is none. The last
+/// line counts what finds no room.
 pub(super) fn preview(buffer: &mut Buffer, area: Rect, view: &View, at: usize) -> bool {
     if area.width < columns::TWO {
         return false;

@@ -1,11 +1,11 @@
-//! Which findings meet: between the same hosts or in the same queue pair, at the same time. There may be thousands of findings, so
-//! none is compared with all others.
+//! Cause and effect among findings between the same hosts or in the same queue pair, at the same time. There may be
+//! thousands of findings, so none is compared with all others.
 
 use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::{Episode, Finding};
-use crate::metrics::loss::spells::SPELL_NS;
+use crate::metrics::loss::signal_intervals::SPELL_NS;
 use crate::sample::Address;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -172,7 +172,8 @@ impl Times {
         }
     }
 
-    /// True if one of these, prepared, which have this role, and one of the others can be cause and effect by their times.
+    /// True if one of these, prepared, which have this role, and one of the others can be cause and effect by their
+    /// times.
     fn meets(&self, others: &Self, role: Role) -> bool {
         count_comparison();
         let (after_others, before_others) = match role {
@@ -187,7 +188,7 @@ impl Times {
     }
 }
 
-/// What findings of a kind are to another one.
+/// Role of a kind: cause or effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Cause,
@@ -200,8 +201,8 @@ definitions! {
         "An effect that has ended before has another cause. Times of signals are those of their time bins, and clocks of two taps differ by less";
 }
 
-/// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s before
-/// the other began; or if the time of one is unknown.
+/// True if one finding can have caused another by their times: it began before the other ended, and ended at most 10 s
+/// before the other began; or if the time of one is unknown.
 #[must_use]
 pub fn can_cause(cause: &[Episode], effect: &[Episode]) -> bool {
     let meets = |cause: &Episode, effect: &Episode| {
@@ -234,7 +235,7 @@ pub(super) fn count_comparison() {
 
 #[cfg(test)]
 thread_local! {
-    /// How often the times of two findings, or of one and of those of a kind in one place, were compared.
+    /// Number of comparisons of the times of two findings, or of one and of those of a kind in one place.
     pub(super) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 
 /// A list. One value needs no memory of its own.
 #[derive(Clone, Debug)]
-pub enum Few<T> {
+pub enum SmallList<T> {
     /// One value.
     One(T),
     /// Any number.
     Many(Vec<T>),
 }
 
-impl<T> Few<T> {
+impl<T> SmallList<T> {
     /// Adds a value at the end.
     pub fn push(&mut self, value: T) {
         *self = match std::mem::take(self) {
@@ -49,14 +49,14 @@ impl<T> Few<T> {
     }
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for SmallList<T> {
     /// None.
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl<T> From<Vec<T>> for Few<T> {
+impl<T> From<Vec<T>> for SmallList<T> {
     fn from(mut list: Vec<T>) -> Self {
         match (list.pop(), list.is_empty()) {
             (Some(only), true) => Self::One(only),
@@ -68,7 +68,7 @@ impl<T> From<Vec<T>> for Few<T> {
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for SmallList<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -79,7 +79,7 @@ impl<T> Deref for Few<T> {
     }
 }
 
-impl<T> DerefMut for Few<T> {
+impl<T> DerefMut for SmallList<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(value) => std::slice::from_mut(value),
@@ -88,37 +88,37 @@ impl<T> DerefMut for Few<T> {
     }
 }
 
-impl<T: PartialEq> PartialEq for Few<T> {
+impl<T: PartialEq> PartialEq for SmallList<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Eq> Eq for Few<T> {}
+impl<T: Eq> Eq for SmallList<T> {}
 
 #[cfg(test)]
 mod tests {
-    use super::Few;
+    use super::SmallList;
 
     #[test]
     fn it_is_a_list() {
         for from in 0..4 {
             let mut list: Vec<u8> = (0..from).collect();
-            let mut few = Few::from(list.clone());
+            let mut small = SmallList::from(list.clone());
             for value in 7..10 {
                 list.push(value);
-                few.push(value);
-                assert_eq!(*few, *list);
+                small.push(value);
+                assert_eq!(*small, *list);
             }
-            few[0] = 5;
+            small[0] = 5;
             list[0] = 5;
             while !list.is_empty() {
-                assert_eq!((few.pop_front(), few.len()), (Some(list.remove(0)), list.len()));
-                assert_eq!((few.pop(), &*few), (list.pop(), &*list));
+                assert_eq!((small.pop_front(), small.len()), (Some(list.remove(0)), list.len()));
+                assert_eq!((small.pop(), &*small), (list.pop(), &*list));
             }
-            assert_eq!((few.pop(), few.pop_front(), few.len()), (None, None, 0));
-            assert_eq!(few, Few::default());
+            assert_eq!((small.pop(), small.pop_front(), small.len()), (None, None, 0));
+            assert_eq!(small, SmallList::default());
         }
-        assert_eq!(Few::from(vec![3]), Few::One(3));
+        assert_eq!(SmallList::from(vec![3]), SmallList::One(3));
     }
 }

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 /// A value that may not be known and is nearly always the default one; it takes 16 bytes then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Seldom<T> {
+pub enum BoxedUnlessDefault<T> {
     /// Not known.
     #[default]
     Unknown,
@@ -14,7 +14,7 @@ pub enum Seldom<T> {
     Other(Box<T>),
 }
 
-impl<T: Copy + Default> Seldom<T> {
+impl<T: Copy + Default> BoxedUnlessDefault<T> {
     /// The value; `None` where it is not known.
     #[must_use]
     pub fn get(&self) -> Option<T> {
@@ -26,7 +26,7 @@ impl<T: Copy + Default> Seldom<T> {
     }
 }
 
-impl<T: Default + PartialEq> From<Option<T>> for Seldom<T> {
+impl<T: Default + PartialEq> From<Option<T>> for BoxedUnlessDefault<T> {
     fn from(value: Option<T>) -> Self {
         match value {
             None => Self::Unknown,
@@ -36,7 +36,7 @@ impl<T: Default + PartialEq> From<Option<T>> for Seldom<T> {
     }
 }
 
-impl<T: Copy + Default + Serialize> Serialize for Seldom<T> {
+impl<T: Copy + Default + Serialize> Serialize for BoxedUnlessDefault<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.get().serialize(serializer)
     }
@@ -44,13 +44,13 @@ impl<T: Copy + Default + Serialize> Serialize for Seldom<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Seldom;
+    use super::BoxedUnlessDefault;
 
     #[test]
     fn what_goes_in_comes_out() {
         for value in [None, Some(0), Some(7)] {
-            assert_eq!(Seldom::from(value).get(), value);
+            assert_eq!(BoxedUnlessDefault::from(value).get(), value);
         }
-        assert_eq!(size_of::<Seldom<[u64; 9]>>(), 16);
+        assert_eq!(size_of::<BoxedUnlessDefault<[u64; 9]>>(), 16);
     }
 }

@@ -16,24 +16,24 @@ impl Zero for Rare {
     const ZERO: &'static Self = &Self::NONE;
 }
 
-/// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change gives it
-/// memory.
+/// A value that is nearly always zero, and takes 8 bytes then. It is read as if it were in place; the first change
+/// gives it memory.
 #[derive(Clone, Debug)]
-pub struct Rarely<T>(Option<Box<T>>);
+pub struct BoxedUnlessZero<T>(Option<Box<T>>);
 
-impl<T: Zero> From<T> for Rarely<T> {
+impl<T: Zero> From<T> for BoxedUnlessZero<T> {
     fn from(value: T) -> Self {
         Self((value != *T::ZERO).then(|| Box::new(value)))
     }
 }
 
-impl<T> Default for Rarely<T> {
+impl<T> Default for BoxedUnlessZero<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Zero> Deref for Rarely<T> {
+impl<T: Zero> Deref for BoxedUnlessZero<T> {
     type Target = T;
 
     #[inline]
@@ -42,22 +42,22 @@ impl<T: Zero> Deref for Rarely<T> {
     }
 }
 
-impl<T: Zero> DerefMut for Rarely<T> {
+impl<T: Zero> DerefMut for BoxedUnlessZero<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_insert_with(|| Box::new(*T::ZERO))
     }
 }
 
-impl<T: Zero> PartialEq for Rarely<T> {
+impl<T: Zero> PartialEq for BoxedUnlessZero<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Zero + Eq> Eq for Rarely<T> {}
+impl<T: Zero + Eq> Eq for BoxedUnlessZero<T> {}
 
-impl<T: Zero> Part<T> for Rarely<T> {
+impl<T: Zero> Part<T> for BoxedUnlessZero<T> {
     #[inline]
     fn part(&self) -> &T {
         self
@@ -69,7 +69,7 @@ impl<T: Zero> Part<T> for Rarely<T> {
     }
 }
 
-impl<T: Zero + Serialize> Serialize for Rarely<T> {
+impl<T: Zero + Serialize> Serialize for BoxedUnlessZero<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (**self).serialize(serializer)
     }
@@ -81,12 +81,15 @@ mod tests {
 
     #[test]
     fn it_is_zero_until_it_is_changed() {
-        let mut rare: Rarely<Rare> = Rarely::default();
+        let mut rare: BoxedUnlessZero<Rare> = BoxedUnlessZero::default();
         assert_eq!((rare.rnr_naks, rare.0.is_none(), size_of_val(&rare)), (0, true, 8));
-        assert_eq!(rare, Rarely::from(Rare::NONE));
+        assert_eq!(rare, BoxedUnlessZero::from(Rare::NONE));
         rare.rnr_naks += 3;
-        assert_eq!((rare.rnr_naks, rare.clone()), (3, Rarely::from(Rare { rnr_naks: 3, ..Rare::NONE })));
+        assert_eq!(
+            (rare.rnr_naks, rare.clone()),
+            (3, BoxedUnlessZero::from(Rare { rnr_naks: 3, ..Rare::NONE }))
+        );
         rare.rnr_naks = 0;
-        assert_eq!(rare, Rarely::default(), "equal by value, with memory or without");
+        assert_eq!(rare, BoxedUnlessZero::default(), "equal by value, with memory or without");
     }
 }

@@ -1,4 +1,4 @@
-//! Times of each kind of trouble in a flow: spells with 10 s of silence between two of them, and the packets of the flow
+//! Times of each kind of signal in a flow: spells with 10 s of silence between two of them, and the packets of the flow
 //! until the first and the last signal of each, so that the ratio of a spell is that of its own time.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                            ^ at_last
 //! ```
 //!
-//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only the marks
-//! around spells are kept.
+//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only
+//! the marks around spells are kept.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ pub use crate::entity::spell::{SPELL_NS, Spell};
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, LinkPoints, SignalKind};
-use crate::util::few::Few;
 use crate::util::map::{Map, Set};
 use crate::util::pack::pack;
+use crate::util::small_list::SmallList;
 
 /// Silences kept per flow: the latest.
 const MOST_SILENCES: usize = 64;
 /// Marks kept, each of 16 bytes per flow.
 const MOST_MARKS: usize = 16;
 
-/// A kind of trouble in a flow.
+/// A kind of signal of loss, retransmission or congestion in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// NAKs for a PSN sequence error, in the flow of answers.
@@ -97,20 +97,21 @@ impl Signal {
     }
 }
 
-/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they change.
+/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlowSpells(Option<Arc<BySignal>>);
+pub struct FlowSignalIntervals(Option<Arc<BySignal>>);
 
 pack! {
-    new FlowSpells;
+    new FlowSignalIntervals;
 }
 
-type BySignal = Vec<(Signal, Few<Spell>)>;
+type BySignal = Vec<(Signal, SmallList<Spell>)>;
 
 // Of a million flows in trouble each has some.
-const _: () = assert!(size_of::<Few<Spell>>() <= 48);
+const _: () = assert!(size_of::<SmallList<Spell>>() <= 48);
 
-impl FlowSpells {
+impl FlowSignalIntervals {
     /// Those of one signal.
     #[must_use]
     pub fn of(&self, signal: Signal) -> &[Spell] {
@@ -160,12 +161,12 @@ impl FlowSpells {
         silences.push(Spell { first_ns, last_ns, count: 1, ..Spell::default() });
     }
 
-    fn of_mut(&mut self, signal: Signal) -> &mut Few<Spell> {
+    fn of_mut(&mut self, signal: Signal) -> &mut SmallList<Spell> {
         let all = Arc::make_mut(self.0.get_or_insert_default());
         let at = all.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
             // Of many flows each has one or two.
             all.reserve_exact(1);
-            all.push((signal, Few::default()));
+            all.push((signal, SmallList::default()));
             all.len() - 1
         });
         &mut all[at].1
@@ -184,11 +185,11 @@ pub struct Mark {
 }
 
 /// Spells of flows, by slot.
-pub type BySlot = Map<u32, FlowSpells>;
+pub type BySlot = Map<u32, FlowSignalIntervals>;
 
-/// Spells, and the marks that they refer to.
+/// SignalIntervals, and the marks that they refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spells {
+pub struct SignalIntervals {
     /// Spells of flows, by slot.
     pub flows: BySlot,
     /// Those that are kept, the oldest first.
@@ -360,8 +361,8 @@ impl Recorder {
         }
     }
 
-    /// A signal showed so often in a flow between two times; `counts` are those of the flow with the packet that shows it. Live they
-    /// are not known before the next reading.
+    /// A signal showed so often in a flow between two times; `counts` are those of the flow with the packet that shows
+    /// it. Live they are not known before the next reading.
     pub(super) fn note(
         &mut self,
         slot: u32,
@@ -393,7 +394,8 @@ impl Recorder {
         spell::add(Spell { first_ns, last_ns, count, at_first, at_last }, spells, first_ns);
     }
 
-    /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind it.
+    /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind
+    /// it.
     pub(super) fn stalled(&mut self, slot: u32, times: (u64, u64), counts: Counts) {
         self.flows.entry(slot).or_default().add_stall(times, counts.packets);
     }
@@ -455,8 +457,8 @@ impl Recorder {
     }
 
     /// Spells so far.
-    pub(super) fn spells(&self) -> Spells {
-        Spells { flows: self.flows.clone(), marks: self.marks.clone() }
+    pub(super) fn spells(&self) -> SignalIntervals {
+        SignalIntervals { flows: self.flows.clone(), marks: self.marks.clone() }
     }
 }
 

@@ -41,7 +41,7 @@ struct Case {
 
 /// The errors of one port.
 #[derive(Debug, Default)]
-pub(super) struct Blame {
+pub(super) struct TimeoutAttribution {
     last: Option<(u64, Errors)>,
     open: Vec<Case>,
     /// A queue pair of the port has ended since the latest reading of the counters.
@@ -49,7 +49,7 @@ pub(super) struct Blame {
     pub(super) of: Map<u32, Blamed>,
 }
 
-impl Blame {
+impl TimeoutAttribution {
     /// Adds the counters, read at a monotonic time. True if they increased.
     pub(super) fn counted(&mut self, errors: Errors, now_ns: u64) -> bool {
         let Some((from_ns, before)) = self.last.replace((now_ns, errors)) else { return false };
