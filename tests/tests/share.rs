@@ -399,8 +399,8 @@ fn perfetto_reads_every_entry_of_a_trace() {
     assert_ne!(in_perfetto(&engine, wrong)[0], "", "an error");
 }
 
-/// A trace in the form of PyTorch's profiler, whose times count from `baseTimeNanoseconds`, is moved as docs/report.md says and
-/// merged: Perfetto reads both, and the collective lies on the packets that it caused.
+/// A trace in the form of PyTorch's profiler, whose times count from `baseTimeNanoseconds`, is moved as docs/report.md
+/// says and merged: Perfetto reads both, and the collective lies on the packets that it caused.
 #[test]
 fn a_trace_joins_with_that_of_pytorch() {
     const TEST: &str = "a_trace_joins_with_that_of_pytorch";

@@ -63,8 +63,8 @@ const USUAL: f64 = 0.05;
 /// Tails vary more.
 const TAIL: f64 = 0.15;
 
-/// Metrics without a verdict between a recording and a capture or a live run: percentiles of a recording are made from those of
-/// its intervals, and it does not count repeated READ requests.
+/// Metrics without a verdict between a recording and a capture or a live run: percentiles of a recording are made from
+/// those of its intervals, and it does not count repeated READ requests.
 const UNLIKE: [&str; 3] = ["latency_p50_ns", "latency_p99_ns", "retransmitted_ratio"];
 
 impl Figure {

@@ -116,7 +116,8 @@ pub(super) fn share(queue_pairs: &[Vec<&Value>], of: impl Fn(&Value) -> Option<f
     (packets > 0.0).then(|| sum / packets)
 }
 
-/// A value of both sequences of a flow. Of responses, only gaps that are certain; reports of older versions have all gaps.
+/// A value of both sequences of a flow. Of responses, only gaps that are certain; reports of older versions have all
+/// gaps.
 pub(super) fn both(flow: &Value, name: &str) -> Option<f64> {
     let one = |sequence: &str| at(flow, &format!("/{sequence}/{name}"));
     let certain = || at(flow, "/responses_missing").filter(|_| name == "missing");

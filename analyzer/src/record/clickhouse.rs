@@ -77,7 +77,8 @@ pub fn create_table(table: &Table) -> String {
     )
 }
 
-/// The statement that adds the columns that a table of an older version lacks: ClickHouse drops values without a column.
+/// The statement that adds the columns that a table of an older version lacks: ClickHouse drops values without a
+/// column.
 #[must_use]
 pub fn add_columns(table: &Table) -> String {
     let columns: Vec<String> =

@@ -27,8 +27,8 @@ use crate::util::shared::Shared;
 
 /// Maximum number of rows in a row group.
 pub const GROUP: usize = 8_192;
-/// Number of values that are held as they are encoded, at a time: those of all columns of a group would take as much memory
-/// as all else of a recording that is not mapped.
+/// Number of values that are held as they are encoded, at a time: those of all columns of a group would take as much
+/// memory as all else of a recording that is not mapped.
 const CELLS: usize = 1 << 17;
 /// Row groups with more rows are refused: other writers use some hundred thousand.
 const MOST_ROWS: usize = 1 << 24;
@@ -41,8 +41,8 @@ const VERSION_KEY: &str = "rocescope.schema";
 /// Columns with minimum and maximum statistics, by which engines skip row groups. For all columns, statistics would
 /// be a third of a small file.
 const PRUNED: [&str; 3] = ["t", "host", "job"];
-/// Numbers with few values: the times of intervals, and middles and ends of the buckets of latencies. A dictionary takes a third of what
-/// differences do.
+/// Numbers with few values: the times of intervals, and middles and ends of the buckets of latencies. A dictionary
+/// takes a third of what differences do.
 const FEW: [&str; 5] = ["t", "interval_ns", "rtt_p50_ns", "rtt_p99_ns", "rtt_max_ns"];
 /// Columns by which the rows of a group are put beside their like; of one flow they stay in the order of time.
 const BESIDE: [&str; 8] = ["link", "direction", "src", "dst", "dest_qp", "device", "counter", "priority"];
@@ -125,7 +125,8 @@ pub(super) fn encode_groups<R: Row>(rows: &[R], group: usize) -> Result<Vec<u8>>
     writer.into_inner()
 }
 
-/// Passes the values of some columns, which are in their order in the table, to `put`, each with what belongs to its column.
+/// Passes the values of some columns, which are in their order in the table, to `put`, each with what belongs to its
+/// column.
 fn gather<R: Row, C>(rows: &[&R], columns: &[(usize, &Column)], to: &mut [C], put: fn(&mut C, Cell)) {
     for row in rows {
         let mut wanted = columns.iter().zip(&mut *to).peekable();

@@ -1,11 +1,11 @@
 //! Tests whether a rhythm is that of a job.
 //!
-//! Much traffic repeats itself: a test that sends messages of one length through a queue that drains at one rate, a sender
-//! that runs into the same retransmission timeout again and again, a client that asks every tenth of a second, a
-//! checkpoint written every ten minutes. The cut into equal volumes finds a rhythm in all of these. A job that
-//! trains is more than that: its hosts exchange data, at the same time, each with the same share in every step, and then
-//! rest for about the same time. All of this is asked for here, and what lacks one of them has no steps: a
-//! wrong alarm costs more than a job that is not recognized.
+//! Much traffic repeats itself: a test that sends messages of one length through a queue that drains at one rate, a
+//! sender that runs into the same retransmission timeout again and again, a client that asks every tenth of a second, a
+//! checkpoint written every ten minutes. The cut into equal volumes finds a rhythm in all of these. A job that trains
+//! is more than that: its hosts exchange data, at the same time, each with the same share in every step, and then rest
+//! for about the same time. All of this is asked for here, and what lacks one of them has no steps: a wrong alarm costs
+//! more than a job that is not recognized.
 
 use super::segment::{Block, Segments};
 use crate::metrics::traffic::flowlets::Record;
@@ -117,8 +117,8 @@ fn distances(numbers: &[u64]) -> Vec<u64> {
     (0..numbers.len()).filter_map(off).collect()
 }
 
-/// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a measure of
-/// irregularity that neither a trend nor single outliers move.
+/// The middle distance of some numbers from the median of the five around each, as a share of the median of all: a
+/// measure of irregularity that neither a trend nor single outliers move.
 #[must_use]
 pub fn spread(numbers: &[u64]) -> Option<f64> {
     let all = median(numbers.to_vec())?;
@@ -137,7 +137,8 @@ fn most(verdicts: impl Iterator<Item = bool>) -> bool {
 
 type Sums<Key> = Map<Key, u64>;
 
-/// Holds the steps of a port against what a job does; there must be `least` of them. `flowlets` are sorted by start, as for the cut.
+/// Holds the steps of a port against what a job does; there must be `least` of them. `flowlets` are sorted by start, as
+/// for the cut.
 ///
 /// # Errors
 /// What speaks against a job.
@@ -161,8 +162,8 @@ pub fn is_job(segments: &Segments, flowlets: &[Record], pairs: &[Pair], least: u
     if shared as f64 >= SOME * steps.len() as f64 { Ok(()) } else { Err(NoJob::InTurn) }
 }
 
-/// True if parts of steps were taken for steps: groups of the same size follow one another after long periods that are alike
-/// and in which most of the time passes. Before a job has made some steps its parts have the only rhythm.
+/// True if parts of steps were taken for steps: groups of the same size follow one another after long periods that are
+/// alike and in which most of the time passes. Before a job has made some steps its parts have the only rhythm.
 fn in_groups(periods: &[u64], period: u64) -> bool {
     let long: Vec<(usize, u64)> =
         periods.iter().copied().enumerate().filter(|(_, one)| *one >= times(period, GROUPED)).collect();
@@ -179,8 +180,8 @@ fn in_groups(periods: &[u64], period: u64) -> bool {
         && 2 * sum >= periods.iter().sum::<u64>()
 }
 
-/// `part`: the steps are those of one of several parts of the run that were tried. A middle distance of random pauses is
-/// small in one of hundreds; most of the distances never are.
+/// `part`: the steps are those of one of several parts of the run that were tried. A middle distance of random pauses
+/// is small in one of hundreds; most of the distances never are.
 fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), NoJob> {
     let starts: Vec<u64> = blocks.iter().filter_map(|step| Some(step.first()?.start_ns)).collect();
     let periods: Vec<u64> = starts.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
@@ -213,8 +214,8 @@ fn rhythm(segments: &Segments, blocks: &[&[Block]], part: bool) -> Result<(), No
     Ok(())
 }
 
-/// True if a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at one that
-/// cuts it into halves of the same traffic.
+/// True if a step could as well be cut elsewhere: at several silences that are as long as those between steps, or at
+/// one that cuts it into halves of the same traffic.
 fn ambiguous(step: &[Block], comparable_ns: u64) -> bool {
     let long = |two: &[Block]| match two {
         [one, next] => next.start_ns.saturating_sub(one.end_ns) >= comparable_ns,
@@ -262,8 +263,8 @@ fn alike(steps: &[&[Record]]) -> Result<(), NoJob> {
     if most(sums.iter().map(near)) { Ok(()) } else { Err(NoJob::NotAlike) }
 }
 
-/// Checks that hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or it
-/// has several sources and several other destinations, as where a ring crosses the link between two switches.
+/// Checks that hosts exchange data, over all steps: most of it begins or ends at hosts that both send and receive; or
+/// it has several sources and several other destinations, as where a ring crosses the link between two switches.
 fn both_ways(steps: &[&[Record]], pairs: &[Pair]) -> Result<(), NoJob> {
     let mut hosts: Map<Host, [u64; 2]> = Map::default();
     let mut total = 0;
@@ -319,8 +320,8 @@ fn between(flowlet: &Record, pairs: &[Pair]) -> Option<[Host; 2]> {
     Some([pair.src.min(pair.dst), pair.src.max(pair.dst)])
 }
 
-/// True if three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or by
-/// turns, so that each goes on before the other has ended.
+/// True if three hosts or more exchange data at once: most of it in runs to which several pairs of them contribute, or
+/// by turns, so that each goes on before the other has ended.
 fn at_once(step: &[Record], pairs: &[Pair]) -> bool {
     let mut spans: Map<[Host; 2], (u64, u64, u64)> = Map::default();
     for flowlet in step {

@@ -1,8 +1,8 @@
 //! Steps of a job: how long they are, how that changes, and whom they wait for.
 //!
-//! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets from the kernel give the same.
-//! Each port is judged by itself, with both of its directions: the clocks of two captures may be seconds apart, and two
-//! ports may serve two jobs.
+//! Pure functions of the flowlets that [`traffic`](super::traffic) keeps, so that flowlets from the kernel give the
+//! same. Each port is judged by itself, with both of its directions: the clocks of two captures may be seconds apart,
+//! and two ports may serve two jobs.
 
 mod chain;
 pub mod job;
@@ -35,7 +35,8 @@ const MAX_LINKS: usize = 64;
 pub const MAX_LISTED: usize = 64;
 /// Steps of the latest traffic, if the whole has none: twice as many as of all, because several ends are tried.
 const LATEST_STEPS: usize = 16;
-/// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times as much.
+/// Number of times that the time considered is halved. Regular traffic of 33 steps is found in the midst of 500 times
+/// as much.
 const HALVINGS: u32 = 9;
 
 definitions! {
@@ -84,7 +85,8 @@ pub struct Ending {
     pub last_data_ns: u64,
     /// From there to the last frame of any kind on the link, live to the moment of the sample.
     pub silent_ns: u64,
-    /// Share of a step's bytes that were sent after the last whole step; `None` of a recording, which has whole steps alone.
+    /// Share of a step's bytes that were sent after the last whole step; `None` of a recording, which has whole steps
+    /// alone.
     pub part: Option<f64>,
     /// Flows of this link with a message that has not ended, or a request that was not answered; `None` as `part`.
     pub outstanding: Option<usize>,
@@ -133,16 +135,16 @@ impl LinkSteps {
         all.collect()
     }
 
-    /// True if these may be the parts of the first step of a job: few, and a silence that has not lasted for long follows which
-    /// is longer than all of them together.
+    /// True if these may be the parts of the first step of a job: few, and a silence that has not lasted for long
+    /// follows which is longer than all of them together.
     fn may_be_parts(&self) -> bool {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return true };
         let silent_ns = self.ending.silent_ns;
         self.steps.len() < LATEST_STEPS && (last.end_ns - first.start_ns..SHORT_NS).contains(&silent_ns)
     }
 
-    /// True if these may be the parts of longer steps: the latest data is in three runs of several of these steps, the earlier two
-    /// with half as much as the latest or more, and the silence before each is as long as the run.
+    /// True if these may be the parts of longer steps: the latest data is in three runs of several of these steps, the
+    /// earlier two with half as much as the latest or more, and the silence before each is as long as the run.
     fn may_be_of_longer(&self, atoms: &[Block]) -> bool {
         let Some(last) = self.steps.last() else { return true };
         let atoms =
@@ -171,8 +173,8 @@ pub struct Steps {
     pub links: Vec<LinkSteps>,
     /// The straggler that is best known, over all links; nobody whose own port shows that it waits for another host.
     pub straggler: Option<Straggler>,
-    /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the stages of
-    /// a pipeline.
+    /// Hosts that some link names, those of which only the host before is known excepted. More than one: perhaps the
+    /// stages of a pipeline.
     pub named: usize,
 }
 
@@ -229,8 +231,8 @@ pub fn steps(traffic: &Traffic, ports: &[u16]) -> Result<Steps, NoJob> {
     Ok(Steps { links, straggler, named: named.len() })
 }
 
-/// The period of a port by autocorrelation, in nanoseconds, near that of its steps: of the latest bins of its busiest link, or
-/// else of the whole run.
+/// The period of a port by autocorrelation, in nanoseconds, near that of its steps: of the latest bins of its busiest
+/// link, or else of the whole run.
 fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> Option<Rhythm> {
     let own = (0u16..).zip(&traffic.links).filter(|(at, _)| port_of(ports, *at) == port);
     let bursts = own.filter_map(|(_, link)| link.bursts.as_ref()).max_by_key(|bursts| bursts.total.bytes)?;
@@ -245,8 +247,8 @@ fn link_rhythm(traffic: &Traffic, ports: &[u16], port: u16, period_ns: u64) -> O
     all.into_iter().flatten().max_by(|a, b| a.strength.total_cmp(&b.strength))
 }
 
-/// The steps of a port: those of all its traffic, or where it has none, or none lately, those of the latest half of the time, or of a
-/// half of that: traffic that became regular has steps within 34 of them, whatever was before.
+/// The steps of a port: those of all its traffic, or where it has none, or none lately, those of the latest half of the
+/// time, or of a half of that: traffic that became regular has steps within 34 of them, whatever was before.
 fn port_steps(traffic: &Traffic, ports: &[u16], port: u16, flowlets: &[Record]) -> Result<LinkSteps, NoJob> {
     let atoms = atoms(flowlets);
     let found = |flowlets: &[Record], least: usize| {
@@ -374,8 +376,8 @@ fn ending(traffic: &Traffic, ports: &[u16], port: u16, segments: &Segments) -> O
 /// Flows of a port that wait for something: the end of a message, or an answer.
 ///
 /// Which flow carries the answers is not always known. A request counts as answered when any flow between the two hosts
-/// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way round. If no
-/// answer between two hosts was ever seen, nothing is concluded from its absence.
+/// answered this PSN or one behind it since; so a request may seem answered that was not, and never the other way
+/// round. If no answer between two hosts was ever seen, nothing is concluded from its absence.
 fn outstanding(traffic: &Traffic, ports: &[u16], port: u16) -> usize {
     const MASK: u32 = 0x00FF_FFFF;
     const WINDOW: u32 = 65_536;

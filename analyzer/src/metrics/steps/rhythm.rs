@@ -1,7 +1,7 @@
 //! The period of a series, by autocorrelation.
 //!
-//! Random traffic correlates with itself by chance, a queue that drains at one rate very well, and a job whose steps become
-//! longer badly; so this alone makes no steps. It is a second way to a period that was found by other means.
+//! Random traffic correlates with itself by chance, a queue that drains at one rate very well, and a job whose steps
+//! become longer badly; so this alone makes no steps. It is a second way to a period that was found by other means.
 
 use crate::util::definition::definitions;
 
@@ -37,8 +37,8 @@ pub struct Rhythm {
 
 /// The rhythm of a series near a period of `about` points; `None` when there is none.
 ///
-/// Steps are never equally long, so that sharp edges do not meet their like one period later: the series is made coarser
-/// until they do, and the best of these answers counts.
+/// Steps are never equally long, so that sharp edges do not meet their like one period later: the series is made
+/// coarser until they do, and the best of these answers counts.
 #[must_use]
 pub fn rhythm(points: &[f64], about: f64) -> Option<Rhythm> {
     let mut series = points.to_vec();

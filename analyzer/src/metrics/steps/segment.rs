@@ -1,8 +1,8 @@
 //! Start and end of the steps of a job, from the volume that each of them moves.
 //!
-//! A job that trains sends the same bytes in every step, and is silent in between. But it is also silent within a step, when all
-//! wait for one; silences alone do not tell the two apart. So the blocks between long silences are joined until each
-//! group has the same volume.
+//! A job that trains sends the same bytes in every step, and is silent in between. But it is also silent within a step,
+//! when all wait for one; silences alone do not tell the two apart. So the blocks between long silences are joined
+//! until each group has the same volume.
 
 use std::ops::Range;
 
@@ -178,8 +178,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Leaves out steps at both ends, so that the traffic between steps is least: packets sent before a job began, and in a
-    /// pause of the job.
+    /// Leaves out steps at both ends, so that the traffic between steps is least: packets sent before a job began, and
+    /// in a pause of the job.
     fn keep_longest_run(&mut self, blocks: &[Block]) {
         let bytes = |range: Range<usize>| -> u64 {
             blocks.get(range).unwrap_or_default().iter().map(|block| block.bytes).sum()
@@ -262,8 +262,8 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
     if atoms.len() < MIN_STEPS || total == 0 {
         return None;
     }
-    // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too where
-    // a step has equal parts.
+    // The longest silences that cut the traffic into equal volumes are those between steps: shorter ones do that too
+    // where a step has equal parts.
     let (mut rung, mut volume, silence) = (0..LADDER).rev().find_map(|rung| {
         let blocks = merged(atoms, ladder(rung));
         if blocks.len() < MIN_STEPS {
@@ -298,8 +298,8 @@ pub fn segments(atoms: &[Block], starts: impl Fn(&Block) -> usize) -> Option<Seg
                 continue;
             }
             let score: usize = cut.steps.iter().filter_map(|step| blocks.get(step.start)).map(&starts).sum();
-            // A block left over between steps is a sign of a wrong cut. So is one left over at both ends, unless the capture
-            // begins or ends within a step. Between cuts that are as good, causes decide.
+            // A block left over between steps is a sign of a wrong cut. So is one left over at both ends, unless the
+            // capture begins or ends within a step. Between cuts that are as good, causes decide.
             let margin = LEFT_OVER / cut.steps.len() as f64;
             let rank = [cut.explained(), cut.bytes as f64 / total as f64];
             let better = best.as_ref().is_none_or(|(_, before, most)| {
@@ -372,7 +372,8 @@ mod tests {
         assert_eq!(starts(&segments), expected);
     }
 
-    /// Nothing but steps with a wait in the middle, cut at its start in the wrong place: hosts that start by themselves decide.
+    /// Nothing but steps with a wait in the middle, cut at its start in the wrong place: hosts that start by themselves
+    /// decide.
     #[test]
     fn who_starts_by_itself_decides_when_volumes_do_not() {
         let mut list = vec![(0, 30, 6000)];

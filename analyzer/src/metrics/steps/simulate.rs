@@ -1,4 +1,5 @@
-//! Made-up traffic for tests: jobs and what is none, as flowlets of flows, the way a port of a host or of a switch sees them.
+//! Made-up traffic for tests: jobs and what is none, as flowlets of flows, the way a port of a host or of a switch sees
+//! them.
 
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
@@ -136,8 +137,8 @@ impl Wire {
 /// Pattern of senders and receivers in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// To the next host, all around and once again, as an all-reduce does; each part needs the one before from the host before.
-    /// In a large ring only some of the parts.
+    /// To the next host, all around and once again, as an all-reduce does; each part needs the one before from the host
+    /// before. In a large ring only some of the parts.
     Ring,
     /// To all others.
     AllToAll,
@@ -173,8 +174,8 @@ impl SimulatedJob {
         slower: 0.0,
     };
 
-    /// Runs it. `late` says by how much longer a host computes in a step, as a share of the period; `slow` how many times as long a
-    /// connection takes to send.
+    /// Runs it. `late` says by how much longer a host computes in a step, as a share of the period; `slow` how many
+    /// times as long a connection takes to send.
     pub(super) fn run(&self, late: impl Fn(u64, u32) -> f64, slow: impl Fn(u64, u32, u32) -> f64) -> Wire {
         use crate::metrics::traffic::times;
         let mut dice = Dice(self.steps ^ self.period_ns ^ u64::from(self.hosts));

@@ -1,15 +1,17 @@
 //! The straggler of a step: the host that the others wait for.
 //!
-//! After a silence of all hosts on a link in the middle of a step, the one that sends first was waited for: no packet that
-//! passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed longer.
-//! If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself have waited for a
-//! host that this link does not show. A host of which the transfers take much longer than the others' is waited for as well.
+//! After a silence of all hosts on a link in the middle of a step, the one that sends first was waited for: no packet
+//! that passed here woke it up. If it had sent nothing in the step before, it began the step late, because it computed
+//! longer. If it had, and its own receipts are visible too, it paused. If its receipts are not visible, it may itself
+//! have waited for a host that this link does not show. A host of which the transfers take much longer than the others'
+//! is waited for as well.
 //!
-//! A host that begins late because the data it waits for arrived after its peers' is no straggler: its own time, from the last data in to
-//! the first data out, is what it always was. Its inbound transfer is slow then.
+//! A host that begins late because the data it waits for arrived after its peers' is no straggler: its own time, from
+//! the last data in to the first data out, is what it always was. Its inbound transfer is slow then.
 //!
-//! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the steps is
-//! therefore held against somebody who had sent in the step only when it is not there in other steps of the same run.
+//! Jobs also pause together, between the buckets of their gradients or the stages of a pipeline. A silence within the
+//! steps is therefore held against somebody who had sent in the step only when it is not there in other steps of the
+//! same run.
 
 use std::ops::Range;
 
@@ -97,8 +99,8 @@ pub struct Straggler {
     pub until_ns: u64,
     /// There are enough steps besides in which it was not waited for: something changed.
     pub changed: bool,
-    /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a slow
-    /// transfer: how much longer it took than the quickest; else the silence of all.
+    /// Median over these steps. For a host that starts late: from the start of the last of the others to its own; for a
+    /// slow transfer: how much longer it took than the quickest; else the silence of all.
     pub behind_ns: u64,
 }
 
@@ -197,8 +199,8 @@ impl View<'_> {
         hosts.len()
     }
 
-    /// Number of hosts that send in a block before they receive anything there: they start by themselves. Hosts of which
-    /// only one direction is visible do not count.
+    /// Number of hosts that send in a block before they receive anything there: they start by themselves. Hosts of
+    /// which only one direction is visible do not count.
     pub(super) fn independent_starts(
         receivers: &Receivers,
         flowlets: &[Record],
@@ -318,8 +320,8 @@ impl View<'_> {
         Some(Wait { why: StragglerCause::StartsLate, host, peer, dest_qp, behind_ns })
     }
 
-    /// True if a host begins to send before anything that it receives in the step has come to an end, in nearly all steps in
-    /// which it is not late: no packet that it receives sets it off.
+    /// True if a host begins to send before anything that it receives in the step has come to an end, in nearly all
+    /// steps in which it is not late: no packet that it receives sets it off.
     fn begins_by_itself(&self, host: Host, late: &[Option<Wait>]) -> bool {
         let (mut all, mut own) = (0, 0);
         for (step, wait) in self.segments.steps.iter().zip(late) {
@@ -363,8 +365,8 @@ impl View<'_> {
         stretches.max_by_key(|straggler| (straggler.steps as u64).saturating_mul(straggler.behind_ns))
     }
 
-    /// The time that a host takes by itself before a step: from the last data that it received in the step before to the
-    /// first that it sends. `None` where it does not do both.
+    /// The time that a host takes by itself before a step: from the last data that it received in the step before to
+    /// the first that it sends. `None` where it does not do both.
     fn own_time(&self, host: Host, before: &Range<usize>, step: &Range<usize>) -> Option<u64> {
         let of = |blocks, end: fn(&Pair) -> Host| {
             self.step(blocks)
@@ -423,7 +425,8 @@ impl View<'_> {
         }
         let stretch = waits.get(range.clone())?;
         let mut own: Vec<Wait> = stretch.iter().filter(|wait| same(wait, of)).flatten().copied().collect();
-        // If others are waited for as well, or the same one now and then, one comes up several times in a row by chance.
+        // If others are waited for as well, or the same one now and then, one comes up several times in a row by
+        // chance.
         let outside = || waits.iter().enumerate().filter(|(at, _)| !range.contains(at));
         let now_and_then = outside().filter(|(_, wait)| same(wait, of)).count();
         let others = waits.iter().flatten().filter(|wait| wait.host != of.1).count();
@@ -459,8 +462,8 @@ impl View<'_> {
     }
 }
 
-/// Expected number of stretches of `length` steps, among `steps` of them, with a host in `own` of each when it comes up in a
-/// share of all steps at random: the binomial term, times the places where a stretch can begin.
+/// Expected number of stretches of `length` steps, among `steps` of them, with a host in `own` of each when it comes up
+/// in a share of all steps at random: the binomial term, times the places where a stretch can begin.
 fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
     let choices: f64 = (0..own.min(length)).map(|i| (length - i) as f64 / (own - i) as f64).product();
     let one = i32::try_from(own).map_or(0.0, |own| share.powi(own));
@@ -468,8 +471,8 @@ fn chance(steps: usize, length: usize, own: usize, share: f64) -> f64 {
     steps as f64 * choices * one * rest
 }
 
-/// The stretch with most steps or windows that show a signal, less two for each that does not: two of three must show it. With
-/// that score; `None` when none shows it.
+/// The stretch with most steps or windows that show a signal, less two for each that does not: two of three must show
+/// it. With that score; `None` when none shows it.
 pub fn densest(shown: impl Iterator<Item = bool>) -> Option<(Range<usize>, i64)> {
     const MISS: i64 = -2;
     let mut best: Option<(Range<usize>, i64)> = None;

@@ -55,8 +55,8 @@ fn traffic(flowlets: &[(u32, u32, u64, u64, u64)], window_end_ms: u64) -> Traffi
     }
 }
 
-/// Sixteen steps of a ring as host 2 of three sees it: 1 sends to 2, 2 sends to 3, in two phases. `late` adds to the start of
-/// a host from step 6 on; who needs its data waits.
+/// Sixteen steps of a ring as host 2 of three sees it: 1 sends to 2, 2 sends to 3, in two phases. `late` adds to the
+/// start of a host from step 6 on; who needs its data waits.
 fn ring(late_host: u32, late_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
     let mut list = Vec::new();
     let mut at = 1000;
@@ -95,8 +95,8 @@ fn the_host_that_starts_late_is_named() {
     }
 }
 
-/// From step 6 on, what host 1 sends to host 2 takes so much longer in its second part, and host 2 computes for 71 ms after
-/// it, or longer.
+/// From step 6 on, what host 1 sends to host 2 takes so much longer in its second part, and host 2 computes for 71 ms
+/// after it, or longer.
 fn inbound(slow_ms: u64, compute_ms: u64) -> Vec<(u32, u32, u64, u64, u64)> {
     let (mut list, mut two) = (Vec::new(), 1002);
     for step in 0..16 {
@@ -200,8 +200,8 @@ fn what_is_outstanding() {
     assert_eq!(outstanding(&all, &[], 0), 1);
 }
 
-/// From the start to the end of a job, the cut leaves nothing over at either end, although the late host's own link shows nobody
-/// that starts by itself before it.
+/// From the start to the end of a job, the cut leaves nothing over at either end, although the late host's own link
+/// shows nobody that starts by itself before it.
 #[test]
 fn a_job_that_waited_from_the_start_ends_between_steps() {
     let mut list = Vec::new();

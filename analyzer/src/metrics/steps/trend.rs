@@ -140,8 +140,8 @@ pub struct Trend {
     pub slower: Option<Slower>,
 }
 
-/// The steps of a port with the time to the next, without those behind which data is in no step: of how many steps that time is
-/// is not known.
+/// The steps of a port with the time to the next, without those behind which data is in no step: of how many steps that
+/// time is is not known.
 #[must_use]
 pub fn timed(found: &LinkSteps) -> Vec<Timed> {
     let pairs = found.steps.iter().zip(found.steps.iter().skip(1));
@@ -181,8 +181,8 @@ fn stretch(steps: &[Timed]) -> Option<Stretch> {
     })
 }
 
-/// The part of the run of `width` steps that took the shortest time; of those that are as fast, the first. Not by its median:
-/// nearly half of the run could be slower steps.
+/// The part of the run of `width` steps that took the shortest time; of those that are as fast, the first. Not by its
+/// median: nearly half of the run could be slower steps.
 fn fastest(steps: &[Timed], width: usize) -> Option<&[Timed]> {
     let last = steps.len().checked_sub(width)?;
     // A part of thousands of steps need not begin at each of them.
@@ -205,15 +205,15 @@ fn became_slower(steps: &[Timed], medians: &[u64], base_ns: u64, slow: &mut [boo
     let (mut range, _) = densest(slow.iter().copied())?;
     let faster = slow.iter().take(range.start).filter(|slow| !**slow).count();
     let own = steps.get(range.clone())?;
-    // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no longer
-    // than others.
+    // Jitter comes in clusters: seven of nine steps of a healthy ring were a fifth longer, and a quarter of them no
+    // longer than others.
     let before = quantile(&sorted(steps.get(..range.start)?), 0.75)?;
     let apart = quantile(&sorted(own), 0.25)? > times(before, 1.0 + NOISE);
     if range.len() < FEWEST_SLOWER || faster < FEWEST_BEFORE || !apart {
         return None;
     }
-    // The fastest part may reach into it, and then its limit is too high for the first of them: it began where steps came to be
-    // nearer to its own than to the fastest.
+    // The fastest part may reach into it, and then its limit is too high for the first of them: it began where steps
+    // came to be nearer to its own than to the fastest.
     let halfway_ns = base_ns.midpoint(median(own)?);
     while let Some(before) = range.start.checked_sub(1)
         && medians.get(before).is_some_and(|median| *median > halfway_ns)
@@ -362,7 +362,8 @@ mod tests {
         }
     }
 
-    /// Steps of a ring of four whose host three computes 60 ms longer from step 15 on: the fastest seven of them reach into those.
+    /// Steps of a ring of four whose host three computes 60 ms longer from step 15 on: the fastest seven of them reach
+    /// into those.
     #[test]
     fn slower_steps_begin_where_they_became_slower() {
         let periods = [

@@ -205,8 +205,8 @@ fn timeouts_are_no_job() {
     }
 }
 
-/// A client that asks: for little, for much, and to and fro; at once again, on a clock, or now and then. The server has one
-/// client or several.
+/// A client that asks: for little, for much, and to and fro; at once again, on a clock, or now and then. The server has
+/// one client or several.
 #[test]
 fn requests_and_responses_are_no_job() {
     for clients in [1, 5] {
@@ -339,8 +339,8 @@ fn a_slow_link_is_named_by_its_ends() {
     }
 }
 
-/// A ring that waits for host 3 since step 15, seen at any of its ports: where nothing that host 3 sends is in sight, only the host at
-/// the far end of the chain may be named, not one that itself waits on a port in sight.
+/// A ring that waits for host 3 since step 15, seen at any of its ports: where nothing that host 3 sends is in sight,
+/// only the host at the far end of the chain may be named, not one that itself waits on a port in sight.
 #[test]
 fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
     let wire =

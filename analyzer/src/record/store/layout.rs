@@ -71,8 +71,8 @@ impl Part {
         )
     }
 
-    /// The part that a file of the queue was linked from, with the path of that link; `None` if the name does not follow
-    /// the scheme.
+    /// The part that a file of the queue was linked from, with the path of that link; `None` if the name does not
+    /// follow the scheme.
     pub(super) fn queued(path: &Path) -> Option<Self> {
         let (id, rest) = path.file_name()?.to_str()?.split_once('.')?;
         // Names of hosts may have dots.

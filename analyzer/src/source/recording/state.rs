@@ -133,8 +133,8 @@ impl State {
         {
             let times =
                 flow.times.get_or_insert_with(|| Box::new(Times { counts: [0; BUCKETS], longest_ns: 0 }));
-            // As many samples as in the interval, and each percentile the one of its rank: the first of those at p99 is that of
-            // its rank.
+            // As many samples as in the interval, and each percentile the one of its rank: the first of those at p99 is
+            // that of its rank.
             let rank = |percent: u64| (count * percent).div_ceil(100);
             let middle = (rank(99) - 1).max(rank(50));
             let top = u64::from(count > 1);

@@ -280,8 +280,8 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: 
     if !rest.is_empty() {
         spans.push(cut(rest, room, false), theme::BOLD);
     }
-    // Whole parts: half a figure says nothing. The first is the time, which has two of its own: that a problem is quiet matters
-    // more than since when it is there.
+    // Whole parts: half a figure says nothing. The first is the time, which has two of its own: that a problem is quiet
+    // matters more than since when it is there.
     for (at, part) in text.split(" · ").enumerate() {
         let gap = if spans.width == 3 { "" } else { " · " };
         let short = part.split_once(", ").filter(|_| at == 0);
@@ -301,8 +301,8 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: 
     line(buffer, at.metrics, 0, &spans.into_line());
 }
 
-/// The line that says how it is: badges of the active findings, and the title of the worst. Returns what finds no room if
-/// it `continues` in the next line.
+/// The line that says how it is: badges of the active findings, and the title of the worst. Returns what finds no room
+/// if it `continues` in the next line.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: bool) -> String {
     let width = usize::from(at.verdict.width);
     let (spans, rest) = sentence(app, data, width, continues);
@@ -410,8 +410,8 @@ fn recovered(
     (spans, String::new())
 }
 
-/// Active kinds, each once; then the title of the worst finding, `since` when it is active, and ended kinds as far as there is
-/// room. The rest of the title comes second, if it `continues` in another line, else it is cut.
+/// Active kinds, each once; then the title of the worst finding, `since` when it is active, and ended kinds as far as
+/// there is room. The rest of the title comes second, if it `continues` in another line, else it is cut.
 fn badges(
     concluded: &Concluded<'_>,
     worst: &Finding,
@@ -435,7 +435,8 @@ fn badges(
     }
     // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
     // says more than the word of a second kind, which the problems list.
-    // On narrow screens the first alone has its whole name: the same names, whatever the length of the title at the moment.
+    // On narrow screens the first alone has its whole name: the same names, whatever the length of the title at the
+    // moment.
     let wide = width >= usize::from(BOXED);
     let form = |long: bool, count: usize| {
         let word =
