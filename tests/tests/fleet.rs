@@ -178,11 +178,11 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
 
 /// Retransmissions after RNR NAKs, and after packets that arrived out of order.
 #[test]
-fn what_is_sent_again_is_not_lost() {
+fn what_is_retransmitted_is_not_lost() {
     let not_ready = of_captures(&[("node0", &["g_rnr.h0.pcap"])]);
     let reordered =
         of_captures(&[("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])]);
-    for engine in engines("what_is_sent_again_is_not_lost") {
+    for engine in engines("what_is_retransmitted_is_not_lost") {
         for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
             let (loss, row) = asked(folder.path(), "loss", &engine);
             assert_eq!(loss, "No pair of ports loses more than 15 packets in a million");
