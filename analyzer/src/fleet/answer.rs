@@ -183,7 +183,10 @@ fn confidence(question: Question, row: &Row) -> Confidence {
             if text(row, "or").is_empty() { sure } else { sure.less() }
         }
         Question::Balance => Confidence::of(share("agree", "of_hosts"), of("of_hosts"), None),
-        Question::Jobs => Confidence::of(None, None, Some(of("z").unwrap_or(0.0))),
+        // Without a median, nothing says what is usual.
+        Question::Jobs => {
+            of("usual").map_or(Confidence::Low, |_| Confidence::of(None, None, Some(of("z").unwrap_or(0.0))))
+        }
         Question::Stragglers => {
             let others = of("of_hosts").map(|hosts| (hosts - 1.0).max(1.0));
             let named = of("named_by").zip(others).map(|(named, others)| named / others);
@@ -214,14 +217,7 @@ fn headline(question: Question, rows: &[Row]) -> String {
     let diagnosis = match question {
         Question::Slow | Question::Loss => hop(row, &shown),
         Question::Balance => balance(row, &shown),
-        Question::Jobs => format!(
-            "job {}: {} {} against a median of {}, on {}",
-            shown("job_name"),
-            shown("problem"),
-            shown("figure"),
-            shown("usual"),
-            units::plural(number(row, "host_count").map_or(0, whole), "host"),
-        ),
+        Question::Jobs => job(row, &shown),
         Question::Stragglers => straggler(row, &shown),
         Question::Timeline => format!(
             "{}: {} unusual (z {}), highest at {}",
@@ -256,8 +252,9 @@ fn balance(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     )
 }
 
-/// True if the idlest part is further from the mean than the busiest. Two parts are always equally far: of planes and rails of
-/// all hosts it is then the idlest, as traffic leaves a bad one, while a hash that prefers one side does so at single places.
+/// True if the idlest part is further from the mean than the busiest. Two parts are always equally far: of planes and
+/// rails of all hosts it is then the idlest, as traffic leaves a bad one, while a hash that prefers one side does so at
+/// single places.
 fn idlest_deviates(row: &Row) -> bool {
     let (Some(busiest), Some(idlest)) = (number(row, "busiest_ratio"), number(row, "idlest_ratio")) else {
         return false;
@@ -269,9 +266,31 @@ fn idlest_deviates(row: &Row) -> bool {
     if of_all { further > -rounding } else { further > rounding }
 }
 
+fn job(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
+    let name = match text(row, "job_name") {
+        "" => "hosts without a job name".to_owned(),
+        _ => format!("job {}", shown("job_name")),
+    };
+    let found = format!("{name}: {} {}", shown("problem"), shown("figure"));
+    let hosts = units::plural(number(row, "host_count").map_or(0, whole), "host");
+    match number(row, "usual") {
+        Some(_) => format!("{found} against a median of {}, on {hosts}", shown("usual")),
+        None => format!(
+            "{found} on {hosts}; no median to compare with, as fewer than three jobs have this figure"
+        ),
+    }
+}
+
 fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     let figure = match text(row, "metric") {
         "loss" => format!("{} packets lost ({})", shown("lost"), shown("figure")),
+        cover::RETRANSMITTED => {
+            format!(
+                "{} packets retransmitted ({}), losses not known",
+                shown("retransmitted"),
+                shown("figure")
+            )
+        }
         metric => format!("{} {} against {} of the job", plain(metric), shown("figure"), shown("usual")),
     };
     let of = if is_of_device(row) { "devices" } else { "pairs of ports through it" };
@@ -307,7 +326,11 @@ fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     if !named && !late {
         evidence.push(format!("senders wait {} for its receive buffers", shown("rnr_wait_ns")));
     }
-    format!("{} of job {}: {}", shown("straggler"), shown("job_name"), evidence.join("; "))
+    let job = match text(row, "job_name") {
+        "" => "without a job name".to_owned(),
+        _ => format!("of job {}", shown("job_name")),
+    };
+    format!("{} {job}: {}", shown("straggler"), evidence.join("; "))
 }
 
 /// The headline if no row stands out.
@@ -318,7 +341,7 @@ fn nothing(question: Question) -> String {
         Question::Balance => {
             return format!("No busiest link, rail or plane carries more than {UNEVEN} × the mean");
         }
-        Question::Jobs => "No job stands out in loss, stalls, waits or step growth",
+        Question::Jobs => "No job stands out in loss, retransmission, stalls, waits or step growth",
         Question::Stragglers => "No host makes others of its job wait",
         Question::Timeline => "No interval stands out",
     };
@@ -426,6 +449,24 @@ mod tests {
             "{}",
             answer.scope
         );
+    }
+
+    #[test]
+    fn few_jobs_have_no_median_and_a_job_may_have_no_name() {
+        let found = row(
+            json!({"job_name": "", "problem": "loss", "figure": 0.0095, "usual": null, "z": 3e4, "host_count": 2}),
+        );
+        let of = |row: Row| Answer::of(Question::Jobs, vec![summary(), row], 10).unwrap().headline;
+        assert_eq!(
+            of(found.clone()),
+            "Hosts without a job name: loss 0.95 % on 2 hosts; no median to compare with, as fewer than three jobs have this figure. Confidence: low"
+        );
+        let mut several = found;
+        several.extend([("job_name".to_owned(), json!("a")), ("usual".to_owned(), json!(0.0))]);
+        assert_eq!(of(several), "Job a: loss 0.95 % against a median of 0 %, on 2 hosts. Confidence: high");
+        let straggler = row(json!({"straggler": "node31", "job_name": "", "named_by": 0, "late_seconds": 0}));
+        let answer = Answer::of(Question::Stragglers, vec![summary(), straggler], 10).unwrap();
+        assert!(answer.headline.starts_with("Node31 without a job name: "), "{}", answer.headline);
     }
 
     #[test]

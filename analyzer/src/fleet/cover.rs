@@ -1,4 +1,4 @@
-//! The smallest set of hops that explains the bad port pairs: greedy set cover.
+//! A small set (greedy) of hops that explains the bad port pairs.
 //!
 //! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
 //! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
@@ -12,6 +12,9 @@ use crate::util::map::{Map, Set};
 /// Maximum number of hops in an answer: a search for one fault needs only the first, and noise adds any number of
 /// others.
 const MOST: usize = 100;
+
+/// Metric of `loss` for the pairs whose losses no tap can see.
+pub const RETRANSMITTED: &str = "retransmitted";
 
 /// A bad pair at one of its hops: a row of the SQL result.
 #[derive(Clone, Debug, Deserialize)]
@@ -70,14 +73,17 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
                 hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| pairs[*pair].weight.max(1.0)).sum();
             weight * hop.share * hop.share
         };
-        let scored = hops.iter().map(|hop| (score(hop), hop));
+        let scored = hops.iter().map(|hop| (score(hop), hop)).filter(|(score, _)| *score > 0.0);
+        // A lost packet can have any number of retransmissions.
+        let known = |hop: &Hop| hop.of.metric != RETRANSMITTED;
         let best = scored.max_by(|(a, one), (b, other)| {
+            let by_loss = known(one).cmp(&known(other));
             let narrower = || other.of.breadth.total_cmp(&one.of.breadth);
             let clearer = || one.of.hop_z.total_cmp(&other.of.hop_z);
             let names = || other.of.hop.cmp(&one.of.hop);
-            a.total_cmp(b).then_with(narrower).then_with(clearer).then_with(names)
+            by_loss.then_with(|| a.total_cmp(b)).then_with(narrower).then_with(clearer).then_with(names)
         });
-        let Some((score, best)) = best.filter(|(score, _)| *score > 0.0) else { break };
+        let Some((score, best)) = best else { break };
         answers.push(answer(best, &hops, &pairs, &open, score));
         best.pairs.iter().for_each(|pair| open[*pair] = false);
     }
@@ -128,8 +134,7 @@ fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -
     let mut by_excess: Vec<&Pair> = own.iter().map(|pair| &pairs[*pair]).collect();
     by_excess.sort_by(|a, b| (a.figure - a.usual).total_cmp(&(b.figure - b.usual)));
     let middle = by_excess.get(by_excess.len() / 2).copied().unwrap_or(&best.of);
-    let of_loss = best.of.metric == "loss";
-    let lost: f64 = own.iter().map(|pair| pairs[*pair].weight).sum();
+    let count: f64 = own.iter().map(|pair| pairs[*pair].weight).sum();
     let mut jobs: Vec<&str> = by_excess.iter().filter_map(|pair| pair.job.as_deref()).collect();
     jobs.sort_unstable();
     jobs.dedup();
@@ -138,10 +143,12 @@ fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -
         [one] => json!(one),
         several => json!(format!("{} jobs", several.len())),
     };
+    let counted = |metric: &str| (best.of.metric == metric).then_some(count);
     let times = (middle.usual > 0.0).then(|| middle.figure / middle.usual);
     let row = json!({
         "metric": best.of.metric, "scope": best.of.scope, "side": best.of.side, "place": place(&best.of),
-        "figure": middle.figure, "usual": middle.usual, "times": times, "lost": of_loss.then_some(lost),
+        "figure": middle.figure, "usual": middle.usual, "times": times,
+        "lost": counted("loss"), "retransmitted": counted(RETRANSMITTED),
         "bad_pairs": best.of.bad_pairs, "pairs": best.of.pairs, "z": best.of.hop_z, "job": job,
         "or": (!same.is_empty()).then(|| same.join("; ")), "score": score,
     });
@@ -199,6 +206,20 @@ mod tests {
         let (one, two) = ([("link", 1, "x", 1, 1)], [("switch", 3, "s", 2, 2)]);
         let answers = explain(rows(&[("a", "b", &one), ("c", "d", &two), ("e", "f", &two)])).unwrap();
         assert_eq!(places(&answers), ["to s", "to x"]);
+    }
+
+    #[test]
+    fn losses_come_before_retransmissions_which_are_not_counted_as_lost() {
+        let (resent, lost) = ([("link", 1, "x", 1, 1)], [("link", 1, "y", 1, 1)]);
+        let mut all = rows(&[("a", "b", &resent), ("c", "d", &lost)]);
+        all[0].extend(
+            [("metric", json!(RETRANSMITTED)), ("weight", json!(4_050))]
+                .map(|(name, of)| (name.to_owned(), of)),
+        );
+        let answers = explain(all).unwrap();
+        assert_eq!(places(&answers), ["to y", "to x"]);
+        assert_eq!((&answers[0]["lost"], &answers[0]["retransmitted"]), (&json!(10.0), &Value::Null));
+        assert_eq!((&answers[1]["lost"], &answers[1]["retransmitted"]), (&Value::Null, &json!(4_050.0)));
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl Engine {
         Ok(Self::Program(found, dialect))
     }
 
-    /// Runs statements that only declare, then questions, and gives their answers, unread. A program is ended once `stop` is true: it
-    /// would go on reading for minutes, with nobody to tell.
+    /// Runs statements that only declare, then questions, and gives their answers, unread. A program is ended once
+    /// `stop` is true: it would go on reading for minutes, with nobody to tell.
     ///
     /// # Errors
     /// The engine cannot be started or reached, refuses the SQL, or was ended.

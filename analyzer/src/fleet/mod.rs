@@ -5,7 +5,7 @@
 //! | [`question`] | the questions: SQL in a dialect that both engines accept, and the columns of the answers |
 //! | [`recording`] | locations of the tables, and their declaration for an engine |
 //! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server |
-//! | [`cover`] | the smallest set of hops that explains bad pairs of ports |
+//! | [`cover`] | a small set (greedy) of hops that explains bad pairs of ports |
 //! | [`answer`] | rows, the headline, and its confidence |
 //! | [`page`] | the answer as text, JSON and HTML |
 

@@ -42,7 +42,7 @@ pub enum Question {
     /// Host, link with its switch port, switch, path, rail or plane that is slower than the median of its job:
     /// latency, CE, retransmission
     Slow,
-    /// Smallest set of links, hosts, switches and paths that explains the losses
+    /// A small set (greedy) of links, hosts, switches and paths that explains the losses
     Loss,
     /// Uneven load of parallel links, rails, planes and the links of a pair of switches
     Balance,
@@ -81,6 +81,7 @@ const HOPS: &[Column] = &[
     column("bad_pairs", "BAD PAIRS", Count),
     column("pairs", "OF PAIRS", Count),
     column("lost", "LOST", Count),
+    column("retransmitted", "RETRANSMITTED", Count),
     column("job", "JOB", Text),
     column("z", "Z", Score),
     column("or", "SAME EVIDENCE", Text),

@@ -255,6 +255,19 @@ impl Fleet {
         }
     }
 
+    /// True if the answer about a fault must be that nothing was found: a port that resends loses nothing.
+    #[must_use]
+    pub fn is_quiet(question: &str, fault: Fault) -> bool {
+        fault == Fault::Healthy || (question, fault) == ("loss", Fault::ResendingPort)
+    }
+
+    /// The host whose port drops packets, and the text with which the headline for `loss` begins if that host is not
+    /// recorded: its senders see retransmissions, and no tap is after the switch port.
+    #[must_use]
+    pub fn unrecorded_loser(&self) -> (String, String) {
+        (name(self.lossy().host), format!("Link to {}: ", super::address(self.lossy())))
+    }
+
     /// The least confidence of the answer about a fault. A cause that two or three pairs of ports pass is not certain.
     #[must_use]
     pub fn confidence(&self, question: &str, fault: Fault) -> &'static str {

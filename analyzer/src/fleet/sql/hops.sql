@@ -1,10 +1,10 @@
 medians as (
-  select *, case when metric = 'loss' and count(*) over (partition by metric, job, direction) < 4 then 0
+  select *, case when metric in ('loss', 'retransmitted') and count(*) over (partition by metric, job, direction) < 4 then 0
                  else median(figure) over (partition by metric, job, direction) end as usual
   from figures
 ),
 deviations as (
-  select *, case when metric = 'loss' and count(*) over (partition by metric, job, direction) < 4 then 0
+  select *, case when metric in ('loss', 'retransmitted') and count(*) over (partition by metric, job, direction) < 4 then 0
                  else median(abs(figure - usual)) over (partition by metric, job, direction) end as mad
   from medians
 ),

@@ -1,11 +1,30 @@
 -- Pairs of ports that lose packets, and the hops that they have in common.
 with
-pairs as (
-  select job, min(coalesce(rail, link)) as lane, src, dst, coalesce(nullif(sum(lost), 0), sum(retransmitted), 0) as all_lost,
-         greatest(sum(case when direction = 'egress' then packets else 0 end),
-                  sum(case when direction = 'egress' then 0 else packets end)) as all_packets, count(*) as readings
+-- Each tap of a flow. Retransmissions after RNR NAKs replace no lost packet.
+seen as (
+  select job, host, link, direction, min(coalesce(rail, link)) as lane, src, dst, dest_qp,
+         sum(case when lost is not null then packets end) as tap_packets, sum(lost) as tap_lost,
+         sum(case when coalesce(rnr_wait_ns, 0) = 0 then retransmitted end) as tap_resent, count(*) as tap_readings
   from flow_seconds
   where {rows}
+  group by job, host, link, direction, src, dst, dest_qp
+),
+-- A packet passes several taps, and counts once. What is lost on the path is lost after a tap at the sender: egress, or the
+-- only tap of a capture, which has no direction.
+flows as (
+  select job, min(lane) as flow_lane, src, dst, dest_qp, max(tap_packets) as flow_packets, max(tap_lost) as flow_lost,
+         max(tap_resent) as flow_resent, sum(tap_readings) as flow_readings,
+         max(case when direction = 'ingress' then 1 else 0 end) as ingress_taps,
+         case when count(*) > 1 then max(case when direction is null then 1 else 0 end) else 0 end as later_taps
+  from seen
+  where tap_lost is not null
+  group by job, src, dst, dest_qp
+),
+pairs as (
+  select job, min(flow_lane) as lane, src, dst, sum(flow_packets) as all_packets, sum(flow_lost) as all_lost,
+         coalesce(sum(flow_resent), 0) as all_resent, sum(flow_readings) as readings,
+         case when sum(flow_lost) > 0 or max(ingress_taps) + max(later_taps) > 0 then 1 else 0 end as is_known
+  from flows
   group by job, src, dst
 ),
 devices as (
@@ -18,8 +37,9 @@ devices as (
   group by job, host, device
 ),
 figures as (
-  select 'loss' as metric, job, nullif(src, src) as box, lane, 'both' as direction, src, dst, readings,
-         all_lost / all_packets as figure, 0.00001 as least, 1.0 * all_lost as weight
+  select case when is_known = 1 then 'loss' else 'retransmitted' end as metric, job, nullif(src, src) as box, lane,
+         'both' as direction, src, dst, readings, case when is_known = 1 then all_lost else all_resent end / all_packets as figure,
+         0.00001 as least, 1.0 * case when is_known = 1 then all_lost else all_resent end as weight
   from pairs
   where all_packets > 0
   union all
