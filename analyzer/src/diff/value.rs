@@ -149,9 +149,8 @@ pub(super) fn is_recording(report: &Value) -> bool {
 pub(super) fn losses(flow: &Value, path: &str) -> Option<f64> {
     let has = |name: &str| flow.get(name).is_some_and(|value| !value.is_null());
     // A recording keeps losses, and not the PSNs that they were found from.
-    let one = |sequence: &str, loss: &str| match has(sequence) || has(loss) {
-        false => Some(0.0),
-        true => at(flow, &format!("/{loss}{path}")),
+    let one = |sequence: &str, loss: &str| {
+        if has(sequence) || has(loss) { at(flow, &format!("/{loss}{path}")) } else { Some(0.0) }
     };
     if !has("loss") && !has("loss_responses") {
         both(flow, "missing")?;
