@@ -1,4 +1,5 @@
-//! A small set (greedy) of hops that explains the bad port pairs.
+//! A small set of hops that explains the bad port pairs: chosen one after the other, and without one that the others make
+//! superfluous.
 //!
 //! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
 //! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
@@ -66,28 +67,56 @@ struct Hop {
 pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     let (hops, pairs) = hops(rows)?;
     let mut open: Vec<bool> = vec![true; pairs.len()];
-    let mut answers = Vec::new();
-    while answers.len() < MOST {
-        let score = |hop: &Hop| {
-            let weight: f64 =
-                hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| pairs[*pair].weight.max(1.0)).sum();
-            weight * hop.share * hop.share
-        };
-        let scored = hops.iter().map(|hop| (score(hop), hop)).filter(|(score, _)| *score > 0.0);
-        // A lost packet can have any number of retransmissions.
-        let known = |hop: &Hop| hop.of.metric != RETRANSMITTED;
-        let best = scored.max_by(|(a, one), (b, other)| {
-            let by_loss = known(one).cmp(&known(other));
-            let narrower = || other.of.breadth.total_cmp(&one.of.breadth);
-            let clearer = || one.of.hop_z.total_cmp(&other.of.hop_z);
-            let names = || other.of.hop.cmp(&one.of.hop);
-            by_loss.then_with(|| a.total_cmp(b)).then_with(narrower).then_with(clearer).then_with(names)
-        });
-        let Some((score, best)) = best else { break };
-        answers.push(answer(best, &hops, &pairs, &open, score));
+    let mut chosen: Vec<&Hop> = Vec::new();
+    while chosen.len() < MOST
+        && let Some(best) = best(&hops, &pairs, &open)
+    {
+        chosen.push(best);
         best.pairs.iter().for_each(|pair| open[*pair] = false);
     }
+    leave_out(&mut chosen);
+    open.fill(true);
+    let mut answers = Vec::new();
+    for hop in chosen {
+        answers.push(answer(hop, &hops, &pairs, &open, score(hop, &pairs, &open)));
+        hop.pairs.iter().for_each(|pair| open[*pair] = false);
+    }
     Ok(answers)
+}
+
+/// Losses of the pairs at a hop that no other hop explains yet, the less the more of its pairs lose nothing.
+fn score(hop: &Hop, pairs: &[Pair], open: &[bool]) -> f64 {
+    let weight: f64 =
+        hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| pairs[*pair].weight.max(1.0)).sum();
+    weight * hop.share * hop.share
+}
+
+/// The hop that explains most of what is open.
+fn best<'a>(hops: &'a [Hop], pairs: &[Pair], open: &[bool]) -> Option<&'a Hop> {
+    let scored = hops.iter().map(|hop| (score(hop, pairs, open), hop)).filter(|(score, _)| *score > 0.0);
+    // A lost packet can have any number of retransmissions.
+    let known = |hop: &Hop| hop.of.metric != RETRANSMITTED;
+    let best = scored.max_by(|(a, one), (b, other)| {
+        let by_loss = known(one).cmp(&known(other));
+        let narrower = || other.of.breadth.total_cmp(&one.of.breadth);
+        let clearer = || one.of.hop_z.total_cmp(&other.of.hop_z);
+        let names = || other.of.hop.cmp(&one.of.hop);
+        by_loss.then_with(|| a.total_cmp(b)).then_with(narrower).then_with(clearer).then_with(names)
+    });
+    best.map(|(_, hop)| hop)
+}
+
+/// Leaves out hops whose pairs the others explain, the weakest first: a hop chosen early may be explained by later ones.
+fn leave_out(chosen: &mut Vec<&Hop>) {
+    for at in (0..chosen.len()).rev() {
+        let others = chosen.iter().enumerate().filter(|(other, _)| *other != at);
+        let explained: Set<usize> = others.flat_map(|(_, hop)| hop.pairs.iter().copied()).collect();
+        if chosen.len() > 1
+            && chosen.get(at).is_some_and(|hop| hop.pairs.iter().all(|pair| explained.contains(pair)))
+        {
+            chosen.remove(at);
+        }
+    }
 }
 
 /// Identity of a pair: metric, job, direction, source and destination.
@@ -206,6 +235,23 @@ mod tests {
         let (one, two) = ([("link", 1, "x", 1, 1)], [("switch", 3, "s", 2, 2)]);
         let answers = explain(rows(&[("a", "b", &one), ("c", "d", &two), ("e", "f", &two)])).unwrap();
         assert_eq!(places(&answers), ["to s", "to x"]);
+    }
+
+    /// The switch explains most at first; the two links explain what is left, and all of the switch's pairs besides.
+    #[test]
+    fn a_hop_that_later_ones_explain_is_left_out() {
+        let (x, y, s) = (("link", 1, "x", 3, 3), ("link", 1, "y", 3, 3), ("switch", 3, "s", 4, 4));
+        let [both_x, both_y] = [[x, s], [y, s]];
+        let (only_x, only_y) = ([x], [y]);
+        let answers = explain(rows(&[
+            ("a", "b", &both_x),
+            ("c", "b", &both_x),
+            ("e", "d", &both_y),
+            ("g", "d", &both_y),
+            ("a", "h", &only_x),
+            ("e", "h", &only_y),
+        ]));
+        assert_eq!(places(&answers.unwrap()), ["to x", "to y"]);
     }
 
     #[test]
