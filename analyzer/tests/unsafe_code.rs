@@ -7,12 +7,12 @@ mod source;
 use source::{code, files, is_test, without_tests};
 
 /// Blocks, functions, traits and implementations, by folder. Each has its `// SAFETY:` line, which clippy demands.
-const MOST: [(&str, usize); 3] = [("src", 81), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
+const MOST: [(&str, usize); 3] = [("src", 73), ("../analyzer-common/src", 0), ("../xtask/src", 2)];
 
 /// Everything else that is compiled for this machine: tests, their programs, the build script, and the parser that
 /// misbehaves.
 const ELSEWHERE: [(&str, usize); 5] =
-    [("src", 5), ("tests", 6), ("../tests/src", 45), ("../tests/tests", 3), ("build.rs", 1)];
+    [("src", 4), ("tests", 6), ("../tests/src", 45), ("../tests/tests", 3), ("build.rs", 1)];
 
 /// Times that the keyword stands in code.
 fn count(text: &str) -> usize {

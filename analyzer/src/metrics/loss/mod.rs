@@ -12,7 +12,7 @@
 //! | `cause` | why a sender goes back: the table "observation → cause" |
 //! | `gaps` | PSN gaps, open and filled |
 //! | `episode` | episodes of loss in time |
-//! | [`spells`] | times in which a flow showed a signal, for the episodes of findings |
+//! | [`signal_intervals`] | times in which a flow showed a signal, for the episodes of findings |
 //! | [`in_message`] | flows that stand within a message, and silences there |
 //! | [`reads`] | requests with a PSN that belongs to a READ |
 //! | `result` | the figures of a flow, as `sample` holds them |

@@ -199,7 +199,7 @@ fn row_2_an_identification_from_before_the_gap_is_reordering_after_any_delay() {
 /// A queue pair that is sprayed over two links, with a tap on each: a go-back-N brings to one of them a PSN that had
 /// passed the other. It fills a gap and was not lost.
 #[test]
-fn row_6_a_gap_filled_by_what_passed_a_parallel_link_is_a_retransmission() {
+fn row_6_a_gap_filled_by_a_retransmission_of_a_parallel_link_is_no_loss() {
     for passed_there in [true, false] {
         let mut scene = Scene::new(false);
         scene.answer(99, 0x1F);
