@@ -1,5 +1,5 @@
-//! A small set of hops that explains the bad port pairs: chosen one after the other, and without one that the others make
-//! superfluous.
+//! A small set of hops that explains the bad port pairs: chosen one after the other, and without one that the others
+//! make superfluous.
 //!
 //! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
 //! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
@@ -106,7 +106,8 @@ fn best<'a>(hops: &'a [Hop], pairs: &[Pair], open: &[bool]) -> Option<&'a Hop> {
     best.map(|(_, hop)| hop)
 }
 
-/// Leaves out hops whose pairs the others explain, the weakest first: a hop chosen early may be explained by later ones.
+/// Leaves out hops whose pairs the others explain, the weakest first: a hop chosen early may be explained by later
+/// ones.
 fn leave_out(chosen: &mut Vec<&Hop>) {
     for at in (0..chosen.len()).rev() {
         let others = chosen.iter().enumerate().filter(|(other, _)| *other != at);
