@@ -67,11 +67,22 @@ const TAIL: f64 = 0.15;
 /// those of its intervals, and it does not count repeated READ requests.
 const UNLIKE: [&str; 3] = ["latency_p50_ns", "latency_p99_ns", "retransmitted_ratio"];
 
+/// True if one report is of a recording and the other is not.
+pub(super) fn are_unlike(a: &Value, b: &Value) -> bool {
+    is_recording(a) != is_recording(b)
+}
+
+impl Change {
+    /// Without a verdict, if the reports are unlike in what the metric is made from.
+    fn unless(self, unlike: bool) -> Self {
+        let unlike = unlike && UNLIKE.contains(&self.name);
+        Self { verdict: self.verdict.filter(|_| !unlike), ..self }
+    }
+}
+
 impl Figure {
     pub(super) fn change(&self, a: &Value, b: &Value) -> Change {
-        let change = self.measure.change((self.read)(a), (self.read)(b));
-        let unlike = UNLIKE.contains(&self.measure.name) && is_recording(a) != is_recording(b);
-        Change { verdict: change.verdict.filter(|_| !unlike), ..change }
+        self.measure.change((self.read)(a), (self.read)(b)).unless(are_unlike(a, b))
     }
 }
 
@@ -390,9 +401,9 @@ pub(super) const OF_HOSTS: [&str; 7] = [
     "latency_p99_ns",
 ];
 
-/// Two values of [`by_hosts`](super::value::by_hosts) side by side.
-pub(super) fn changes_of_hosts(a: &Value, b: &Value) -> Vec<Change> {
+/// Two values of [`by_hosts`](super::value::by_hosts) side by side, of reports that may be [unlike](are_unlike).
+pub(super) fn changes_of_hosts(a: &Value, b: &Value, unlike: bool) -> Vec<Change> {
     let measures = RUN.iter().map(|figure| figure.measure).filter(|one| OF_HOSTS.contains(&one.name));
     let of = |side: &Value, name: &str| side.get(name).and_then(Value::as_f64);
-    measures.map(|one| one.change(of(a, one.name), of(b, one.name))).collect()
+    measures.map(|one| one.change(of(a, one.name), of(b, one.name)).unless(unlike)).collect()
 }

@@ -189,12 +189,12 @@ fn side((name, report): (&str, &Value)) -> Side {
 fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
     let (before, after) = (value::by_hosts(a), value::by_hosts(b));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
-    let nothing = Value::Null;
+    let (nothing, unlike) = (Value::Null, figure::are_unlike(a, b));
     let mut pairs: Vec<(f64, Pair)> = keys
         .into_iter()
         .filter_map(|key| {
             let (one, other) = (before.get(key).unwrap_or(&nothing), after.get(key).unwrap_or(&nothing));
-            let metrics = figure::changes_of_hosts(one, other);
+            let metrics = figure::changes_of_hosts(one, other, unlike);
             let changed = metrics.iter().any(|change| !matches!(change.verdict, None | Some(Verdict::Same)))
                 || before.contains_key(key) != after.contains_key(key);
             let weight = metrics.first().map_or(0.0, |rate| rate.a.unwrap_or(0.0).max(rate.b.unwrap_or(0.0)));
