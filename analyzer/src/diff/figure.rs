@@ -81,8 +81,9 @@ impl Change {
 }
 
 impl Figure {
-    pub(super) fn change(&self, a: &Value, b: &Value) -> Change {
-        self.measure.change((self.read)(a), (self.read)(b)).unless(are_unlike(a, b))
+    /// The metric of two reports, which may be [unlike](are_unlike).
+    pub(super) fn change(&self, a: &Value, b: &Value, unlike: bool) -> Change {
+        self.measure.change((self.read)(a), (self.read)(b)).unless(unlike)
     }
 }
 

@@ -169,14 +169,15 @@ pub struct Pair {
 /// Compares two reports (`rocescope.report/1` as JSON), named as the user gave them.
 #[must_use]
 pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
+    let unlike = figure::are_unlike(a.1, b.1);
     Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        metrics: figure::RUN.iter().map(|figure| figure.change(a.1, b.1)).collect(),
+        metrics: figure::RUN.iter().map(|figure| figure.change(a.1, b.1, unlike)).collect(),
         steps: steps::change(a.1, b.1),
         findings: finding::changes(a.1, b.1),
-        hosts: hosts(a.1, b.1),
+        hosts: hosts(a.1, b.1, unlike),
     }
 }
 
@@ -186,10 +187,10 @@ fn side((name, report): (&str, &Value)) -> Side {
     Side { name: name.to_owned(), inputs, duration_ns: value::duration_ns(report) }
 }
 
-fn hosts(a: &Value, b: &Value) -> Vec<Pair> {
+fn hosts(a: &Value, b: &Value, unlike: bool) -> Vec<Pair> {
     let (before, after) = (value::by_hosts(a), value::by_hosts(b));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
-    let (nothing, unlike) = (Value::Null, figure::are_unlike(a, b));
+    let nothing = Value::Null;
     let mut pairs: Vec<(f64, Pair)> = keys
         .into_iter()
         .filter_map(|key| {

@@ -15,11 +15,8 @@ const WIDEST: usize = 120;
 /// # Errors
 /// Names the files that are too long, or a folder that cannot be read.
 pub(super) fn check() -> Result<()> {
-    let mut files = Vec::new();
-    collect(&workspace_root(), &mut files)?;
     let mut long = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    for (file, text) in sources()? {
         let lines = text.lines().count();
         if lines > MOST_LINES {
             long.push(format!("{} has {lines} lines", file.display()));
@@ -36,11 +33,8 @@ pub(super) fn check() -> Result<()> {
 /// # Errors
 /// Names the lines that are too wide, or a folder that cannot be read.
 pub(super) fn check_comments() -> Result<()> {
-    let mut files = Vec::new();
-    collect(&workspace_root(), &mut files)?;
     let mut wide = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    for (file, text) in sources()? {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| is_too_wide(line));
         wide.extend(lines.map(|(number, _)| format!("{}:{number}", file.display())));
     }
@@ -48,6 +42,17 @@ pub(super) fn check_comments() -> Result<()> {
         return Ok(());
     }
     bail!("comments of more than {WIDEST} characters, to be wrapped: {}", wide.join(", "))
+}
+
+/// The Rust files of the workspace, with their text.
+fn sources() -> Result<Vec<(PathBuf, String)>> {
+    let mut files = Vec::new();
+    collect(&workspace_root(), &mut files)?;
+    let read = |file: PathBuf| {
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Ok((file, text))
+    };
+    files.into_iter().map(read).collect()
 }
 
 /// True for a comment line beyond the limit that can be wrapped: neither a row of a table nor a single word.
