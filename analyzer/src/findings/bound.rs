@@ -4,12 +4,11 @@
 //! It works on related findings, so that each cause, effect and owner is exact. What was owned by a finding that is now
 //! part of the rest is owned by the rest.
 
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::catalog::entry;
-use super::ends::common;
+use super::checks::ends::common;
 use super::finding::declared_label;
 use super::raise::{MAX_FLOWS, Raise};
 use super::span::joined;

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, FAMILIES, Family, LimitMeta, bound, causality, died, order, span, verdict};
+use super::checks::died;
+use super::relate::causality;
+use super::{Entry, FAMILIES, Family, LimitMeta, bound, order, span, verdict};
 use crate::entity::spell;
 use crate::metrics;
 use crate::util::definition::Definition;

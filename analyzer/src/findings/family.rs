@@ -255,8 +255,8 @@ macro_rules! limits {
 
         impl $limits {
             /// Declarations of the thresholds.
-            pub(super) const META: &'static [super::LimitMeta] = &[
-                $(super::LimitMeta {
+            const META: &'static [crate::findings::LimitMeta] = &[
+                $(crate::findings::LimitMeta {
                     table: $table,
                     field: stringify!($field),
                     default: stringify!($default),

@@ -1,9 +1,8 @@
 //! A finding as labelled lines of text, worded identically on the screen and in the report.
 
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-
-use serde_json::Value;
 
 use super::{End, Evidence, Finding, Problem, entry};
 use crate::analysis::link_name;
@@ -302,7 +301,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         // Shown on a line of their own, or beside the value that they qualify.
         "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
         // The title has `kind`, a caveat has `certain`.
-        "kind" | "certain" => finding.id == super::step::STRAGGLER.id,
+        "kind" | "certain" => finding.id == super::checks::step::STRAGGLER.id,
         // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.

@@ -1,11 +1,10 @@
 //! A finding: an episode of a problem, with evidence, affected ends and remedy.
 
-use std::collections::BTreeMap;
-use std::ops::Index;
-
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
+use std::collections::BTreeMap;
+use std::ops::Index;
 
 use super::bound::FINDINGS;
 use super::catalog::{entry, family};

@@ -5,11 +5,11 @@ use crate::sample::{Counted, Sample};
 
 /// Kinds of findings that rest on such a counter.
 const GROWING: [(&str, Counted); 5] = [
-    (super::nak::INVALID.id, Counted::InvalidRequest),
-    (super::nak::ACCESS.id, Counted::AccessError),
-    (super::nak::OPERATIONAL.id, Counted::OperationalError),
-    (super::retry::STORM.id, Counted::Repeats),
-    (super::rnr::SLOW.id, Counted::RnrNaks),
+    (super::checks::nak::INVALID.id, Counted::InvalidRequest),
+    (super::checks::nak::ACCESS.id, Counted::AccessError),
+    (super::checks::nak::OPERATIONAL.id, Counted::OperationalError),
+    (super::checks::retry::STORM.id, Counted::Repeats),
+    (super::checks::rnr::SLOW.id, Counted::RnrNaks),
 ];
 
 /// Dates a finding without episodes: the reading that saw the counter grow is a closer bound than the end of the flows.

@@ -1,9 +1,8 @@
 //! Which findings name a flow: views mark rows by it, so that badges and findings never contradict one another.
 
+use super::{Finding, Severity};
 use crate::sample::Address;
 use crate::util::map::Map;
-
-use super::{Finding, Severity};
 
 /// A direction of a queue pair, on whatever link: source, destination and destination queue pair.
 pub(super) type Name = (Address, Address, u32);

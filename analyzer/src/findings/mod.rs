@@ -13,83 +13,42 @@
 #[macro_use]
 mod family;
 
-mod balance;
-#[cfg(test)]
-mod balance_tests;
 mod bound;
-mod burst;
-mod capture;
 mod catalog;
-mod causality;
-mod classes;
-mod cm;
-mod cnp;
+mod checks;
 mod command;
-mod config;
-mod device;
-mod died;
-mod ecn;
-mod ends;
 #[cfg(test)]
 mod episode_tests;
 mod fields;
 mod finding;
-mod foreign;
 mod growth;
-mod icrc;
 mod index;
 mod infiniband;
-mod job;
 mod labels;
-mod latency;
-mod loss;
-mod loss_grade;
-mod loss_links;
-mod loss_steps;
-mod loss_sum;
-mod loss_taps;
-#[cfg(test)]
-mod loss_tests;
-mod nak;
-mod nccl;
 mod not_evaluated;
 mod once;
 pub mod order;
-mod owners;
-mod parallel;
-mod path;
-mod peer;
-mod pfc;
 mod problem;
-mod psn;
-mod qp_context;
-mod qp_settings;
-mod qps;
 mod raise;
 pub mod recorded;
 mod relate;
-mod retry;
-mod retry_asked;
-mod rnr;
-mod settings;
-#[cfg(test)]
-mod settings_tests;
 mod silence;
 mod span;
-mod step;
 #[cfg(test)]
 mod tests;
-mod timeouts;
 mod title;
-mod tool;
 mod verdict;
+
+use command::{ByHand, Command, Commands};
+use family::label;
+use raise::Raise;
 
 use crate::analysis::Facts;
 use crate::sample::Sample;
 
-pub use balance::LINKS_IMBALANCE;
 pub use catalog::{definitions, entries, entry, evidence_label, limits, markdown, similar};
-pub use causality::can_cause;
+pub use checks::balance::LINKS_IMBALANCE;
+pub use checks::{FAMILIES, Limits};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{
@@ -97,11 +56,8 @@ pub use finding::{
 };
 pub use index::{FlowIndex, FlowSet};
 pub use problem::Problem;
+pub use relate::causality::can_cause;
 pub use silence::Silences;
-
-use command::{ByHand, Command, Commands};
-use family::label;
-use raise::Raise;
 pub use verdict::{HEALTHY_SUMMARY, Health, Verdict};
 
 /// Input of the checks.
@@ -113,46 +69,6 @@ pub struct Input<'a> {
     pub facts: &'a Facts,
     /// Thresholds.
     pub limits: &'a Limits,
-}
-
-families! {
-    balance [entropy: balance::EntropyLimits, links: balance::LinksLimits],
-    burst [burst: burst::Limits],
-    capture [capture: capture::Limits],
-    cm [cm: cm::Limits],
-    cnp [cnp: cnp::Limits],
-    config [],
-    device [device: device::Limits],
-    died [qp: died::Limits],
-    ecn [ecn: ecn::Limits],
-    foreign [],
-    icrc [icrc: icrc::Limits],
-    job [job: job::Limits],
-    latency [latency: latency::Limits],
-    loss [loss: loss::Limits],
-    nak [nak: nak::Limits],
-    parallel [parallel: parallel::Limits],
-    path [path: path::Limits],
-    peer [peer: peer::Limits],
-    pfc [pfc: pfc::Limits],
-    psn [],
-    qp_context [qp_context: qp_context::Limits],
-    qp_settings [qp_settings: qp_settings::Limits],
-    qps [],
-    rnr [rnr: rnr::Limits],
-    // Its advice names findings of the families before it.
-    retry [retry: retry::Limits],
-    settings [
-        mtu: settings::MtuLimits,
-        qos: settings::QosLimits,
-        rocev1: settings::Rocev1Limits,
-        isolation: settings::IsolationLimits
-    ],
-    step [step: step::Limits],
-    timeouts [],
-    // Its causes are findings of the families before it.
-    nccl [nccl: nccl::Limits],
-    tool [tool: tool::Limits],
 }
 
 /// Kinds of findings that cannot be evaluated, since the source does not collect the data that they need.

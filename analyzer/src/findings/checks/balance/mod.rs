@@ -1,0 +1,525 @@
+//! Load balancing: over parallel links, and over the 5-tuples that switches hash for ECMP.
+
+mod stretch;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ends;
+use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case};
+use crate::findings::order::OVER_NS;
+use crate::findings::span::Span;
+use crate::findings::title::{short, title};
+use crate::findings::{
+    ByHand, Commands, End, Entry, Episode, Family, Finding, Input, Measure, Place, Problem, Raise, Severity,
+    Unit, label,
+};
+use crate::sample::{Address, Direction};
+use crate::util::numbers::share;
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ENTROPY_LOW, LINKS_IMBALANCE],
+    limits: &[EntropyLimits::META, LinksLimits::META],
+    evidence: &[
+        label("length_ns", "time with load in it", Unit::Nanoseconds),
+        label("worse_direction", "busier in direction", Unit::Text),
+        label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
+        label("heaviest", "heaviest flows there", Unit::Text),
+        label("heaviest_ratios", "their shares of its bytes", Unit::Ratio),
+    ],
+    check,
+};
+
+pub(super) const ENTROPY_LOW: Entry = Entry {
+    id: "entropy.low",
+    rank: 350,
+    title: "Low ECMP entropy: too few source ports",
+    meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however \
+                many paths exist; the busiest uplink then limits collective bandwidth.",
+    computed: "The bytes that a host sends are counted by queue pair and by 5-tuple; each count yields a number of effective flows (2 to the entropy of the bytes). A \
+                 warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
+                 also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
+                 source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
+                 with the lowest ratio of effective flows by 5-tuple to those by queue pair. Bytes by 5-tuple are counted over the whole run: no time of it is known.",
+    advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
+               (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
+               hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
+    caveat: "Fabrics that hash on the destination QP, spray packets or route adaptively are not affected. The hash function of the real switches is unknown.",
+    ..Entry::of(Problem::Hashing)
+};
+/// Uneven load on parallel links.
+pub const LINKS_IMBALANCE: Entry = Entry {
+    id: "links.imbalance",
+    rank: 360,
+    causes: &[ENTROPY_LOW.id],
+    measure: Some(Measure::ratio("max_over_mean")),
+    title: "Uneven load on parallel links",
+    meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
+    computed: "For each group of links (imbalance) and for rails. In a live run only parallel interfaces are compared: \
+               two that see the same packets (both ends of a cable, both sides of a router) share no load. A warning in \
+               these cases:\n\
+               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least \
+               links.min_packets packets. Where captures of cables hold both directions, each direction with the share links.one_way of the bytes is compared by \
+               itself too.\n\
+               - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
+               mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
+               links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
+               three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
+               of the mean window count.\n\
+               - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
+               links.lasting_windows loaded windows, until now. These windows are about 100 ms long in any run, and loaded also compared with \
+               one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
+               \n\
+               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the \
+               excess that makes a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or \
+               where no load follows. \
+               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
+               else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
+               \n\
+               A link that is the busiest of its group in both directions is one finding, with the figures of the \
+               direction in which it is busier and the time of both. It names the flows with most bytes on the busiest link in \
+               that time (heaviest: requester → responder) and the share of each (heaviest_ratios); in a part of the run, their bytes are \
+               those of their packets.",
+    advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
+               polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
+    caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
+               are evaluated over the whole run only, without times: an imbalance that began late is reported late, and one that ended lasts.",
+    ..Entry::of(Problem::Imbalance)
+};
+
+/// Step for flows that share source ports.
+const MORE_PORTS: &str =
+    "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
+/// Step for flows that the switches hash alike.
+const OTHER_HASH: &str = "Enable hashing on the BTH destination QP, or adaptive routing, on the switches.";
+/// Step for uneven links.
+const HASHING: &str =
+    "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
+/// First step if too few 5-tuples are known to be the cause.
+const ENTROPY_FIRST: &str = "See entropy.low first. ";
+
+limits! {
+    /// Thresholds of entropy.
+    pub struct EntropyLimits = "entropy";
+    min_flows: f64 = 4.0,
+        "minimum effective flows by queue pair",
+        "With fewer there is nothing to balance, whatever the ports";
+    ratio: f64 = 0.5,
+        "maximum effective flows by 5-tuple over those by queue pair",
+        "Ports derived from QP numbers collide occasionally; a collision of half of them is no coincidence";
+    ecmp: f64 = 1.5,
+        "minimum load of the busiest uplink over the mean, median over hash seeds",
+        "At 1.5 the job gets two thirds of the bandwidth; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)";
+}
+
+limits! {
+    /// Thresholds of link balance.
+    pub struct LinksLimits = "links";
+    max_over_mean: f64 = 1.5,
+        "minimum load of the busiest link over the mean",
+        "Same as entropy.ecmp: a third of the bandwidth is lost";
+    min_packets: u64 = 1000,
+        "minimum RoCE packets in the group",
+        "A few messages hit a few links by chance";
+    one_way: f64 = 0.2,
+        "minimum share of the bytes of both directions that one must carry to be compared by itself",
+        "ACKs are a few per cent of the data that they are for, and no load";
+    stretch_max_over_mean: f64 = 1.4,
+        "minimum load of the busiest link over the mean in a part of an otherwise even run",
+        "Less than for a whole run: even load at other times shows that the links share the load";
+    stretch_windows: u64 = 10,
+        "minimum loaded windows in which one link is uneven",
+        "A second or more: messages that coincide, a step or a checkpoint are shorter";
+    stretch_ratio: f64 = 0.1,
+        "minimum share of the loaded windows of the minute from its start, or of the last minute of the run",
+        "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
+    lasting_ns: u64 = 2_000_000_000,
+        "minimum time over which the load is uneven until now, and even again after it, in nanoseconds",
+        "Two steps of a second: messages that coincide, a step or a checkpoint are shorter. How much of the minute it takes is known only when it has ended";
+    lasting_windows: u64 = 6,
+        "minimum loaded windows in that time",
+        "Three steps of a second that communicate for a quarter of it. Fewer are uneven by chance";
+    stretch_loaded: f64 = 0.5,
+        "minimum bytes of a window over those of the mean window, for it to count as loaded",
+        "What little passes between two steps, or while a job evaluates, may use one link without harm";
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    shared_ports(input, found);
+    uplinks(input, found);
+    let few_tuples = found.iter().any(|finding| finding.id == ENTROPY_LOW.id);
+    let from = found.len();
+    links(input, found);
+    if few_tuples {
+        for finding in found.iter_mut().skip(from) {
+            finding.advice.insert_str(0, ENTROPY_FIRST);
+        }
+    }
+}
+
+/// Maximum number of hosts with a finding each. If more hosts show the same, no single host is the cause.
+const HOSTS_EACH: usize = 8;
+
+/// Queue pairs of one host, or of many hosts, that share source ports.
+fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.entropy;
+    // ACKs are no load, wherever they are hashed to.
+    let senders: BTreeSet<_> =
+        input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0).map(|flow| flow.src).collect();
+    let low: Vec<Low<'_>> = input
+        .facts
+        .spreads
+        .iter()
+        .filter(|spread| senders.contains(&spread.src))
+        .filter_map(|spread| {
+            let (pairs, tuples) = (spread.effective_queue_pairs?, spread.effective_tuples?);
+            (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(Low {
+                spread,
+                pairs,
+                tuples,
+            })
+        })
+        .collect();
+    if low.is_empty() {
+        return;
+    }
+    let mut busiest = busiest(input);
+    let mut flows_of = |host| busiest.remove(&host).unwrap_or_default();
+    if low.len() > HOSTS_EACH {
+        let flows = low.iter().filter_map(|one| flows_of(one.spread.src).into_iter().next()).collect();
+        of_hosts(input, &low, flows, found);
+        return;
+    }
+    for one in &low {
+        let host = one.spread.src;
+        let (queue_pairs, ports) =
+            (plural(one.spread.queue_pairs, "QP"), plural(one.spread.source_ports, "source port"));
+        let diagnosis = format!("Low ECMP entropy: {queue_pairs} of {host} share {ports}");
+        let flows = flows_of(host);
+        let requester = ends::of_data(input, flows.iter().copied()).0;
+        let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [one.figure()]));
+        one.evidence(raised)
+            .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
+            .flows(flows)
+            .ends(requester.map(|end| End { qpn: None, ..end }), None)
+            .step(
+                format!("On {host}, check that the flow label of the queue pairs is not fixed."),
+                ByHand::Job,
+            )
+            .step(MORE_PORTS, ByHand::Job)
+            .step(OTHER_HASH, ByHand::Switch)
+            .into(found);
+    }
+}
+
+/// One finding for all hosts: `flows` contains the busiest flow of each.
+fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+    let share = |one: &&Low<'_>| one.tuples / one.pairs;
+    let Some(worst) = low.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let hosts = units::count(low.len() as u64);
+    let diagnosis = format!("Low ECMP entropy: QPs of {hosts} hosts share source ports");
+    let host = format!(", worst {}", worst.spread.src);
+    let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [host, worst.figure()]))
+        .evidence("hosts", low.len());
+    worst
+        .evidence(raised)
+        .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
+        .flows(flows)
+        .step("On these hosts, check that the flow label of the queue pairs is not fixed.", ByHand::Job)
+        .step(MORE_PORTS, ByHand::Job)
+        .step(OTHER_HASH, ByHand::Switch)
+        .into(found);
+}
+
+/// A host whose queue pairs share source ports.
+struct Low<'a> {
+    spread: &'a QpSpread,
+    /// Effective flows, counted by queue pair.
+    pairs: f64,
+    /// Effective flows, counted by 5-tuple.
+    tuples: f64,
+}
+
+impl Low<'_> {
+    fn figure(&self) -> String {
+        format!(" ({:.1} of {:.1} flows)", self.tuples, self.pairs)
+    }
+
+    fn evidence(&self, raised: Raise) -> Raise {
+        raised
+            .evidence("queue_pairs", self.spread.queue_pairs)
+            .evidence("effective_queue_pairs", self.pairs)
+            .evidence("five_tuples", self.spread.five_tuples)
+            .evidence("effective_five_tuples", self.tuples)
+            .evidence("source_ports", self.spread.source_ports)
+    }
+}
+
+/// The data flows of each host, largest first: of each queue pair the flow with the most bytes.
+fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
+    let mut by_pair: BTreeMap<(Address, Address, u32), &Flow> = BTreeMap::new();
+    for flow in input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0) {
+        let best = by_pair.entry((flow.src, flow.dst, flow.dest_qp)).or_insert(flow);
+        if flow.bytes > best.bytes {
+            *best = flow;
+        }
+    }
+    let mut hosts: BTreeMap<Address, Vec<&Flow>> = BTreeMap::new();
+    for ((host, ..), flow) in by_pair {
+        hosts.entry(host).or_default().push(flow);
+    }
+    for flows in hosts.values_mut() {
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    }
+    hosts
+}
+
+/// ECMP over the number of uplinks given with `--ecmp`.
+fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let Some(ecmp) = &input.facts.ecmp else { return };
+    for set in &ecmp.sets {
+        let p50 =
+            |name: &str| set.cases.iter().find(|case| case.case == name).map(|case| case.max_over_mean_p50);
+        let limit = input.limits.entropy.ecmp;
+        let Some(now) = p50("as_seen").filter(|now| *now >= limit) else { continue };
+        // Remedies, least effort first.
+        let better = ["port_per_qp", "qps_2", "qps_4", "qps_8"]
+            .into_iter()
+            .find(|name| p50(name).is_some_and(|p| p < limit));
+        let Some(better) = better else { continue };
+        let diagnosis =
+            format!("ECMP collisions: busiest of {} uplinks carries {now:.2} × the mean", ecmp.uplinks);
+        let tuples = format!(", {} 5-tuples", set.five_tuples);
+        let remedy = match (hashing_case(better), p50(better)) {
+            (Some(words), Some(p50)) => {
+                format!("With {words}, the busiest uplink carries {p50:.2} × the mean.")
+            }
+            _ => MORE_PORTS.to_owned(),
+        };
+        Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [tuples, format!(" ({})", set.of)]))
+            .step(remedy, ByHand::Job)
+            .step(OTHER_HASH, ByHand::Switch)
+            .evidence("uplinks", ecmp.uplinks)
+            .evidence("five_tuples", set.five_tuples)
+            .evidence("max_over_mean_p50", now)
+            .evidence("expected_collisions", set.expected_collisions)
+            .evidence("better_case", better)
+            .evidence("better_max_over_mean_p50", p50(better))
+            .into(found);
+    }
+}
+
+/// Links or rails of which one carries more than its share, in one or both directions.
+struct Uneven {
+    names: Vec<String>,
+    busiest: String,
+    /// Links of the busiest: itself, or those of a rail.
+    on: Vec<String>,
+    direction: Option<Direction>,
+    ratio: f64,
+    diagnosis: String,
+    /// Part of the title between the diagnosis and the direction.
+    more: String,
+    /// Its figures are those of the run.
+    whole: bool,
+    episodes: Vec<Episode>,
+    /// Even load was seen after it.
+    settled: bool,
+    raise: Raise,
+}
+
+impl Uneven {
+    fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
+        let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
+        let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
+        let (busiest, more) = (busiest.to_owned(), String::new());
+        let on = vec![busiest.clone()];
+        let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
+        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, raise }
+    }
+
+    fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.raise = self.raise.evidence(name, value);
+        self
+    }
+
+    /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
+    /// has the figures of the direction with more imbalance, and the time of both.
+    fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
+        let is_other_way = |known: &Self| {
+            let ways = known.direction.zip(self.direction);
+            ways.is_some_and(|(a, b)| a != b) && known.busiest == self.busiest && known.names == self.names
+        };
+        let other = all.iter_mut().find(|(known, other)| other.is_none() && is_other_way(known));
+        match other {
+            Some(both) if both.0.ratio >= self.ratio => both.1 = Some(self),
+            Some(both) => both.1 = Some(std::mem::replace(&mut both.0, self)),
+            None => all.push((self, None)),
+        }
+    }
+
+    /// True if its latest episode has ended.
+    fn has_ended(&self, input: &Input<'_>) -> bool {
+        let ends = input.facts.window.last_ns.zip(self.episodes.last());
+        self.settled || ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
+    }
+
+    /// The flows with most bytes on the busiest link in the latest episode, and the share of each.
+    fn heaviest(&self, input: &Input<'_>) -> Vec<(String, f64)> {
+        let span = match self.episodes.last() {
+            Some(part) if !self.whole => Span::between(part.first_ns, part.last_ns),
+            _ => Span::whole(0, 0),
+        };
+        let is_here = |flow: &&Flow| {
+            self.on.iter().any(|link| *link == *flow.link)
+                && self.direction.is_none_or(|way| flow.direction == Some(way))
+        };
+        let bytes = |flow: &Flow| span.part(input.facts, flow, flow.bytes);
+        let here = input.facts.flows.iter().filter(is_here);
+        let mut here: Vec<(u64, &Flow)> = here.map(|flow| (bytes(flow), flow)).collect();
+        let all: u64 = here.iter().map(|(bytes, _)| bytes).sum();
+        here.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let named = here.into_iter().take(HEAVIEST).filter(|(bytes, _)| *bytes > 0);
+        let words = |(bytes, flow): (u64, &Flow)| {
+            // Data of responses goes to the requester.
+            let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
+            let (requester, responder) = of(input, [flow]);
+            Some((format!("{} → {}", requester?, responder?), share(bytes, all)))
+        };
+        named.filter_map(words).collect()
+    }
+
+    fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
+        let (heaviest, ratios) = self.heaviest(input).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let Self { busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } = self;
+        raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
+        let mut place = Place::link(input, &busiest, direction);
+        let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        if let Some(other) = other {
+            (place.direction, way) = (None, " (in and out)".to_owned());
+            settled &= other.has_ended(input);
+            let worse = direction.map_or("", direction_name);
+            raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
+            if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
+                own.first_ns = own.first_ns.min(other.first_ns);
+                own.last_ns = own.last_ns.max(other.last_ns);
+            }
+        }
+        raise
+            .titled(title(diagnosis, [more, way]))
+            .place(place)
+            .last_seen(input.facts.window.last_ns)
+            .dated(episodes)
+            .settled(settled)
+            .into(found);
+    }
+}
+
+/// Flows of the busiest link that a finding names.
+const HEAVIEST: usize = 5;
+
+fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let mut all = Vec::new();
+    let on = |names: &[String], direction| {
+        let links = input.facts.links.iter();
+        let members = links.filter(|link| link.direction == direction && names.contains(&link.name));
+        members.map(|link| (link.packets, link.bytes, link.name.as_str())).collect::<Vec<_>>()
+    };
+    for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
+        let members = on(&group.links, group.direction);
+        let packets = members.iter().map(|(packets, ..)| packets).sum();
+        let whole = whole(input, &members, group.direction, group.max_over_mean, "links");
+        let part = stretch::of(input, group, packets);
+        // A part that has ended must not last for the bytes that it had.
+        let has_ended = part.as_ref().is_some_and(|part| part.has_ended(input));
+        let whole = whole.or_else(|| one_way(input, group)).filter(|_| !has_ended);
+        if let Some(uneven) = whole {
+            let mut uneven = uneven.evidence("jain", group.jain);
+            if let Some(time) = &group.over_time {
+                uneven = uneven
+                    .evidence("window_ns", time.window_ns)
+                    .evidence("max_over_mean_p50", time.max_over_mean_p50)
+                    .evidence("max_over_mean_max", time.max_over_mean_max);
+            }
+            uneven.episodes = part.map(|part| part.episodes).unwrap_or_default();
+            uneven.join(&mut all);
+        } else if let Some(uneven) = part {
+            uneven.join(&mut all);
+        }
+    }
+    for rails in &input.facts.rails {
+        let packets = |links: &[String]| on(links, rails.direction).iter().map(|(p, _, _)| p).sum();
+        let members: Vec<_> =
+            rails.rails.iter().map(|rail| (packets(&rail.links), rail.bytes, rail.name.as_str())).collect();
+        if let Some(mut uneven) = whole(input, &members, rails.direction, rails.max_over_mean, "rails") {
+            let busiest = rails.rails.iter().find(|rail| rail.name == uneven.busiest);
+            uneven.on = busiest.map(|rail| rail.links.clone()).unwrap_or_default();
+            uneven.evidence("jain", rails.jain).join(&mut all);
+        }
+    }
+    for (uneven, other) in all {
+        uneven.into(input, other, found);
+    }
+}
+
+/// A group that is uneven over the whole run, from packets, bytes and name of each member.
+fn whole(
+    input: &Input<'_>,
+    group: &[(u64, u64, &str)],
+    direction: Option<Direction>,
+    ratio: Option<f64>,
+    what: &str,
+) -> Option<Uneven> {
+    let limits = &input.limits.links;
+    let packets: u64 = group.iter().map(|(packets, _, _)| packets).sum();
+    let ratio = ratio.filter(|ratio| *ratio >= limits.max_over_mean && packets >= limits.min_packets)?;
+    let (_, _, busiest) = group.iter().max_by_key(|(_, bytes, _)| *bytes)?;
+    let (name, count) = (short(busiest), group.len());
+    let diagnosis = format!("Uneven load: {name} carries {ratio:.2} × the mean of {count} {what}");
+    let names = group.iter().map(|(_, _, name)| (*name).to_owned()).collect();
+    let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
+    let mut uneven = Uneven::new(names, busiest, ratio, diagnosis);
+    uneven.raise = uneven.raise.step(
+        "Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
+        Commands::on(input, busiest).nccl_settings(),
+    );
+    uneven.direction = direction;
+    Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
+}
+
+/// A captured link that is uneven in one direction although the sum of both directions is even.
+fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
+    let limits = &input.limits.links;
+    let all: u64 = group.ways.iter().flatten().flat_map(|way| &way.bytes).sum();
+    let uneven = group.ways.iter().flatten().filter(|way| {
+        // A direction with only ACKs carries no load.
+        let bytes: u64 = way.bytes.iter().sum();
+        way.packets >= limits.min_packets && bytes as f64 >= limits.one_way * all as f64
+    });
+    let worst =
+        uneven.max_by(|a, b| a.max_over_mean.partial_cmp(&b.max_over_mean).unwrap_or(Ordering::Equal))?;
+    let ratio = worst.max_over_mean.filter(|ratio| *ratio >= limits.max_over_mean)?;
+    let (busiest, _) = group.links.iter().zip(&worst.bytes).max_by_key(|(_, bytes)| **bytes)?;
+    let source = worst.sources.first()?;
+    let diagnosis = format!(
+        "Uneven load: {} carries {ratio:.2} × the mean of {} links",
+        short(busiest),
+        group.links.len()
+    );
+    let more = match worst.sources.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let mut uneven = Uneven::new(group.links.clone(), busiest, ratio, diagnosis)
+        .evidence("bytes", worst.bytes.clone())
+        .evidence("max_over_mean", ratio)
+        .evidence("run_max_over_mean", group.max_over_mean)
+        .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());
+    uneven.more = format!(" (from {source}{more})");
+    Some(uneven)
+}

@@ -1,0 +1,293 @@
+//! Corrupt packets.
+
+use std::cell::LazyCell;
+use std::cmp::Reverse;
+
+use super::ends;
+use crate::analysis::{ByLink, Flow, Icrc, Link};
+use crate::findings::span::Span;
+use crate::findings::title::{pair, short, title};
+use crate::findings::{
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise,
+    Severity, Unit, label,
+};
+use crate::util::numbers::share;
+use crate::util::units::{self, plural};
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ERRORS],
+    limits: &[Limits::META],
+    evidence: &[
+        label("bad", "packets with a wrong ICRC", Unit::Count).summed(),
+        label("checked", "packets checked", Unit::Count).summed(),
+        label("unchecked", "packets cut, not checked", Unit::Count).summed(),
+        label("bad_ratio", "corruption ratio", Unit::Ratio),
+    ],
+    check,
+};
+
+pub(super) const ERRORS: Entry = Entry {
+    id: "icrc.errors",
+    of_queue_pairs: true,
+    rank: 150,
+    needs: &[Need::Frames],
+    causes: &[super::path::REWRITTEN.id],
+    measure: Some(Measure::ratio("bad_ratio")),
+    title: "Corruption: wrong invariant CRC (ICRC)",
+    meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
+    computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC \
+                 and the share `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info. Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there \
+                 the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
+    advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
+               memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
+               rx_roce_errors count the same packets.",
+    caveat: "Address translation breaks the ICRC of all packets that pass it.",
+    ..Entry::of(Problem::Icrc)
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "icrc";
+    packets: u64 = 3,
+        "minimum corrupt packets on a link for a warning",
+        "A single one may be a bit that flipped once";
+    ratio: f64 = 0.000_001,
+        "minimum share of corrupt packets for a warning",
+        "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those";
+    always: f64 = 0.9,
+        "minimum share of wrong ICRCs in a flow that means rewriting, not corruption",
+        "Corruption does not hit nearly every packet of a flow that goes on";
+    always_packets: u64 = 5,
+        "minimum packets of such a flow",
+        "A packet with a damaged header may look like a flow of its own";
+}
+
+impl Limits {
+    /// Severity of this number of damaged packets, which are this share.
+    fn severity(&self, bad: u64, ratio: f64) -> Severity {
+        if bad >= self.packets && ratio >= self.ratio { Severity::Warning } else { Severity::Info }
+    }
+}
+
+/// A link with wrong ICRCs, and the flows that have them.
+struct Corrupt<'a> {
+    link: &'a Link,
+    flows: Vec<&'a Flow>,
+    icrc: Icrc,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let by_link = LazyCell::new(|| ByLink::of(input.facts));
+    let (mut damaged, mut always) = (Vec::new(), Vec::new());
+    for link in &input.facts.links {
+        let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
+        let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
+        let (of_always, of_damaged): (Vec<&Flow>, Vec<&Flow>) =
+            bad.partition(|flow| is_always(flow, &input.limits.icrc));
+        let sums = of_always.iter().filter_map(|flow| flow.icrc.get());
+        let (bad, checked) = sums.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
+        let rest =
+            Icrc { bad: all.bad.saturating_sub(bad), checked: all.checked.saturating_sub(checked), ..all };
+        if rest.bad > 0 {
+            damaged.push(Corrupt { link, flows: of_damaged, icrc: rest });
+        }
+        if !of_always.is_empty() {
+            always.push(Corrupt { link, flows: of_always, icrc: Icrc { checked, bad, ..all } });
+        }
+    }
+    for one in damaged {
+        corruption(input, by_link.on(one.link), one, found);
+    }
+    for one in always {
+        rewritten(input, one, found);
+    }
+}
+
+fn bad_of(flow: &Flow) -> u64 {
+    flow.icrc.get().map_or(0, |icrc| icrc.bad)
+}
+
+/// True if nearly every packet of a flow has a wrong ICRC.
+fn is_always(flow: &Flow, limits: &Limits) -> bool {
+    flow.icrc.get().is_some_and(|icrc| {
+        icrc.checked >= limits.always_packets && icrc.bad as f64 >= limits.always * icrc.checked as f64
+    })
+}
+
+/// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a
+/// receiver drops such a packet and then sends a NAK.
+fn explains_loss(on_link: &[&Flow]) -> bool {
+    on_link.iter().all(|flow| flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow)))
+}
+
+/// Times of packets with a wrong ICRC in these flows.
+fn seen(flows: &[&Flow], ratio: Option<f64>) -> Vec<Episode> {
+    let times = flows
+        .iter()
+        .filter_map(|flow| flow.icrc.get())
+        .filter_map(|icrc| icrc.bad_first_ns.zip(icrc.bad_last_ns));
+    let both = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    both.map(|(first_ns, last_ns)| Episode { first_ns, last_ns, peak: ratio }).into_iter().collect()
+}
+
+/// Packets of a link, with these flows, whose ICRC was checked, from the first wrong one of the damaged flows to the
+/// last.
+fn checked_meanwhile(input: &Input<'_>, on_link: &[&Flow], damaged: &[&Flow]) -> u64 {
+    let [episode] = &seen(damaged, None)[..] else { return u64::MAX };
+    let span = Span::between(episode.first_ns, episode.last_ns);
+    let of = |flow: &&Flow| {
+        let checked = flow.icrc.get().map_or(0, |icrc| icrc.checked);
+        span.part(input.facts, flow, checked)
+    };
+    on_link.iter().map(of).sum()
+}
+
+/// Some packets of a link have a wrong ICRC.
+fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mut Vec<Finding>) {
+    let Corrupt { link, flows: mut damaged, icrc: Icrc { bad, checked, unchecked, .. } } = one;
+    let limits = &input.limits.icrc;
+    let meanwhile = checked_meanwhile(input, on_link, &damaged).clamp(bad, checked.max(bad));
+    let ratio = share(bad, meanwhile);
+    damaged.sort_by_key(|flow| Reverse(bad_of(flow)));
+    let diagnosis = format!(
+        "Corruption upstream of {}: {} of {} with a wrong ICRC",
+        short(&link.name),
+        units::count(bad),
+        plural(meanwhile, "packet")
+    );
+    let share = format!(" ({})", units::ratio(Some(ratio)));
+    let (requester, responder) = ends::of_data(input, damaged.iter().copied());
+    let at = damaged.first().map(|flow| Commands::near(input, flow, flow.dst));
+    let severity = limits.severity(bad, ratio);
+    Raise::new(&ERRORS, severity, title(diagnosis, [share]))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .evidence("unchecked", unchecked)
+        .evidence("bad_ratio", ratio)
+        .episodes(seen(&damaged, Some(ratio)))
+        .flows(damaged)
+        .place(Place::link(input, &link.name, link.direction).hop("upstream"))
+        .ends(requester, responder)
+        .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
+        .owns(if explains_loss(on_link) { &[super::loss::AFTER.id] } else { &[] })
+        .step(
+            "Capture at a second point to find the device between a correct and a wrong ICRC.",
+            ByHand::Elsewhere,
+        )
+        .step("Check its memory error, parity and FCS counters.", at.and_then(Commands::nic_counters))
+        .step(
+            "Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC.",
+            at.and_then(Commands::rdma_counters),
+        )
+        .into(found);
+}
+
+/// All packets of some flows have a wrong ICRC.
+fn rewritten(input: &Input<'_>, one: Corrupt<'_>, found: &mut Vec<Finding>) {
+    let Corrupt { link, flows: always, icrc: Icrc { bad, checked, .. } } = one;
+    let Some(first) = always.first() else { return };
+    let diagnosis = format!(
+        "ICRC always wrong in {} on {}: rewritten, or filled in later",
+        plural(always.len() as u64, "flow"),
+        short(&link.name)
+    );
+    let (requester, responder) = ends::of_data(input, [*first]);
+    Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
+        .evidence("bad", bad)
+        .evidence("checked", checked)
+        .episodes(seen(&always, None))
+        .flows(always)
+        .place(Place::link(input, &link.name, link.direction))
+        .ends(requester, responder)
+        .step(
+            "Check whether the capture point is before the NIC fills in the ICRC (a sending host).",
+            ByHand::Reading,
+        )
+        .step("Check for address translation or header rewriting between sender and tap.", ByHand::Elsewhere)
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Episodes, Facts, Loss, Options, fixtures::everything};
+    use crate::findings::tests::found_on;
+    use crate::metrics::icrc::{Checked, Wrong};
+
+    #[test]
+    fn corruption_accounts_for_no_more_loss_than_it_explains() {
+        let owns = |bad| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let wrong = Wrong { packets: bad, at_ns: (1, 2) };
+            let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
+            let after_tap = Episodes { episodes: 2, ..Episodes::default() };
+            for flow in &mut facts.flows {
+                flow.icrc = Some(icrc.clone()).into();
+                flow.loss = Some(Loss { after_tap, ..Loss::default() }).into();
+            }
+            let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
+            for link in &mut facts.links {
+                link.icrc = (link.name == name && link.direction == direction).then(|| icrc.clone().into());
+            }
+            found_on(&facts, "icrc.errors").unwrap().owns
+        };
+        assert_eq!((owns(1), owns(2)), (&[][..], &["loss.after_tap"][..]));
+    }
+
+    #[test]
+    fn clean_traffic_before_and_behind_does_not_dilute_the_share() {
+        use crate::util::time::NS_PER_S as S;
+        let ratio = |seconds: u64, wrong_s: (u64, u64)| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let packets = 1_000 * seconds;
+            let wrong = Wrong { packets: 10, at_ns: (wrong_s.0 * S, wrong_s.1 * S) };
+            let icrc = Checked { checked: packets, wrong: wrong.into(), unchecked: 0 };
+            let (name, direction) = (facts.flows[0].link.clone(), facts.flows[0].direction);
+            (facts.window.first_ns, facts.window.last_ns) = (Some(S), Some((1 + seconds) * S));
+            facts.flows.truncate(1);
+            let flow = &mut facts.flows[0];
+            (flow.first_ns, flow.last_ns, flow.packets) = (S, (1 + seconds) * S, packets);
+            flow.icrc = Some(icrc.clone()).into();
+            for link in &mut facts.links {
+                link.icrc = (link.name == name && link.direction == direction).then(|| icrc.clone().into());
+            }
+            let found = found_on(&facts, "icrc.errors").unwrap();
+            found.evidence.get("bad_ratio").unwrap().value.as_f64().unwrap()
+        };
+        assert!((ratio(2, (1, 3)) - 0.005).abs() < 1e-9, "{}", ratio(2, (1, 3)));
+        assert!((ratio(60, (10, 12)) - 0.005).abs() < 1e-9, "{}", ratio(60, (10, 12)));
+    }
+
+    #[test]
+    fn many_links_have_a_finding_each_up_to_sixteen_and_one_together() {
+        let found = |links: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let (link, flow) = (facts.links[0].clone(), facts.flows[0].clone());
+            (facts.links, facts.flows) = (Vec::new(), Vec::new());
+            for at in 0..links {
+                let name = format!("port{at}");
+                let wrong = Wrong { packets: 10 + at, at_ns: (1, 2) };
+                let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
+                let of_link = Some(icrc.clone().into());
+                facts.links.push(Link { name: name.clone(), direction: None, icrc: of_link, ..link.clone() });
+                let of_flow = Some(icrc).into();
+                facts.flows.push(Flow {
+                    link: name.as_str().into(),
+                    direction: None,
+                    icrc: of_flow,
+                    ..flow.clone()
+                });
+            }
+            let all = crate::findings::tests::all_on(&facts);
+            all.into_iter().filter(|one| one.id == "icrc.errors").collect::<Vec<_>>()
+        };
+        assert_eq!(found(17).len(), 17);
+        let many = found(300);
+        assert_eq!(many.len(), 17);
+        let rest = many.iter().find(|one| one.place.link.is_none()).unwrap();
+        assert_eq!(rest.evidence["findings"], 284);
+        let bad: u64 = many.iter().map(|one| one.evidence["bad"].as_u64().unwrap()).sum();
+        assert_eq!(bad, (0..300).map(|at| 10 + at).sum::<u64>(), "a packet is in no finding");
+    }
+}

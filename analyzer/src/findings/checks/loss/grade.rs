@@ -1,0 +1,139 @@
+//! Severity of loss on one side of a tap: each host pair by its own figures, and what may be no loss as information.
+
+use super::sum::Sum;
+use super::taps::nobody_asked;
+use super::{LossyPair, Pair, Side};
+use crate::analysis::loss::Downstream;
+use crate::findings::raise::MAX_FLOWS;
+use crate::findings::{ByHand, Input, Raise, Severity};
+use crate::sample::Address;
+use crate::util::units::{self, plural};
+
+/// Caveat of NAKs for packets seen at the tap.
+const SAME_AS_REORDERING: &str = "Reordering downstream looks the same; with adaptive routing, receivers need out-of-order placement (NCCL_IB_ADAPTIVE_ROUTING).";
+
+/// Why packets between two hosts may have been reordered rather than lost.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Doubt {
+    /// Nothing triggered a retransmission: what filled the gaps may be originals that arrived out of order.
+    unasked: bool,
+    /// Enough of the lost PSNs may have been reordered.
+    doubtful: bool,
+    /// The episodes downstream of the tap, as it sees them. `None`: upstream.
+    downstream: Option<Downstream>,
+}
+
+impl Doubt {
+    pub(super) fn of(input: &Input<'_>, side: Side, hosts: (Address, Address), pair: &Pair<'_>) -> Self {
+        if side == Side::After {
+            return Self { downstream: Some(pair.downstream()), ..Self::default() };
+        }
+        let (late, lost) = pair.doubtful;
+        Self {
+            unasked: pair.reliable && nobody_asked(input, hosts),
+            doubtful: late > 0 && late as f64 >= input.limits.loss.doubtful * lost as f64,
+            downstream: None,
+        }
+    }
+
+    /// True if it may all be reordering.
+    pub(super) fn any(self) -> bool {
+        self.unasked || self.doubtful || self.downstream.is_some_and(|what| what != Downstream::Loss)
+    }
+
+    /// Adds the evidence, its caveats and what to do about it to the finding of which this pair is the worst.
+    pub(super) fn said(self, mut raise: Raise, worst: &Pair<'_>) -> Raise {
+        if self.any() {
+            raise = raise.evidence("or_reordering", true);
+        }
+        if self.downstream.is_some_and(|what| what != Downstream::Loss) {
+            raise = raise.caveat(SAME_AS_REORDERING);
+        }
+        if self.unasked {
+            raise = raise.caveat("No NAK or timeout triggered these packets: they may be reordered originals; a constant IPv4 identification does not distinguish those from retransmissions.");
+        }
+        if self.doubtful {
+            raise = raise.caveat(format!(
+                "{} of these PSNs may have been reordered rather than lost: they passed twice after their gap, or after later ones without a NAK or timeout that explains it, or in gaps that are more often filled without a NAK or timeout than after one. Constant IPv4 identifications do not distinguish originals from retransmissions.",
+                units::count(worst.doubtful.0)
+            ));
+        }
+        // Where packets are seen out of order, or none was asked for, this comes first.
+        if self.unasked || self.doubtful || self.downstream == Some(Downstream::ReorderingOrLoss) {
+            raise = raise.step("If the fabric sprays packets or uses adaptive routing, enable out-of-order placement on the receivers (NCCL_IB_ADAPTIVE_ROUTING=1, and the NIC's adaptive retransmission settings).", ByHand::Job);
+        }
+        raise
+    }
+}
+
+impl Pair<'_> {
+    /// True if its packets were lost, and it matters: a service that retransmits nothing expects loss.
+    pub(super) fn is_certain(&self) -> bool {
+        self.reliable && !self.doubt.any()
+    }
+
+    /// Severity by its own figures.
+    fn severity(&self, input: &Input<'_>, side: Side, hosts: (Address, Address)) -> Severity {
+        let enough = self.sum.is_enough(&input.limits.loss);
+        let ratio = if enough { self.sum.ratio() } else { 0.0 };
+        if self.is_certain() { graded(input, side, hosts, ratio) } else { Severity::Info }
+    }
+}
+
+/// Severity of this share of packets that two hosts lost for certain.
+fn graded(input: &Input<'_>, side: Side, (src, dst): (Address, Address), ratio: f64) -> Severity {
+    let known = || side == Side::Before || input.facts.between(dst, src).next().is_some();
+    if ratio >= input.limits.loss.critical_ratio && known() { Severity::Critical } else { Severity::Warning }
+}
+
+/// The worst severity of these pairs, each by its own figures. A share of few packets says little of one pair, but much
+/// of all: where no pair lost enough, it is that of their sum.
+pub(super) fn grade(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Severity {
+    let worst = bad.iter().map(|(hosts, pair)| pair.severity(input, side, *hosts)).max();
+    let few = bad.iter().all(|(_, pair)| !pair.sum.is_enough(&input.limits.loss));
+    match (worst, bad.first()) {
+        (Some(Severity::Warning), Some((hosts, _))) if few => {
+            graded(input, side, *hosts, Sum::of_all(bad.iter().map(|(_, pair)| pair.sum)).ratio())
+        }
+        (worst, _) => worst.unwrap_or(Severity::Info),
+    }
+}
+
+/// Each pair with its share, of many the worst, and with its severity where they differ.
+pub(super) fn in_words(input: &Input<'_>, side: Side, bad: &[LossyPair<'_>]) -> Vec<String> {
+    let severity = |(hosts, pair): &LossyPair<'_>| pair.severity(input, side, *hosts);
+    let differ = bad.first().is_some_and(|first| bad.iter().any(|one| severity(one) != severity(first)));
+    let one = |one: &LossyPair<'_>| {
+        let ((src, dst), pair) = one;
+        let at_least = if side == Side::After || pair.at_least() { "at least " } else { "" };
+        let severity = if differ { format!(", {}", severity(one).name()) } else { String::new() };
+        format!("{src} → {dst} ({at_least}{}{severity})", units::ratio(Some(pair.sum.ratio())))
+    };
+    bad.iter().take(MAX_FLOWS).map(one).collect()
+}
+
+/// The diagnosis with its figure.
+pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answers: bool) -> String {
+    let Sum { lost, packets, .. } = sum;
+    let lost_words = units::count(lost);
+    match side {
+        Side::Before if worst.doubt.any() => {
+            format!("Reordering or loss upstream of {link}: {}", plural(lost, "packet"))
+        }
+        Side::Before => format!(
+            "Loss upstream of {link}: {}{lost_words} of {} ({})",
+            if worst.at_least() { "at least " } else { "" },
+            plural(packets, "packet"),
+            units::ratio(Some(sum.ratio()))
+        ),
+        Side::After if answers || worst.downstream() == Downstream::ReorderingOrLoss => {
+            let what = match worst.downstream() {
+                Downstream::Loss => "repeated READ",
+                _ if worst.rereads.0 == 0 => "NAK episode",
+                _ => "episode",
+            };
+            format!("{} downstream of {link}: {}", worst.downstream().name(), plural(lost, what))
+        }
+        Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
+    }
+}

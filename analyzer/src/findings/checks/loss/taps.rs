@@ -1,0 +1,165 @@
+//! Taps that see the same flow, upstream or downstream of one another.
+
+use super::{BETWEEN, Side};
+use crate::analysis::{Between, Facts, Flow};
+use crate::findings::checks::ends;
+use crate::findings::checks::tool::own_between;
+use crate::findings::once::{Name, name};
+use crate::findings::span::{Cost, Span, Wait, impact, run, scaled};
+use crate::findings::title::{self, pair, short};
+use crate::findings::{ByHand, Episode, Finding, Impact, Input, Place, Raise, Severity};
+use crate::metrics::loss::signal_intervals::Signal;
+use crate::sample::Address;
+use crate::util::map::Set;
+use crate::util::units::{self, plural};
+
+/// Flows with another tap upstream or downstream: loss between the two is counted there.
+pub(in crate::findings) struct Ends<'a> {
+    /// Links and flows with another tap upstream.
+    behind: Set<(&'a str, Name)>,
+    /// Links and flows with another tap downstream.
+    ahead: Set<(&'a str, Name)>,
+}
+
+impl<'a> Ends<'a> {
+    pub(in crate::findings) fn of(facts: &'a Facts) -> Self {
+        let (mut behind, mut ahead) = (Set::default(), Set::default());
+        for tap in &facts.taps {
+            let name = (tap.src, tap.dst, tap.dest_qp);
+            if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
+                ahead.insert((from.as_str(), name));
+                behind.insert((to.as_str(), name));
+            } else if tap.only_at == [0, 0] {
+                // The order is unknown: both taps see the same, so one of them suffices.
+                let [_, other] = &tap.links;
+                ahead.insert((other.as_str(), name));
+                behind.insert((other.as_str(), name));
+            }
+        }
+        Self { behind, ahead }
+    }
+
+    /// True if another tap covers this side of the flow.
+    pub(in crate::findings) fn covers(&self, side: Side, flow: &Flow) -> bool {
+        let key = (flow.link.as_str(), name(flow));
+        match side {
+            Side::Before => self.behind.contains(&key),
+            Side::After => self.ahead.contains(&key),
+        }
+    }
+}
+
+/// The flows that lose packets between two taps, as seen at the first tap.
+fn at_first<'a>(input: &Input<'a>, between: &Between<'a>) -> Vec<&'a Flow> {
+    let at_first = |flow: &&Flow| {
+        input.facts.to_qp(flow.src, flow.dst, flow.dest_qp).find(|other| other.link == between.from)
+    };
+    between.flows.iter().filter_map(at_first).collect()
+}
+
+/// The first tap sees retransmissions and silences of the sender; the second sees when the gaps are filled.
+fn cost(between: &Between<'_>, sent: &[&Flow]) -> Impact {
+    let whole = run(between.flows.iter().copied());
+    let cost = |flows: &[&Flow], waits: &[Wait]| {
+        let cost = Cost { ratio: Some(between.ratio()), signal: Signal::Retransmitted, waits };
+        impact(&whole, flows.iter().copied(), &cost)
+    };
+    let retransmitted = cost(sent, &[Wait::RecoveryDownstream, Wait::Timeout]);
+    let repaired = cost(&between.flows, &[Wait::RecoveryUpstream]);
+    Impact { time_lost_ns: retransmitted.time_lost_ns.max(repaired.time_lost_ns), ..retransmitted }
+}
+
+/// Packets that both taps saw between the first and the last lost one, estimated from the packets at the first tap,
+/// whose clock the times use.
+fn in_episode(input: &Input<'_>, between: &Between<'_>) -> u64 {
+    let Some((first_ns, last_ns)) = between.seen_ns else { return between.matched };
+    let span = Span::episode_of(first_ns, last_ns);
+    let sent = at_first(input, between);
+    let packets = |span: &Span| sent.iter().map(|flow| span.packets(input.facts, flow)).sum::<u64>();
+    let all = packets(&Span::whole(first_ns, last_ns));
+    scaled(packets(&span), between.matched, all)
+}
+
+/// Raises loss between taps.
+pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.loss;
+    let mut bad = input.facts.between_taps();
+    // A different path affects the whole run.
+    bad.retain(|one| one.vanished >= limits.vanished && one.ratio() < limits.other_way);
+    for one in &mut bad {
+        one.matched = in_episode(input, one);
+    }
+    bad.retain(|one| one.ratio() >= limits.ratio);
+    bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+    for one in bad {
+        let Between { from, to, src, dst, vanished, .. } = &one;
+        let diagnosis = format!(
+            "Loss between {} and {}: {} of {} ({})",
+            short(from),
+            short(to),
+            units::count(*vanished),
+            plural(one.packets(), "packet"),
+            units::ratio(Some(one.ratio()))
+        );
+        let critical = one.ratio() >= limits.critical_ratio;
+        let severity = if critical { Severity::Critical } else { Severity::Warning };
+        let dropped = own_between(input, one.seen_ns);
+        let sent = at_first(input, &one);
+        let (requester, responder) = ends::of_lost(input, sent.iter().copied());
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
+        let episodes = one.seen_ns.map(episode).into_iter().collect();
+        let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let raise =
+            Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(dropped)]))
+                .evidence("loss_ratio", one.ratio())
+                .evidence("vanished", *vanished)
+                .evidence("packets", one.packets())
+                .flows(one.flows.iter().copied())
+                .place(place.hop(format!("{from} → {to}")))
+                .ends(requester, responder)
+                .impact(cost(&one, &sent))
+                .owns(&[crate::findings::checks::timeouts::TIMEOUTS.id])
+                .episodes(episodes)
+                .step(
+                    format!(
+                        "Check the drop, discard and FEC counters of each port between {} and {}.",
+                        short(from),
+                        short(to)
+                    ),
+                    ByHand::Switch,
+                )
+                .step(
+                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
+                    ByHand::Switch,
+                );
+        with_own_loss(dropped, raise).into(found);
+    }
+}
+
+/// True if a receiver's ACKs are captured and neither they nor a timeout triggered a retransmission.
+pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) -> bool {
+    let between = |from, to| input.facts.between(from, to);
+    let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
+    let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);
+    let by_itself = |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads > 0);
+    between(dst, src).any(|flow| flow.ack.acks > 0)
+        && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
+        && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))
+}
+
+/// ` (may be capture loss)` if packets were dropped meanwhile before rocescope saw them.
+pub(super) fn own_loss(dropped: u64) -> String {
+    if dropped > 0 { " (may be capture loss)".to_owned() } else { String::new() }
+}
+
+/// Adds the number of them, and the caveat.
+pub(super) fn with_own_loss(dropped: u64, raise: Raise) -> Raise {
+    let raise = raise.evidence("tool_lost", dropped);
+    if dropped == 0 {
+        return raise;
+    }
+    raise.caveat(format!(
+        "May be capture loss: {} dropped before rocescope saw them.",
+        plural(dropped, "packet")
+    ))
+}

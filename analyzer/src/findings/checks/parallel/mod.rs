@@ -1,0 +1,529 @@
+//! One of several parallel links that is worse than its peers: marks, loss or delay.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ecn::CONGESTION;
+use crate::analysis::ways::{Sides, sides};
+use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
+use crate::findings::command::{Commands, priority};
+use crate::findings::span::{Span, latest, run, spans};
+use crate::findings::title::{short, title};
+use crate::findings::{
+    ByHand, Entry, Episode, Family, Finding, Impact, Input, Measure, Place, Problem, Raise, Severity, Unit,
+    label,
+};
+use crate::metrics::loss::signal_intervals::Signal;
+use crate::sample::Address;
+use crate::util::numbers::{median, share};
+use crate::util::units;
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[ONE_OF],
+    limits: &[Limits::META],
+    evidence: &[
+        label("kind", "signal", Unit::Text),
+        label("link_ratio", "ratio on this link", Unit::Ratio),
+        label("peers_ratio", "ratio on the parallel links", Unit::Ratio),
+        label("link_latency_ns", "median latency on this link", Unit::Nanoseconds),
+        label("peers_latency_ns", "median latency on the parallel links", Unit::Nanoseconds),
+        label("load_over_mean", "its load over the mean", Unit::Factor),
+        label("host_pairs", "host pairs with flows on both", Unit::Count),
+        label("ratio_since", "ratio since it began", Unit::Ratio),
+    ],
+    check,
+};
+
+pub(super) const ONE_OF: Entry = Entry {
+    id: "links.congested_one_of",
+    rank: 355,
+    causes: &[super::balance::ENTROPY_LOW.id, super::device::LINK.id],
+    measure: Some(Measure::ratio("link_ratio")),
+    title: "One of several parallel links is congested, slow or lossy",
+    meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
+                other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
+    computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on \
+               this link and on its peers are compared, so that a slow host does not count against a link: their data \
+               on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and \
+               parallel.flows flows. Raised when one of these holds:\n\
+               - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
+               - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least \
+               parallel.factor times that of the peers.\n\
+               - The median request-to-ACK latency is at least parallel.slower times that of the peers and \
+               parallel.slower_ns longer (flows with parallel.samples samples), in the share parallel.agree of at least parallel.slow_pairs \
+               host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and no direction of the link carries \
+               more than parallel.load times the mean: a queue there would be links.imbalance.\n\
+               \n\
+               The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread \
+               from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
+               the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
+               link may only be busier; else it owns links.imbalance, since what a slow link carries takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
+               end one), over 1 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
+    advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
+               Take it out of the ECMP group to confirm.",
+    caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
+    ..Entry::of(Problem::Congestion)
+};
+
+/// Caveat of a delay on a link with more load.
+const MORE_LOAD: &str = "One direction of this link carries more than its peers: near saturation that alone fills a queue. If the fabric is \
+     that busy, spread the load first (links.imbalance).";
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "parallel";
+    packets: u64 = 500,
+        "minimum data packets on the link, of host pairs that use its peers too",
+        "Ratios of a hundredth rest on five packets then";
+    ce_ratio: f64 = 0.01,
+        "minimum CE ratio on the link",
+        "As burst.incast_ce_ratio: one mark in a hundred keeps DCQCN throttled";
+    loss_ratio: f64 = 0.001,
+        "minimum loss ratio on the link",
+        "Ten times loss.ratio: loss by chance hits one of few links more than the others";
+    factor: f64 = 4.0,
+        "minimum ratio of the link to that of its peers",
+        "Hashing alone makes loads, and so queues, differ by a factor of two";
+    slower: f64 = 2.0,
+        "minimum median latency over that of the peers",
+        "Medians of parallel links with an even load agree within a half";
+    slower_ns: u64 = 50_000,
+        "minimum difference of the median latencies",
+        "More than the path itself takes in a data centre";
+    load: f64 = 1.2,
+        "maximum load of a slow link over the mean",
+        "A link with a fifth more traffic than its peers queues more";
+    even_load: f64 = 1.05,
+        "load over the mean above which load may be why a link is slower",
+        "Near saturation a queue grows with every per cent";
+    steady: u64 = 4,
+        "minimum ratio of a delay to the distance from median to p99 for a delay that is no queue",
+        "A queue is empty at times, and even one that a window keeps filled varies by a third";
+    pairs: usize = 2,
+        "minimum host pairs with the signal",
+        "A single pair may have a problem of its own";
+    flows: usize = 3,
+        "minimum flows with the signal",
+        "As pairs";
+    slow_pairs: usize = 3,
+        "minimum host pairs of which latencies are compared",
+        "Of two pairs, neither shows which one is unusual";
+    flows_alone: usize = 4,
+        "minimum flows on the link, and on its peers, where there are fewer host pairs",
+        "If four of eight flows have a problem at random, the probability that they are the four on one link is one in seventy";
+    agree: f64 = 0.75,
+        "minimum share of the flows or host pairs that must agree",
+        "What a link does, it does to nearly all that it carries";
+    samples: u64 = 20,
+        "minimum latency samples of a flow for a median",
+        "The median of 20 samples lies within those of a quarter and three quarters";
+}
+
+/// The flows of one host pair, by link.
+type ByLink<'a> = BTreeMap<&'a str, Vec<&'a Flow>>;
+
+/// One direction of a group of links.
+struct Direction<'a> {
+    group: &'a Imbalance,
+    pairs: BTreeMap<(Address, Address), ByLink<'a>>,
+}
+
+/// The property that is worse on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Worse {
+    /// Ratios on the link and on its peers.
+    Marks(f64, f64),
+    Loss(f64, f64),
+    /// Median latencies on the link and on its peers, in nanoseconds.
+    Delay(u64, u64),
+}
+
+struct Found<'a> {
+    link: &'a str,
+    worse: Worse,
+    /// Factor to the peers.
+    times: f64,
+    host_pairs: usize,
+    /// For latencies: the share of its flows that are slower than their peers.
+    slow_share: Option<f64>,
+    /// For latencies: the difference is far larger than their variation, which a queue does not cause.
+    steady: bool,
+    /// For latencies that load may explain: load of the busier direction over the mean.
+    load: Option<f64>,
+    /// Episodes, if all times are known; the figures are those of the latest.
+    episodes: Option<Vec<Episode>>,
+    flows: Vec<&'a Flow>,
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    for group in input.facts.imbalance.iter().filter(|group| !group.same_path) {
+        // Without sides, both directions of a host pair count together: a pair is compared only with itself.
+        let sides = sides(input.sample, group);
+        let ways: &[Option<bool>] = if sides.is_some() { &[Some(false), Some(true)] } else { &[None] };
+        // Links in a `--group` may be taps on one path.
+        let one_path = |tap: &TapFlow| tap.links.iter().all(|link| group.links.contains(link));
+        if group.direction.is_none() && sides.is_none() && input.facts.taps.iter().any(one_path) {
+            continue;
+        }
+        let directions: Vec<Direction<'_>> =
+            ways.iter().map(|way| Direction::of(input, group, sides.as_ref(), *way)).collect();
+        let worst = directions.iter().flat_map(|direction| {
+            group
+                .links
+                .iter()
+                .filter_map(|link| direction.worse(input, link, &directions))
+                .collect::<Vec<_>>()
+        });
+        // The worst link, and its clearest signal: if one link delays all flows, a delay of most flows on another is
+        // a queue elsewhere.
+        let clearer = |a: &Found<'_>, b: &Found<'_>| {
+            let share = a.slow_share.zip(b.slow_share).map_or(Ordering::Equal, |(a, b)| a.total_cmp(&b));
+            share.then(a.times.total_cmp(&b.times))
+        };
+        if let Some(worst) = worst.max_by(clearer) {
+            raise(input, group, &worst, found);
+        }
+    }
+}
+
+/// Latencies of flows with enough samples for a median.
+fn known<'a>(limits: &Limits, flows: &'a [&Flow]) -> impl Iterator<Item = Latency> + use<'a> {
+    let least = limits.samples;
+    flows
+        .iter()
+        .filter_map(|flow| flow.latency_ns.as_deref().copied())
+        .filter(move |latency| latency.count >= least)
+}
+
+fn lost(flow: &Flow) -> u64 {
+    flow.loss.get().map_or(0, |loss| loss.lost) + after_tap(flow)
+}
+
+fn after_tap(flow: &Flow) -> u64 {
+    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
+}
+
+impl<'a> Direction<'a> {
+    fn of(input: &Input<'a>, group: &'a Imbalance, sides: Option<&Sides>, way: Option<bool>) -> Self {
+        let mut pairs: BTreeMap<(Address, Address), ByLink<'a>> = BTreeMap::new();
+        let own = input.facts.flows.iter().filter(|flow| {
+            flow.direction == group.direction
+                && flow.payload_bytes > 0
+                && group.links.iter().any(|link| flow.link == *link)
+                && sides.is_none_or(|sides| sides.get(&flow.src).copied() == way)
+        });
+        for flow in own {
+            pairs.entry((flow.src, flow.dst)).or_default().entry(&flow.link).or_default().push(flow);
+        }
+        pairs.retain(|_, links| links.len() > 1);
+        Self { group, pairs }
+    }
+
+    /// The flows on a link, and those of the same hosts on its peers.
+    fn split<'b>(&'b self, link: &'b str) -> impl Iterator<Item = (Vec<&'a Flow>, Vec<&'a Flow>)> + 'b {
+        let with = self.pairs.values().filter(move |links| links.contains_key(link));
+        with.map(move |links| {
+            let of = |own: bool| {
+                let links = links.iter().filter(move |(name, _)| (**name == link) == own);
+                links.flat_map(|(_, flows)| flows.iter().copied()).collect()
+            };
+            (of(true), of(false))
+        })
+    }
+
+    fn worse(&self, input: &Input<'_>, link: &'a str, all: &[Self]) -> Option<Found<'a>> {
+        let limits = &input.limits.parallel;
+        let marks = self.in_latest_span(
+            link,
+            &[Signal::CeMarked],
+            |flow| flow.ecn_data.ce,
+            |span| {
+                let part = |flow: &Flow| span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
+                let of = |flow: &Flow| span.capable(input.facts, flow);
+                self.more(limits, link, part, of, limits.ce_ratio, Worse::Marks)
+            },
+        );
+        let loss = self.in_latest_span(link, &[Signal::Lost, Signal::LossDownstream], lost, |span| {
+            let part = |flow: &Flow| {
+                let (lost, after) = (flow.loss.get().map_or(0, |loss| loss.lost), after_tap(flow));
+                span.count(flow, Signal::Lost, lost) + span.count(flow, Signal::LossDownstream, after)
+            };
+            let of = |flow: &Flow| span.packets_of(input.facts, flow);
+            self.more(limits, link, part, of, limits.loss_ratio, Worse::Loss)
+        });
+        marks.or(loss).or_else(|| {
+            let slower = self.slower(limits, link)?;
+            // A queue in one direction delays the ACKs of the other direction's requests, not those of its own: its
+            // requests wait upstream of the tap or have left the link. If both directions are delayed, load in one of
+            // them is not the cause.
+            let loads = self.loads(input, link);
+            let (most, least) = loads
+                .iter()
+                .fold((0.0f64, f64::MAX), |(most, least), load| (most.max(*load), least.min(*load)));
+            let both = || {
+                let slow = |direction: &Self| direction.slower(limits, link).is_some();
+                least <= limits.load && all.len() > 1 && all.iter().all(slow)
+            };
+            let no_queue = || most < input.limits.links.max_over_mean && (slower.steady || both());
+            let queue = most > limits.even_load && !no_queue();
+            (most <= limits.load || !queue).then_some(Found { load: queue.then_some(most), ..slower })
+        })
+    }
+
+    /// The result of `judge` for the latest time span with a signal on a link for which it has one. `counted` is the
+    /// number of signals in a flow, some of which may lack a time.
+    fn in_latest_span(
+        &self,
+        link: &'a str,
+        signals: &[Signal],
+        counted: impl Fn(&Flow) -> u64,
+        judge: impl Fn(&Span) -> Option<Found<'a>>,
+    ) -> Option<Found<'a>> {
+        let flows: Vec<&Flow> = self.split(link).flat_map(|(here, _)| here).collect();
+        let known = |flow: &&Flow| {
+            let spells = signals.iter().flat_map(|signal| flow.spells.of(*signal));
+            spells.map(|spell| spell.count).sum::<u64>() >= counted(flow)
+        };
+        let timed = flows.iter().all(known);
+        let spans = if timed { spans(flows.iter().copied(), signals) } else { Vec::new() };
+        let judged = latest(&spans, run(flows.iter().copied()), |span| {
+            let found = judge(span)?;
+            let peak = match found.worse {
+                Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
+                Worse::Delay(..) => None,
+            };
+            Some((found, peak))
+        })?;
+        let episodes = (!spans.is_empty()).then_some(judged.episodes);
+        Some(Found { episodes, ..judged.what })
+    }
+
+    /// Marks or loss far above those of the peers.
+    fn more(
+        &self,
+        limits: &Limits,
+        link: &'a str,
+        part: impl Fn(&Flow) -> u64,
+        of: impl Fn(&Flow) -> u64,
+        least: f64,
+        worse: fn(f64, f64) -> Worse,
+    ) -> Option<Found<'a>> {
+        let (mut own, mut others) = ((0, 0), (0, 0));
+        let (mut pairs, mut flows) = (0, Vec::new());
+        let (mut all, mut on_link, mut on_peers) = (0usize, 0usize, 0usize);
+        for (here, there) in self.split(link) {
+            (all, on_link, on_peers) = (all + 1, on_link + here.len(), on_peers + there.len());
+            for (sum, side) in [(&mut own, &here), (&mut others, &there)] {
+                sum.0 += side.iter().map(|flow| part(flow)).sum::<u64>();
+                sum.1 += side.iter().map(|flow| of(flow)).sum::<u64>();
+            }
+            pairs += usize::from(here.iter().any(|flow| part(flow) > 0));
+            flows.extend(here.into_iter().filter(|flow| part(flow) > 0));
+        }
+        let ratio = |(part, of): (u64, u64)| share(part, of);
+        let (here, there) = (ratio(own), ratio(others));
+        let alone = all < limits.pairs
+            && on_link.min(on_peers) >= limits.flows_alone
+            && flows.len() as f64 >= limits.agree * on_link as f64;
+        let several = pairs >= limits.pairs && flows.len() >= limits.flows;
+        let enough = own.1.min(others.1) >= limits.packets && (several || alone);
+        // A peer without any counts as one with a single packet, since its ratio need not be smaller.
+        let times = here / there.max(1.0 / others.1.max(1) as f64);
+        flows.sort_by_key(|flow| std::cmp::Reverse(part(flow)));
+        (enough && here >= least && times >= limits.factor).then(|| Found {
+            link,
+            worse: worse(here, there),
+            times,
+            host_pairs: pairs,
+            slow_share: None,
+            steady: false,
+            load: None,
+            episodes: None,
+            flows,
+        })
+    }
+
+    fn slower(&self, limits: &Limits, link: &'a str) -> Option<Found<'a>> {
+        let times =
+            |flows: &[&Flow]| -> Vec<u64> { known(limits, flows).map(|latency| latency.p50).collect() };
+        let (mut here, mut there, mut all, mut slow) = (Vec::new(), Vec::new(), 0usize, 0usize);
+        let (mut flows, mut slow_flows, mut spreads) = (Vec::new(), 0usize, Vec::new());
+        for (own, others) in self.split(link) {
+            let (own_times, other_times) = (times(&own), times(&others));
+            let (Some(mine), Some(theirs)) = (median(own_times.clone()), median(other_times.clone())) else {
+                continue;
+            };
+            let is_slow = |time: u64| time as f64 >= limits.slower * theirs as f64;
+            all += 1;
+            slow += usize::from(is_slow(mine));
+            spreads.extend(known(limits, &own).map(|latency| latency.p99.saturating_sub(latency.p50)));
+            slow_flows += own_times.iter().filter(|time| is_slow(**time)).count();
+            here.extend(own_times);
+            there.extend(other_times);
+            flows.extend(own);
+        }
+        let few = (here.len(), there.len());
+        let (mine, theirs) = (median(here)?, median(there)?);
+        let agree = if all >= limits.slow_pairs {
+            slow as f64 >= limits.agree * all as f64
+        } else {
+            few.0.min(few.1) >= limits.flows_alone && slow_flows as f64 >= limits.agree * few.0 as f64
+        };
+        let slower = mine as f64 >= limits.slower * theirs as f64 && mine - theirs >= limits.slower_ns;
+        (agree && slower).then(|| Found {
+            link,
+            worse: Worse::Delay(mine, theirs),
+            times: mine as f64 / theirs.max(1) as f64,
+            host_pairs: all,
+            slow_share: Some(slow_flows as f64 / few.0 as f64),
+            steady: median(spreads)
+                .is_some_and(|spread| mine.saturating_sub(theirs) >= limits.steady * spread),
+            load: None,
+            episodes: None,
+            flows,
+        })
+    }
+
+    /// Load of a link over the mean, in each of its directions.
+    fn loads(&self, input: &Input<'_>, link: &str) -> Vec<f64> {
+        let over_mean = |bytes: &[u64], at: usize| {
+            let sum: u64 = bytes.iter().sum();
+            bytes.get(at).copied().unwrap_or(0) as f64 * bytes.len() as f64 / sum.max(1) as f64
+        };
+        let Some(at) = self.group.links.iter().position(|name| name == link) else { return Vec::new() };
+        if let Some(ways) = &self.group.ways {
+            return ways.iter().map(|way| over_mean(&way.bytes, at)).collect();
+        }
+        let bytes = |direction| -> Vec<u64> {
+            let of = |name: &String| {
+                let mut own = input.facts.links.iter();
+                own.find(|link| link.direction == direction && link.name == *name)
+                    .map_or(0, |link| link.bytes)
+            };
+            self.group.links.iter().map(of).collect()
+        };
+        let directions: BTreeSet<_> = input.facts.links.iter().map(|link| link.direction).collect();
+        directions.into_iter().map(|direction| over_mean(&bytes(direction), at)).collect()
+    }
+}
+
+/// The sentence about a link, one of `count`, and the word for the property that is worse.
+fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static str) {
+    let ratio = |ratio| units::ratio(Some(ratio));
+    match worst.worse {
+        Worse::Marks(here, there) => (
+            format!(
+                "Congestion on {name}, one of {count} links: {} CE-marked, peers {}",
+                ratio(here),
+                ratio(there)
+            ),
+            "marks",
+        ),
+        Worse::Loss(here, there) => {
+            (format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)), "loss")
+        }
+        Worse::Delay(here, there) => (
+            format!(
+                "{} {name}, one of {count}: median latency {}, peers {}",
+                if worst.load.is_some() { "Slow or busier link" } else { "Slow link" },
+                units::duration(here),
+                units::duration(there)
+            ),
+            "delay",
+        ),
+    }
+}
+
+fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
+    let name = short(worst.link);
+    let (diagnosis, kind) = diagnosis(worst, &name, group.links.len());
+    let place = Place::link(input, worst.link, group.direction);
+    let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
+    let share = match worst.worse {
+        Worse::Marks(here, _) | Worse::Loss(here, _) => Some(here),
+        Worse::Delay(..) => None,
+    };
+    let class = worst.flows.first().copied().and_then(priority);
+    let here = Commands::on(input, worst.link).of_priority(class);
+    let owner = same_marks(worst, group, found);
+    let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
+        .evidence("kind", kind)
+        .evidence("links", group.links.clone())
+        .evidence("host_pairs", worst.host_pairs)
+        .flows(worst.flows.iter().copied())
+        .place(place)
+        .impact(Impact { packets_ratio: share, ..Impact::default() })
+        .owner(owner.map(|at| (CONGESTION.id, at)))
+        .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
+        .step(
+            format!("Compare discards, errors and pauses of {name} with those of its peers."),
+            here.nic_counters(),
+        )
+        .step(
+            format!("Compare the egress queues, ECN thresholds and PFC of {name} and its peers."),
+            here.pfc(),
+        )
+        .step("Take the link out of the ECMP group for a test.", ByHand::Switch);
+    raise = match worst.worse {
+        Worse::Marks(here, there) | Worse::Loss(here, there) => {
+            raise.evidence("link_ratio", here).evidence("peers_ratio", there)
+        }
+        Worse::Delay(here, there) => {
+            let raise = raise.evidence("link_latency_ns", here).evidence("peers_latency_ns", there);
+            match worst.load {
+                Some(load) => raise.evidence("load_over_mean", load).caveat(MORE_LOAD),
+                // What a slow link carries takes longer: it is busy alone when its peers are done.
+                None => raise.owns(&[super::balance::LINKS_IMBALANCE.id]),
+            }
+        }
+    };
+    dated(raise, input, worst, share).into(found);
+}
+
+/// Place of the congestion finding of the same link: its marks are the same, and it names the receivers.
+fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<usize> {
+    let is_here = |one: &Finding| {
+        one.id == CONGESTION.id
+            && one.place.link.as_deref() == Some(worst.link)
+            && one.place.direction == group.direction
+            && one.severity > Severity::Info
+    };
+    matches!(worst.worse, Worse::Marks(..)).then(|| found.iter().position(is_here))?
+}
+
+/// Adds time, and the ratio since then.
+fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>) -> Raise {
+    if let Some(episodes) = &worst.episodes {
+        return raise
+            .evidence("since_ns", episodes.last().map(|episode| episode.first_ns))
+            .evidence("ratio_since", share)
+            .episodes(episodes.clone());
+    }
+    let (Some((episode, part)), Worse::Marks(here, _)) = (began(input, worst), worst.worse) else {
+        return raise;
+    };
+    raise
+        .evidence("since_ns", episode.first_ns)
+        .evidence("ratio_since", part.map(|part| here / part))
+        .episodes(vec![Episode { peak: Some(here), ..episode }])
+}
+
+/// Time of the marks on the link, and their share of its data since the first.
+fn began(input: &Input<'_>, worst: &Found<'_>) -> Option<(Episode, Option<f64>)> {
+    let link = input.facts.links.iter().find(|link| link.name == worst.link)?;
+    let first_ns =
+        worst.flows.iter().filter_map(|flow| flow.ce_over_time.as_ref()).map(|ce| ce.start_ns).min()?;
+    let last_ns = worst.flows.iter().map(|flow| flow.last_ns).max()?;
+    let part = link.ecn_over_time.as_ref().and_then(|over_time| {
+        let all: u64 = over_time.capable.iter().map(|n| u64::from(*n)).sum();
+        let skip = first_ns.saturating_sub(over_time.start_ns).checked_div(over_time.bin_ns)?;
+        let since = over_time.capable.iter().skip(usize::try_from(skip).ok()?);
+        let since: u64 = since.map(|n| u64::from(*n)).sum();
+        (since > 0).then(|| share(since, all))
+    });
+    Some((Episode { first_ns, last_ns, peak: None }, part))
+}
+
+#[cfg(test)]
+mod tests;

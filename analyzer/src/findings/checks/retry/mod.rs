@@ -1,0 +1,364 @@
+//! Retransmission storms.
+
+mod asked;
+
+use std::cell::LazyCell;
+
+use super::ends;
+use super::loss::taps::Ends;
+use super::timeouts::nearest_sender;
+use crate::analysis::{Facts, Flow, Loss};
+use crate::findings::index::ByHosts;
+use crate::findings::not_evaluated::{flows_not_evaluated, is_not_evaluated};
+use crate::findings::once::once;
+use crate::findings::relate::causality::overlap;
+use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, scaled, spans};
+use crate::findings::title::{self, title};
+use crate::findings::{
+    ByHand, Commands, Entry, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise, Severity,
+    Unit, label,
+};
+use crate::metrics::loss::signal_intervals::Signal;
+use crate::sample::{Address, Direction};
+use crate::util::map::Set;
+use crate::util::numbers::share;
+use crate::util::units::{self, plural};
+
+/// Remedy if no other finding explains it.
+macro_rules! timers {
+    () => {
+        "Transport timeouts are likely: compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 us * 2^n) with the latency, and look for paths that pause for long (PFC storms)."
+    };
+}
+
+/// Remedy that reduces the cost, whatever the cause.
+macro_rules! selective {
+    () => {
+        "Selective retransmission, where the NIC has it, retransmits only what is missing."
+    };
+}
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[STORM],
+    limits: &[Limits::META],
+    evidence: &[
+        label("late", "packets out of order", Unit::Count).summed(),
+        label("asked_again", "episodes of NAKs or repeated READs", Unit::Count).summed(),
+        label("retransmitted", "retransmissions", Unit::Count).summed(),
+        label("retransmitted_ratio", "retransmission ratio", Unit::Ratio),
+        label("packets", "packets sent", Unit::Count).summed(),
+        label("timeouts", "transport timeouts", Unit::Count).summed(),
+        label("flows_unjudged", "flows not evaluated", Unit::Count),
+        label("rnr_resent", "retransmissions after RNR NAK", Unit::Count).summed(),
+    ],
+    check,
+};
+
+pub(in crate::findings) const STORM: Entry = Entry {
+    id: "retry.storm",
+    rank: 280,
+    needs: &[Need::Loss, Need::Sequences],
+    causes: &[
+        super::icrc::ERRORS.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::loss::AFTER.id,
+        super::rnr::SLOW.id,
+        super::peer::SILENT.id,
+    ],
+    measure: Some(Measure::ratio("retransmitted_ratio")),
+    title: "Retransmission storm",
+    meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
+    computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
+               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
+               Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+    advice: concat!(
+        "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one, look at timeouts. ",
+        timers!(),
+        " ",
+        selective!()
+    ),
+    caveat: "",
+    ..Entry::of(Problem::Retransmission)
+};
+
+/// First remedy if packets arrive out of order.
+const REORDERED: &str = "Packets arrive out of order, which a go-back-N receiver treats as loss: check whether switches spread packets over paths (adaptive routing, packet spraying), and whether the NICs \
+     on both ends are set to accept that (NCCL_IB_ADAPTIVE_ROUTING, out-of-order placement).";
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "retry";
+    ratio: f64 = 0.2,
+        "minimum retransmission ratio",
+        "A healthy software stack under load shows up to 8 % in our captures; at a fifth the job loses a fifth of its bandwidth";
+    asked_ratio: f64 = 0.01,
+        "minimum retransmission ratio where receivers send sequence-error NAKs for packets that passed this tap",
+        "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
+    packets: u64 = 100,
+        "minimum retransmissions",
+        "A short exchange that is retransmitted once is no storm";
+    timeouts: u64 = 3,
+        "minimum transport timeouts",
+        "An occasional tail loss is recovered by a timeout; three in ten seconds are not occasional";
+    timeout_wait_ms: u64 = 100,
+        "minimum silence before transport timeouts in all, in milliseconds",
+        "The length of a training step or two: the job feels it, even with a single timeout";
+    stall_ms: u64 = 500,
+        "minimum silence in mid-message of a single queue pair, in milliseconds",
+        "Seven times the usual transport timer; one queue pair alone may pause for a busy host";
+    stall_paces: u64 = 10,
+        "the same, over its longest other silence in mid-message",
+        "A flow that congestion control paces is as slow all the time, not once";
+    rnr_share: f64 = 0.5,
+        "minimum share of the retransmissions that follow RNR NAKs, for the slow receiver to own them",
+        "The cause of most of them is the most important one";
+    acks_lost: f64 = 0.5,
+        "share of the timeouts whose packets had arrived, above which lost ACKs are named as the reason",
+        "The cause of most of them is the most important one";
+}
+
+fn retransmitted(flow: &Flow) -> u64 {
+    flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
+}
+
+fn reordered(flow: &Flow) -> u64 {
+    flow.losses().iter().flatten().map(|loss| loss.recovered).sum()
+}
+
+/// Packets from one host to another, in one time span.
+#[derive(Default)]
+pub(super) struct Pair<'a> {
+    pub(super) packets: u64,
+    pub(super) retransmitted: u64,
+    /// Packets out of order, seen by a capture nearer the receiver or in the other direction.
+    reordered: u64,
+    pub(super) after_rnr: u64,
+    timeouts: u64,
+    flows: Vec<(&'a Flow, u64)>,
+}
+
+impl<'a> Pair<'a> {
+    pub(super) fn of(facts: &Facts, ends: &Ends<'_>, flows: &[&'a Flow], span: &Span) -> Self {
+        let flows = || flows.iter().copied();
+        let own = |flow: &Flow, of: fn(&Loss) -> u64| flow.loss.get().as_ref().map_or(0, of);
+        let timeouts = |flow: &Flow| span.count(flow, Signal::Timeout, own(flow, |loss| loss.timeouts));
+        let nearest = once(flows().filter(|flow| nearest_sender(ends, flow)), timeouts);
+        let is_sequence =
+            |flow: &Flow| (flow.psn.is_some() || flow.psn_responses.is_some()) && !is_not_evaluated(flow);
+        let sum = |of: &dyn Fn(&Flow) -> u64| once(flows(), of).iter().map(|(_, n)| n).sum::<u64>();
+        let troubled = once(flows(), |flow| span.count(flow, Signal::Retransmitted, retransmitted(flow)));
+        let of_troubled = |of: &dyn Fn(&Flow) -> u64| troubled.iter().map(|(flow, _)| of(flow)).sum::<u64>();
+        Self {
+            packets: sum(&|flow| if is_sequence(flow) { span.packets(facts, flow) } else { 0 }),
+            retransmitted: troubled.iter().map(|(_, retransmitted)| retransmitted).sum(),
+            reordered: sum(&|flow| span.count(flow, Signal::Reordered, reordered(flow))),
+            after_rnr: of_troubled(&|flow| {
+                span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent))
+            }),
+            timeouts: nearest.iter().map(|(_, timeouts)| timeouts).sum(),
+            flows: troubled,
+        }
+    }
+
+    pub(super) fn ratio(&self) -> f64 {
+        share(self.retransmitted, self.packets)
+    }
+}
+
+/// Findings that own the retransmissions between two hosts, which are then no finding of their own.
+pub(super) const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
+/// Owner if most of them follow RNR NAKs.
+const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
+
+/// True if a finding shows in this time.
+pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
+    overlap(&finding.episodes, &[span.episode(None)])
+}
+
+/// True if another finding between the same hosts explains the retransmissions from one of them to the other.
+fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
+    limits: &Limits,
+    pair: &Pair<'_>,
+    span: &Span,
+    between: impl Fn() -> I,
+) -> bool {
+    let asked = between().any(asked::asks);
+    between().any(|one| {
+        // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
+        let explains = asked && asked::owns_asked(one)
+            || OWNERS.contains(&one.id) && one.severity > Severity::Info
+            || one.id == SLOW_RECEIVER
+                && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
+        explains && is_during(one, span)
+    })
+}
+
+/// Advice about the retransmissions between two hosts, after the other findings.
+fn advice(reordered: u64, hosts: &[(Address, Address)], known: &ByHosts, found: &[Finding]) -> String {
+    let kinds: Set<&str> =
+        hosts.iter().flat_map(|hosts| known.between(found, *hosts)).map(|one| one.id).collect();
+    let why = |id: &&&str| kinds.contains(*id);
+    let ids: Vec<&str> = STORM.causes.iter().filter(why).copied().collect();
+    let mut parts: Vec<String> = Vec::new();
+    if reordered > 0 {
+        parts.push(REORDERED.to_owned());
+    }
+    if !ids.is_empty() {
+        parts.push(format!("Likely cause: {}.", ids.join(", ")));
+    } else if reordered == 0 {
+        parts.push(format!("No finding explains it. {}", timers!()));
+    }
+    parts.push(selective!().to_owned());
+    parts.join(" ")
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let (limits, facts) = (&input.limits.retry, input.facts);
+    let ends = Ends::of(facts);
+    let hosts_of = |flow: &&Flow| (flow.src, flow.dst);
+    let mut known = ByHosts::of(found);
+    let not_evaluated = LazyCell::new(|| flows_not_evaluated(facts));
+    let mut by_hosts: Vec<&Flow> = facts.flows.iter().collect();
+    by_hosts.sort_by_key(hosts_of);
+    for flows in by_hosts.chunk_by(|a, b| hosts_of(a) == hosts_of(b)) {
+        let Some(hosts) = flows.first().map(hosts_of) else { continue };
+        if flows.iter().all(|flow| retransmitted(flow) == 0) {
+            continue;
+        }
+        let spans = spans(flows.iter().copied(), &[Signal::Retransmitted]);
+        let judge = |span: &Span| {
+            let pair = Pair::of(facts, &ends, flows, span);
+            let ratio = pair.ratio();
+            let enough = pair.retransmitted >= limits.packets && ratio >= limits.ratio;
+            (enough && !is_owned(limits, &pair, span, || known.between(found, hosts)))
+                .then_some((pair, Some(ratio)))
+        };
+        let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
+        let asked = known.between(found, hosts).find(|one| asked::asks(one));
+        let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
+        raise(input, &[hosts], &judged, (asked, *not_evaluated), &mut known, found);
+    }
+    asked::check(input, &ends, || *not_evaluated, known, found);
+}
+
+/// Episodes of NAKs or repeated READs of a loss downstream.
+pub(super) fn nak_episodes(loss: &Finding) -> u64 {
+    loss.evidence["asked_again"].as_u64().unwrap_or(0)
+}
+
+/// The run of these flows up to the last retransmission.
+pub(super) fn whole(flows: &[&Flow]) -> Span {
+    let whole = run(flows.iter().copied());
+    let last_ns = flows.iter().filter_map(|flow| last_again(flow)).max().unwrap_or(whole.last_ns);
+    Span::whole(whole.first_ns, last_ns)
+}
+
+/// Time of the flow's last retransmission.
+fn last_again(flow: &Flow) -> Option<u64> {
+    flow.losses().iter().flatten().filter_map(|loss| loss.last_again_ns).max()
+}
+
+/// Adds steps that distinguish loss downstream of the tap from reordering.
+fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
+    let Some(flow) = flow else { return raise };
+    let Flow { src, dst, .. } = flow;
+    let raise = raise
+        .step(
+            format!("Compare the drop counters of the switches between {src} and {dst} with the NAK episodes: without drops, packets were reordered."),
+            ByHand::Switch,
+        )
+        .step(
+            format!("Check that the NIC of {dst} counts out_of_sequence without discards: then packets were reordered."),
+            Commands::at(input, flow, *dst).nic_counters(),
+        );
+    // A tap on the way into the receiver is at the receiver.
+    if flow.direction == Some(Direction::Ingress) {
+        return raise;
+    }
+    raise.step(
+        format!("Capture on {dst} and at this tap at the same time, and replay both captures: a packet seen at both taps was not lost between them, and the second tap shows reordering."),
+        Commands::at(input, flow, *dst).capture(),
+    )
+}
+
+/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where
+/// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
+#[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
+pub(super) fn raise(
+    input: &Input<'_>,
+    hosts: &[(Address, Address)],
+    judged: &Judged<Pair<'_>>,
+    (asked, not_evaluated): (Option<u64>, u64),
+    known: &mut ByHosts,
+    found: &mut Vec<Finding>,
+) {
+    let Judged { span, what: storm, episodes } = judged;
+    let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let is_storm = storm.ratio() >= input.limits.retry.ratio;
+    let diagnosis = format!(
+        "{}: {} of {} ({})",
+        if is_storm { "Retransmission storm" } else { "Retransmissions" },
+        units::count(storm.retransmitted),
+        plural(storm.packets, "packet"),
+        units::ratio(Some(storm.ratio()))
+    );
+    let advice = advice(storm.reordered, hosts, known, found);
+    let (requester, responder) = ends::of_data(input, flows());
+    let place = Place::of_several(input, flows());
+    let first = flows().min_by_key(|flow| (&flow.link, flow.src, flow.dst, flow.dest_qp));
+    let here = first.map(|flow| Commands::near(input, flow, flow.src));
+    let cost = Cost {
+        ratio: Some(storm.ratio()),
+        signal: Signal::Retransmitted,
+        waits: &[Wait::Timeout, Wait::RecoveryDownstream],
+    };
+    let cost = impact(span, flows(), &cost);
+    // Of what the flows retransmitted, those stated.
+    let bytes = cost.goodput_lost_bytes.map(|bytes| {
+        scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
+    });
+    let cost = Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
+    let mut raise =
+        Raise::new(&STORM, Severity::Warning, title(diagnosis, [title::hosts(hosts.iter().copied())]))
+            .advice(&advice)
+            .evidence("late", storm.reordered)
+            .evidence("asked_again", asked)
+            .evidence("retransmitted", storm.retransmitted)
+            .evidence("retransmitted_ratio", storm.ratio())
+            .evidence("packets", storm.packets)
+            .evidence("timeouts", storm.timeouts)
+            .evidence("flows_unjudged", not_evaluated)
+            .evidence("rnr_resent", storm.after_rnr)
+            .flows(flows())
+            .place(place)
+            .ends(requester, responder)
+            .impact(cost)
+            .episodes(episodes.clone());
+    if storm.reordered > 0 || asked.is_some() {
+        raise = raise.owns(&[super::timeouts::TIMEOUTS.id]);
+    }
+    if storm.reordered > 0 {
+        raise = raise
+            .step("Check whether the switches spread the packets of a flow (adaptive routing, packet spraying).", ByHand::Switch)
+            .step("Enable out-of-order placement on both NICs (NCCL_IB_ADAPTIVE_ROUTING).", ByHand::Job);
+    }
+    if asked.is_some() && storm.reordered == 0 {
+        raise = decide(input, flows().next(), raise);
+    }
+    if storm.timeouts > 0 {
+        raise = raise.step(
+            "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency of these flows.",
+            here.and_then(Commands::nccl_settings),
+        );
+    }
+    raise
+        .step(
+            "Check NIC counters for timeouts, retries and discards.",
+            here.and_then(Commands::rdma_counters),
+        )
+        .step("Check the port for pauses and drops.", here.and_then(Commands::nic_counters))
+        .into(found);
+    known.add(found, found.len() - 1);
+}

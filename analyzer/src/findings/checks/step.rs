@@ -1,0 +1,598 @@
+//! Steps of a job: stragglers, and growing step time.
+
+use std::collections::BTreeMap;
+
+use super::ends;
+use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
+use crate::analysis::{Flow, Latency, ports};
+use crate::findings::span::{Span, Wait};
+use crate::findings::title::title;
+use crate::findings::{
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise,
+    Severity, Unit, label,
+};
+use crate::sample::Address;
+use crate::util::numbers::share;
+use crate::util::units;
+
+/// This family.
+pub(super) const FAMILY: Family = Family {
+    entries: &[STRAGGLER, SLOWER],
+    limits: &[Limits::META],
+    evidence: &[
+        label("peers_latency_ns", "median latency of the other host pairs", Unit::Nanoseconds),
+        label("fastest_ns", "step time, fastest steps in a row", Unit::Nanoseconds),
+        label("slower_ns", "step time, slower steps", Unit::Nanoseconds),
+        label("slower_steps", "slower steps", Unit::Count),
+        label("transfer_grew_ns", "growth per step, data on the wire", Unit::Nanoseconds),
+        label("wait_grew_ns", "growth per step, silence within it", Unit::Nanoseconds),
+        label("compute_grew_ns", "growth per step, silence until the next", Unit::Nanoseconds),
+        label("exposed_ratio", "share of the added transfer time that the steps wait for", Unit::Ratio),
+        label("time_lost_ns", "time lost in these steps", Unit::Nanoseconds),
+        label("network_wait_ns", "timeouts, RNR waits and loss recovery, summed over QPs", Unit::Nanoseconds),
+    ],
+    check,
+};
+
+pub(in crate::findings) const STRAGGLER: Entry = Entry {
+    id: "step.straggler",
+    rank: 380,
+    causes: &[super::rnr::SLOW.id, super::loss::BEFORE.id, super::loss::AFTER.id, super::pfc::VICTIM.id],
+    needs: &[Need::Traffic],
+    measure: Some(Measure::ratio("behind_ratio")),
+    title: "Persistent straggler: one host delays every step",
+    meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
+                than the others; all other hosts wait.",
+    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. \
+               A host that sent nothing in the previous step starts late; a transfer is slow when it takes three times \
+               as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at \
+               least 5 steps and two of three of a part of the run.\n\
+               - A warning when other steps of the run are free of it, or when more than two hosts send data and only \
+               one of them is the straggler; else info, because a pipeline stage starts late by nature.\n\
+               - Where hosts alternate, one must be last more often in a row than chance explains.\n\
+               - A host that starts late is named only if its own time, from the last data in to the first data out, \
+               grew by at least half of the delay: else its inbound transfer is slow.\n\
+               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
+               times that of the other host pairs, and its 99th percentile at least step.straggler_ratio of the median \
+               step. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
+               if what grew is not computing and the 99th percentile is at least step.straggler_part of the growth. Latencies are of the run.\n\
+               \n\
+               When only the upstream neighbour of a host is visible at this tap, the finding states so and names no \
+               culprit. Only traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
+    advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
+               of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
+               on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
+    caveat: "Hosts whose data is not captured cannot be named: capture at several hosts, or at a switch. A host that computes longer in every step from the start \
+               is indistinguishable from a pipeline stage.",
+    ..Entry::of(Problem::Step)
+};
+const SLOWER: Entry = Entry {
+    id: "step.slower",
+    rank: 390,
+    causes: &[
+        super::loss::BEFORE.id,
+        super::loss::AFTER.id,
+        super::loss::BETWEEN.id,
+        super::ecn::CONGESTION.id,
+        super::burst::INCAST.id,
+        super::parallel::ONE_OF.id,
+        super::balance::LINKS_IMBALANCE.id,
+        super::timeouts::TIMEOUTS.id,
+        super::rnr::SLOW.id,
+        super::pfc::VICTIM.id,
+        STRAGGLER.id,
+    ],
+    needs: &[Need::Traffic],
+    measure: Some(Measure::ratio("slower_ratio")),
+    title: "Step time increases",
+    meaning: "The job transfers the same volume per step, but a step takes longer than it did earlier in the run.",
+    computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of ten of \
+                 these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
+                 4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
+                 data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
+                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost. A straggler (step.straggler, a warning) of that time that costs at least the share step.straggler_part of the growth owns it.",
+    advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
+               check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
+    caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
+    ..Entry::of(Problem::Step)
+};
+
+limits! {
+    /// Thresholds of this family.
+    pub struct Limits = "step";
+    straggler_ratio: f64 = 0.15,
+        "minimum cost of the straggler, as a share of the median step",
+        "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
+    straggler_part: f64 = 0.5,
+        "minimum share of the growth of the steps that a straggler costs, to own step.slower",
+        "What explains most of a growth explains it";
+    slow_path: f64 = 3.0,
+        "minimum median latency of a slow transfer over that of the other pairs of hosts",
+        "Paths of one fabric differ by a hop or two, and their queues by less than that";
+    path_samples: u64 = 100,
+        "minimum latency samples of such a path",
+        "The p99 of fewer is a single outlier";
+    slower_ratio: f64 = 0.15,
+        "minimum increase of the median step time over the fastest steps in a row",
+        "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
+    slower_steps: u64 = 12,
+        "minimum steps",
+        "Five fast steps in a row, five slower ones, and some between: fewer are no trend";
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let Some(steps) = &input.facts.steps else { return };
+    let straggler = steps.straggler.as_ref();
+    let slow = slow_path(input, steps);
+    // A host that starts late because its data arrives late is not the cause.
+    let victim = |path: &SlowPath<'_>| {
+        straggler
+            .is_none_or(|straggler| straggler.kind != "slow_transfer" && straggler.waits_for == path.flow.dst)
+    };
+    match (&slow, straggler) {
+        (Some(path), _) if victim(path) => path.raise(input, steps).into(found),
+        (_, Some(straggler)) => named(input, steps, straggler, found),
+        (_, None) => {}
+    }
+    slower(input, steps, found);
+}
+
+#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
+fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mut Vec<Finding>) {
+    let cost = share(straggler.behind_ns, steps.period_ns);
+    if cost < input.limits.step.straggler_ratio {
+        return;
+    }
+    let StepStraggler { waits_for, behind_ns, .. } = straggler;
+    let diagnosis = straggler.in_words();
+    let share = format!(" ({:.0} % of a step)", 100.0 * cost);
+    let severity = if straggler.changed || straggler.alone && sender_count(input) > 2 {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let flows = input.facts.flows.iter().filter(|flow| {
+        flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
+    });
+    let name = straggler.link.as_str();
+    let here = Commands::on(input, name);
+    let mut raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
+    if straggler.kind == "slow_transfer" {
+        raise = raise
+            .step(
+                format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst),
+                ByHand::Reading,
+            )
+            .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
+    } else if straggler.host.is_none() {
+        raise =
+            raise.caveat(format!("The hosts that {waits_for} depends on are not visible at this tap.")).step(
+                format!("Capture at {waits_for} and its upstream neighbours, or at a switch."),
+                ByHand::Elsewhere,
+            );
+    }
+    if !straggler.certain && straggler.host.is_some() {
+        raise = raise.caveat(format!(
+            "Likely, not certain: what {waits_for} receives is not visible at this tap, so it may wait for another host."
+        ));
+    }
+    if straggler.kind != "slow_transfer" {
+        let there = flows
+            .clone()
+            .next()
+            .map_or_else(|| Commands::of_host(*waits_for), |flow| Commands::at(input, flow, *waits_for));
+        raise = raise
+            .step(
+                format!("Check clocks, throttling and ECC errors of the GPUs on {waits_for}."),
+                there.gpus(),
+            )
+            .step(format!("Check Xid, PCIe and driver errors on {waits_for}."), there.kernel_log())
+            .step(
+                format!("Check CPU and NUMA placement, data loader and storage on {waits_for}."),
+                there.threads(),
+            )
+            .step(
+                format!("Check speed, errors and discards of the NIC on {waits_for}."),
+                there.nic_counters(),
+            );
+    }
+    raise
+        .evidence("kind", straggler.kind)
+        .evidence("host", straggler.host.map(|host| host.to_string()))
+        .evidence("waits_for", waits_for.to_string())
+        .evidence("receiver", straggler.dst.to_string())
+        .evidence("dest_qp", straggler.dest_qp)
+        .evidence("link", straggler.link.as_str())
+        .evidence("certain", straggler.certain)
+        .evidence("steps", straggler.steps)
+        .evidence("of_steps", straggler.of_steps)
+        .evidence("steps_seen", steps.count)
+        .evidence("since_ns", straggler.since_ns)
+        .evidence("until_ns", straggler.until_ns)
+        .evidence("behind_ns", *behind_ns)
+        .evidence("period_ns", steps.period_ns)
+        .evidence("behind_ratio", cost)
+        .flows(flows)
+        .place(Place::link(input, name, None))
+        .impact(time_lost(behind_ns.saturating_mul(straggler.steps)))
+        .episodes(vec![Episode {
+            first_ns: straggler.since_ns,
+            last_ns: straggler.until_ns,
+            peak: Some(cost),
+        }])
+        .into(found);
+}
+
+/// A path within a job whose requests wait far longer for their ACKs than those between the other hosts.
+struct SlowPath<'a> {
+    flow: &'a Flow,
+    latency: Latency,
+    /// Median of the other host pairs, in nanoseconds.
+    peers_ns: u64,
+}
+
+/// The slowest path of a job, by the latency of its WRITEs and SENDs; `None` if none costs enough.
+fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
+    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
+    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
+        let Some(latency) =
+            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
+        else {
+            continue;
+        };
+        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
+            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
+            if latency.p50 > slowest.1.p50 {
+                *slowest = (flow, latency);
+            }
+        }
+    }
+    let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
+    let mut others: Vec<u64> = pairs
+        .iter()
+        .filter(|(hosts, _)| **hosts != (flow.src, flow.dst))
+        .map(|(_, (_, latency))| latency.p50)
+        .collect();
+    others.sort_unstable();
+    let peers_ns = *others.get(others.len() / 2)?;
+    let cost = share(latency.p99, steps.period_ns);
+    let slow = others.len() > 1 && latency.p50 as f64 >= input.limits.step.slow_path * peers_ns as f64;
+    (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
+}
+
+impl SlowPath<'_> {
+    fn raise(&self, input: &Input<'_>, steps: &Steps) -> Raise {
+        let Self { flow, latency, peers_ns } = self;
+        let diagnosis = format!(
+            "Slow transfer {} → {}: p50 {}, peers {}",
+            flow.src,
+            flow.dst,
+            units::duration(latency.p50),
+            units::duration(*peers_ns)
+        );
+        let (requester, responder) = ends::of_data(input, [*flow]);
+        let here = Commands::near(input, flow, flow.dst);
+        Raise::new(
+            &STRAGGLER,
+            Severity::Warning,
+            title(diagnosis, [format!(" (p99 {})", units::duration(latency.p99))]),
+        )
+        .evidence("kind", "slow_transfer")
+        .evidence("receiver", flow.dst.to_string())
+        .evidence("waits_for", flow.src.to_string())
+        .evidence("dest_qp", flow.dest_qp)
+        .evidence("link", flow.link.as_str())
+        .evidence("p50_ns", latency.p50)
+        .evidence("p99_ns", latency.p99)
+        .evidence("peers_latency_ns", *peers_ns)
+        .evidence("period_ns", steps.period_ns)
+        .evidence("behind_ratio", share(latency.p99, steps.period_ns))
+        .flows([*flow])
+        .place(Place::of(input, flow).hop("downstream"))
+        .ends(requester, responder)
+        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
+        .step(
+            format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
+            here.link(),
+        )
+        .caveat(format!("{} may also be slow to answer: compare its PCIe and CPU.", flow.dst))
+        .dated(self.times(input, steps))
+    }
+
+    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for
+    /// it.
+    fn times(&self, input: &Input<'_>, steps: &Steps) -> Vec<Episode> {
+        // The receiver begins late, because its data arrives late.
+        let late = steps.straggler.as_ref().filter(|straggler| straggler.waits_for == self.flow.dst);
+        let late = late.map(|straggler| (straggler.since_ns, straggler.until_ns));
+        let limits = &input.limits.step;
+        let grown = slower_stretch(limits, steps).filter(|(slower, growth_ns)| {
+            slower.grew_most != "compute" && explains(limits, self.latency.p99, *growth_ns)
+        });
+        let grown = grown.map(|(slower, _)| (slower.stretch.first_ns, slower.stretch.last_ns));
+        let peak = Some(share(self.latency.p99, steps.period_ns));
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak };
+        late.or(grown).map(episode).into_iter().collect()
+    }
+}
+
+/// The time by which steps are longer.
+fn time_lost(ns: u64) -> Impact {
+    Impact { time_lost_ns: Some(ns), ..Impact::default() }
+}
+
+/// Number of hosts that send data.
+fn sender_count(input: &Input<'_>) -> usize {
+    let own = input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0);
+    let mut hosts: Vec<_> = own.map(|flow| flow.src).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts.len()
+}
+
+/// Waits in the flows of a port during a stretch of steps that network findings explain, summed over queue pairs.
+fn network_waits(input: &Input<'_>, steps: &Steps, stretch: &StepStretch) -> Option<u64> {
+    const WAITS: [Wait; 4] = [Wait::Timeout, Wait::Rnr, Wait::RecoveryUpstream, Wait::RecoveryDownstream];
+    input.sample.metrics.loss.as_ref()?;
+    let span = Span::between(stretch.first_ns, stretch.last_ns);
+    let flows = input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link));
+    Some(flows.flat_map(|flow| WAITS.map(|wait| wait.of(&span, flow))).sum())
+}
+
+/// True if a straggler explains the growth of the step time: it accounts for enough of it, at that time.
+fn accounts_for(
+    limits: &Limits,
+    straggler: &Finding,
+    growth_ns: u64,
+    (first_ns, last_ns): (u64, u64),
+) -> bool {
+    let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
+    straggler.id == STRAGGLER.id
+        && straggler.severity > Severity::Info
+        && cost_ns.is_some_and(|cost_ns| explains(limits, cost_ns, growth_ns))
+        && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
+}
+
+/// True if a cost per step explains the growth of the steps.
+fn explains(limits: &Limits, cost_ns: u64, growth_ns: u64) -> bool {
+    cost_ns as f64 >= limits.straggler_part * growth_ns as f64
+}
+
+/// The longest stretch of slower steps, and by how much they are longer; `None` if it is not worth a finding.
+fn slower_stretch<'a>(limits: &Limits, steps: &'a Steps) -> Option<(&'a StepSlower, u64)> {
+    let trend = steps.trend.as_ref()?;
+    let slower = trend.slower.as_ref()?;
+    let enough = steps.count >= limits.slower_steps && slower.growth_ratio >= limits.slower_ratio;
+    let growth_ns = slower.stretch.period_ns.saturating_sub(trend.fastest.period_ns);
+    enough.then_some((slower, growth_ns))
+}
+
+fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
+    let limits = &input.limits.step;
+    let Some(trend) = &steps.trend else { return };
+    let Some((slower, growth_ns)) = slower_stretch(limits, steps) else { return };
+    let (before, now) = (&trend.fastest, &slower.stretch);
+    let (grew_ns, words, first) = match slower.grew_most {
+        "transfer" => (
+            slower.transfer_grew_ns,
+            "transfer",
+            "Check CE marks, pauses, loss and link speed since then: data takes longer on the wire.",
+        ),
+        "wait" => (
+            slower.wait_grew_ns,
+            "waiting",
+            "Check transport timeouts, latency and stragglers since then: hosts wait in the middle of a step.",
+        ),
+        _ => (
+            slower.compute_grew_ns,
+            "computing",
+            "Check GPU clocks, throttling and the data loader on all hosts: no traffic for longer between steps.",
+        ),
+    };
+    let owner =
+        found.iter().position(|one| accounts_for(limits, one, growth_ns, (now.first_ns, now.last_ns)));
+    let diagnosis = format!(
+        "Step time grew {:.0} %: {} → {}",
+        100.0 * slower.growth_ratio,
+        units::duration(before.period_ns),
+        units::duration(now.period_ns)
+    );
+    let episode = Episode { first_ns: now.first_ns, last_ns: now.last_ns, peak: Some(slower.growth_ratio) };
+    let since = format!(" since {} UTC", units::second_utc(now.first_ns));
+    let parts = [format!(", {words} {}", units::growth(grew_ns)), since];
+    Raise::new(&SLOWER, Severity::Warning, title(diagnosis, parts))
+        .evidence("steps", steps.count)
+        .evidence("fastest_ns", before.period_ns)
+        .evidence("slower_ns", now.period_ns)
+        .evidence("slower_ratio", slower.growth_ratio)
+        .evidence("slower_steps", now.steps)
+        .evidence("since_ns", now.first_ns)
+        .evidence("transfer_grew_ns", slower.transfer_grew_ns)
+        .evidence("wait_grew_ns", slower.wait_grew_ns)
+        .evidence("compute_grew_ns", slower.compute_grew_ns)
+        .evidence("exposed_ratio", slower.exposed_ratio)
+        .evidence("time_lost_ns", slower.lost_ns)
+        .evidence("network_wait_ns", network_waits(input, steps, now))
+        .evidence("trend_ns_per_step", steps.trend_ns_per_step)
+        .evidence("busy_ratio", steps.busy_ratio)
+        .place(Place::link(input, &steps.link, None))
+        .impact(time_lost(slower.lost_ns))
+        .step(first, ByHand::Varies)
+        .step("Write a report of each part of the run (replay --from, --to, --output json), and compare the two: rocescope diff.", ByHand::Reading)
+        .episodes(vec![episode])
+        .owner(owner.map(|at| (STRAGGLER.id, at)))
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Facts;
+    use crate::findings::tests::{found_on, with_steps};
+
+    #[test]
+    fn a_straggler_is_named_with_what_it_costs() {
+        let finding = found_on(&with_steps(|_| {}), "step.straggler").unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.title.starts_with("Straggler 10.0.0.3: starts 40"), "{}", finding.title);
+        assert_eq!(finding.evidence["behind_ratio"], 0.4);
+        assert!(finding.title.ends_with(" late in 12 of 12 steps (40 % of a step)"), "{}", finding.title);
+        assert_eq!(finding.episodes.len(), 1);
+        assert_eq!(finding.last_seen_ns, Some(1_200_000_001), "not after its stretch");
+    }
+
+    #[test]
+    fn a_little_late_is_no_straggler_and_always_late_may_be_a_pipeline() {
+        let little = with_steps(|steps| {
+            if let Some(straggler) = &mut steps.straggler {
+                straggler.behind_ns = 14_000_000;
+            }
+        });
+        assert_eq!(found_on(&little, "step.straggler"), None);
+        let always = with_steps(|steps| {
+            if let Some(straggler) = &mut steps.straggler {
+                (straggler.changed, straggler.alone) = (false, false);
+            }
+        });
+        assert_eq!(found_on(&always, "step.straggler").map(|f| f.severity), Some(Severity::Info));
+    }
+
+    /// No host is named if only its neighbour is visible.
+    #[test]
+    fn a_straggler_out_of_sight() {
+        let report = with_steps(|steps| {
+            if let Some(straggler) = &mut steps.straggler {
+                (straggler.kind, straggler.host) = ("upstream", None);
+            }
+        });
+        let finding = found_on(&report, "step.straggler").unwrap();
+        assert!(finding.evidence["host"].is_null());
+        assert!(finding.title.contains("upstream of"), "{}", finding.title);
+    }
+
+    fn slower_by(growth_ms: i64, transfer_ms: i64, count: u64) -> Option<Finding> {
+        let facts = with_steps(|steps| {
+            let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+            steps.count = count;
+            steps.trend.as_mut().unwrap().slower = Some(slower);
+        });
+        found_on(&facts, "step.slower")
+    }
+
+    #[test]
+    fn longer_steps() {
+        let finding = slower_by(20, 18, 12).unwrap();
+        assert_eq!(
+            finding.title,
+            "Step time grew 20 %: 100 ms → 120 ms, transfer +18.0 ms since 00:00:00 UTC"
+        );
+        assert!(finding.steps[0].text.starts_with("Check CE marks"), "{:?}", finding.steps);
+        assert_eq!(finding.evidence["compute_grew_ns"], 2_000_000);
+        assert_eq!((finding.first_seen_ns, finding.episodes.len()), (Some(600_000_001), 1));
+        let of_hosts = slower_by(20, -1, 12).unwrap();
+        assert!(of_hosts.title.contains("computing +21.0 ms"), "{}", of_hosts.title);
+        assert!(of_hosts.steps[0].text.starts_with("Check GPU clocks"), "{:?}", of_hosts.steps);
+        for nearly in
+            [slower_by(14, 14, 30), slower_by(20, 20, 11), found_on(&with_steps(|_| {}), "step.slower")]
+        {
+            assert_eq!(nearly, None);
+        }
+    }
+
+    /// One problem, not two: the steps are longer because the straggler is late.
+    #[test]
+    fn a_straggler_owns_the_growth_that_it_explains() {
+        let owner = |behind_ms: u64, from_ns: u64| {
+            let facts = with_steps(|steps| {
+                let slower = crate::analysis::traffic::example_slower(40, 0);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+                let straggler = steps.straggler.as_mut().unwrap();
+                straggler.behind_ns = behind_ms * 1_000_000;
+                straggler.since_ns += from_ns;
+                straggler.until_ns += from_ns;
+            });
+            found_on(&facts, "step.slower").unwrap().owner
+        };
+        assert_eq!(owner(20, 0), Some("step.straggler"));
+        assert_eq!(owner(19, 0), None, "less than half of it");
+        assert_eq!(owner(20, 60_000_000_000), None, "at another time");
+    }
+
+    /// A ring of three hosts on the link of the steps, with these medians and 99th percentiles of their latencies in
+    /// ms.
+    fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
+        let facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
+            (Some(kind), Some(known)) => known.kind = kind,
+            (_, known) => *known = None,
+        });
+        slow_on(facts, times)
+    }
+
+    fn slow_on(mut facts: Facts, times: [(u64, u64); 3]) -> Option<Finding> {
+        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
+        facts.flows = (1..4u8)
+            .zip(times)
+            .map(|(at, (p50, p99))| {
+                let ns = 1_000_000;
+                let latency =
+                    Latency { count: 500, p50: p50 * ns, p99: p99 * ns, p999: p99 * ns, max: p99 * ns };
+                Flow {
+                    src: Address::from([10, 0, 0, at]),
+                    dst: Address::from([10, 0, 0, at % 3 + 1]),
+                    payload_bytes: 1,
+                    latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
+                        write_send: Some(Box::new(latency)),
+                        read: None,
+                        atomic: None,
+                    })),
+                    ..flow.clone()
+                }
+            })
+            .collect();
+        found_on(&facts, "step.straggler")
+    }
+
+    #[test]
+    fn a_slow_path_begins_with_the_steps_that_wait_for_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        // Those in which its receiver is late.
+        let late = with_latency(slow, Some("starts_late")).unwrap();
+        assert_eq!((late.first_seen_ns, late.last_seen_ns), (Some(1), Some(1_200_000_001)));
+        // Those that are longer, as far as it explains that: p99 is 20 ms.
+        let grown = |growth_ms, transfer_ms| {
+            let facts = with_steps(|steps| {
+                steps.straggler = None;
+                let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+            });
+            slow_on(facts, slow).unwrap().first_seen_ns
+        };
+        assert_eq!(grown(40, 40), Some(600_000_001));
+        assert_eq!(grown(41, 41), None, "less than half of it");
+        assert_eq!(grown(40, 0), None, "computing grew");
+        assert_eq!(with_latency(slow, None).unwrap().first_seen_ns, None);
+    }
+
+    /// The receiver of a slow path begins late: the finding names its inbound transfer.
+    #[test]
+    fn a_slow_path_is_named_and_not_the_host_behind_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        for straggler in [None, Some("starts_late")] {
+            let finding = with_latency(slow, straggler).unwrap();
+            assert_eq!(
+                finding.title,
+                "Slow transfer 10.0.0.2 → 10.0.0.3: p50 4.00 ms, peers 1.00 ms (p99 20.0 ms)"
+            );
+            assert_eq!(finding.severity, Severity::Warning);
+        }
+        let other = with_latency([(4, 20), (1, 2), (1, 2)], Some("starts_late")).unwrap();
+        assert!(
+            other.title.starts_with("Straggler 10.0.0.3: starts"),
+            "another host's path: {}",
+            other.title
+        );
+        for fine in [[(1, 2), (2, 20), (1, 2)], [(1, 2), (4, 14), (1, 2)], [(4, 20), (4, 20), (4, 20)]] {
+            assert_eq!(with_latency(fine, None), None, "{fine:?}");
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Time lost to transport timeouts.
+
+use std::cmp::Reverse;
+use std::ptr;
+
+use super::ends;
+use super::loss::Side;
+use super::loss::taps::Ends;
+use crate::analysis::{Flow, Loss};
+use crate::findings::not_evaluated::flows_not_evaluated;
+use crate::findings::once::{Name, name, once};
+use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
+use crate::findings::title::{more, pair, title};
+use crate::findings::{
+    ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit,
+    label,
+};
+use crate::metrics::loss::signal_intervals::{Signal, Spell};
+use crate::sample::{Address, SourceKind};
+use crate::util::map::{Map, Set};
+use crate::util::numbers::share;
+use crate::util::time::NS_PER_MS;
+use crate::util::units::{self, plural};
+
+/// This family. Its thresholds are those of `retry`.
+pub(super) const FAMILY: Family = Family {
+    entries: &[TIMEOUTS],
+    limits: &[],
+    evidence: &[
+        label("timeouts", "transport timeouts", Unit::Count).summed(),
+        label("stalls", "silences in mid-message", Unit::Count).summed(),
+        label("acks_lost", "timeouts whose packets had arrived: ACKs lost or late", Unit::Count).summed(),
+        label("waited_ns", "silence before them, summed over QPs", Unit::Nanoseconds).summed(),
+        label("waited_ratio", "silence in the lifetime of the worst QP", Unit::Ratio),
+        label("shortest_ns", "shortest silence", Unit::Nanoseconds),
+        label("longest_ns", "longest silence", Unit::Nanoseconds),
+        label("felt_ns", "of that silence, in job steps longer than the median, at most", Unit::Nanoseconds),
+        label("felt_steps", "job steps that it made longer", Unit::Count),
+        label("backoff", "longest silence over shortest of one QP", Unit::Factor),
+    ],
+    check,
+};
+
+pub(super) const TIMEOUTS: Entry = Entry {
+    id: "retry.timeouts",
+    rank: 275,
+    needs: &[Need::Loss, Need::Sequences],
+    causes: &[
+        super::path::BLACK_HOLE.id,
+        super::loss::BETWEEN.id,
+        super::loss::BEFORE.id,
+        super::peer::SILENT.id,
+        super::died::DIED.id,
+        super::pfc::STORM.id,
+        super::rnr::SLOW.id,
+    ],
+    measure: Some(Measure::ratio("waited_ratio")),
+    title: "Transport timeouts",
+    meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK reports it: the sender waits for its transport timer in silence and then \
+              retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
+    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a \
+               repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is \
+               captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 \
+               ms of silence. A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in \
+               all.\n\
+               - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
+               all, the timeouts belong to that finding (`owner`).\n\
+               - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK \
+               for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
+               - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
+               at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
+               hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other \
+               silence that its flow has in mid-message (`stalls`; not live). One that has not ended counts until the latest data packet of its \
+               link. A pause between messages is the job's own.\n\
+               \n\
+               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, \
+               and lost ACKs are not known. Where steps of a job are known \
+               (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, \
+               the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
+    advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
+             (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
+    caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",
+    ..Entry::of(Problem::Retransmission)
+};
+
+/// The timeouts of one flow in one episode, or its silences in mid-message.
+struct TimedOut<'a> {
+    flow: &'a Flow,
+    timeouts: u64,
+    stalls: u64,
+    waited_ns: u64,
+}
+
+/// True if a flow alone is silent in mid-message for much longer than it ever is at its own pace.
+fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
+    let limits = &input.limits.retry;
+    let loss = input.sample.metrics.loss.as_ref();
+    let at = loss.and_then(|loss| loss.in_messages.as_ref()?.get(&flow.slot));
+    let Some(pace_ns) = at.map(|at| at.pace_ns).filter(|ns| *ns > 0 && !flow.is_uc()) else { return false };
+    let least_ns =
+        limits.stall_ms.saturating_mul(NS_PER_MS).max(pace_ns.saturating_mul(limits.stall_paces)).max(1);
+    let stalls = flow.spells.of(Signal::Stall);
+    flow.spells.of(Signal::Silence).iter().any(|silence| {
+        let is_stall = |all: &Spell| all.first_ns <= silence.first_ns && silence.last_ns <= all.last_ns;
+        silence.last_ns.saturating_sub(silence.first_ns) >= least_ns && stalls.iter().any(is_stall)
+    })
+}
+
+/// Flows that fall silent in mid-message together with another flow of the same hosts, or alone for very long, without
+/// a retransmission at any tap: the lost packets did not reach this tap, and pass it for the first time after the
+/// timeout.
+fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Flow> {
+    let flows = &input.facts.flows;
+    let timed_out: Set<Name> = flows.iter().filter(|flow| timeouts(flow) > 0).map(name).collect();
+    // A responder is silent where its requester times out.
+    let is_asked = |flow: &Flow| {
+        flow.psn_responses.is_some() && input.facts.back(flow).any(|asks| timed_out.contains(&name(asks)))
+    };
+    let silent = |flow: &&Flow| {
+        !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow)) && !is_asked(flow)
+    };
+    let mut hosts: Map<(Address, Address), Vec<&Flow>> = Map::default();
+    for flow in flows.iter().filter(silent) {
+        hosts.entry((flow.src, flow.dst)).or_default().push(flow);
+    }
+    let together = |flow: &Flow, other: &Flow| {
+        name(flow) != name(other)
+            && flow.spells.of(Signal::Stall).iter().any(|a| {
+                let other = other.spells.of(Signal::Stall);
+                other.iter().any(|b| a.first_ns < b.last_ns && b.first_ns < a.last_ns)
+            })
+    };
+    let is_stalled = |flow: &&Flow| {
+        stalls_alone(input, flow) || hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other))
+    };
+    let all = flows.iter().filter(silent).filter(is_stalled);
+    once(all, |flow| flow.spells.of(Signal::Stall).iter().map(|spell| spell.count).sum())
+        .into_iter()
+        .map(|(flow, _)| flow)
+        .collect()
+}
+
+/// Sum over a flow's requests and responses.
+fn total(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
+    flow.losses().iter().flatten().map(of).sum()
+}
+
+/// True if the flow is seen at the tap nearest its sender: at later taps, loss or reordering upstream looks like a
+/// pause.
+pub(super) fn nearest_sender(ends: &Ends<'_>, flow: &Flow) -> bool {
+    !ends.covers(Side::Before, flow)
+}
+
+/// Timeouts of a flow whose packets had arrived. Any tap may show it: the one at the receiver sees ACKs that are lost
+/// or delayed downstream of it, which the one at the sender does not see.
+fn acks_lost(input: &Input<'_>, flow: &Flow) -> u64 {
+    let facts = input.facts;
+    let same = facts.to_qp(flow.src, flow.dst, flow.dest_qp);
+    let most = same.map(|other| total(other, |loss| loss.timeouts_acked)).max().unwrap_or(0);
+    most.min(total(flow, |loss| loss.timeouts))
+}
+
+/// The same over several flows; `None` if unknown: live runs do not see single ACKs, and a tap that sees no loss has
+/// no information.
+fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
+    let ordered = input.facts.taps.iter().filter(|tap| tap.from.is_some());
+    let at_two_places: Set<Name> = ordered.map(|tap| (tap.src, tap.dst, tap.dest_qp)).collect();
+    let is_whole = flows.iter().all(|flow| at_two_places.contains(&name(flow)));
+    let lost: u64 = flows.into_iter().map(|flow| acks_lost(input, flow)).sum();
+    (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
+}
+
+/// Effect of silences on a job: steps longer than the median, counted up to the silence of a queue pair in them.
+#[derive(Clone, Copy)]
+struct StepDelay {
+    ns: u64,
+    steps: u64,
+}
+
+/// Effect of the silences in these flows on a job; `None` if no steps are known for the time and, in captures, for
+/// the link (clocks of different links differ).
+fn step_delay<'a>(
+    input: &Input<'_>,
+    span: &Span,
+    flows: impl Iterator<Item = &'a Flow>,
+) -> Option<StepDelay> {
+    let steps = input.facts.steps.as_ref()?;
+    let one_clock = input.sample.kind != SourceKind::Replay;
+    let silences = flows
+        .filter(|flow| one_clock || flow.link == steps.link)
+        .flat_map(|flow| flow.spells.of(Signal::Silence))
+        .filter(|silence| silence.first_ns <= span.last_ns && silence.last_ns >= span.first_ns);
+    let mut silences: Vec<(u64, u64)> = silences.map(|silence| (silence.first_ns, silence.last_ns)).collect();
+    silences.sort_unstable();
+    let known = steps.starts_ns.first().zip(steps.starts_ns.last())?;
+    silences.iter().find(|(from, to)| from < known.1 && to > known.0)?;
+    let mut all = StepDelay { ns: 0, steps: 0 };
+    for step in steps.starts_ns.windows(2) {
+        let &[start, next] = step else { continue };
+        let longer = (next.saturating_sub(start)).saturating_sub(steps.period_ns);
+        // Silences overlap: each moment counts once.
+        let (mut silent, mut until) = (0, start);
+        for (from, to) in &silences {
+            let (from, to) = ((*from).max(until), (*to).min(next));
+            silent += to.saturating_sub(from);
+            until = until.max(to);
+        }
+        let step_delay = longer.min(silent);
+        all.ns += step_delay;
+        all.steps += u64::from(step_delay > 0);
+    }
+    Some(all)
+}
+
+pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
+    let limits = &input.limits.retry;
+    let timeouts = |flow: &Flow| total(flow, |loss| loss.timeouts);
+    let ends = Ends::of(input.facts);
+    let nearest = input.facts.flows.iter().filter(|flow| nearest_sender(&ends, flow));
+    let mut all: Vec<&Flow> = once(nearest, timeouts).into_iter().map(|(flow, _)| flow).collect();
+    let stalled = stalled(input, timeouts);
+    let spans = if stalled.is_empty() {
+        timed(&all, Signal::Timeout, timeouts)
+    } else {
+        all.extend(&stalled);
+        spans(all.iter().copied(), &[Signal::Timeout, Signal::Stall])
+    };
+    // By address: each flow is looked up, and there can be tens of thousands of both.
+    let is_stalled: Set<*const Flow> = stalled.iter().map(|flow| ptr::from_ref(*flow)).collect();
+    let judge = |span: &Span| {
+        let mut flows: Vec<TimedOut<'_>> = all
+            .iter()
+            .map(|flow| {
+                let stall = |signal| {
+                    let own = flow.spells.of(signal).iter().map(|spell| spell.count).sum();
+                    if is_stalled.contains(&ptr::from_ref(*flow)) { span.count(flow, signal, own) } else { 0 }
+                };
+                TimedOut {
+                    flow,
+                    timeouts: span.count(flow, Signal::Timeout, timeouts(flow)),
+                    stalls: stall(Signal::Stall),
+                    waited_ns: Wait::Timeout.of(span, flow) + stall(Signal::StallWait),
+                }
+            })
+            .filter(|one| one.timeouts + one.stalls > 0)
+            .collect();
+        flows.sort_by_key(|one| (Reverse(one.waited_ns), one.flow.src, one.flow.dst, one.flow.dest_qp));
+        let waited: u64 = flows.iter().map(|one| one.waited_ns).sum();
+        let count: u64 = flows.iter().map(|one| one.timeouts + one.stalls).sum();
+        let enough =
+            count >= limits.timeouts.max(1) || waited >= limits.timeout_wait_ms.saturating_mul(NS_PER_MS);
+        (enough && count > 0).then_some((flows, Some(count as f64)))
+    };
+    if let Some(judged) = latest(&spans, run(all.iter().copied()), judge) {
+        raise(input, &judged, found);
+    }
+}
+
+fn in_words(timeouts: u64, stalls: u64) -> String {
+    let timed_out = plural(timeouts, "transport timeout");
+    match (timeouts, stalls) {
+        (0, _) => plural(stalls, "stall") + " within a message",
+        (_, 0) => timed_out,
+        _ => format!("{timed_out} and {}", plural(stalls, "stall")),
+    }
+}
+
+/// The step that finds the drops.
+fn compare_drops(Flow { src, dst, .. }: &Flow, by_acks: bool) -> String {
+    if by_acks {
+        format!("Compare drop counters from {dst} to {src}: the way of the ACKs, in their traffic class.")
+    } else {
+        format!("Compare drop counters between {src} and {dst} in both directions, ACKs included.")
+    }
+}
+
+/// Longest silence over the shortest, of the queue pair in which they differ most: timers of two may differ without a
+/// back-off.
+fn backoff<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
+    let losses = flows.flat_map(Flow::losses).flatten().filter(|loss| loss.timeouts > 1);
+    let ratios = losses.filter_map(|loss| Some(share(loss.timeout_longest_ns?, loss.timeout_shortest_ns?)));
+    ratios.max_by(f64::total_cmp)
+}
+
+fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<Finding>) {
+    let Judged { span, what: timed_out, episodes } = judged;
+    let Some(worst) = timed_out.first() else { return };
+    let flows = || timed_out.iter().map(|one| one.flow);
+    let count: u64 = timed_out.iter().map(|one| one.timeouts).sum();
+    let stalls: u64 = timed_out.iter().map(|one| one.stalls).sum();
+    let waited: u64 = timed_out.iter().map(|one| one.waited_ns).sum();
+    let losses = || flows().flat_map(Flow::losses).flatten();
+    // Of one episode the figures of the run are its own; of several, those of each are not kept: the extremes are of
+    // all of them, a sum says nothing of one.
+    let alone = span.is_whole() || episodes.len() == 1;
+    let shortest = losses().filter_map(|loss| loss.timeout_shortest_ns).min();
+    let longest = losses().filter_map(|loss| loss.timeout_longest_ns).max();
+    let lifetime = span.lifetime_ns(worst.flow).max(worst.waited_ns).max(1);
+    let all: u64 = stalls + losses().map(|loss| loss.timeouts).sum::<u64>();
+    let acks_lost = known_acks_lost(input, flows().collect()).filter(|_| alone);
+    let by_acks = acks_lost.is_some_and(|lost| lost as f64 > input.limits.retry.acks_lost * all as f64);
+    let lost = if by_acks { ": ACKs lost or late" } else { "" };
+    let diagnosis = format!("{} cost {}{lost}", in_words(count, stalls), units::duration(waited));
+    let qps = more(timed_out.len() as u64 - 1, "QP");
+    let step_delay = step_delay(input, span, flows());
+    let longer = step_delay.filter(|step_delay| step_delay.steps > 0);
+    let longer =
+        longer.map_or_else(String::new, |step_delay| format!(", steps +{}", units::duration(step_delay.ns)));
+    let parts = [pair(worst.flow.src, worst.flow.dst), format!(" QP {}", worst.flow.dest_qp), qps, longer];
+    let (requester, responder) = ends::of_data(input, flows());
+    let src = worst.flow.src;
+    let drops = compare_drops(worst.flow, by_acks);
+    let here = Commands::near(input, worst.flow, worst.flow.src);
+    // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
+    // packets that passed the tap.
+    let explained = |one: &Finding| {
+        one.id == super::retry::STORM.id
+            && ["late", "asked_again"].iter().any(|name| one.evidence[name].as_u64() > Some(0))
+    };
+    let reordered = found.iter().any(explained);
+    let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
+    Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
+        .evidence("timeouts", count)
+        .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
+        .evidence("acks_lost", acks_lost)
+        .evidence("waited_ns", waited)
+        .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
+        .evidence("shortest_ns", shortest)
+        .evidence("longest_ns", longest)
+        .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
+        .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
+        .evidence("backoff", backoff(flows()).filter(|_| alone))
+        .evidence("queue_pairs", timed_out.len())
+        .evidence("flows_unjudged", flows_not_evaluated(input.facts))
+        .flows(flows())
+        .place(Place::of_all(input, flows()))
+        .ends(requester, responder)
+        .impact(impact(span, flows(), &cost))
+        .episodes(episodes.clone())
+        .of_all_episodes(&["shortest_ns", "longest_ns"])
+        .owns(if reordered { &[] } else { &[super::retry::STORM.id] })
+        .step(drops, here.nic_counters())
+        .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
+        .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)
+        .step(
+            "Compare the ACK timeout (NCCL_IB_TIMEOUT: 4.096 µs × 2^n) with the latency.",
+            Commands::near(input, worst.flow, src).nccl_settings(),
+        )
+        .into(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::fixtures::{START, key, stats};
+    use crate::analysis::{Facts, Options};
+    use crate::findings::episode_tests::{by_id, run, spell};
+    use crate::findings::tests::with_steps;
+    use crate::findings::{Input, Limits, check};
+    use crate::metrics::loss::Metrics;
+    use crate::metrics::loss::in_message::InMessage;
+    use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal, Spell};
+    use crate::sample::{FlowSample, Sample};
+
+    use crate::util::time::NS_PER_MS as MS;
+
+    /// Steps of 100 ms, the fourth and later ones with 500 ms, and silences of two QPs.
+    #[test]
+    fn a_job_feels_what_of_the_silence_its_longer_steps_have() {
+        let step_delay = |link: &str, silences: &[(u64, u64)]| {
+            let mut sample = timeouts(1, 1_200);
+            let spells = silences.iter().map(|(from, to)| Spell {
+                first_ns: START + from * MS,
+                last_ns: START + to * MS,
+                count: 1,
+                ..Spell::default()
+            });
+            let loss = sample.metrics.loss.as_mut().unwrap();
+            let mut all = loss.spells.flows.values_mut();
+            let own = all.find(|one| !one.of(Signal::Timeout).is_empty()).unwrap();
+            *own = own.clone().with(Signal::Silence, spells.collect());
+            let steps = with_steps(|steps| {
+                steps.link = link.to_owned();
+                steps.period_ns = 100 * MS;
+                let starts = [1_000, 1_100, 1_200, 1_300, 1_800, 1_900, 2_000];
+                steps.starts_ns = starts.map(|at| START + at * MS).into();
+            });
+            let facts = Facts { steps: steps.steps, ..Facts::of(&sample, &Options::default()) };
+            let limits = Limits::default();
+            let found = check(&Input { sample: &sample, facts: &facts, limits: &limits });
+            found.into_iter().find(|one| one.id == "retry.timeouts").unwrap()
+        };
+        let long = step_delay("eth0", &[(1_350, 1_650), (1_400, 1_700)]);
+        assert_eq!(
+            (&long.evidence["felt_ns"], &long.evidence["felt_steps"]),
+            (&(350 * MS).into(), &1.into())
+        );
+        assert!(long.title.contains("steps +350 ms"), "{}", long.title);
+        let impact = |finding: &crate::findings::Finding| {
+            let fields = finding.fields(crate::findings::DataEnd::default());
+            fields.into_iter().find(|(label, _)| *label == "Impact").map(|(_, text)| text).unwrap()
+        };
+        assert!(impact(&long).contains("1 job step longer, 350 ms of it at most"), "{}", impact(&long));
+        let most = step_delay("eth0", &[(1_000, 1_800)]);
+        assert_eq!(most.evidence["felt_ns"], 400 * MS, "no more than the step is longer");
+        let hidden = step_delay("eth0", &[(1_110, 1_190)]);
+        assert_eq!((&hidden.evidence["felt_ns"], &hidden.evidence["felt_steps"]), (&0.into(), &0.into()));
+        assert!(impact(&hidden).contains("no job step longer"), "{}", impact(&hidden));
+        for (link, at) in [("elsewhere", 1_400), ("eth0", 2_400)] {
+            let unknown = step_delay(link, &[(at, at + 300)]);
+            assert!(unknown.evidence["felt_ns"].is_null(), "{link} {at}");
+        }
+    }
+
+    /// Timeouts of `each_ms`, in one episode.
+    fn timeouts(count: u64, each_ms: u64) -> Sample {
+        let waited = count * each_ms * MS;
+        let metrics = Metrics {
+            timeouts: count,
+            timeout_wait_ns: waited,
+            timeout_range_ns: (each_ms * MS, 4 * each_ms * MS),
+            retransmitted: count,
+            ..Metrics::default()
+        };
+        let requests = FlowSignalIntervals::default()
+            .with(Signal::Timeout, vec![spell(1..4, count)])
+            .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
+        run(9, metrics, requests, FlowSignalIntervals::default())
+    }
+
+    #[test]
+    fn timeouts_of_the_first_minute_of_an_hour_are_a_share_of_their_time() {
+        let metrics = Metrics {
+            timeouts: 9,
+            timeout_wait_ns: 9_000 * MS,
+            timeout_range_ns: (MS, 2_000 * MS),
+            ..Metrics::default()
+        };
+        let judged = |timeouts: Vec<Spell>| {
+            let waits = timeouts.iter().map(|one| Spell { count: one.count * 1_000 * MS, ..*one }).collect();
+            let requests = FlowSignalIntervals::default()
+                .with(Signal::Timeout, timeouts)
+                .with(Signal::TimeoutWait, waits);
+            by_id(&run(3_600, metrics, requests, FlowSignalIntervals::default()), "retry.timeouts").unwrap()
+        };
+        let first = judged(vec![spell(20..40, 9)]);
+        assert!(!first.active);
+        let ratio = first.evidence["waited_ratio"].as_f64().unwrap();
+        assert!((ratio - 9.0 / 40.0).abs() < 1e-9, "{ratio}: of its 20 s with 10 s before and behind");
+        assert_eq!(first.evidence["longest_ns"], 2_000 * MS);
+        let twice = judged(vec![spell(20..40, 5), spell(3_580..3_600, 4)]);
+        assert_eq!((twice.active, &twice.evidence["timeouts"]), (true, &4.into()));
+        assert_eq!(twice.evidence["longest_ns"], 2_000 * MS, "of both episodes");
+        let label = |one: &crate::findings::Finding| one.evidence.get("longest_ns").unwrap().label.clone();
+        assert_eq!(
+            (label(&first), label(&twice)),
+            ("longest silence".into(), "longest silence, all episodes".into())
+        );
+        assert!(twice.evidence["backoff"].is_null(), "silences of two episodes are no back-off");
+    }
+
+    /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.
+    fn stalls(first: u64, second: u64) -> Sample {
+        let of = |at: u64| {
+            let until = |count| Spell {
+                first_ns: START + at * MS,
+                last_ns: START + (at + 300) * MS,
+                count,
+                ..Spell::default()
+            };
+            FlowSignalIntervals::default()
+                .with(Signal::Stall, vec![until(1)])
+                .with(Signal::StallWait, vec![until(300 * MS)])
+        };
+        let mut sample = run(9, Metrics::default(), of(first), FlowSignalIntervals::default());
+        let other = key(0, "10.0.0.1", "10.0.0.2", 99);
+        let more = crate::analysis::fixtures::sample(Vec::new(), vec![(other, stats(50_000, 100, 100_000))]);
+        sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 7, ..flow }));
+        let loss = sample.metrics.loss.as_mut().unwrap();
+        loss.spells.flows.insert(7, of(second));
+        sample
+    }
+
+    #[test]
+    fn queue_pairs_that_fall_silent_together_in_mid_message() {
+        let found = by_id(&stalls(1_000, 1_100), "retry.timeouts").unwrap();
+        assert!(found.title.starts_with("2 stalls within a message cost 600 ms"), "{}", found.title);
+        assert_eq!((&found.evidence["timeouts"], &found.evidence["stalls"]), (&0.into(), &2.into()));
+        assert_eq!(by_id(&stalls(1_000, 1_300), "retry.timeouts"), None, "not at the same time");
+    }
+
+    #[test]
+    fn one_queue_pair_alone_is_silent_for_much_longer_than_at_its_own_pace() {
+        let found = |silence_ms: u64, pace_ms: u64| {
+            let silence = |count| Spell {
+                first_ns: START + 1_000 * MS,
+                last_ns: START + (1_000 + silence_ms) * MS,
+                count,
+                ..Spell::default()
+            };
+            let requests = FlowSignalIntervals::default()
+                .with(Signal::Stall, vec![silence(1)])
+                .with(Signal::StallWait, vec![silence(silence_ms * MS)])
+                .with(Signal::Silence, vec![silence(1)]);
+            let mut sample = run(9, Metrics::default(), requests, FlowSignalIntervals::default());
+            let at = InMessage { pace_ns: pace_ms * MS, ..InMessage::default() };
+            sample.metrics.loss.as_mut().unwrap().in_messages = Some([(0, at)].into_iter().collect());
+            by_id(&sample, "retry.timeouts")
+        };
+        let alone = found(1_200, 1).unwrap();
+        assert!(alone.title.starts_with("1 stall within a message cost 1.20 s"), "{}", alone.title);
+        assert!(found(500, 50).is_some());
+        assert_eq!(found(499, 1), None, "short");
+        assert_eq!(found(500, 51), None, "it is slow");
+        assert_eq!(found(1_200, 0), None, "its pace is not known");
+    }
+
+    #[test]
+    fn a_few_timeouts_or_one_long_one() {
+        assert_eq!(by_id(&timeouts(2, 5), "retry.timeouts"), None, "two short ones");
+        assert_eq!(by_id(&timeouts(1, 99), "retry.timeouts"), None);
+        let long = by_id(&timeouts(1, 1_200), "retry.timeouts").unwrap();
+        assert_eq!(long.impact.time_lost_ns, Some(1_200 * MS));
+        assert!(long.title.starts_with("1 transport timeout cost 1.20 s"), "{}", long.title);
+        let mut of_acks = timeouts(61, 67);
+        let flow = of_acks.metrics.loss.as_mut().unwrap().flows.values_mut().next().unwrap();
+        flow.requests.as_mut().unwrap().timeouts_acked = 31;
+        let of_acks = by_id(&of_acks, "retry.timeouts").unwrap();
+        assert!(
+            of_acks.title.starts_with("61 transport timeouts cost 4.09 s: ACKs lost or late"),
+            "{}",
+            of_acks.title
+        );
+        assert!(of_acks.steps[0].text.contains("the way of the ACKs"));
+        let many = by_id(&timeouts(61, 67), "retry.timeouts").unwrap();
+        assert!(!many.title.contains("ACK"), "{}", many.title);
+        assert_eq!(
+            (&many.evidence["timeouts"], &many.evidence["backoff"]),
+            (&61.into(), &serde_json::json!(4.0))
+        );
+        assert_eq!(many.episodes.len(), 1);
+        assert!(many.active && many.owner.is_none());
+    }
+}

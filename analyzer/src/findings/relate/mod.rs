@@ -1,0 +1,348 @@
+//! Causes and effects: findings that name the same hosts at the same time, if the one can cause the other.
+
+pub(super) mod causality;
+mod owners;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use super::catalog::entry;
+use super::index::Name;
+use super::{Evidence, Finding, Impact};
+use crate::sample::Address;
+use crate::util::map::Map;
+use causality::met;
+use owners::owned;
+
+/// Sets causes and effects of all findings. `peer` gives the queue pair at the other end of a flow, if known.
+///
+/// There may be thousands of findings, such as one for each of many links, so none is compared with all others: [`met`]
+/// finds those of a kind that meet one by their places and times.
+pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>) {
+    for (at, finding) in found.iter_mut().enumerate() {
+        finding.at = Some(at);
+    }
+    let hosts: Vec<BTreeSet<(Address, Address)>> = found.iter().map(hosts).collect();
+    let queue_pairs: Vec<BTreeSet<(Address, u32)>> =
+        found.iter().map(|one| queue_pairs(one, &peer)).collect();
+    let claimed = claimed(found, &hosts);
+    let met = met(found, &hosts, &queue_pairs);
+    for (finding, (causes, effects)) in found.iter_mut().zip(met) {
+        for id in causes {
+            add(&mut finding.causes, id);
+        }
+        for id in effects {
+            add(&mut finding.effects, id);
+        }
+    }
+    let owned = owned(found, &hosts, claimed.owned);
+    for (cause, effect) in claimed.caused.into_iter().chain(owned.iter().copied()) {
+        let (cause_id, effect_id) = (found[cause].id, found[effect].id);
+        add(&mut found[effect].causes, cause_id);
+        add(&mut found[cause].effects, effect_id);
+    }
+    for (owner, effect) in &owned {
+        let cost = found[*effect].impact;
+        let timeouts = found[*effect].evidence.get("timeouts").cloned();
+        found[*owner].bear(&cost, timeouts);
+    }
+    let owner_of: Map<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
+    for (mut owner, effect) in owned {
+        // An effect of an owned finding counts as an effect of the owner.
+        for _ in 0..found.len() {
+            let Some(above) = owner_of.get(&owner) else { break };
+            owner = *above;
+        }
+        found[effect].owner = Some(found[owner].id);
+        found[effect].owner_at = Some(owner);
+        found[owner].severity = found[owner].severity.max(found[effect].severity);
+    }
+}
+
+/// Asks once for each flow: thousands of findings may name the same one, on as many links.
+pub(super) fn once(peer: impl Fn(&Name) -> Option<u32>) -> impl Fn(&Name) -> Option<u32> {
+    let known: RefCell<Map<Name, Option<u32>>> = RefCell::default();
+    move |name| *known.borrow_mut().entry(*name).or_insert_with(|| peer(name))
+}
+
+/// Causes and owners set by a family itself, from better evidence than hosts and times.
+struct Claimed {
+    caused: Vec<(usize, usize)>,
+    owned: Vec<(usize, usize)>,
+}
+
+fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed {
+    // The first of each kind, and the first of it between two hosts.
+    let mut first: Map<&'static str, usize> = Map::default();
+    let mut first_between: Map<(&'static str, (Address, Address)), usize> = Map::default();
+    for (at, one) in found.iter().enumerate() {
+        first.entry(one.id).or_insert(at);
+        for pair in &hosts[at] {
+            first_between.entry((one.id, *pair)).or_insert(at);
+        }
+    }
+    // Of several of a kind, one between the same hosts.
+    let of = |effect: usize, id: &'static str| {
+        let meets = hosts[effect].iter().filter_map(|pair| first_between.get(&(id, *pair))).min();
+        Some((*meets.or_else(|| first.get(id))?, effect))
+    };
+    let owner =
+        |at: usize, one: &Finding| one.owner_at.map(|owner| (owner, at)).or_else(|| of(at, one.owner?));
+    let all = || found.iter().enumerate();
+    Claimed {
+        caused: all().flat_map(|(at, one)| one.causes.iter().filter_map(move |id| of(at, id))).collect(),
+        owned: all().filter_map(|(at, one)| owner(at, one)).collect(),
+    }
+}
+
+impl Finding {
+    /// Takes over the cost of an owned finding. The two overlap, so the larger figure counts.
+    fn bear(&mut self, cost: &Impact, timeouts: Option<Evidence>) {
+        let own = &mut self.impact;
+        own.retransmissions = own.retransmissions.max(cost.retransmissions);
+        own.goodput_lost_bytes = own.goodput_lost_bytes.max(cost.goodput_lost_bytes);
+        own.time_lost_ns = own.time_lost_ns.max(cost.time_lost_ns);
+        if let (Some(own), Some(other)) = (self.evidence.get("timeouts").cloned(), timeouts)
+            && own.value.as_u64() < other.value.as_u64()
+        {
+            self.evidence.insert(Evidence { value: other.value, ..own });
+        }
+    }
+}
+
+fn add(ids: &mut Vec<&'static str>, id: &'static str) {
+    if !ids.contains(&id) {
+        ids.push(id);
+    }
+}
+
+/// The host pairs named by a finding, smaller address first; a finding about a device names none.
+pub(super) fn hosts(finding: &Finding) -> BTreeSet<(Address, Address)> {
+    finding.named.iter().map(|(src, dst, _)| (*src.min(dst), *src.max(dst))).collect()
+}
+
+/// The queue pairs named by a finding, each with its host.
+pub(super) fn queue_pairs(
+    finding: &Finding,
+    peer: impl Fn(&Name) -> Option<u32>,
+) -> BTreeSet<(Address, u32)> {
+    let is_of_them =
+        |one: &&Finding| entry(one.id).is_some_and(|entry| entry.of_queue_pairs || !entry.causes.is_empty());
+    let names = Some(finding).filter(is_of_them).into_iter().flat_map(|one| one.named.iter());
+    names.flat_map(|name| [Some((name.1, name.2)), peer(name).map(|qp| (name.0, qp))]).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Episode, Severity};
+    use super::causality::COMPARED;
+    use super::*;
+    use crate::metrics::loss::signal_intervals::SPELL_NS;
+
+    /// The storm shows so long after the receiver, of this host.
+    fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
+        let finding = |id, host: u8, at_ns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, host]), 17)]
+                .into_iter()
+                .collect(),
+            episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let mut found = vec![finding("retry.storm", 2, at_ns), finding("rnr.slow_receiver", host, 0)];
+        relate(&mut found, |_| None);
+        found
+    }
+
+    #[test]
+    fn damage_in_other_queue_pairs_is_no_cause() {
+        let finding = |id, qp| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), qp)].into_iter().collect(),
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        for (qp, causes) in [(17, &["icrc.errors"][..]), (18, &[])] {
+            let mut found = vec![finding("icrc.errors", qp), finding("loss.after_tap", 17)];
+            relate(&mut found, |_| None);
+            assert_eq!(found[1].causes, causes, "{qp}");
+        }
+        // Damaged ACKs of the same connection: 10.0.0.2 sends them to QP 9 of 10.0.0.1.
+        let mut found = vec![finding("icrc.errors", 9), finding("loss.after_tap", 17)];
+        let (from, to) = (Address::from([10, 0, 0, 2]), Address::from([10, 0, 0, 1]));
+        found[0].named = [(from, to, 9)].into_iter().collect();
+        relate(&mut found, |(_, _, qp)| (*qp == 17).then_some(9));
+        assert_eq!(found[1].causes, ["icrc.errors"]);
+    }
+
+    #[test]
+    fn a_cause_and_its_effect_name_one_another() {
+        let found = storm_and_receiver(2, SPELL_NS);
+        assert_eq!(
+            (&found[0].causes[..], &found[1].effects[..]),
+            (&["rnr.slow_receiver"][..], &["retry.storm"][..])
+        );
+        assert!(found[0].effects.is_empty() && found[1].causes.is_empty());
+    }
+
+    #[test]
+    fn an_owner_accounts_for_what_happens_between_its_hosts_only() {
+        let finding = |id, severity, hosts: &[u8], owns| {
+            let name = |host: &u8| (Address::from([10, 0, 0, *host]), Address::from([10, 0, 0, 9]), 17);
+            Finding {
+                named: hosts.iter().map(name).collect(),
+                owns,
+                ..Finding::new(id, severity, String::new())
+            }
+        };
+        let owner = |lossy: &[u8]| {
+            let mut found = vec![
+                finding("loss.before_tap", Severity::Critical, lossy, &[]),
+                finding("ecn.congestion", Severity::Warning, &[1, 2], &[]),
+                finding(
+                    "burst.incast",
+                    Severity::Warning,
+                    &[1, 2, 3],
+                    &["loss.before_tap", "ecn.congestion"],
+                ),
+            ];
+            relate(&mut found, |_| None);
+            assert_eq!(found[1].owner, Some("burst.incast"));
+            (found[0].owner, found[2].severity, found[2].effects.clone())
+        };
+        let both = vec!["ecn.congestion", "loss.before_tap"];
+        assert_eq!(owner(&[1, 3]), (Some("burst.incast"), Severity::Critical, both));
+        assert_eq!(owner(&[1, 4]), (None, Severity::Warning, vec!["ecn.congestion"]));
+        assert_eq!(owner(&[]).0, None, "of unknown hosts");
+    }
+
+    #[test]
+    fn an_owner_costs_what_it_accounts_for() {
+        let finding = |id, owns, timeouts: u64, ns| {
+            let named =
+                [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect();
+            let impact = Impact { time_lost_ns: Some(ns), ..Impact::default() };
+            let mut one =
+                Finding { named, impact, owns, ..Finding::new(id, Severity::Warning, String::new()) };
+            one.evidence.insert(Evidence::declared(one.id, "timeouts", timeouts.into()));
+            one
+        };
+        let mut found = vec![
+            finding("loss.after_tap", &["retry.timeouts"], 2, 16),
+            finding("retry.timeouts", &[], 11, 25),
+        ];
+        relate(&mut found, |_| None);
+        assert_eq!((found[0].impact.time_lost_ns, &found[0].evidence["timeouts"]), (Some(25), &11.into()));
+    }
+
+    #[test]
+    fn the_owner_of_an_owner_accounts_for_both() {
+        let finding = |id, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let mut found = vec![
+            finding("qp.died", &["retry.timeouts"]),
+            finding("path.mtu_black_hole", &["qp.died", "retry.timeouts"]),
+            finding("retry.timeouts", &[]),
+        ];
+        relate(&mut found, |_| None);
+        let owners: Vec<_> = found.iter().map(|one| one.owner).collect();
+        assert_eq!(owners, [Some("path.mtu_black_hole"), None, Some("path.mtu_black_hole")]);
+    }
+
+    #[test]
+    fn of_two_receivers_each_accounts_for_its_own() {
+        let finding = |id, severity, to: u8, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, to]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, severity, String::new())
+        };
+        let mut found = vec![
+            finding("loss.before_tap", Severity::Critical, 3, &[]),
+            finding("burst.incast", Severity::Warning, 2, &["loss.before_tap"]),
+            finding("burst.incast", Severity::Warning, 3, &["loss.before_tap"]),
+        ];
+        relate(&mut found, |_| None);
+        assert_eq!(
+            found.iter().map(|one| one.severity).collect::<Vec<_>>(),
+            [Severity::Critical, Severity::Warning, Severity::Critical]
+        );
+        assert!(
+            found[0].is_owned_by("burst.incast", found[2].at)
+                && !found[0].is_owned_by("burst.incast", found[1].at)
+        );
+        // The owned one follows its own owner, and the other receiver follows both.
+        crate::findings::order::sort(&mut found, None);
+        let order: Vec<_> = found.iter().map(|one| (one.id, one.at)).collect();
+        assert_eq!(
+            order,
+            [("burst.incast", Some(2)), ("loss.before_tap", Some(0)), ("burst.incast", Some(1))]
+        );
+    }
+
+    #[test]
+    fn what_is_likely_accounts_for_nothing_that_is_worse() {
+        let finding = |id, severity, owns| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect(),
+            owns,
+            ..Finding::new(id, severity, String::new())
+        };
+        for (certainty, owner, severity) in [
+            ("likely", None, Severity::Warning),
+            ("certain", Some("path.mtu_black_hole"), Severity::Critical),
+        ] {
+            let mut found = vec![
+                finding("qp.died", Severity::Critical, &[]),
+                finding("retry.timeouts", Severity::Warning, &[]),
+                finding("path.mtu_black_hole", Severity::Warning, &["qp.died", "retry.timeouts"]),
+            ];
+            let certainty_of = Evidence::declared("path.mtu_black_hole", "certainty", certainty.into());
+            found[2].evidence.insert(certainty_of);
+            relate(&mut found, |_| None);
+            assert_eq!((found[0].owner, found[2].severity), (owner, severity), "{certainty}");
+            assert_eq!(found[1].owner, Some("path.mtu_black_hole"));
+        }
+    }
+
+    #[test]
+    fn comparisons_grow_with_the_number_of_findings_and_no_faster() {
+        let compared = |count: u64| {
+            let mut found: Vec<Finding> = (0..count)
+                .flat_map(|at| {
+                    // Damage and loss between the same two hosts, each at its own time.
+                    let at_ns = at * 5 * SPELL_NS;
+                    ["icrc.errors", "loss.after_tap"].map(|id| Finding {
+                        named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)]
+                            .into_iter()
+                            .collect(),
+                        episodes: vec![Episode { first_ns: at_ns, last_ns: at_ns, peak: None }],
+                        owns: if id == "icrc.errors" { &["loss.after_tap"] } else { &[] },
+                        ..Finding::new(id, Severity::Warning, String::new())
+                    })
+                })
+                .collect();
+            let asked = std::cell::Cell::new(0_u64);
+            COMPARED.set(0);
+            relate(
+                &mut found,
+                once(|_| {
+                    asked.set(asked.get() + 1);
+                    None
+                }),
+            );
+            assert_eq!(asked.get(), 1, "the same queue pair is looked up again and again");
+            let owners = found.iter().skip(1).step_by(2).map(|one| one.owner_at);
+            assert!(owners.zip((0..).step_by(2)).all(|(owner, at)| owner == Some(at)), "each has its own");
+            assert!(found.iter().skip(1).step_by(2).all(|one| one.causes == ["icrc.errors"]));
+            COMPARED.get()
+        };
+        let (few, many) = (compared(1_000), compared(2_000));
+        assert!(few > 0 && many <= 2 * few + 100, "{few}, {many}");
+    }
+
+    #[test]
+    fn what_was_elsewhere_or_at_another_time_is_no_cause() {
+        for found in [storm_and_receiver(3, 0), storm_and_receiver(2, SPELL_NS + 1)] {
+            assert!(found[0].causes.is_empty() && found[1].effects.is_empty());
+        }
+    }
+}
