@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::host::btf::Btf;
-use rocescope::host::qp_layout::Layout;
+use rocescope::host::kernel::btf::Btf;
+use rocescope::host::rdma::qp_layout::Layout;
 use rocescope_fuzz::seeds;
 
 /// Names of structures and fields of the seeds, which the target looks up.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::host::{mlx5_command, qp_reason};
+use rocescope::host::rdma::{mlx5_command, qp_reason};
 use rocescope_common::abi::qp::{COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command};
 use rocescope_fuzz::seeds;
 

@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::host::dcb::{self, Dcb};
-use rocescope::host::device;
-use rocescope::host::drops::RxDrops;
-use rocescope::host::filters::Filter;
-use rocescope::host::interface::Interface;
+use rocescope::host::net::dcb::{self, Dcb};
+use rocescope::host::rdma::device;
+use rocescope::host::net::drops::RxDrops;
+use rocescope::host::net::filters::Filter;
+use rocescope::host::net::interface::Interface;
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, answers};
-use rocescope::host::nldev::{self, Query};
+use rocescope::host::rdma::nldev::{self, Query};
 use rocescope_fuzz::seeds;
 
 const SEQUENCE: u32 = 7;

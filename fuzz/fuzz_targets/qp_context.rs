@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rocescope::host::qp_context::{decode, decode_query, is_decoded};
+use rocescope::host::rdma::qp_context::{decode, decode_query, is_decoded};
 use rocescope_fuzz::seeds;
 
 const DRIVERS: [&str; 5] = ["mlx5_ib", "hns_roce", "hns_roce_hw_v2", "bnxt_re", "rxe"];

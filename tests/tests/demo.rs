@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use rocescope::host::hook::HookChoice;
+use rocescope::host::net::hook::HookChoice;
 use rocescope::sample::{Direction, Sample};
 use rocescope::source::demo::scenario::{BRIEF, FlowTruth, Scenario, Truth};
 use rocescope::source::demo::stage::Stage;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use rocescope::host::clock::WallClock;
+use rocescope::host::kernel::clock::WallClock;
 use rocescope::metrics::loss::{FlowLoss, Loss, Metrics};
 use rocescope::sample::Sample;
 use rocescope::source::live::Tables;

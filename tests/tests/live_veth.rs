@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use rocescope::host::hook::{FRAGS_SINCE, ONE_BUFFER_MTU};
 use rocescope::host::kernel::KernelFacts;
+use rocescope::host::net::hook::{FRAGS_SINCE, ONE_BUFFER_MTU};
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::Program;
 use rocescope_tests::live::wire::{Sent, World};

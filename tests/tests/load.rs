@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use rocescope::host::hook::{HookChoice, XdpModeChoice};
+use rocescope::host::net::hook::{HookChoice, XdpModeChoice};
 use rocescope::sample::Sample;
 use rocescope::source::feed::{Command, Update};
 use rocescope::source::live::{self, Config};

@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rocescope::host::filters::{self, Filter};
-use rocescope::host::hook::{FRAGS_SINCE, TCX_SINCE};
-use rocescope::host::interface;
 use rocescope::host::kernel::{KernelFacts, KernelVersion};
+use rocescope::host::net::filters::{self, Filter};
+use rocescope::host::net::hook::{FRAGS_SINCE, TCX_SINCE};
+use rocescope::host::net::interface;
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::net::veth;
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, RouteSocket, TcHeader};
-use rocescope::host::netns::NetNs;
-use rocescope::host::veth;
 use rocescope_tests::live::frames;
 use rocescope_tests::live::program::{Ended, Program};
 use rocescope_tests::live::wire::{Link, World};

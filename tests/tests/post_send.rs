@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ptr;
 use std::sync::Mutex;
 
-use rocescope::host::clock::monotonic_ns;
+use rocescope::host::kernel::clock::monotonic_ns;
 use rocescope::source::live::posts::Probe;
 use rocescope_common::abi::post::{MOST_REQUESTS, MOST_SGES, PostCounts, size_class};
 use rocescope_tests::kernel::available;
@@ -69,7 +69,7 @@ extern "C" fn rocescope_test_post_send(qp: *const Qp, wr: *const Request, bad: *
 fn place() -> (File, u64) {
     let address = rocescope_test_post_send as *const () as u64;
     let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let all = rocescope::host::verbs_context::mappings(&text);
+    let all = rocescope::host::rdma::verbs_context::mappings(&text);
     let code = all.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
     (File::open("/proc/self/exe").unwrap(), address - code.start + code.offset)
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aya::programs::ProgramInfo;
-use rocescope::host::clock::monotonic_ns;
+use rocescope::host::kernel::clock::monotonic_ns;
 use rocescope::source::live::tables::link_counters;
 use rocescope::source::live::{LoadOptions, Programs, Tables};
 use rocescope_tests::kernel::cpus::{pin, two_cpus};

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use aya::programs::ProgramInfo;
-use rocescope::host::hook::FRAGS_SINCE;
 use rocescope::host::kernel::{KernelFacts, KernelVersion};
+use rocescope::host::net::hook::FRAGS_SINCE;
 use rocescope::source::live::load::{LoadOptions, Programs, names};
 use rocescope_tests::kernel::machine::Hook;
 use rocescope_tests::kernel::{available, memory};

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use rocescope::host::hook::{HookChoice, XdpModeChoice};
+use rocescope::host::net::hook::{HookChoice, XdpModeChoice};
 use rocescope_tests::kernel::machine::programs;
 use rocescope_tests::kernel::wire::{self, Wire};
 use rocescope_tests::kernel::{available, replayed};

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use crate::host::ethtool;
-use crate::host::interface;
-use crate::host::sysfs::SysRoot;
+use crate::host::net::{ethtool, interface};
+use crate::host::read::sysfs::SysRoot;
 
 /// One interface that packets are received on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -14,11 +14,11 @@ use crate::cli::progress::Progress;
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
 use crate::doctor::{self, Page};
 use crate::ethernet::lldp::Neighbour;
-use crate::host::listen::{self, LldpSocket};
-use crate::host::netns::NetNs;
-use crate::host::queries::Kernel;
+use crate::host::net::listen::{self, LldpSocket};
+use crate::host::net::netns::NetNs;
+use crate::host::net::{filters, interface};
+use crate::host::read::queries::Kernel;
 use crate::host::read::{HostRoot, Unread};
-use crate::host::{filters, interface};
 use crate::source::capture::{LINKTYPE_EN10MB, Reader};
 use crate::util::style::Paint;
 
@@ -205,7 +205,7 @@ fn switch(mut speakers: Vec<Speaker>, own: Option<&str>) -> (Option<Neighbour>, 
 mod tests {
     use super::*;
     use crate::ethernet::lldp::Dialect;
-    use crate::host::recorded::Recorded;
+    use crate::host::read::recorded::Recorded;
 
     #[test]
     fn the_switch_is_distinguished_from_host_and_others() {

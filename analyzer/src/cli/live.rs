@@ -1,11 +1,10 @@
 //! `live` and `demo`: a live source with the same views as a replay.
 
+use anyhow::{Result, bail};
+use rocescope_common::account::bin::LONGEST_NS;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use anyhow::{Result, bail};
-use rocescope_common::account::bin::LONGEST_NS;
 
 use super::record::origin;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};
@@ -13,21 +12,20 @@ use crate::cli::confine;
 use crate::cli::flight::{self, Dumps, Flight};
 use crate::cli::output::{self, Interrupt};
 use crate::flight::recorder::Requests;
-use crate::host::hook::HookChoice;
-use crate::host::netns::NetNs;
+use crate::host::net::hook::HookChoice;
+use crate::host::net::netns::NetNs;
 use crate::sample::stream::Hello;
-use crate::sandbox;
 use crate::source::attach;
 use crate::source::demo::scenario::{self, Episode, Scenario};
 use crate::source::demo::stage::Stage;
 use crate::source::devices::posts::Plan;
 use crate::source::feed::{Command, Schedule};
 use crate::source::live::{self, Config, DEFAULT_MAX_FLOWS, Running};
-use crate::tui;
 use crate::util::layout::plain;
 use crate::util::style::Color;
 use crate::util::system;
 use crate::util::time::nanos;
+use crate::{sandbox, tui};
 
 /// Default idle timeout of flows: much longer than any pause between training steps, and short enough that the flow
 /// table does not fill up.

@@ -1,14 +1,12 @@
 //! `record`: writes live interfaces or captures to Parquet files.
 
+use anyhow::{Context as _, Result, anyhow};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
-
-use super::confine;
 use super::output::{Interrupt, say};
 use super::progress::Progress;
-use super::{RecordArgs, Views, views};
+use super::{RecordArgs, Views, confine, views};
 use crate::record::collect::{Clock, Origin};
 use crate::record::recorder::{Recorder, Settings};
 use crate::report::{self, Report};
@@ -110,8 +108,8 @@ pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
 
 #[cfg(target_os = "linux")]
 fn clock() -> Option<Clock> {
-    let crate::host::clock::Discipline { synchronised, offset_ns, most_ns } =
-        crate::host::clock::Discipline::read()?;
+    let crate::host::kernel::clock::Discipline { synchronised, offset_ns, most_ns } =
+        crate::host::kernel::clock::Discipline::read()?;
     Some(Clock { synchronised, offset_ns, most_ns })
 }
 

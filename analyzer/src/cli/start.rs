@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::output;
 use crate::doctor::visibility::{self, Availability, SourceKind, Visibility};
 use crate::doctor::{self, facts::HostFacts};
-use crate::host::queries::Kernel;
 use crate::host::read::HostRoot;
+use crate::host::read::queries::Kernel;
 use crate::util::layout::{plain, wrap};
 
 /// Names listed before the rest is only counted.

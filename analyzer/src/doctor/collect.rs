@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 
 use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
-use crate::host::counters::{Reading, Source};
-use crate::host::dcb::Dcb;
-use crate::host::device::{self, Identity, Protocol};
 use crate::host::error::AS_ROOT;
-use crate::host::interface::InterfaceKind;
 use crate::host::kernel::{Capability, KernelFacts};
-use crate::host::nccl::PORT;
-use crate::host::nldev::{self, Query};
+use crate::host::net::dcb::Dcb;
+use crate::host::net::interface::InterfaceKind;
+use crate::host::net::stack;
 use crate::host::pci::{self, PciDevice};
-use crate::host::pods::PodInterfaces;
-use crate::host::port::{self, Port};
-use crate::host::qp_types::Missing;
-use crate::host::queries::Queries;
+use crate::host::process::nccl::PORT;
+use crate::host::process::pods::PodInterfaces;
+use crate::host::process::{local, nccl};
+use crate::host::rdma;
+use crate::host::rdma::counters::{Reading, Source};
+use crate::host::rdma::device::{self, Identity, Protocol};
+use crate::host::rdma::nldev::{self, Query};
+use crate::host::rdma::port::{self, Port};
+use crate::host::rdma::qp_types::Missing;
+use crate::host::rdma::settings::{DeviceFiles, RoceSettings};
+use crate::host::rdma::vocabulary;
+use crate::host::read::queries::Queries;
+use crate::host::read::sysfs::{self, Hardware};
 use crate::host::read::{HostRoot, Unread};
-use crate::host::settings::{DeviceFiles, RoceSettings};
-use crate::host::sysfs::{self, Hardware};
-use crate::host::{local, nccl, rdma, stack, vocabulary};
 
 /// Collects the facts of the host whose files are below `root` and whose kernel is queried through `kernel`.
 #[must_use]

@@ -2,9 +2,9 @@
 //! and whether it can be decoded.
 
 use super::facts::{ContextFacts, HostFacts, Protocol};
-use crate::host::nldev::{self, Device, Query, QueuePair};
-use crate::host::qp_context;
-use crate::host::queries::Queries;
+use crate::host::rdma::nldev::{self, Device, Query, QueuePair};
+use crate::host::rdma::qp_context;
+use crate::host::read::queries::Queries;
 
 /// Reads one context of each RoCE device with a connected queue pair: on mlx5 and bnxt_re one command to the firmware.
 pub fn ask_contexts(facts: &mut HostFacts, kernel: &dyn Queries) {

@@ -3,19 +3,19 @@
 use serde::Serialize;
 
 use crate::ethernet::lldp::Neighbour;
-use crate::host::counters::Counter;
-use crate::host::dcb::Dcb;
-pub use crate::host::device::Protocol;
-use crate::host::ethtool::{Pause, Rings};
 use crate::host::kernel::KernelVersion;
-use crate::host::nccl::NcclProcess;
+use crate::host::net::dcb::Dcb;
+use crate::host::net::ethtool::{Pause, Rings};
 use crate::host::pci::{Gpu, PciDevice};
-use crate::host::port::Port;
 use crate::host::process::Unreadable;
-use crate::host::qp_types::Missing;
+use crate::host::process::nccl::NcclProcess;
+use crate::host::rdma::counters::Counter;
+pub use crate::host::rdma::device::Protocol;
+use crate::host::rdma::port::Port;
+use crate::host::rdma::qp_types::Missing;
+use crate::host::rdma::settings::RoceSettings;
+use crate::host::rdma::vocabulary::PauseCounts;
 use crate::host::read::Reason;
-use crate::host::settings::RoceSettings;
-use crate::host::vocabulary::PauseCounts;
 
 /// Facts of a host, as far as they could be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::facts::{ContextFacts, DeviceFacts, HostFacts, Protocol};
 use super::visibility::Availability;
-use crate::host::fwctl::BNXT_REFUSES;
 use crate::host::kernel::{Capability, KernelVersion};
-use crate::host::nccl::PORT;
-use crate::host::qp_context;
+use crate::host::process::nccl::PORT;
+use crate::host::rdma::fwctl::BNXT_REFUSES;
+use crate::host::rdma::qp_context;
 use crate::util::source_port::{self, is_computed};
 use crate::util::units;
 

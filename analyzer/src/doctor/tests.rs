@@ -10,8 +10,8 @@ use super::check::{Status, catalog};
 use super::facts::Protocol;
 use super::visibility::{Availability, SourceKind};
 use super::*;
-use crate::host::recorded::Recorded;
-use crate::host::vocabulary::Meaning;
+use crate::host::rdma::vocabulary::Meaning;
+use crate::host::read::recorded::Recorded;
 use crate::util::style::Paint;
 
 const MLX5: &str = include_str!("../../../tests/data/host/mlx5.txt");

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::spell::Spell;
-use crate::host::qp_context::QpContext;
+use crate::host::rdma::qp_context::QpContext;
 use crate::util::small_list::SmallList;
 
 /// Everything known from contexts.

@@ -9,9 +9,9 @@ use super::pauses::{PauseSpells, Stall};
 use super::posts::Posts;
 use super::spell::Spell;
 use crate::ethernet::lldp::Neighbour;
-use crate::host::device::Hardware;
-use crate::host::pods::PodInterface;
-pub use crate::host::vocabulary::Meaning as PortCounter;
+use crate::host::process::pods::PodInterface;
+use crate::host::rdma::device::Hardware;
+pub use crate::host::rdma::vocabulary::Meaning as PortCounter;
 use crate::util::time::seconds;
 
 /// Everything known of the watched devices at a moment.

@@ -7,9 +7,9 @@ use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, Rank
 use super::pauses::{PauseSpell, PauseSpells, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
-use crate::host::device::Hardware;
-use crate::host::pods::PodInterface;
-use crate::host::qp_context::QpContext;
+use crate::host::process::pods::PodInterface;
+use crate::host::rdma::device::Hardware;
+use crate::host::rdma::qp_context::QpContext;
 use crate::util::pack::pack;
 
 pack! {

@@ -32,7 +32,7 @@ pub mod views;
 pub mod web;
 
 use crate::analysis::{Entropy, Spread};
-use crate::host::fdinfo::Usage;
+use crate::host::kernel::fdinfo::Usage;
 use crate::report::Report;
 use crate::sample::Sample;
 pub use exposition::{Exposition, Series};

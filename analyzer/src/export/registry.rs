@@ -3,7 +3,7 @@
 use super::exposition::Series;
 use super::ledger::Count;
 use super::{Reading, read};
-use crate::host::vocabulary::{Meaning, port_counters};
+use crate::host::rdma::vocabulary::{Meaning, port_counters};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

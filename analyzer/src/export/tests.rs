@@ -18,8 +18,8 @@ use crate::analysis::fixtures::{
 };
 use crate::entity::devices::{Devices, PauseSample, SourceSample};
 use crate::entity::lives::{Lives, QpEvent};
-use crate::host::device::Hardware;
-use crate::host::fdinfo::Usage;
+use crate::host::kernel::fdinfo::Usage;
+use crate::host::rdma::device::Hardware;
 use crate::report;
 use crate::sample::{Direction, FlowSample, Retired};
 

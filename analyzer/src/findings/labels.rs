@@ -153,8 +153,8 @@ mod tests {
         }
         let read = |path: std::path::PathBuf| {
             let text = std::fs::read_to_string(&path).unwrap();
-            let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned();
-            (path.file_stem().unwrap().to_string_lossy().into_owned(), code)
+            let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+            (path.to_string_lossy().into_owned(), code)
         };
         let is_code = |path: &std::path::PathBuf| {
             let path = path.to_string_lossy();

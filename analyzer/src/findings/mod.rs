@@ -1,10 +1,10 @@
 //! Confirmed and possible problems: conclusions from a sample and its facts, with evidence.
 //!
-//! A module is a [`Family`]: its entries (id, rank, texts, what each needs), its thresholds and its
-//! check, a pure function. `rocescope explain`, docs/findings.md, the template of the configuration
-//! file, the order of findings, what could not be evaluated and what `rocescope diff` compares all
-//! follow from these declarations: a new finding is an [`Entry`] in one of these files, a new family
-//! a file and its line in the list below.
+//! A module of `checks` is a [`Family`]: its entries (id, rank, texts, what each needs), its thresholds and its check,
+//! a pure function. `rocescope explain`, docs/findings.md, the template of the configuration file, the order of
+//! findings, what could not be evaluated and what `rocescope diff` compares all follow from these declarations. The
+//! modules here serve them: `raise` builds a finding, `span` its episodes, `relate` finds causes and effects, `bound`
+//! joins many of a kind, `order` sorts them, and `verdict` is their sum.
 //!
 //! A finding is raised when someone should act, not whenever a counter is not zero: a false alarm at three in the
 //! morning costs more trust than ten findings earn.

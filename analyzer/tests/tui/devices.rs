@@ -4,7 +4,7 @@ use super::*;
 use rocescope::entity::contexts::{ContextSample, Contexts};
 use rocescope::entity::devices::{Devices, PauseSample, PortSample, QpSample, SourceSample};
 use rocescope::entity::owners::QpOwner;
-use rocescope::host::qp_context::QpContext;
+use rocescope::host::rdma::qp_context::QpContext;
 use rocescope::sample::Direction;
 use rocescope::tui::cursor::Cursor;
 use rocescope::tui::key::Input;

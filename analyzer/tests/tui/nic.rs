@@ -8,7 +8,7 @@ use rocescope::entity::lives::{
     Calls, DESTROYED, DEVX, Lives, QpControl, QpEvent, QpLife, VERBS, timeout_ns,
 };
 use rocescope::entity::owners::QpOwner;
-use rocescope::host::qp_context::QpContext;
+use rocescope::host::rdma::qp_context::QpContext;
 use rocescope::util::source_port::udp_source_port;
 
 use super::*;

@@ -4,9 +4,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use rocescope::host::hook::{HookChoice, XdpModeChoice};
-use rocescope::host::netns::NetNs;
-use rocescope::host::veth::{VethEnd, create_pair};
+use rocescope::host::net::hook::{HookChoice, XdpModeChoice};
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::net::veth::{VethEnd, create_pair};
 use rocescope::sample::Sample;
 use rocescope::source::feed::{Command, Update};
 use rocescope::source::live::{self, Config, Programs, Running};

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use rocescope::host::filters;
-use rocescope::host::interface::{self, AttachedXdp};
+use rocescope::host::net::filters;
+use rocescope::host::net::interface::{self, AttachedXdp};
 
 use super::wire::{Link, World};
 

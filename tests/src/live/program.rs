@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use rocescope::host::netns::NetNs;
+use rocescope::host::net::netns::NetNs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

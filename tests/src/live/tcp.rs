@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use rocescope::host::veth;
+use rocescope::host::net::veth;
 
 use super::wire::{Link, World};
 

@@ -4,9 +4,9 @@ use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::net::veth::{self, VethEnd};
 use rocescope::host::netlink::{Attrs, LinkHeader, Request, RouteSocket};
-use rocescope::host::netns::NetNs;
-use rocescope::host::veth::{self, VethEnd};
 use rocescope::source::demo::play::Port;
 
 /// Frames sent before waiting for their arrival: fewer than the queues of a link hold.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rocescope::host::netns::NetNs;
-use rocescope::host::sysfs::SysRoot;
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::read::sysfs::SysRoot;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::flood::Flood;
@@ -54,7 +54,7 @@ impl FloodLink {
         // A unique name, by which the kernel thread is found, since that of an earlier link may still exist.
         let name = format!("load{}", LINKS.fetch_add(1, Ordering::Relaxed));
         let link = world.link(&name, MTU)?;
-        let far = world.far.run(|| rocescope::host::veth::index_of(&format!("peer-{name}")))??;
+        let far = world.far.run(|| rocescope::host::net::veth::index_of(&format!("peer-{name}")))??;
         // A veth pair accepts frames without packet buffers if its receiving end polls, which it does for an XDP
         // program or for GRO. With GRO the link behaves the same with and without a program.
         world.near.run(|| poll(&name))??;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
-use rocescope::host::netns::NetNs;
+use rocescope::host::net::netns::NetNs;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::oracle::binary;

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rocescope::host::veth;
+use rocescope::host::net::veth;
 
 use super::median;
 use crate::live::frames;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rocescope::host::netns::NetNs;
+use rocescope::host::net::netns::NetNs;
 use serde_json::Value;
 
 use super::flood::{Flood, PacketKind, Wanted};

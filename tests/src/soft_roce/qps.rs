@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use rocescope::host::queries::Kernel;
+use rocescope::host::read::queries::Kernel;
 use rocescope::host::read::{HostRoot, Unread};
 use rocescope::source::devices::listed;
 use serde_json::Value;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rocescope::host::netns::NetNs;
-use rocescope::host::veth;
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::net::veth;
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
 use rocescope::source::demo::scenario::{BRIEF, Scenario};

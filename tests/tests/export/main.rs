@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rocescope::host::netns::NetNs;
-use rocescope::host::veth;
+use rocescope::host::net::netns::NetNs;
+use rocescope::host::net::veth;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};

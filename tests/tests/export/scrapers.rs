@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rocescope::host::netns::NetNs;
+use rocescope::host::net::netns::NetNs;
 use rocescope_tests::live::program::Program;
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::packages::program_or_skip;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeScope};
 use aya::programs::{ProbeKind, UProbe};
-use rocescope::host::btf::Btf;
+use rocescope::host::kernel::btf::Btf;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::soft_roce::kernel_memory::KernelMemory;
 use rocescope_tests::soft_roce::lab::{self, FAR, NEAR};
@@ -60,7 +60,7 @@ extern "C" fn handler(rcfw: u64, event: u64, own: u64) {
 fn place() -> u64 {
     let address = handler as *const () as u64;
     let text = fs::read_to_string("/proc/self/maps").unwrap();
-    let all = rocescope::host::verbs_context::mappings(&text);
+    let all = rocescope::host::rdma::verbs_context::mappings(&text);
     let code = all.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
     address - code.start + code.offset
 }

@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use super::{FlightArgs, ViewArgs};
 use crate::cli::values::{parse_bin, parse_misplaced, parse_windows};
 use crate::filter::fields;
-use crate::host::hook::{HookChoice, XdpModeChoice};
+use crate::host::net::hook::{HookChoice, XdpModeChoice};
 use crate::source::attach::SOCKET;
 use crate::source::devices::posts::Plan;
 use crate::source::nccl::address::RasAddress;

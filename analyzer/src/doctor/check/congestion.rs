@@ -2,7 +2,7 @@
 
 use super::{Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, PortFacts};
-use crate::host::dcb::{Dcb, Priorities};
+use crate::host::net::dcb::{Dcb, Priorities};
 
 /// Checks the DCQCN notification and reaction points: per priority, or one setting for all priorities.
 pub(super) fn ecn(

@@ -2,8 +2,8 @@
 
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::HostFacts;
-use crate::host::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
 use crate::host::kernel::{KernelVersion, OLDEST};
+use crate::host::net::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
 
 const HOST: &str = "host";
 

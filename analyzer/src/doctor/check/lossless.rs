@@ -2,8 +2,8 @@
 
 use super::{Entry, Sheet, Status, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
-use crate::host::dcb::{Dcb, Priorities, SELECT_PCP};
-use crate::host::settings::Trust;
+use crate::host::net::dcb::{Dcb, Priorities, SELECT_PCP};
+use crate::host::rdma::settings::Trust;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {

@@ -2,9 +2,9 @@
 
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, Protocol};
-use crate::host::nccl::NcclProcess;
-use crate::host::port::GidType;
 use crate::host::process;
+use crate::host::process::nccl::NcclProcess;
+use crate::host::rdma::port::GidType;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {

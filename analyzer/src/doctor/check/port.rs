@@ -3,7 +3,7 @@
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
-use crate::host::port::MTU_FOR_4096;
+use crate::host::rdma::port::MTU_FOR_4096;
 use crate::util::source_port::is_computed;
 
 pub(super) const ENTRIES: &[Entry] = &[

@@ -3,7 +3,7 @@
 use super::lossless::set_pfc;
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{HostFacts, InterfaceFacts};
-use crate::host::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
+use crate::host::net::dcb::{AppPriority, Ets, Priorities, SELECT_ANY_PORT, SELECT_DSCP, SELECT_UDP};
 use rocescope_common::wire::PORT_ROCE;
 
 pub(super) const ENTRIES: &[Entry] = &[

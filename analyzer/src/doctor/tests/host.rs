@@ -1,9 +1,8 @@
 //! Checks of the host itself: rights, commands, interfaces without RDMA, processes, the switch.
 
-use super::dcb as dcb_answer;
-use super::*;
+use super::{dcb as dcb_answer, *};
 use crate::doctor::facts::KernelState;
-use crate::host::dcb;
+use crate::host::net::dcb;
 
 /// Root, an ordinary user, and root without capabilities.
 const ROOT: &str = "proc/self/status <<\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n>>";

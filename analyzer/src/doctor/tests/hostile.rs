@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::host::testing::fifo;
+use crate::host::read::testing::fifo;
 
 /// A small generator, so that a failure can be repeated.
 struct Random(u64);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::doctor::layers::{self, Layer};
-use crate::host::qp_context::tests::mlx5_dump;
-use crate::host::qp_types::Missing;
+use crate::host::rdma::qp_context::tests::mlx5_dump;
+use crate::host::rdma::qp_types::Missing;
 
 /// A kernel with kprobes and BTF of ib_core.
 const PROBES: &str =

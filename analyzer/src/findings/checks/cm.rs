@@ -4,9 +4,10 @@ use rocescope_common::wire::cm;
 
 use super::ends;
 use crate::analysis::Flow;
+use crate::findings::command::Means;
 use crate::findings::title::{self, more, pair, title};
 use crate::findings::{
-    Command, Commands, End, Entry, Episode, Family, Finding, Input, Need, Place, Problem, Raise, Severity,
+    ByHand, Commands, End, Entry, Episode, Family, Finding, Input, Need, Place, Problem, Raise, Severity,
     Unit, label,
 };
 use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
@@ -269,19 +270,24 @@ const REFUSED: u16 = 28;
 const UNSUPPORTED_SERVICE: u8 = 1;
 const REFUSED_SERVICE: u8 = 2;
 
-fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(String, Option<Command>)> {
+fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(String, Means)> {
     let &Failed { from, to, .. } = worst;
-    let log = (format!("Read the log of the application on {to} and {from} at that time."), None);
+    let log =
+        (format!("Read the log of the application on {to} and {from} at that time."), ByHand::Job.into());
     let listens = (
         format!(
             "On {to}, check that the service runs and listens on that address and port (rdma resource show cm_id)."
         ),
-        refuses.listeners(),
+        refuses.listeners().into(),
     );
-    let reached = (format!("Check that {to} is reachable from {from} over that interface."), asks.ping(to));
-    let filter = ("Check that no filter or ACL drops UDP port 4791 in one direction.".to_owned(), None);
+    let reached =
+        (format!("Check that {to} is reachable from {from} over that interface."), asks.ping(to).into());
+    let filter = (
+        "Check that no filter or ACL drops UDP port 4791 in one direction.".to_owned(),
+        refuses.filters().into(),
+    );
     let gid =
-        (format!("On {to}, compare its addresses with the GIDs of its port (rdma link, show_gids)."), None);
+        (format!("On {to}, compare its addresses with the GIDs of its port."), refuses.rdma_ports().into());
     let reason = match worst.between.outcome {
         Outcome::Rejected { reason, .. } => reason,
         Outcome::Unresolved { status: UNSUPPORTED_SERVICE } => INVALID_SERVICE_ID,
@@ -296,13 +302,19 @@ fn steps(worst: &Failed<'_>, asks: Commands<'_>, refuses: Commands<'_>) -> Vec<(
         REFUSED => vec![log, listens],
         TIMED_OUT => vec![reached, filter, log],
         STALE => vec![
-            (format!("On {to}, look for queue pairs left by an earlier connection."), refuses.queue_pairs()),
+            (
+                format!("On {to}, look for queue pairs left by an earlier connection."),
+                refuses.queue_pairs().into(),
+            ),
             log,
         ],
         INVALID_GID => vec![gid, reached],
         _ => vec![
             log,
-            (format!("Compare settings of both ends: path MTU, retry counts, resources of {to}."), None),
+            (
+                format!("Compare settings of both ends: path MTU, retry counts, resources of {to}."),
+                refuses.rdma_ports().into(),
+            ),
         ],
     }
 }

@@ -12,8 +12,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 
 use super::play::{Player, Port, Ports, bind};
 use super::scenario::{LINK_MTU, Scenario, Uplink};
-use crate::host::netns::NetNs;
-use crate::host::veth::{VethEnd, create_pair};
+use crate::host::net::netns::NetNs;
+use crate::host::net::veth::{VethEnd, create_pair};
 use crate::host::{HostError, Result};
 
 /// Names of the links' other ends, which are visible to the demo only.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::doctor::{self, facts::HostFacts};
-use crate::host::queries::Host;
+use crate::host::read::queries::Host;
 
 /// A thread that reads the settings once, as `rocescope doctor` does.
 #[derive(Debug)]

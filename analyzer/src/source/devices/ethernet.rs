@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::tally::{PauseTally, Tally};
 use crate::entity::devices::{PauseSample, SourceSample};
-use crate::host::counters::{Reading, Source};
-use crate::host::dcb::Dcb;
-use crate::host::queries::Queries;
-use crate::host::vocabulary::{self, PauseCount, PauseCounts};
+use crate::host::net::dcb::Dcb;
+use crate::host::rdma::counters::{Reading, Source};
+use crate::host::rdma::vocabulary::{self, PauseCount, PauseCounts};
+use crate::host::read::queries::Queries;
 
 /// Sources of pause counts, as named in reports.
 const ETHTOOL: &str = "ethtool";

@@ -4,7 +4,7 @@ use super::psn;
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 use crate::entity::pauses::Stall;
-use crate::host::nldev::QueuePair;
+use crate::host::rdma::nldev::QueuePair;
 
 /// Packets that a port carried between two readings; `None` if not counted.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use crate::entity::owners::{Owners, QpOwner};
-use crate::host::nldev::{self, QpCounter, Query, QueuePair};
-use crate::host::port::Port;
 use crate::host::process::{self, Container};
-use crate::host::queries::Queries;
 use crate::host::rdma;
+use crate::host::rdma::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::rdma::port::Port;
+use crate::host::read::queries::Queries;
 use crate::host::read::{HostRoot, Unread};
 
 /// The queue pairs of this host at one time.
@@ -108,7 +108,7 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::recorded::Recorded;
+    use crate::host::read::recorded::Recorded;
     use crate::sample::{Address, Direction};
     use rocescope_common::account::FlowKey;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::entity::lives::{Calls, DESTROYED, DEVX, ERROR, Lives, NUMBER_REUSED, QpEvent, QpLife, TO_ERROR};
 use crate::entity::owners::QpOwner;
-use crate::host::nldev::QueuePair;
+use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::entity::devices::{PauseSample, SourceSample};
 use crate::entity::pauses::{PauseSpell, PauseSpells};
 use crate::ethernet::mac_control::quanta_ns;
-use crate::host::counters::{Reading, Source, difference};
-use crate::host::vocabulary::{PauseCount, PauseCounts};
+use crate::host::rdma::counters::{Reading, Source, difference};
+use crate::host::rdma::vocabulary::{PauseCount, PauseCounts};
 use crate::util::time::NS_PER_S;
 
 /// Share of the time between two readings above which it counts as paused all the time, since counter values are

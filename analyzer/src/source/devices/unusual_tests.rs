@@ -4,7 +4,7 @@ use super::*;
 use crate::analysis::{InputKind, Options, fixtures};
 use crate::doctor;
 use crate::entity::devices::PortSample;
-use crate::host::recorded::Recorded;
+use crate::host::read::recorded::Recorded;
 use crate::report::Report;
 use crate::sample::{Direction, Sample, SourceKind};
 

@@ -16,13 +16,15 @@ use crate::entity::devices::{Devices, Setting};
 use crate::entity::lives::{Calls, Lists, Lives};
 use crate::entity::owners::Owners;
 use crate::ethernet::lldp::Neighbour;
-use crate::host::device::{Hardware, Identity, Protocol};
-use crate::host::fwctl::Firmware;
-use crate::host::nldev::{self, Query, QueuePair};
-use crate::host::pods::PodInterfaces;
-use crate::host::queries::Queries;
+use crate::host::net::stack;
+use crate::host::process::pods::PodInterfaces;
+use crate::host::rdma::device;
+use crate::host::rdma::device::{Hardware, Identity, Protocol};
+use crate::host::rdma::fwctl::Firmware;
+use crate::host::rdma::nldev::{self, Query, QueuePair};
 use crate::host::read::HostRoot;
-use crate::host::{device, pci, rdma, stack};
+use crate::host::read::queries::Queries;
+use crate::host::{pci, rdma};
 use crate::source::devices::listed::{Addresses, QueuePairs};
 
 /// The RoCE ports of the watched interfaces.

@@ -6,10 +6,10 @@ use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandl
 use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, tc};
 
 use super::load::{Programs, chain, names, with_limit};
-use crate::host::filters;
-use crate::host::hook::{Ingress, Plan, XdpMode};
-use crate::host::interface::{Framing, Interface};
-use crate::host::promisc::Promiscuous;
+use crate::host::net::filters;
+use crate::host::net::hook::{Ingress, Plan, XdpMode};
+use crate::host::net::interface::{Framing, Interface};
+use crate::host::net::promisc::Promiscuous;
 
 /// Programs on one interface. Dropping it detaches them.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ fn plain(error: ProgramError) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::testing::root_or_skip;
+    use crate::host::read::testing::root_or_skip;
 
     #[test]
     fn without_a_clsact_the_cause_and_what_helps_are_named() {

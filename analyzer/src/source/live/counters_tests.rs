@@ -1,10 +1,10 @@
 use std::time::{Duration, Instant};
 
 use crate::analysis::{InputKind, Options};
-use crate::host::netns::NetNs;
-use crate::host::queries::Host;
-use crate::host::recorded::Recorded;
-use crate::host::testing::{root_or_skip, send, veth_pair};
+use crate::host::net::netns::NetNs;
+use crate::host::read::queries::Host;
+use crate::host::read::recorded::Recorded;
+use crate::host::read::testing::{root_or_skip, send, veth_pair};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::source::feed::{Command, Update};

@@ -10,8 +10,8 @@ use rocescope_common::abi::qp::{CommandRecord, QP_COMMANDS, command};
 
 use super::qp_probes::{attach, each, text};
 use crate::entity::lives::{DEVX, QpControl, QpEvent, QpLife, REASON, timeout_ns};
-use crate::host::clock::WallClock;
-use crate::host::mlx5_command;
+use crate::host::kernel::clock::WallClock;
+use crate::host::rdma::mlx5_command;
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::Change;
 
@@ -165,7 +165,7 @@ mod tests {
     use crate::analysis::fixtures;
     use crate::entity::devices::PortSample;
     use crate::entity::lives::{Calls, Lives};
-    use crate::host::mlx5_command::tests::record;
+    use crate::host::rdma::mlx5_command::tests::record;
     use crate::report::{Options, Report};
     use crate::source::devices::lives::{self};
 

@@ -16,7 +16,7 @@ use rocescope_common::account::latency::{Latency, RING, RetxRun};
 use super::bpf;
 use super::loss::Base;
 use super::slots::{Slots, mmap};
-use crate::host::clock::monotonic_ns;
+use crate::host::kernel::clock::monotonic_ns;
 use crate::util::map::Map;
 
 /// The entry of a request flow.

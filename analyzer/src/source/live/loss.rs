@@ -15,7 +15,7 @@ use rocescope_common::wire::opcode::Op;
 use super::latency::Change;
 use super::load::Programs;
 use super::pairing::Pairs;
-use crate::host::clock::WallClock;
+use crate::host::kernel::clock::WallClock;
 use crate::metrics::loss::from_kernel::KernelEvent;
 use crate::metrics::loss::{AckState, Collector, Loss, REORDER_WINDOW_NS, Unfollowed};
 use crate::metrics::traffic::BIN_NS;

@@ -50,9 +50,9 @@ pub use slots::OpenBin;
 pub use tables::Tables;
 
 use crate::filter::Filter;
-use crate::host::hook::{HookChoice, XdpModeChoice};
-use crate::host::netns::NetNs;
-use crate::host::queries::{Host, Kernel};
+use crate::host::net::hook::{HookChoice, XdpModeChoice};
+use crate::host::net::netns::NetNs;
+use crate::host::read::queries::{Host, Kernel};
 use crate::source::devices::posts::Plan;
 use crate::source::feed::{self, Feed};
 use crate::source::nccl::address::RasAddress;

@@ -18,7 +18,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::load::Programs;
 use super::tables::Reading;
-use crate::host::clock::WallClock;
+use crate::host::kernel::clock::WallClock;
 use crate::metrics::latency::{BySlot, Figure};
 use crate::metrics::pairing::peers::Peers;
 use crate::metrics::pairing::{NONE, Pair, Pairing, Place};

@@ -18,10 +18,10 @@ use rocescope_common::abi::post::{POST_QPS, POST_WINDOW, PostCounts, PostKey, Po
 use super::load::Data;
 use crate::entity::owners::QpOwner;
 use crate::entity::posts::Posts;
-use crate::host::clock::monotonic_ns;
 use crate::host::kernel::Capability;
+use crate::host::kernel::clock::monotonic_ns;
+use crate::host::rdma::verbs_context::{self, PostSend};
 use crate::host::read::HostRoot;
-use crate::host::verbs_context::{self, PostSend};
 use crate::sandbox;
 use crate::sandbox::plan::Files;
 use crate::source::devices::lives::Change;

@@ -1,7 +1,6 @@
 //! Pods and jobs of the processes that create queue pairs, at the time of creation.
 
-use crate::host::cgroup;
-use crate::host::process::Container;
+use crate::host::process::{Container, cgroup};
 use crate::host::read::HostRoot;
 use crate::util::map::Map;
 
@@ -45,7 +44,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
-    use crate::host::testing::tree;
+    use crate::host::read::testing::tree;
 
     const POD: &str = "kubepods.slice/kubepods-pod11111111_2222_3333_4444_555555555555.slice";
     const UID: &str = "11111111-2222-3333-4444-555555555555";

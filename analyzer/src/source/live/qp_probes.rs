@@ -14,11 +14,11 @@ use super::devx::Devx;
 use super::load::Data;
 use super::qp_pods::Pods;
 use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
-use crate::host::clock::WallClock;
-use crate::host::nldev::{kind_name, state_name};
-use crate::host::qp_layout::{Attributes, Layout, address, mask};
-use crate::host::qp_reason;
-use crate::host::qp_types::{self, BNXT, CommandOffsets, MLX5};
+use crate::host::kernel::clock::WallClock;
+use crate::host::rdma::nldev::{kind_name, state_name};
+use crate::host::rdma::qp_layout::{Attributes, Layout, address, mask};
+use crate::host::rdma::qp_reason;
+use crate::host::rdma::qp_types::{self, BNXT, CommandOffsets, MLX5};
 use crate::host::read::HostRoot;
 use crate::source::devices::lives::Change;
 use crate::util::source_port::udp_source_port;
@@ -410,10 +410,10 @@ fn event_name(event: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::btf::cut;
-    use crate::host::qp_layout::kernels;
-    use crate::host::qp_layout::tests::{layout, record};
-    use crate::host::testing::tree;
+    use crate::host::kernel::btf::cut;
+    use crate::host::rdma::qp_layout::kernels;
+    use crate::host::rdma::qp_layout::tests::{layout, record};
+    use crate::host::read::testing::tree;
 
     fn of(record: &QpRecord) -> Option<Change> {
         change(&layout(), record, WallClock::sample(), &|device| (device == "rxe0").then(|| "rxe".into()))

@@ -3,25 +3,24 @@
 //!
 //! `cargo xtask bench queue-pairs` prints the figures, and fails when one misses its limit.
 
+use rocescope_common::abi::qp::{DEVICE_NAME, kind};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rocescope_common::abi::qp::{DEVICE_NAME, kind};
-
 use super::*;
 use crate::entity::owners::Owners;
 use crate::host::Result;
-use crate::host::ethtool::{Pause, Rings};
-use crate::host::interface::Interface;
+use crate::host::net::ethtool::{Pause, Rings};
+use crate::host::net::interface::Interface;
 use crate::host::netlink::Request;
-use crate::host::nldev::Query;
-use crate::host::qp_context::tests::mlx5_dump;
-use crate::host::qp_layout::tests::{layout, record};
-use crate::host::queries::Queries;
+use crate::host::rdma::nldev::Query;
+use crate::host::rdma::qp_context::tests::mlx5_dump;
+use crate::host::rdma::qp_layout::tests::{layout, record};
 use crate::host::read::Unread;
-use crate::host::recorded::{Recorded, RecordedKernel};
+use crate::host::read::queries::Queries;
+use crate::host::read::recorded::{Recorded, RecordedKernel};
 use crate::source::devices::context::ask::Clock;
 use crate::source::devices::listed;
 use crate::source::devices::watch::Watch;

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::entity::nccl::{Answer, Nccl};
-use crate::host::clock::{WallClock, monotonic_ns};
 use crate::host::kernel::Capability;
-use crate::host::local;
+use crate::host::kernel::clock::{WallClock, monotonic_ns};
+use crate::host::process::local;
 use crate::host::read::HostRoot;
 use crate::sandbox::plan::Files;
 use crate::sandbox::{self, Plan};

@@ -14,7 +14,7 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use rocescope_common::abi::{TickClock, maps};
 
 use super::load::{Data, names, refused};
-use crate::host::clock::monotonic_ns;
+use crate::host::kernel::clock::monotonic_ns;
 
 /// Ticks last 1 to 10 ms.
 const LONGEST_TICK_NS: u64 = 10_000_000;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use crate::host::nccl::PORT;
+use crate::host::process::nccl::PORT;
 
 /// Address of the RAS service: `localhost` or an IP address; never a name that needs a DNS lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]

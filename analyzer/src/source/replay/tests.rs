@@ -222,7 +222,7 @@ fn a_stop_is_heard_wherever_a_stream_stalls() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
-        crate::host::testing::fifo(&path);
+        crate::host::read::testing::fifo(&path);
         let feed = start(Options { files: vec![path.clone()], ..Options::default() }).unwrap();
         let writer = std::thread::spawn(move || {
             let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();

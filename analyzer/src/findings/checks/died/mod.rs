@@ -13,8 +13,8 @@ use super::ends;
 use crate::analysis::{DeviceQp, Flow, Psn};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity, Unit,
-    label, once,
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity,
+    Unit, label, once,
 };
 use crate::metrics::loss::{Loss, PSN_WINDOW};
 use crate::sample::{PeerKey, SourceKind, address};
@@ -346,13 +346,13 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
                 "Read the log of the process for a work completion with error, on {} and {}.",
                 first.flow.src, first.flow.dst
             ),
-            None,
+            ByHand::Job,
         )
         .step(
             format!("Check that {} is reachable from {}.", first.flow.dst, first.flow.src),
             Commands::at(input, first.flow, first.flow.src).ping(first.flow.dst),
         )
-        .step("Look for link flaps, route changes and drops on the path at that time.", None)
+        .step("Look for link flaps, route changes and drops on the path at that time.", ByHand::Switch)
         .episodes(since(input, silent_ns))
         .last_seen(input.facts.window.last_ns)
         .into(found);

@@ -7,7 +7,7 @@ use crate::entity::devices::{Devices, PortSample, SourceSample};
 use crate::entity::lives::Lives;
 use crate::entity::spell::Spell;
 use crate::findings::tests::found;
-use crate::host::qp_context::QpContext;
+use crate::host::rdma::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
 use crate::source::devices::context::ask::tests::{IDLE, Nic, Virtual};
 use crate::util::time::NS_PER_MS as MS;

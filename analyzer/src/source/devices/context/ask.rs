@@ -8,10 +8,10 @@ use super::attribution::{Errors, TimeoutAttribution};
 use super::progress::{Most, Progress, Rules, Timestamps};
 use crate::entity::contexts::{ContextSample, Contexts, Queries as Cost, RawContext};
 use crate::host::HostError;
-use crate::host::fwctl::Firmware;
-use crate::host::nldev::{self, Query, QueuePair};
-use crate::host::qp_context::{self, QpContext, Undecodable};
-use crate::host::queries::Queries;
+use crate::host::rdma::fwctl::Firmware;
+use crate::host::rdma::nldev::{self, Query, QueuePair};
+use crate::host::rdma::qp_context::{self, QpContext, Undecodable};
+use crate::host::read::queries::Queries;
 use crate::util::map::Map;
 use crate::util::time::NS_PER_S;
 

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::entity::contexts::Blamed;
 use crate::host::Result;
-use crate::host::ethtool::{Pause, Rings};
-use crate::host::interface::Interface;
+use crate::host::net::ethtool::{Pause, Rings};
+use crate::host::net::interface::Interface;
 use crate::host::netlink::Request;
-use crate::host::qp_context::tests::{mlx5_dump, mlx5_query};
+use crate::host::rdma::qp_context::tests::{mlx5_dump, mlx5_query};
 
 use crate::util::time::NS_PER_MS as MS;
 

@@ -3,7 +3,7 @@
 use super::super::psn;
 use crate::entity::contexts::ContextTimes;
 use crate::entity::spell::{self, Spell};
-use crate::host::qp_context::QpContext;
+use crate::host::rdma::qp_context::QpContext;
 use crate::util::small_list::SmallList;
 
 /// PSNs have 24 bits.

@@ -1,20 +1,18 @@
 //! Sampling: reads the tables of the kernel programs into a [`Sample`].
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use anyhow::Result;
 use rocescope_common::abi::LinkCounters;
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Source;
 use crate::entity::owners::Owners;
 use crate::filter::Filter;
-use crate::host::clock::{WallClock, monotonic_ns};
+use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::metrics::Metrics;
-use crate::sample::marking;
-use crate::sample::{Direction, Extra, FlowSample, LinkSample, RetiredTuple, Sample, SourceKind};
+use crate::sample::{Direction, Extra, FlowSample, LinkSample, RetiredTuple, Sample, SourceKind, marking};
 use crate::source::live::counters::{LatestReadings, Reader};
 use crate::source::live::load::Programs;
 use crate::source::live::ras::RasReader;
