@@ -78,12 +78,15 @@ fn lldp(uplink: Uplink, source: [u8; 6]) -> Vec<u8> {
         Uplink::Rail0 => b"swp11",
         Uplink::Rail1 => b"swp12",
     };
-    // Chassis id by MAC address, port id by interface name, time to live of 120 s, end.
+    // Chassis id by MAC address, port id by interface name, time to live of 120 s, system name, end.
     frame.extend([0x02, 7, 4]);
     frame.extend(source);
     frame.extend([0x04, 6, 5]);
     frame.extend(port);
-    frame.extend([0x06, 2, 0, 120, 0, 0]);
+    frame.extend([0x06, 2, 0, 120]);
+    frame.extend([0x0A, 5]);
+    frame.extend(b"leaf1");
+    frame.extend([0, 0]);
     frame
 }
 
