@@ -218,17 +218,11 @@ pub(super) fn windows(sample: &Sample, traffic: &Traffic, group: &Imbalance) -> 
     // Points of each series begin at multiples of their own length, all of which are powers of two.
     let longest = members.iter().flatten().map(|bursts| bursts.long_bins).max()?;
     let bins = longest.max(least_bins(traffic));
-    let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (at, bursts) in members.iter().enumerate() {
-        for (number, bytes) in (0u64..).zip(bursts.map_or(&[][..], |bursts| &bursts.long)) {
-            let bursts = bursts.as_ref()?;
-            let bin = bursts.long_first.saturating_add(number.saturating_mul(bursts.long_bins));
-            let loads = loads_of.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
-            *loads.get_mut(at)? += *bytes as f64;
-        }
-    }
-    loads_of.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
-    Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
+    let points = |bursts: &'_ Bursts| {
+        let bin = |number: u64| bursts.long_first.saturating_add(number.saturating_mul(bursts.long_bins));
+        (0u64..).zip(&bursts.long).map(|(number, bytes)| (bin(number), *bytes as f64)).collect()
+    };
+    Some(Windows::of(traffic, bins, members.iter().map(|bursts| bursts.map_or_else(Vec::new, points))))
 }
 
 fn members_bursts<'a>(sample: &Sample, traffic: &'a Traffic, group: &Imbalance) -> Vec<Option<&'a Bursts>> {
@@ -253,21 +247,30 @@ pub(super) fn latest(sample: &Sample, traffic: &Traffic, group: &Imbalance, span
     let cut = members.iter().flatten().filter(|bursts| bursts.bins > bursts.recent.len() as u64);
     let known = cut.map(|bursts| first(bursts)).max().unwrap_or(0);
     let oldest = known.max(newest.saturating_sub(span_ns / bin_ns)).div_ceil(bins);
-    let mut loads_of: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (at, bursts) in members.iter().enumerate() {
-        let Some(bursts) = bursts else { continue };
-        for (bin, bytes) in (first(bursts)..).zip(&bursts.recent) {
-            if (oldest..newest / bins).contains(&(bin / bins)) {
-                let loads = loads_of.entry(bin / bins).or_insert_with(|| vec![0.0; members.len()]);
-                *loads.get_mut(at)? += f64::from(*bytes);
-            }
-        }
-    }
-    loads_of.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
-    Some(Windows { window_ns: bins.saturating_mul(traffic.bin_ns), loads: loads_of })
+    let points = |bursts: &'_ Bursts| {
+        let all = (first(bursts)..).zip(&bursts.recent).map(|(bin, bytes)| (bin, f64::from(*bytes)));
+        all.filter(|(bin, _)| (oldest..newest / bins).contains(&(bin / bins))).collect()
+    };
+    Some(Windows::of(traffic, bins, members.iter().map(|bursts| bursts.map_or_else(Vec::new, points))))
 }
 
 impl Windows {
+    /// Windows of `bins` bins, from the bins of each link with their bytes.
+    fn of(traffic: &Traffic, bins: u64, members: impl ExactSizeIterator<Item = Vec<(u64, f64)>>) -> Self {
+        let count = members.len();
+        let mut loads: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for (at, points) in members.enumerate() {
+            for (bin, bytes) in points {
+                let loads = loads.entry(bin / bins).or_insert_with(|| vec![0.0; count]);
+                if let Some(load) = loads.get_mut(at) {
+                    *load += bytes;
+                }
+            }
+        }
+        loads.retain(|_, loads| loads.iter().sum::<f64>() > 0.0);
+        Self { window_ns: bins.saturating_mul(traffic.bin_ns), loads }
+    }
+
     /// Bytes of all.
     pub(super) fn bytes(&self) -> f64 {
         self.loads.values().flatten().sum()
