@@ -162,8 +162,17 @@ pub(super) struct Group {
     pub(super) forgotten: u64,
 }
 
+/// Where to look for a packet among places, a power of two. Consecutive PSNs, or PSNs and identifications, are as far
+/// apart as they can be (multiples of the golden ratio), so that several copies of each fit between them.
 fn spread(id: u64, places: usize) -> usize {
-    (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
+    let psn = (id >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let number = (id & NUMBER).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+    (psn.wrapping_add(number) >> (places.leading_zeros() + 1)) as usize
+}
+
+/// Its place among those that all taps saw: consecutive PSNs have one each.
+fn recent(id: u64) -> usize {
+    (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % RECENT
 }
 
 impl Group {
@@ -233,7 +242,7 @@ impl Group {
                 free = Some(at);
             }
         }
-        if numbered && self.recent.get(spread(id, RECENT)) == Some(&id) {
+        if numbered && self.recent.get(recent(id)) == Some(&id) {
             return self.copy(tap);
         }
         if again {
@@ -286,7 +295,7 @@ impl Group {
             *entry = FREE;
             self.used -= 1;
             self.recent.resize(RECENT, 0);
-            self.recent[spread(seen.id, RECENT)] = seen.id;
+            self.recent[recent(seen.id)] = seen.id;
         }
         self.matched(tap, &seen, before);
     }

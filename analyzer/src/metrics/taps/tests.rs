@@ -312,6 +312,32 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
     }
 }
 
+/// Nothing tells retransmissions apart, and none arrives: the copies wait side by side, and each is counted.
+#[test]
+fn retransmissions_without_numbers_that_all_vanish_are_counted() {
+    for seed in 0..40u32 {
+        let of_read = |psn: u32| P {
+            psn: seed * 40_009 + psn,
+            opcode: if psn % 64 == 0 { 13 } else { 14 },
+            qp: 19,
+            payload: 1024,
+            ..DATA
+        };
+        let alive = (0..4_000u32).flat_map(|psn| {
+            let time_ns = START + u64::from(psn) * 25 * US;
+            let dying = (psn < 1_600).then(|| both(P { time_ns, ..of_read(psn) }, 5_000, 0));
+            both(P { psn, time_ns, ..DATA }, 5_000, 0).into_iter().chain(dying.into_iter().flatten())
+        });
+        let again = (0..8 * 64u32).map(|n| P {
+            time_ns: START + 45_000 * US + u64::from(n / 64) * 5_000 * US + u64::from(n % 64) * US,
+            ..of_read(1_600 + n % 64)
+        });
+        let pairs = collect(alive.chain(again).collect(), 2);
+        let [_, dying] = &pairs[..] else { panic!("{pairs:?}") };
+        assert_eq!((dying.matched, dying.only, dying.gone[0].at_end), (1_600, [0, 0], 512), "{seed}");
+    }
+}
+
 /// The second capture ends before the first: the fate of the rest is unknown.
 #[test]
 fn packets_after_the_end_of_the_second_capture_are_not_lost() {
