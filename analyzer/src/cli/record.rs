@@ -1,15 +1,19 @@
 //! `record`: writes live interfaces or captures to Parquet files.
 
-use anyhow::{Context as _, Result, anyhow};
+use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
 
 use super::output::{Interrupt, say};
 use super::progress::Progress;
 use super::{RecordArgs, Views, confine, views};
 use crate::record::collect::{Clock, Origin};
 use crate::record::recorder::{Recorder, Settings};
+use crate::record::spans::Spans;
 use crate::report::{self, Report};
+use crate::sample::Sample;
 use crate::source::feed::{Command, Feed, Update};
 use crate::source::replay::{self, Emit};
 use crate::util::system;
@@ -30,9 +34,11 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     confine::captures(&args.read)?;
     let settings = settings(&args)?;
     let Views { report, .. } = views(&args.view(), None)?;
-    let dir = settings.dir.clone();
+    let (dir, host) = (settings.dir.clone(), settings.origin.host.clone());
     let recorder = start(settings)?;
-    confine::record(&args.read, dir);
+    // What a kill has left is in files now.
+    let mut there = Spans::read(&dir, &host);
+    confine::record(&args.read, dir.clone());
     let progress = Progress::of(&args.read);
     let feed = replay::start(replay::Options {
         files: args.read,
@@ -44,9 +50,22 @@ fn captures(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
         events: true,
         ..replay::Options::default()
     })?;
-    let ended = run(&feed, recorder, &report, interrupt);
+    let mut fits = |sample: &Sample, report: &Report| match there.again(sample.time_ns, report) {
+        Some(what) => Err(recorded_already(&dir, &host, &what)),
+        None => Ok(()),
+    };
+    let ended = run(&feed, recorder, &report, interrupt, &mut fits);
     drop(progress);
     ended
+}
+
+/// The capture would be in the folder twice.
+fn recorded_already(dir: &Path, host: &str, what: &str) -> anyhow::Error {
+    anyhow!(
+        "{} has rows of {what} of host {host} already, and would count these packets twice; record to another folder \
+         (--dir), remove this one to record anew, or name the host of another capture (--host)",
+        dir.display()
+    )
 }
 
 #[cfg(feature = "live")]
@@ -69,7 +88,7 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     for hook in &hooks {
         say(hook);
     }
-    let ended = run(&feed, recorder, &report, interrupt);
+    let ended = run(&feed, recorder, &report, interrupt, &mut |_, _| Ok(()));
     drop(feed);
     // The source's own end has been reported through the feed.
     let _ = thread.join();
@@ -149,8 +168,14 @@ pub(super) fn start(settings: Settings) -> Result<Recorder> {
     Ok(recorder)
 }
 
-/// Records until the source ends or a signal arrives.
-fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt: &Interrupt) -> Result<()> {
+/// Records until the source ends or a signal arrives, or a sample does not fit in.
+fn run(
+    feed: &Feed,
+    mut recorder: Recorder,
+    options: &report::Options,
+    interrupt: &Interrupt,
+    fits: &mut dyn FnMut(&Sample, &Report) -> Result<()>,
+) -> Result<()> {
     let mut stopping = false;
     let ended = loop {
         if interrupt.is_set() && !stopping {
@@ -163,6 +188,9 @@ fn run(feed: &Feed, mut recorder: Recorder, options: &report::Options, interrupt
                 #[cfg(feature = "test-clock")]
                 crate::util::hijack::here("recorder");
                 let report = Report::build(&sample, options);
+                if let Err(error) = fits(&sample, &report) {
+                    break Err(error);
+                }
                 recorder.take(&sample, &report).iter().for_each(|notice| say(notice));
             }
             Ok(Update::Events(events)) => recorder.events(events),

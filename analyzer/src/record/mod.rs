@@ -7,6 +7,7 @@
 //! | [`parquet`] | rows as Parquet files and back |
 //! | [`collect`] | rows from successive reports; pure |
 //! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
+//! | [`spans`] | captures that a folder has already |
 //! | [`recorder`] | a running recording, which combines all of these |
 //! | [`store`] | the journal, files, rotation and retention |
 
@@ -22,6 +23,7 @@ pub mod parquet;
 mod parquet_tests;
 pub mod recorder;
 pub mod registry;
+pub mod spans;
 pub mod store;
 mod thrift;
 

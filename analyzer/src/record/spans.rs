@@ -1,0 +1,137 @@
+//! What a folder has already of a host's captures: recording one again would count its packets twice.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::parquet::Groups;
+use super::registry::LinkSecond;
+use super::store::{Part, folder, folder_name, walk};
+use crate::report::Report;
+use crate::util::map::Map;
+use crate::util::shared::Shared;
+use crate::util::units::time_utc;
+
+/// A link of a capture and the time of its rows in a file, Unix nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    link: Shared,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// Rows of captures, and how far the new recording is.
+#[derive(Debug, Default)]
+pub struct Spans {
+    recorded: Vec<Span>,
+    /// Time of the latest sample.
+    last_ns: Option<u64>,
+    /// Packets of links at that time.
+    packets: Map<Shared, u64>,
+}
+
+impl Spans {
+    /// Those of a host in a folder. A file that cannot be read has none.
+    #[must_use]
+    pub fn read(dir: &Path, host: &str) -> Self {
+        let own = folder_name(host);
+        let mut recorded = Vec::new();
+        walk(&folder(dir).join("link_seconds"), &mut |path, _| {
+            if Part::at(&path).is_some_and(|part| part.host == own) {
+                recorded.extend(of_file(&path));
+            }
+        });
+        Self { recorded, ..Self::default() }
+    }
+
+    /// In words what a sample would count again: packets of a link in a time whose rows the folder has. `None`: nothing.
+    /// Captures that follow one another may overlap a little.
+    pub fn again(&mut self, time_ns: u64, report: &Report) -> Option<String> {
+        if self.recorded.is_empty() {
+            return None;
+        }
+        let from_ns = self.last_ns.or(report.facts.window.first_ns).unwrap_or(time_ns);
+        self.last_ns = Some(time_ns);
+        let from_ns = from_ns.min(time_ns.saturating_sub(1));
+        for link in &report.facts.links {
+            let before = self.packets.insert(link.name.as_str().into(), link.packets).unwrap_or(0);
+            if link.packets <= before || link.direction.is_some() {
+                continue;
+            }
+            let covers = |span: &&Span| {
+                let shared = span.to_ns.min(time_ns).saturating_sub(span.from_ns.max(from_ns));
+                span.link.as_str() == link.name.as_str() && shared * 2 >= time_ns - from_ns
+            };
+            if let Some(Span { link, from_ns, to_ns }) = self.recorded.iter().find(covers) {
+                return Some(format!(
+                    "{} from {} to {}",
+                    link.as_str(),
+                    time_utc(*from_ns),
+                    time_utc(*to_ns)
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// A span for each link of captures in a file.
+fn of_file(path: &Path) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let Some(mut groups) = File::open(path).ok().and_then(|file| Groups::new(file).ok()) else {
+        return spans;
+    };
+    while let Ok(Some(rows)) = groups.next_rows::<LinkSecond>() {
+        for row in rows.into_iter().filter(|row| row.direction.is_none()) {
+            let to_ns = row.t.0;
+            let from_ns = to_ns.saturating_sub(row.interval_ns.max(1));
+            match spans.iter_mut().find(|span| span.link == row.link) {
+                Some(span) => {
+                    (span.from_ns, span.to_ns) = (span.from_ns.min(from_ns), span.to_ns.max(to_ns));
+                }
+                None => spans.push(Span { link: row.link, from_ns, to_ns }),
+            }
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::report::Options;
+    use crate::sample::Sample;
+
+    /// A report at some seconds, of a link with packets since the start.
+    fn report(name: &str, seconds: u64) -> (u64, Report) {
+        let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 10 * seconds, 1_000 * seconds));
+        let time_ns = START + seconds * SECOND;
+        let sample = Sample { time_ns, ..sample(vec![link(name, None)], vec![flow]) };
+        let mut report = Report::build(&sample, &Options::default());
+        report.facts.window.first_ns = Some(time_ns - SECOND);
+        (time_ns, report)
+    }
+
+    fn recorded(from: u64, to: u64) -> Spans {
+        let span = Span { link: "tap".into(), from_ns: START + from * SECOND, to_ns: START + to * SECOND };
+        Spans { recorded: vec![span], ..Spans::default() }
+    }
+
+    #[test]
+    fn the_same_link_at_the_same_time_is_there_already() {
+        let again = |spans: &mut Spans, name: &str, seconds: u64| {
+            let (time_ns, report) = report(name, seconds);
+            spans.again(time_ns, &report)
+        };
+        let said = again(&mut recorded(10, 20), "tap", 15).unwrap();
+        assert!(said.starts_with("tap from ") && said.ends_with(" UTC"), "{said}");
+        for (name, seconds) in [("other", 15), ("tap", 10), ("tap", 21), ("tap", 5)] {
+            assert_eq!(again(&mut recorded(10, 20), name, seconds), None, "{name} {seconds}");
+        }
+        // It goes on until it reaches the time that is there.
+        let mut later = recorded(10, 20);
+        assert_eq!(again(&mut later, "tap", 9), None);
+        assert!(again(&mut later, "tap", 11).is_some());
+        assert_eq!(again(&mut Spans::default(), "tap", 15), None);
+    }
+}
