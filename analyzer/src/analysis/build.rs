@@ -8,9 +8,9 @@ use crate::analysis::facts::Places;
 use crate::analysis::flow::less;
 use crate::analysis::spray::Planes;
 use crate::analysis::{
-    Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Skipped, Source,
-    Totals, Window, device, device_qp, ecmp, ecn, entropy, flow, imbalance, nccl, paths, qp_context,
-    qp_lives, qp_paths, taps, traffic, upstream, ways,
+    Dscp, Ecn, Facts, Flow, FlowId, Imbalance, Link, Lost, MultiTapCounts, Options, Overlap, Recorded,
+    Skipped, Source, Totals, Window, device, device_qp, ecmp, ecn, entropy, flow, imbalance, nccl, paths,
+    qp_context, qp_lives, qp_paths, taps, traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
 use crate::metrics::marking::{ByDscp, Marked};
@@ -53,6 +53,7 @@ impl Facts {
                 kind: sample.kind.into(),
                 inputs: sample.inputs.clone(),
                 filter: options.filter.clone(),
+                recording: sample.recording.as_ref().map(|of| Recorded { interval_ns: of.interval_ns }),
             },
             window: Window {
                 first_ns: sample.window.map(|(first, _)| first),

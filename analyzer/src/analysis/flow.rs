@@ -70,13 +70,13 @@ impl Flow {
     /// True if its sender has retried the same request in vain.
     #[must_use]
     pub fn is_retried_in_vain(&self) -> bool {
-        self.loss.get().is_some_and(|loss| is_in_vain(loss.stuck))
+        self.loss.get().is_some_and(|loss| is_in_vain(loss.stuck.or_zero()))
     }
 
     /// The packets that its figures of loss are about, each once: a mirror may show some twice.
     #[must_use]
     pub fn followed_packets(&self) -> u64 {
-        let mirrored: u64 = self.losses().iter().flatten().map(|loss| loss.mirrored).sum();
+        let mirrored: u64 = self.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
         // Those of requests and responses are among them.
         let copies = self.copies();
         let copies = mirrored + copies.packets - (copies.requests + copies.responses).min(copies.packets);
@@ -96,6 +96,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let copies = sample.copies(flow.slot);
     let ecn_data = Ecn::from(less(stats.ecn_data, copies.ecn_data));
     let latency = sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
+    // A recording has the samples alone.
+    let timed = latency.filter(|_| sample.recording.is_none());
     let owned = sample.owned(flow);
     let (peer_qp, pairing) = latency::peer(sample, flow);
     let link = sample.links.get(usize::from(key.link));
@@ -158,15 +160,23 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         latency_ns: latency.and_then(|figure| figure.all).map(Box::new),
         latency_by_class: latency.and_then(latency::by_class).map(Box::new),
         message_completion_ns: latency.and_then(latency::completions).map(Box::new),
-        latency_unpaired: latency.map(|figure| figure.unpaired).into(),
-        latency_untimed: latency.map(latency::untimed).into(),
+        latency_range_ns: sample
+            .recording
+            .as_ref()
+            .and_then(|of| of.latency_ranges.get(&flow.slot).copied())
+            .map(Box::new),
+        latency_unpaired: timed.map(|figure| figure.unpaired).into(),
+        latency_untimed: timed.map(latency::untimed).into(),
         pause_stall_ns: device::stalled(sample, flow).into(),
         peer_qp,
         pairing,
         loss: loss
             // A recording has no PSNs.
-            .filter(|_| requests_known && (stats.psn.seen != 0 || sample.recorded.is_some()))
-            .map(|loss| Loss::of(loss.requests.as_ref()))
+            .filter(|_| requests_known && (stats.psn.seen != 0 || sample.recording.is_some()))
+            .map(|loss| match (&loss.requests, &sample.recording) {
+                (Some(sums), Some(_)) => Loss::recorded(sums),
+                (requests, _) => Loss::of(requests.as_ref()),
+            })
             .into(),
         loss_responses: loss
             .filter(|_| responses_known && stats.rare.psn_responses.seen != 0)

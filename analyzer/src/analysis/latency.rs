@@ -35,7 +35,9 @@ pub(super) fn peer(sample: &Sample, flow: &FlowSample) -> (Option<u32>, Option<P
         return (pair.peer_qp, pairing);
     }
     if let Some(qp) = sample.peers.get(&PeerKey::of(&flow.key)) {
-        return (Some(*qp), named(PairingEvidence::Cm, Confidence::Certain));
+        // A recording has the queue pair and not how it was found.
+        let evidence = named(PairingEvidence::Cm, Confidence::Certain).filter(|_| sample.recording.is_none());
+        return (Some(*qp), evidence);
     }
     let datagram = datagram_qp(&flow.stats);
     (datagram, datagram.and_then(|_| named(PairingEvidence::Datagram, Confidence::Certain)))

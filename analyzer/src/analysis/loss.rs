@@ -8,10 +8,11 @@ use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retrans
 use crate::sample::{Address, Direction, Stats};
 use crate::util::boxed_unless_default::BoxedUnlessDefault;
 use crate::util::map::{Map, Set};
+use crate::util::packed_option::PackedOption;
 use crate::util::units::plural;
 
-/// Loss, reordering and retransmission among the requests, or the responses, of one flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Loss, reordering and retransmission among the requests, or the responses, of one flow. Of a recording: of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Loss {
     /// Out of order: PSNs skipped that arrived later without being retransmitted. Recognised by the IPv4
@@ -26,23 +27,29 @@ pub struct Loss {
     /// go-back-N sender are filled by such runs than by explained ones. (3) It filled its gap within twice the longest
     /// delay of the flow's reordered packets, with one of these to eight PSNs lost (four to one where identifications
     /// count up). Without IPv4 identifications that count up, the packet that filled the gap may have been the
-    /// original, out of order. Unit: PSNs.
-    pub lost_or_reordered: u64,
+    /// original, out of order. Unit: PSNs. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub lost_or_reordered: PackedOption,
     /// PSNs skipped here and never seen, although the sender did not retransmit them: they took another path,
-    /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs.
-    pub unfilled: u64,
+    /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub unfilled: PackedOption,
     /// Retransmissions of packets that had already passed this tap. Unit: packets.
     pub retransmitted: u64,
     /// Duplicates, by the capture or by the network: packets that the capture has twice; the same PSN
     /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again without a
-    /// NAK or a timeout as its reason. Unit: packets.
-    pub mirrored: u64,
-    /// READ requests retransmitted because the request or responses were lost. Unit: packets.
-    pub rereads: u64,
-    /// Part of `retransmitted` caused by RNR NAKs. Unit: packets.
-    pub rnr_resent: u64,
-    /// Part of `retransmitted` and `rereads` caused by transport timeouts. Unit: packets.
-    pub timeout_resent: u64,
+    /// NAK or a timeout as its reason. Unit: packets. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub mirrored: PackedOption,
+    /// READ requests retransmitted because the request or responses were lost. Unit: packets. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub rereads: PackedOption,
+    /// Part of `retransmitted` caused by RNR NAKs. Unit: packets. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub rnr_resent: PackedOption,
+    /// Part of `retransmitted` and `rereads` caused by transport timeouts. Unit: packets. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub timeout_resent: PackedOption,
     /// Transport timeouts: go-back-N, or a repeated READ request (live: not counted), after a pause of at least 1 ms
     /// that no NAK ended; a NAK that the sender has gone back for before, or 50 ms of silence after it, ends none.
     /// Unit: timeouts.
@@ -52,21 +59,25 @@ pub struct Loss {
     pub timeouts_acked: u64,
     /// Silence of the sender before these timeouts, summed. Unit: ns.
     pub timeout_wait_ns: u64,
-    /// Shortest of these silences. Unit: ns. Null: no timeout.
+    /// Shortest of these silences. Unit: ns. Null: no timeout, or of a recording.
     pub timeout_shortest_ns: Option<u64>,
-    /// Longest of these silences: several times the shortest where the sender backs off. Unit: ns. Null: no
-    /// timeout.
+    /// Longest of these silences: several times the shortest where the sender backs off. Unit: ns. Null: as
+    /// `timeout_shortest_ns`.
     pub timeout_longest_ns: Option<u64>,
     /// Time from RNR NAKs to the retransmissions that they delay, summed. Unit: ns.
     pub rnr_wait_ns: u64,
-    /// PSN gaps behind which an ECN-capable packet follows. Unit: gaps. Live: 0.
-    pub gaps_capable: u64,
+    /// PSN gaps behind which an ECN-capable packet follows. Unit: gaps. Live: 0. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub gaps_capable: PackedOption,
     /// Part of `gaps_capable` where that packet is CE-marked: a queue that overflows has marked what it still
-    /// takes. Unit: gaps.
-    pub gaps_ce: u64,
-    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times.
-    pub stuck: u64,
-    /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none.
+    /// takes. Unit: gaps. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub gaps_ce: PackedOption,
+    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub stuck: PackedOption,
+    /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none, or of a
+    /// recording.
     pub last_again_ns: Option<u64>,
     /// Scheme of the sender. `go_back_n`: everything from the missing packet on is retransmitted;
     /// `selective_repeat`: only the missing packets. Null: nothing was retransmitted, or the scheme is not
@@ -83,12 +94,14 @@ pub struct Loss {
 /// The loss of one sequence of a flow. Nearly all arrive once and in order.
 pub type SequenceLoss = BoxedUnlessDefault<Loss>;
 
-/// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode. Of a
+/// recording: all null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Episodes {
-    /// Episodes. Unit: episodes.
-    pub episodes: u64,
+    /// Episodes. Unit: episodes. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub episodes: PackedOption,
     /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the sender's last
     /// packet before it goes back to its last retransmission; the time in which the sender does not know of the loss
     /// passes unseen. Unit: ns. Null: there was none.
@@ -154,6 +167,13 @@ pub struct Icrc {
     pub unchecked: u64,
 }
 
+impl Default for Loss {
+    /// Everything arrived once and in order.
+    fn default() -> Self {
+        Self::of(None)
+    }
+}
+
 impl Loss {
     /// Of a sequence that was there; nothing may have happened to it.
     pub(crate) fn of(metrics: Option<&Metrics>) -> Self {
@@ -163,22 +183,22 @@ impl Loss {
         Self {
             recovered: metrics.recovered,
             lost: metrics.lost,
-            lost_or_reordered: metrics.doubtful,
-            unfilled: metrics.unfilled,
+            lost_or_reordered: metrics.doubtful.into(),
+            unfilled: metrics.unfilled.into(),
             retransmitted: metrics.retransmitted,
-            mirrored: metrics.mirrored,
-            rereads: metrics.rereads,
-            rnr_resent: metrics.rnr_retransmitted,
-            timeout_resent: metrics.timeout_retransmitted,
+            mirrored: metrics.mirrored.into(),
+            rereads: metrics.rereads.into(),
+            rnr_resent: metrics.rnr_retransmitted.into(),
+            timeout_resent: metrics.timeout_retransmitted.into(),
             timeouts: metrics.timeouts,
             timeouts_acked: metrics.timeouts_acked.into(),
             timeout_wait_ns: metrics.timeout_wait_ns,
             timeout_shortest_ns: waited(shortest),
             timeout_longest_ns: waited(longest),
             rnr_wait_ns: metrics.rnr_wait_ns,
-            gaps_capable: metrics.gaps_capable,
-            gaps_ce: metrics.gaps_ce,
-            stuck: metrics.stuck,
+            gaps_capable: metrics.gaps_capable.into(),
+            gaps_ce: metrics.gaps_ce.into(),
+            stuck: metrics.stuck.into(),
             last_again_ns: (metrics.last_retransmission_ns != 0).then_some(metrics.last_retransmission_ns),
             retransmission: metrics.retransmission.map(|how| match how {
                 Retransmission::GoBackN => "go_back_n",
@@ -187,6 +207,36 @@ impl Loss {
             before_tap: metrics.upstream.into(),
             after_tap: metrics.downstream.into(),
         }
+    }
+
+    /// Of a recording, which has the sums of both sequences, and only those of its columns.
+    pub(crate) fn recorded(metrics: &Metrics) -> Self {
+        let unknown = PackedOption::UNKNOWN;
+        Self {
+            lost_or_reordered: unknown,
+            unfilled: unknown,
+            mirrored: unknown,
+            rereads: unknown,
+            rnr_resent: unknown,
+            timeout_resent: unknown,
+            timeout_shortest_ns: None,
+            timeout_longest_ns: None,
+            gaps_capable: unknown,
+            gaps_ce: unknown,
+            stuck: unknown,
+            last_again_ns: None,
+            retransmission: None,
+            before_tap: Episodes::UNKNOWN,
+            after_tap: Episodes::UNKNOWN,
+            ..Self::of(Some(metrics))
+        }
+    }
+}
+
+impl Default for Episodes {
+    /// None.
+    fn default() -> Self {
+        Counted::default().into()
     }
 }
 
@@ -235,7 +285,7 @@ impl Loss {
     /// READs that were repeated after a timeout, in episodes downstream, where this is of responses: a requester that
     /// misses a response among others repeats its READ at once.
     pub(crate) fn repeated_after_silence(&self) -> u64 {
-        Self::after_silence(self.after_tap.episodes, self.after_tap.total_ns.unwrap_or(0))
+        Self::after_silence(self.after_tap.episodes.or_zero(), self.after_tap.total_ns.unwrap_or(0))
     }
 
     /// The same of this number of episodes, which took that long together.
@@ -248,7 +298,7 @@ impl Loss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Upstream {
     pub(crate) lost: u64,
-    /// Of these, packets that may have been reordered.
+    /// Of these, packets that may have been reordered; of a recording 0.
     pub(crate) doubtful: u64,
     /// It is a lower bound: before a timeout the last packets in flight are lost, which leaves no gap.
     pub(crate) at_least: bool,
@@ -298,7 +348,7 @@ impl<'a> TapContext<'a> {
         let one = |loss: Option<Loss>, waited: bool| {
             loss.map_or_else(Upstream::default, |loss| Upstream {
                 lost: loss.lost,
-                doubtful: loss.lost_or_reordered,
+                doubtful: loss.lost_or_reordered.or_zero(),
                 at_least: loss.lost > 0 && waited,
             })
         };
@@ -311,7 +361,7 @@ impl<'a> TapContext<'a> {
         let lost_ahead = self.lost_ahead.get(&at_tap(flow)).copied().unwrap_or(0);
         let one = |loss: Option<Loss>, responses: bool| {
             let loss = loss.unwrap_or_default();
-            let episodes = loss.after_tap.episodes;
+            let episodes = loss.after_tap.episodes.or_zero();
             let reordered = if arrived { episodes.max(1) } else { loss.recovered };
             if !arrived && lost_ahead >= episodes.max(1) {
                 return Downstream::Loss;
@@ -333,7 +383,8 @@ impl Facts {
     pub(crate) fn retransmitted(&self) -> (u64, u64) {
         let mut most: Map<(Address, Address, u32), (u64, u64)> = Map::default();
         for flow in &self.flows {
-            let again = flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum();
+            let again =
+                flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum();
             let known = most.entry((flow.src, flow.dst, flow.dest_qp)).or_default();
             *known = (*known).max((flow.packets, again));
         }
@@ -354,11 +405,23 @@ impl Facts {
     }
 }
 
+impl Episodes {
+    /// A recording does not keep them.
+    const UNKNOWN: Self = Self {
+        episodes: PackedOption::UNKNOWN,
+        longest_ns: None,
+        total_ns: None,
+        largest: None,
+        first_ns: None,
+        last_ns: None,
+    };
+}
+
 impl From<Counted> for Episodes {
     fn from(counted: Counted) -> Self {
         let known = |n| (counted.count > 0).then_some(n);
         Self {
-            episodes: counted.count,
+            episodes: counted.count.into(),
             longest_ns: known(counted.longest_ns),
             total_ns: known(counted.total_ns),
             largest: known(counted.largest),
@@ -414,7 +477,7 @@ pub(crate) struct AtLink<'a> {
     pub(crate) alone: bool,
     /// The longest time until one of them was repaired, nanoseconds.
     pub(crate) longest_recovery_ns: u64,
-    /// Of these, packets that may have been reordered.
+    /// Of these, packets that may have been reordered; of a recording 0.
     pub(crate) doubtful: u64,
     /// Packets that were reordered, not lost.
     pub(crate) reordered: u64,
@@ -501,11 +564,11 @@ impl AtLink<'_> {
                         self.longest_recovery_ns = self.longest_recovery_ns.max(longest);
                     }
                     self.downstream(downstream[i], &loss, answers, around.all_arrive(flow));
-                    self.rnr_resent += loss.rnr_resent;
+                    self.rnr_resent += loss.rnr_resent.or_zero();
                     self.reordered += loss.recovered;
-                    self.unfilled += loss.unfilled;
+                    self.unfilled += loss.unfilled.or_zero();
                     self.retransmitted += loss.retransmitted;
-                    self.rereads += loss.rereads;
+                    self.rereads += loss.rereads.or_zero();
                     self.missing += psn.map_or(0, |psn| psn.missing);
                 }
                 (None, Some(psn)) => {
@@ -529,7 +592,7 @@ impl AtLink<'_> {
     }
 
     fn downstream(&mut self, is: Downstream, loss: &Loss, answers: bool, arrived: bool) {
-        let episodes = loss.after_tap.episodes;
+        let episodes = loss.after_tap.episodes.or_zero();
         if !answers {
             self.went_back += episodes;
             return;

@@ -48,6 +48,7 @@ use crate::util::definition::Definition;
 use crate::util::layout::{plain, tap_name};
 
 pub use crate::entity::posts::PostSampling;
+pub use crate::metrics::latency::LatencyRange;
 pub use crate::metrics::loss::Unfollowed;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
@@ -59,7 +60,7 @@ pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, CompletionByOperation, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts,
     Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn,
-    Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
+    Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
 pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};

@@ -89,7 +89,9 @@ impl Requests {
             let troubled = flow.psn.is_some_and(|psn| psn.gaps > 0 || psn.repeats > 0);
             match &flow.loss.get() {
                 Some(loss) => {
-                    sum.episodes = sum.episodes.max(loss.before_tap.episodes + loss.after_tap.episodes);
+                    sum.episodes = sum
+                        .episodes
+                        .max(loss.before_tap.episodes.or_zero() + loss.after_tap.episodes.or_zero());
                     sum.reordered = sum.reordered.max(loss.recovered);
                 }
                 None if troubled => return None,

@@ -18,6 +18,9 @@ pub(super) fn steps(sample: &Sample) -> (Option<Steps>, Option<&'static str>) {
         let ports = ports::of(&sample.links);
         return (of_job(sample, &ports, recorded), None);
     }
+    if sample.recording.is_some() {
+        return (None, Some("no rows of steps in the recording"));
+    }
     let Some(traffic) = &sample.metrics.traffic else { return (None, None) };
     let without_flow = sample.links.iter().map(|link| link.without_flow().packets).sum();
     if traffic.too_much_lost(without_flow) {

@@ -310,7 +310,7 @@ impl Facts {
                 continue;
             }
             let Some(flow) = at(to, tap) else { continue };
-            let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled).sum();
+            let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled.or_zero()).sum();
             let missed = arrived(vanished, unfilled, !flow.is_uc() && !in_vain);
             sum.vanished += vanished - missed;
             sum.missed += missed;

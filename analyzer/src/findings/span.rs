@@ -326,10 +326,10 @@ pub(super) fn impact<'a>(span: &Span, flows: impl IntoIterator<Item = &'a Flow>,
     for flow in flows {
         let total = match signal {
             Signal::RetransmittedAfterTimeout => {
-                flow.losses().iter().flatten().map(|loss| loss.timeout_resent).sum()
+                flow.losses().iter().flatten().map(|loss| loss.timeout_resent.or_zero()).sum()
             }
-            Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent),
-            _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads).sum(),
+            Signal::RetransmittedAfterRnr => flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
+            _ => flow.losses().iter().flatten().map(|l| l.retransmitted + l.rereads.or_zero()).sum(),
         };
         let again = span.count(flow, signal, total);
         packets += again;

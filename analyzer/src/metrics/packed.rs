@@ -4,7 +4,7 @@
 use super::Metrics;
 use super::ecn::speed::Reaction;
 use super::ecn::{self, series};
-use super::latency::{self, Classes, Summary, tails};
+use super::latency::{self, Classes, LatencyRange, Summary, tails};
 use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
 use super::loss::signal_intervals::{Mark, Signal, SignalIntervals, Spell};
@@ -82,6 +82,7 @@ pack! {
     struct Between { family, from, to, kind, service_id, outcome }
     struct Row { setups, most_requests, first_ns, last_ns }
     struct Summary { count, p50, p99, p999, max }
+    struct LatencyRange { p50_least, p50_most, p99_least, p99_most }
     struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails, completions }
     struct tails::TailSpell { first_ns, last_ns, samples, max_ns }
     struct ecn::Metrics { marks, cnps, links, untracked }

@@ -38,8 +38,10 @@ $ rocescope diff monday/ today/                                    # recordings,
   only the files of that hour.
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
-  and says up to which time its rows reach: at most the interval after it is lost. The journal is synced to the disk every 30 s: a power failure
-  loses up to 30 s.
+  and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
+  the journal. The journal is synced to the disk every 30 s: a power failure loses up to 30 s.
+- `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
+  other links or times, and of other hosts (`--host`), go into one folder.
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than
   an hour, no file is removed because of its age for 15 minutes.
 - The size of `--keep` includes the queue: files that were removed because of their age and that ClickHouse does not have. Beyond it the oldest are
@@ -64,9 +66,11 @@ $ rocescope diff monday/ today/                                    # recordings,
   A row of `flow_seconds` takes 14 to 20 bytes, including its share of the file's footer (a minute of the demonstration: 20; captures with an
   interval of 10 ms: 16); in a file of a few hundred rows or fewer, column headers take more space than rows.
 
-A recording has less data than a capture: no opcodes, no PSNs, one source port per flow, and of latency only the median, the 99th percentile and
-the maximum of each interval: over several intervals the median shown is that of their medians. `replay` shows fields without data as unknown,
-but for counters inside `loss` that a recording does not keep (`rereads`, `rnr_resent`, episodes), which are 0. Findings are those that were raised during the
+A recording has less data than a capture: no opcodes, no PSNs, one source port per flow, no bursts, and of latency only the median, the 99th
+percentile and the maximum of each interval. Over several intervals `replay` estimates p50 and p99 from these and gives the ranges that the true ones lie
+in (`flows[].latency_range_ns`): the more the intervals differ, the wider. The longest is exact, with `--from` at most 12.5 % too long. Fields without
+data are null, also those inside `loss` (`rereads`, `rnr_resent`, episodes), and views show a dash or *not recorded*; `loss` has the
+sums of requests and responses. `source.recording` says that a report is of a recording, and its interval. Findings are those that were raised during the
 recording; they are not evaluated again. `--filter` needs packets and is rejected; `--view-filter` works.
 
 ## ClickHouse

@@ -75,10 +75,10 @@ impl Report {
 
     /// The findings from facts, and the checks that were not evaluated.
     fn judge(sample: &Sample, facts: &Facts, options: &Options) -> (Vec<Finding>, Vec<NotEvaluated>) {
-        if let Some(recorded) = &sample.recorded {
+        if let Some(recording) = &sample.recording {
             // They were judged when they were recorded, from more than a recording keeps.
             let mut findings: Vec<Finding> =
-                recorded.iter().filter_map(|json| findings::recorded::read(json)).collect();
+                recording.findings.iter().filter_map(|json| findings::recorded::read(json)).collect();
             findings::order::sort(&mut findings, facts.window.last_ns);
             return (findings, Vec::new());
         }

@@ -27,6 +27,7 @@ pub use crate::entity::{
 };
 use crate::metrics::Metrics;
 use crate::metrics::duplicates::Copies;
+use crate::metrics::latency::LatencyRange;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use flows::{Flows, Spare};
@@ -85,10 +86,21 @@ pub struct Sample {
     pub devices: Arc<Devices>,
     /// State of the job as NCCL reports it; `None` without `--nccl-ras`.
     pub nccl: Option<Arc<Nccl>>,
-    /// Findings of a recording at that time, in the JSON of the report; `None` where they are drawn from the sample.
-    pub recorded: Option<Arc<Vec<Shared>>>,
+    /// The recording that is played back; `None` of captures, interfaces and devices.
+    pub recording: Option<Arc<Recording>>,
     /// Metrics beyond counters.
     pub metrics: Metrics,
+}
+
+/// What a recording has in place of what packets show.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Findings at that time, in the JSON of the report.
+    pub findings: Vec<Shared>,
+    /// Median length of its intervals, in nanoseconds; `None` where no row tells it.
+    pub interval_ns: Option<u64>,
+    /// Ranges of the latency percentiles of flows, by [`FlowSample::slot`].
+    pub latency_ranges: Map<u32, LatencyRange>,
 }
 
 impl Sample {

@@ -8,15 +8,17 @@ use rocescope_common::account::{FlowKey, Rare};
 
 use super::{
     Address, Direction, EventSample, Extra, FlowSample, Flows, Grown, GrownTimes, LinkSample, Missed,
-    MissedSpell, MissedTimes, Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind, Stats, Tuple,
+    MissedSpell, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample, SourceKind, Stats,
+    Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
 pack! {
     struct Sample {
         time_ns, steady_ns, kind, inputs, window, links, flows, extra, retired_tuples, retired_unattributed, peers, events_dropped,
-        capture_drops, interface_drops, missed, grown, owners, devices, nccl, recorded, metrics,
+        capture_drops, interface_drops, missed, grown, owners, devices, nccl, recording, metrics,
     }
+    struct Recording { findings, interval_ns, latency_ranges }
     struct MissedTimes { read, spells }
     struct GrownTimes { counters }
     struct Grown { count, last_ns }

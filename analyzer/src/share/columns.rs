@@ -94,8 +94,8 @@ fn name(text: Option<&str>) -> Value {
 }
 
 /// A latency, if there are enough samples.
-fn latency(flow: &Flow, least: u64, get: fn(&crate::analysis::Latency) -> u64) -> Value {
-    flow.latency_ns.as_deref().filter(|latency| latency.count >= least).map(get).into()
+fn latency<T: Into<Option<u64>>>(flow: &Flow, least: u64, get: fn(&crate::analysis::Latency) -> T) -> Value {
+    flow.latency_ns.as_deref().filter(|latency| latency.count >= least).and_then(|one| get(one).into()).into()
 }
 
 /// A figure summed over both sequences of a flow; null if none is followed.
@@ -205,7 +205,10 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..of(Unit::Count, "lost_packets", "Lost", "packets lost upstream of the link")
     },
     Column {
-        get: |flow, context| upstream(flow, context, |side| side.doubtful),
+        get: |flow, context| match flow.loss.get() {
+            Some(of_recording) if of_recording.lost_or_reordered.get().is_none() => Value::Null,
+            _ => upstream(flow, context, |side| side.doubtful),
+        },
         source: "flows[].loss.lost_or_reordered, flows[].loss_responses.lost_or_reordered",
         ..of(
             Unit::Count,
@@ -273,7 +276,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         ..of(Unit::Nanoseconds, "latency_p99_ns", "p99", "99th percentile; unknown below 100 samples")
     },
     Column {
-        get: |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999),
+        get: |flow, _| latency(flow, P999_SAMPLES, |latency| latency.p999.get()),
         source: "flows[].latency_ns.p999",
         ..of(Unit::Nanoseconds, "latency_p999_ns", "", "99.9th percentile; unknown below 1,000 samples")
     },

@@ -134,7 +134,7 @@ impl<'a> Context<'a> {
     /// CNPs are unknown.
     pub(super) fn without_sequence(&self, row: &Row) -> bool {
         let total = &row.total;
-        if let (Some(_), Some(loss)) = (&self.sample.recorded, &self.sample.metrics.loss) {
+        if let (Some(_), Some(loss)) = (&self.sample.recording, &self.sample.metrics.loss) {
             // A recording has losses and no PSNs.
             let flow = row.at.and_then(|at| self.sample.flows.get(at));
             return flow.is_some_and(|flow| !loss.is_known(flow.slot).0);

@@ -4,16 +4,37 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::util::pack::pack;
+
+pack! {
+    new PackedOption;
+}
+
 /// A number that may not be known, in the 8 bytes of one that is. The highest number stands for one that is not: no
 /// count reaches it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PackedOption(u64);
 
 impl PackedOption {
+    /// No number.
+    pub const UNKNOWN: Self = Self(u64::MAX);
+
     /// The number; `None` where it is not known.
     #[must_use]
     pub fn get(self) -> Option<u64> {
         (self.0 != u64::MAX).then_some(self.0)
+    }
+
+    /// The number, 0 where it is not known: for sums, and for judgements that are made only where it is known.
+    #[must_use]
+    pub fn or_zero(self) -> u64 {
+        self.get().unwrap_or(0)
+    }
+}
+
+impl From<u64> for PackedOption {
+    fn from(number: u64) -> Self {
+        Self(number)
     }
 }
 

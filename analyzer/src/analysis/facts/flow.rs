@@ -18,6 +18,7 @@ use super::{Ecn, MixedIn, Tunnels};
 use crate::analysis::{FlowIcrc, LastNaks, SequenceLoss, Spray, Unfollowed};
 #[cfg(test)]
 use crate::analysis::{Icrc, Loss};
+use crate::metrics::latency::LatencyRange;
 pub use crate::metrics::latency::Summary as Latency;
 
 /// One direction of a queue pair on one link: link, direction, source, destination and destination QP
@@ -152,7 +153,10 @@ pub struct Flow {
     /// for the 512 busiest flows of requests that are paired. Null: no sample: no such request, or no reverse
     /// flow; live also: 512 busier flows are timed (`latency_untimed.untracked`), or `--no-timing`.
     pub latency_ns: Option<Box<Latency>>,
-    /// The same latency by class of request. Null: as `latency_ns`.
+    /// Ranges that the percentiles in `latency_ns` of a recording lie in. Null: not a recording, whose percentiles are
+    /// at most 6.25 % off, or as `latency_ns`.
+    pub latency_range_ns: Option<Box<LatencyRange>>,
+    /// The same latency by class of request. Null: as `latency_ns`, or of a recording.
     pub latency_by_class: Option<Box<LatencyByClass>>,
     /// Message completion time at this tap, by operation: from a message's first packet to the ACK of its last, of a
     /// READ from the request to the last packet of the response, retransmissions included. Timed are the messages whose
@@ -162,7 +166,7 @@ pub struct Flow {
     /// Requests without a sample because the reverse flow was not known. Replay times up to 1,024 requests that
     /// passed before the pair was known once it is; live, where a pair is known some milliseconds after the
     /// packet that shows it, all before count here. Unit: requests.
-    /// Null: the flow has no request to be timed, or live with `--no-timing`.
+    /// Null: the flow has no request to be timed, live with `--no-timing`, or of a recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
     pub latency_unpaired: PackedOption,
     /// Other requests without a sample. Null: as `latency_unpaired`.
@@ -176,7 +180,7 @@ pub struct Flow {
     /// Queue pair at the sending end: the destination QP of the reverse flow. Null: not known, or the packets
     /// came from several.
     pub peer_qp: Option<u32>,
-    /// Method by which `peer_qp` was found. Null: as `peer_qp`.
+    /// Method by which `peer_qp` was found. Null: as `peer_qp`, or of a recording.
     pub pairing: Option<Pairing>,
     /// Process on this host that owns the queue pair to which the flow goes (ingress) or from which it comes
     /// (egress). Null: not live, no RDMA device, owned by the kernel, or two queue pairs match.

@@ -63,7 +63,7 @@ pub struct Facts {
     /// Flows seen at two taps, compared packet by packet. Empty in live runs.
     pub taps: Vec<TapFlow>,
     /// Bursts, one entry per link with traffic. Null: packets are not seen one by one (`--no-timing`,
-    /// counters only).
+    /// counters only), or of a recording.
     pub bursts: Option<Vec<traffic::Burst>>,
     /// Incast, one entry per link and receiver: the 256 receivers with the most senders. Null: as `bursts`.
     pub incast: Option<Vec<traffic::Incast>>,
@@ -71,7 +71,8 @@ pub struct Facts {
     /// has the pattern of a job, at least 0.1 % of all packets are in no bin (`totals.lost.bins_dropped`) or in no
     /// flow, or as `bursts`.
     pub steps: Option<traffic::Steps>,
-    /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or as `bursts`.
+    /// Why `steps` is null, in words: of the port with most data. Null: there are steps, or packets are not seen one by
+    /// one.
     pub steps_absent: Option<&'static str>,
     /// Traffic between hosts, and messages. Null: as `bursts`.
     pub pattern: Option<traffic::Pattern>,
@@ -113,6 +114,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// True if they are of a recording, which has less than captures and live runs.
+    #[must_use]
+    pub const fn is_recording(&self) -> bool {
+        self.source.recording.is_some()
+    }
+
     /// True if all flows are of InfiniBand: no RoCE was seen.
     #[must_use]
     pub fn is_infiniband(&self) -> bool {
@@ -131,6 +138,17 @@ pub struct Source {
     /// Expression of `--filter`. RoCE packets that do not match are counted in `totals.packets` and
     /// `totals.skipped.filtered` only. Null: no filter.
     pub filter: Option<String>,
+    /// The recording that is played back (docs/recording.md says what one has not). Null: the source is no recording.
+    pub recording: Option<Recorded>,
+}
+
+/// A recording that is played back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Recorded {
+    /// Length of its intervals: the median, to three digits. It is that of `--interval`, and longer where a capture has
+    /// pauses. Unit: ns. Null: it has no rows of links.
+    pub interval_ns: Option<u64>,
 }
 
 /// The kind of source.

@@ -166,13 +166,13 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
 
 /// Packets seen twice although neither the sender nor the capture repeated them.
 fn mirrored(flow: &Flow) -> u64 {
-    let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored).sum();
+    let all: u64 = flow.losses().iter().flatten().map(|loss| loss.mirrored.or_zero()).sum();
     all.saturating_sub(flow.copies().requests + flow.copies().responses)
 }
 
 /// Packets out of order, or that may be: an original that comes late looks like a duplicate of its retransmission.
 fn reordered(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.recovered + loss.lost_or_reordered).sum()
+    flow.losses().iter().flatten().map(|loss| loss.recovered + loss.lost_or_reordered.or_zero()).sum()
 }
 
 #[cfg(test)]

@@ -207,8 +207,8 @@ pub(super) fn gaps_at_marks<'a>(
     let (mut gaps, mut marked, mut ce, mut capable) = (0, 0, 0, 0);
     for flow in flows {
         let all = |of: fn(&Loss) -> u64| flow.losses().iter().flatten().map(of).sum();
-        gaps += span.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable));
-        marked += span.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce));
+        gaps += span.count(flow, Signal::GapCapable, all(|loss| loss.gaps_capable.or_zero()));
+        marked += span.count(flow, Signal::GapMarked, all(|loss| loss.gaps_ce.or_zero()));
         ce += span.count(flow, Signal::CeMarked, flow.ecn_data.ce);
         capable += span.capable(input.facts, flow);
     }

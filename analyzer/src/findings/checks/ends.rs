@@ -155,7 +155,9 @@ pub(super) fn of_lost<'a>(
     flows: impl Iterator<Item = &'a Flow> + Clone,
 ) -> (Option<End>, Option<End>) {
     let episodes = |loss: Option<Loss>| {
-        loss.map_or(0, |loss| loss.lost + loss.before_tap.episodes + loss.after_tap.episodes)
+        loss.map_or(0, |loss| {
+            loss.lost + loss.before_tap.episodes.or_zero() + loss.after_tap.episodes.or_zero()
+        })
     };
     let is_responses =
         |flow: &&Flow| flow.psn.is_none() || episodes(flow.loss_responses.get()) > episodes(flow.loss.get());

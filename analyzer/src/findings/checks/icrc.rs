@@ -118,7 +118,9 @@ fn is_always(flow: &Flow, limits: &Limits) -> bool {
 /// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a
 /// receiver drops such a packet and then sends a NAK.
 fn explains_loss(on_link: &[&Flow]) -> bool {
-    on_link.iter().all(|flow| flow.loss.get().is_none_or(|loss| loss.after_tap.episodes <= bad_of(flow)))
+    on_link
+        .iter()
+        .all(|flow| flow.loss.get().is_none_or(|loss| loss.after_tap.episodes.or_zero() <= bad_of(flow)))
 }
 
 /// Times of packets with a wrong ICRC in these flows.
@@ -221,7 +223,7 @@ mod tests {
             let mut facts = Facts::of(&everything(), &Options::default());
             let wrong = Wrong { packets: bad, at_ns: (1, 2) };
             let icrc = Checked { checked: 1_000, wrong: wrong.into(), unchecked: 0 };
-            let after_tap = Episodes { episodes: 2, ..Episodes::default() };
+            let after_tap = Episodes { episodes: 2.into(), ..Episodes::default() };
             for flow in &mut facts.flows {
                 flow.icrc = Some(icrc.clone()).into();
                 flow.loss = Some(Loss { after_tap, ..Loss::default() }).into();

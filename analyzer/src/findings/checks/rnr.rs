@@ -137,7 +137,11 @@ fn raise(
         to_host.iter().copied().filter(sends)
     };
     let again = once(requests(), |flow| {
-        span.count(flow, Signal::RetransmittedAfterRnr, flow.loss.get().map_or(0, |loss| loss.rnr_resent))
+        span.count(
+            flow,
+            Signal::RetransmittedAfterRnr,
+            flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
+        )
     });
     let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
@@ -174,7 +178,7 @@ fn raise(
 /// Retransmissions to each host after its RNR NAKs; `None` if some flow to it could not be followed.
 fn resent(flows: &[Flow]) -> Map<Address, Option<u64>> {
     let mut resent: Map<Address, Option<u64>> = Map::default();
-    for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent)) {
+    for (flow, packets) in once(flows, |flow| flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero())) {
         if let Some(sum) = resent.entry(flow.dst).or_insert(Some(0)) {
             *sum += packets;
         }

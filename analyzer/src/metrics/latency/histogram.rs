@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::tails::P99_SAMPLES;
 use crate::util::pack::pack;
+use crate::util::packed_option::PackedOption;
 
 pack! {
     new Histogram;
@@ -25,8 +26,9 @@ pub struct Summary {
     pub p50: u64,
     /// 99th percentile. Unit: ns.
     pub p99: u64,
-    /// 99.9th percentile. Unit: ns.
-    pub p999: u64,
+    /// 99.9th percentile. Unit: ns. Null: of a recording.
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
+    pub p999: PackedOption,
     /// Longest, exact to 16 ns. Unit: ns.
     pub max: u64,
 }
@@ -40,7 +42,7 @@ impl Summary {
             count,
             p50: percentile(counts, count, 500, max),
             p99: percentile(counts, count, 990, max),
-            p999: percentile(counts, count, 999, max),
+            p999: percentile(counts, count, 999, max).into(),
             max,
         })
     }
@@ -48,17 +50,24 @@ impl Summary {
 
 /// The least value that is not exceeded by `per_mille` of all.
 fn percentile(counts: &[u64; BUCKETS], count: u64, per_mille: u64, max: u64) -> u64 {
-    let rank = u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count);
+    let Some(bucket) = at_rank(counts, rank(count, per_mille)) else { return max };
+    let (low, high) = bounds(bucket);
+    // The open bucket has no middle.
+    if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) }
+}
+
+/// The rank of a percentile among `count` samples, from 1.
+pub(super) fn rank(count: u64, per_mille: u64) -> u64 {
+    u64::try_from((u128::from(count) * u128::from(per_mille)).div_ceil(1000)).unwrap_or(count).max(1)
+}
+
+/// The bucket of the sample of this rank; `None` if there are fewer.
+pub(super) fn at_rank(counts: &[u64; BUCKETS], rank: u64) -> Option<usize> {
     let mut seen = 0;
-    for (bucket, n) in counts.iter().enumerate() {
+    counts.iter().position(|n| {
         seen += n;
-        if seen >= rank.max(1) {
-            let (low, high) = bounds(bucket);
-            // The open bucket has no middle.
-            return if high == u64::MAX { max } else { u64::midpoint(low, high).min(max) };
-        }
-    }
-    max
+        seen >= rank
+    })
 }
 
 /// Samples by bucket, all classes together: the basis of the times of a time range.

@@ -8,9 +8,9 @@ use crate::analysis::fixtures::everything;
 use crate::analysis::{
     CeOverTime, Cnp, Communicator, CompletionByOperation, Coverage, DelayChange, DelayPoint, Device,
     DeviceQp, DeviceQpCounters, EcnOverTime, Episodes, Field, FieldChange, Flow, FlowId, Icrc, LastNaks,
-    Latency, LatencyByClass, Link, Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank, Options, Pause,
-    PostOpcode, PostSampling, PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts, QpSource,
-    QpSources, RankQp, RankState, RawContext, Spray, TapFlow, Unfollowed, Untimed,
+    Latency, LatencyByClass, LatencyRange, Link, Loss, LostLarge, Nccl, NcclEvent, NcclProcess, NcclRank,
+    Options, Pause, PostOpcode, PostSampling, PostSize, QpContexts, QpControl, QpEvent, QpLives, QpPosts,
+    QpSource, QpSources, RankQp, RankState, RawContext, Recorded, Spray, TapFlow, Unfollowed, Untimed,
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
@@ -33,6 +33,7 @@ pub(crate) fn full() -> Report {
     let facts = &mut report.facts;
     facts.steps_absent = Some("no data");
     facts.source.filter = Some("qp 17".into());
+    facts.source.recording = Some(Recorded { interval_ns: Some(1) });
     let lost = &mut facts.totals.lost;
     (lost.ecn_untracked, lost.pause_untracked, lost.bins_dropped) = (Some(1), Some(1), Some(1));
     let id = FlowId::of(&facts.flows[0]);
@@ -81,10 +82,12 @@ pub(crate) fn full() -> Report {
 }
 
 fn fill_flow(flow: &mut Flow, id: &FlowId) {
-    let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1, max: 1 });
+    let latency = Some(Latency { count: 1, p50: 1, p99: 1, p999: 1.into(), max: 1 });
     flow.path_mtu = Some(4096);
     (flow.service_level, flow.virtual_lane) = (Some(1), Some(0));
     flow.latency_ns = latency.map(Box::new);
+    flow.latency_range_ns =
+        Some(Box::new(LatencyRange { p50_least: 1, p50_most: 1, p99_least: 1, p99_most: 1 }));
     flow.latency_by_class = Some(Box::new(LatencyByClass {
         write_send: latency.map(Box::new),
         read: latency.map(Box::new),
@@ -116,7 +119,7 @@ fn fill_flow(flow: &mut Flow, id: &FlowId) {
 fn fill_loss(flow: &mut Flow) {
     let known = Some(1);
     let episodes = Episodes {
-        episodes: 1,
+        episodes: 1.into(),
         longest_ns: known,
         total_ns: known,
         largest: known,
@@ -126,22 +129,22 @@ fn fill_loss(flow: &mut Flow) {
     let loss = Loss {
         recovered: 1,
         lost: 1,
-        lost_or_reordered: 1,
-        unfilled: 1,
+        lost_or_reordered: 1.into(),
+        unfilled: 1.into(),
         retransmitted: 1,
-        mirrored: 1,
-        rereads: 1,
-        rnr_resent: 1,
-        timeout_resent: 1,
+        mirrored: 1.into(),
+        rereads: 1.into(),
+        rnr_resent: 1.into(),
+        timeout_resent: 1.into(),
         timeouts: 1,
         timeouts_acked: 0,
         timeout_wait_ns: 1,
         timeout_shortest_ns: known,
         timeout_longest_ns: known,
         rnr_wait_ns: 1,
-        gaps_capable: 1,
-        gaps_ce: 1,
-        stuck: 1,
+        gaps_capable: 1.into(),
+        gaps_ce: 1.into(),
+        stuck: 1.into(),
         last_again_ns: known,
         retransmission: Some("go_back_n"),
         before_tap: episodes,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use crate::analysis::{Flow, Latency, Untimed};
+use crate::analysis::{Flow, Latency, LatencyRange, Untimed};
 pub(crate) use crate::metrics::latency::{P99_SAMPLES, P999_SAMPLES};
 use crate::report::Report;
 use crate::report::text::flows::{endpoints, link_name};
@@ -16,9 +16,9 @@ const LISTED: usize = 10;
 /// Largest error of the centre of a latency bucket, in per cent: eight buckets to an octave.
 const HALF_BUCKET: f64 = 100.0 / 16.0;
 
-/// A percentile of `count` samples; a dash for fewer than `least`.
-pub(crate) fn enough(ns: u64, count: u64, least: u64) -> String {
-    if count < least { units::UNKNOWN.into() } else { units::duration(ns) }
+/// A percentile of `count` samples; a dash for fewer than `least`, and where it is not known.
+pub(crate) fn enough(ns: impl Into<Option<u64>>, count: u64, least: u64) -> String {
+    ns.into().filter(|_| count >= least).map_or_else(|| units::UNKNOWN.into(), units::duration)
 }
 
 /// True if a flow has enough samples for a 99th percentile.
@@ -33,6 +33,7 @@ pub(super) fn has_p99(report: &Report) -> bool {
 
 /// Latencies from request to ACK or response.
 pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
+    let recording = report.facts.source.recording;
     let mut flows: Vec<_> =
         report.facts.flows.iter().filter_map(|flow| Some((flow, flow.latency_ns.as_deref()?))).collect();
     // Few samples have no tail.
@@ -43,26 +44,58 @@ pub(super) fn latency(report: &Report, room: usize) -> Vec<String> {
         let times = [
             units::duration(latency.p50),
             enough(latency.p99, latency.count, P99_SAMPLES),
-            enough(latency.p999, latency.count, P999_SAMPLES),
+            enough(latency.p999.get(), latency.count, P999_SAMPLES),
             units::duration(latency.max),
         ];
+        let [p50, p99, p999, max] = times;
+        let [p50_range, p99_range] = flow.latency_range_ns.as_deref().map(ranges).unwrap_or_default();
+        let p99_range = if latency.count < P99_SAMPLES { units::UNKNOWN.into() } else { p99_range };
+        let times = if recording.is_some() {
+            [p50, p50_range, p99, p99_range, max].to_vec()
+        } else {
+            [p50, p99, p999, max].to_vec()
+        };
         let mut cells = identity(flow, report);
         cells.push(units::count(latency.count));
         cells.extend(times);
         cells
     });
-    let headings = ["SAMPLES", "p50", "p99", "p99.9", "MAX"];
-    let mut lines = list(report, &headings, rows.collect(), flows.len(), room, false);
+    let headings: &[_] = match recording {
+        Some(_) => &["SAMPLES", "p50", "p50 RANGE", "p99", "p99 RANGE", "MAX"],
+        None => &["SAMPLES", "p50", "p99", "p99.9", "MAX"],
+    };
+    let mut lines = list(report, headings, rows.collect(), flows.len(), room, false);
     if !lines.is_empty() {
-        let mut why =
-            format!("Percentiles are centres of histogram buckets, within {HALF_BUCKET} %; MAX is exact.");
-        if few {
+        let mut why = exactness(report);
+        if few && recording.is_some() {
+            let _ = write!(why, " p99 needs {P99_SAMPLES} samples.");
+        } else if few {
             let _ = write!(why, " p99 needs {P99_SAMPLES} samples, p99.9 {}.", units::count(P999_SAMPLES));
         }
         why.extend(not_timed(&report.facts.flows));
         lines.extend(wrap(&why, room));
     }
     lines
+}
+
+/// The ranges of the median and of the 99th percentile, of a recording.
+pub(crate) fn ranges(of: &LatencyRange) -> [String; 2] {
+    [(of.p50_least, of.p50_most), (of.p99_least, of.p99_most)]
+        .map(|(least, most)| format!("{}–{}", units::duration(least), units::duration(most)))
+}
+
+/// How exact the percentiles are.
+fn exactness(report: &Report) -> String {
+    let Some(recording) = report.facts.source.recording else {
+        return format!(
+            "Percentiles are centres of histogram buckets, within {HALF_BUCKET} %; MAX is exact."
+        );
+    };
+    let each = recording.interval_ns.map_or_else(String::new, |ns| format!(" of {}", units::duration(ns)));
+    format!(
+        "Percentiles are made from those of the recording's intervals{each}: the true ones lie in the ranges. p99.9 is \
+         not recorded. MAX is exact, with --from at most 12.5 % too long."
+    )
 }
 
 /// Requests that are in none of the times, by reason; none where there are none.

@@ -10,6 +10,7 @@ use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Problem, Severity};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
+use crate::util::layout::wrap;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 use crate::util::wrap::hanging;
@@ -24,8 +25,10 @@ const SUMMARY: usize = 6;
 
 /// All packets with a PSN arrived in order.
 const NONE: &str = "none observed";
-/// The findings say more than the counters: a recording keeps no episodes of loss.
+/// The findings say more than the counters.
 const ELSEWHERE: &str = "none observed upstream; more in FINDINGS";
+/// No packet was lost upstream of a tap of a recording, which has no episodes downstream.
+const RECORDED: &str = "none observed upstream; downstream: not recorded";
 /// No packet belongs to a sequence.
 const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams, acknowledgements and CNPs)";
 
@@ -46,6 +49,8 @@ pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
                 NO_SEQUENCE
             } else if judged {
                 ELSEWHERE
+            } else if report.facts.is_recording() {
+                RECORDED
             } else {
                 NONE
             }
@@ -165,8 +170,9 @@ fn recovery(at: &AtLink<'_>) -> Vec<String> {
 /// Why MISSING in the flow table differs from the losses above it.
 fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
     let differ = links.iter().any(|at| at.missing != at.lost);
-    let missing: u64 = report.facts.flows.iter().filter_map(missing).sum();
-    differ.then(|| {
+    // Of a recording not known.
+    let missing = report.facts.flows.iter().filter_map(missing).reduce(|sum, one| sum + one);
+    missing.filter(|_| differ).map(|missing| {
         format!(
             "MISSING in the flow table (sum {}{}) counts raw PSN gaps: also of reordered packets, and not of \
              retransmissions that are lost again",
@@ -178,7 +184,9 @@ fn raw_gaps(report: &Report, links: &[AtLink<'_>]) -> Option<String> {
 
 /// Flows with losses, reordering or retransmissions, and the findings about them.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
-    let weight = |loss: &Loss| loss.lost + loss.retransmitted + loss.recovered + loss.mirrored + loss.rereads;
+    let weight = |loss: &Loss| {
+        loss.lost + loss.retransmitted + loss.recovered + loss.mirrored.or_zero() + loss.rereads.or_zero()
+    };
     let of = |flow: &Flow| flow.losses().iter().flatten().map(weight).sum::<u64>();
     let mut flows: Vec<&Flow> = report.facts.flows.iter().filter(|flow| of(flow) > 0).collect();
     flows.sort_by_key(|flow| Reverse(of(flow)));
@@ -204,8 +212,15 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     if hidden > 0 {
         lines.push(format!("… and {} more", units::count(hidden as u64)));
     }
+    if report.facts.is_recording() && !lines.is_empty() {
+        lines.extend(wrap(NOT_RECORDED, room));
+    }
     lines
 }
+
+/// What a recording has not of losses.
+const NOT_RECORDED: &str = "Not recorded: which losses may be reordering, loss episodes downstream, packets neither observed nor retransmitted, \
+     duplicates by a mirror, repeated READ requests, and which retransmissions follow RNR NAKs.";
 
 /// Families of findings about loss and recovery from it.
 const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
@@ -230,7 +245,7 @@ fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
 /// The counters of one sequence in words; `None` where there is nothing to say.
 fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<String> {
     let longest = |of: &Episodes, what: &str| {
-        let longest = if of.episodes == 1 { "" } else { "longest " };
+        let longest = if of.episodes.get() == Some(1) { "" } else { "longest " };
         of.longest_ns.map_or_else(String::new, |ns| format!(" ({longest}{what} {})", units::duration(ns)))
     };
     let retransmitted = |n: u64| {
@@ -239,7 +254,7 @@ fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<S
             Some(_) => " (selective)",
             None => "",
         };
-        let rnr = match loss.rnr_resent {
+        let rnr = match loss.rnr_resent.or_zero() {
             0 => String::new(),
             rnr if rnr >= n => " after RNR NAK".to_owned(),
             rnr => format!(", {} of them after RNR NAK", units::count(rnr)),
@@ -250,21 +265,25 @@ fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<S
         (upstream.lost, &|n| {
             let doubt = doubt(upstream.doubtful, n);
             let least = if upstream.at_least { "at least " } else { "" };
-            let episodes = match loss.before_tap.episodes {
-                // Known from another tap alone.
+            let episodes = match loss.before_tap.episodes.or_zero() {
+                // Known from another tap alone, or of a recording.
                 0 => String::new(),
                 episodes => format!(" in {}", plural(episodes, "episode")),
             };
             let longest = longest(&loss.before_tap, "recovery");
             format!("{least}{} lost{doubt} upstream{episodes}{longest}", units::count(n))
         }),
-        (loss.after_tap.episodes, &|n| downstream.episodes(n) + &longest(&loss.after_tap, "go-back")),
+        (loss.after_tap.episodes.or_zero(), &|n| {
+            downstream.episodes(n) + &longest(&loss.after_tap, "go-back")
+        }),
         (loss.retransmitted, &retransmitted),
         (loss.recovered, &|n| format!("{} out of order", units::count(n))),
         (loss.timeouts, &|n| plural(n, "timeout")),
-        (loss.rereads, &|n| plural(n, "repeated READ request")),
-        (loss.unfilled, &|n| format!("{} neither observed nor retransmitted", units::count(n))),
-        (loss.mirrored, &|n| format!("{} duplicated (by a mirror or the network)", units::count(n))),
+        (loss.rereads.or_zero(), &|n| plural(n, "repeated READ request")),
+        (loss.unfilled.or_zero(), &|n| format!("{} neither observed nor retransmitted", units::count(n))),
+        (loss.mirrored.or_zero(), &|n| {
+            format!("{} duplicated (by a mirror or the network)", units::count(n))
+        }),
     ]);
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -384,7 +403,7 @@ mod tests {
     #[test]
     fn losses_of_a_flow_in_words() {
         let mut report = report();
-        let before_tap = Episodes { episodes: 2, longest_ns: Some(3_000_000), ..Episodes::default() };
+        let before_tap = Episodes { episodes: 2.into(), longest_ns: Some(3_000_000), ..Episodes::default() };
         report.facts.flows[0].loss = Some(Loss {
             lost: 7,
             recovered: 1,
@@ -403,7 +422,7 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(lines(&report, 60).iter().skip(1).all(|line| line.starts_with("  ")));
-        let once = Episodes { episodes: 1, ..before_tap };
+        let once = Episodes { episodes: 1.into(), ..before_tap };
         report.facts.flows[0].loss = Some(Loss { lost: 1, before_tap: once, ..Loss::default() }).into();
         let page = lines(&report, 200).join("\n");
         assert!(page.ends_with(": 1 lost upstream in 1 episode (recovery 3.00 ms)"), "{page}");
@@ -474,7 +493,7 @@ mod tests {
         let mut report = report();
         let at = report.facts.flows.iter().position(|flow| missing(flow) == Some(1_204)).unwrap();
         let (src, dst) = (report.facts.flows[at].src, report.facts.flows[at].dst);
-        let after_tap = Episodes { episodes: 3, ..Episodes::default() };
+        let after_tap = Episodes { episodes: 3.into(), ..Episodes::default() };
         report.facts.flows[at].loss = Some(Loss { retransmitted: 9, after_tap, ..Loss::default() }).into();
         let page = |report: &Report| headline(report).map(|(_, lines)| lines.concat());
         assert!(page(&report)[0].contains("3 loss or reordering episodes downstream"));

@@ -16,9 +16,9 @@ mod summary;
 mod tests;
 mod traffic;
 
-pub(crate) use traffic::steps_in_words;
+pub(crate) use traffic::{BURSTS_NOT_RECORDED, steps_in_words};
 
-pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough};
+pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
 pub(crate) use flows::{missing, retransmissions, trouble};
 pub(crate) use nccl::summary as nccl_summary;

@@ -131,8 +131,13 @@ fn any_width_is_survived() {
 
 #[test]
 fn a_percentile_needs_enough_samples() {
-    let latency =
-        |count, p99| crate::analysis::Latency { count, p50: 10_000, p99, p999: 8_888_000, max: 9_999_000 };
+    let latency = |count, p99| crate::analysis::Latency {
+        count,
+        p50: 10_000,
+        p99,
+        p999: 8_888_000.into(),
+        max: 9_999_000,
+    };
     let mut report = plain_report(&everything());
     let mut page = |counts: [u64; 2]| {
         report.facts.flows[0].latency_ns = Some(Box::new(latency(counts[0], 7_777_000)));
@@ -152,7 +157,8 @@ fn a_percentile_needs_enough_samples() {
 fn requests_that_are_not_timed_are_counted_by_reason() {
     let mut report = plain_report(&everything());
     let one = &mut report.facts.flows[0];
-    let times = crate::analysis::Latency { count: 7, p50: 10_000, p99: 10_000, p999: 10_000, max: 10_000 };
+    let times =
+        crate::analysis::Latency { count: 7, p50: 10_000, p99: 10_000, p999: 10_000.into(), max: 10_000 };
     one.latency_ns = Some(Box::new(times));
     one.latency_unpaired = None.into();
     one.latency_untimed = None.into();
@@ -215,7 +221,7 @@ fn retransmissions_are_those_of_the_loss_figures() {
     let flow = &mut report.facts.flows[at];
     let psn = flow.psn.as_mut().unwrap();
     (psn.repeats, flow.psn_responses) = (7_777, None);
-    let loss = crate::analysis::Loss { retransmitted: 31_000, rereads: 313, ..Default::default() };
+    let loss = crate::analysis::Loss { retransmitted: 31_000, rereads: 313.into(), ..Default::default() };
     flow.loss = Some(loss).into();
     let page = text::text(&report, 160);
     assert!(page.contains("31,313") && !page.contains("  7,777  "), "{page}");

@@ -12,6 +12,9 @@ const LABEL: usize = 10;
 /// Host pairs listed.
 const MAX_PAIRS: usize = 6;
 
+/// Why a recording has no bursts.
+pub(crate) const BURSTS_NOT_RECORDED: &str = "not recorded, nor incast and the traffic pattern";
+
 /// Steps and pattern of the job.
 pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -27,6 +30,9 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
     }
     if let Some(why) = report.facts.steps_absent {
         say("Steps", &format!("none of a training job: {why}"));
+    }
+    if report.facts.is_recording() {
+        say("Bursts", BURSTS_NOT_RECORDED);
     }
     if let Some(pattern) = report.facts.pattern.as_ref().filter(|pattern| pattern.hosts > 0) {
         say("Pattern", &pattern_of(pattern, report.facts.totals.counted_again.taps));

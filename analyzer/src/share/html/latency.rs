@@ -8,13 +8,13 @@ use super::markup::Markup;
 use crate::analysis::{Flow, Latency, link_name};
 use crate::metrics::latency::BySlot;
 use crate::report::Report;
-use crate::report::text::{P99_SAMPLES, P999_SAMPLES, Topic, enough, sections};
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, Topic, enough, ranges, sections};
 use crate::sample::Sample;
 use crate::util::style::Paint;
 use crate::util::units;
 
-/// Classes of requests; the last one is for recordings, which do not distinguish classes.
-const CLASSES: [&str; 4] = ["SEND and WRITE", "READ, to the first response", "Atomics", "All requests"];
+/// Classes of requests.
+const CLASSES: [&str; 3] = ["SEND and WRITE", "READ, to the first response", "Atomics"];
 /// Operations with a message completion time.
 const COMPLETIONS: [&str; 3] = [
     "WRITE, to the message's completion",
@@ -30,14 +30,13 @@ const LISTED: usize = 20;
 pub struct Distribution(Vec<(&'static str, [u64; BUCKETS])>);
 
 impl Distribution {
-    /// The distribution of a sample.
+    /// The distribution of a sample; none of a recording, which has percentiles alone.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
         let mut classes: Vec<(&'static str, [u64; BUCKETS])> =
             CLASSES.into_iter().chain(COMPLETIONS).map(|name| (name, [0; BUCKETS])).collect();
         for figure in sample.metrics.latency.iter().flat_map(BySlot::figures) {
-            let latencies =
-                figure.by_class().map(|(class, times)| (class.unwrap_or(CLASSES.len() - 1), times));
+            let latencies = figure.by_class().filter_map(|(class, times)| Some((class?, times)));
             let completions = figure.completions.histograms().map(|(at, times)| (CLASSES.len() + at, times));
             for (at, histogram) in latencies.chain(completions) {
                 if let Some((_, counts)) = classes.get_mut(at) {
@@ -126,11 +125,15 @@ pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> M
         if several {
             page.leaf("td", "", &link_name(&flow.link, flow.direction));
         }
+        let ranges = flow.latency_range_ns.as_deref().map(ranges);
+        let [p50_range, p99_range] =
+            ranges.map_or_else(Default::default, |of| of.map(|range| format!(" ({range})")));
+        let p99_range = if one.count < P99_SAMPLES { String::new() } else { p99_range };
         let texts = [
             units::count(one.count),
-            units::duration(one.p50),
-            enough(one.p99, one.count, P99_SAMPLES),
-            enough(one.p999, one.count, P999_SAMPLES),
+            units::duration(one.p50) + &p50_range,
+            enough(one.p99, one.count, P99_SAMPLES) + &p99_range,
+            enough(one.p999.get(), one.count, P999_SAMPLES),
             units::duration(one.max),
         ];
         for text in texts {

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use self::markup::Markup;
 use crate::model::OverTime;
 use crate::report::Report;
-use crate::report::text::{Topic, headline, not_evaluated, sections, summary};
+use crate::report::text::{BURSTS_NOT_RECORDED, Topic, headline, not_evaluated, sections, summary};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
 pub use latency::Distribution;
@@ -138,6 +138,9 @@ fn coverage(report: &Report) -> Markup {
     }
     if let Some(why) = report.facts.steps_absent {
         page.raw("<li>").leaf("b", "", "Steps").text(": none of a training job: ").text(why).raw("</li>");
+    }
+    if report.facts.is_recording() {
+        page.raw("<li>").leaf("b", "", "Bursts").text(": ").text(BURSTS_NOT_RECORDED).raw("</li>");
     }
     for sentence in not_evaluated(report) {
         page.leaf("li", "", &sentence);

@@ -9,19 +9,18 @@ use std::sync::Arc;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::flow::DSCP_NONE;
-use rocescope_common::account::latency::{BUCKETS, bucket};
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
-use crate::metrics::latency::{BySlot, Figure, Histogram, Summary};
+use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
 use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::{self, LinkSteps};
 use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
 use crate::sample::{
-    Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Sample, SourceKind, Stats,
+    Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
 };
 use crate::util::map::Map;
 use crate::util::shared::Shared;
@@ -41,6 +40,7 @@ pub(super) struct State {
     ports: BTreeMap<(String, u32), PortSample>,
     findings: BTreeMap<FindingKey, Shared>,
     steps: Steps,
+    intervals: Intervals,
     window: Option<(u64, u64)>,
 }
 
@@ -56,6 +56,35 @@ struct Steps {
     straggler: Option<Shared>,
 }
 
+/// Lengths of the intervals, to three digits, and how many there are of each.
+#[derive(Debug, Default)]
+struct Intervals {
+    lengths: BTreeMap<u64, u64>,
+    latest_ns: u64,
+}
+
+impl Intervals {
+    /// Adds the interval that ends at a time, unless a row of another link has.
+    fn add(&mut self, end_ns: u64, length_ns: u64) {
+        if end_ns != self.latest_ns && length_ns > 0 {
+            self.latest_ns = end_ns;
+            let unit = 10u64.pow(length_ns.ilog10().saturating_sub(2));
+            *self.lengths.entry(length_ns.saturating_add(unit / 2) / unit * unit).or_default() += 1;
+        }
+    }
+
+    /// The median; `None` without any. The first interval and the last are often shorter than the others.
+    fn median_ns(&self) -> Option<u64> {
+        let all: u64 = self.lengths.values().sum();
+        let mut seen = 0;
+        let mut below = self.lengths.iter().skip_while(|(_, n)| {
+            seen += *n;
+            seen * 2 <= all
+        });
+        below.next().map(|(length_ns, _)| *length_ns)
+    }
+}
+
 /// Id, link, direction, and both ends with their queue pairs.
 type FindingKey = (Shared, Option<Shared>, Option<Direction>, String);
 
@@ -65,13 +94,7 @@ struct Flow {
     stats: Stats,
     src_qp: Option<u32>,
     loss: Option<loss::Metrics>,
-    times: Option<Box<Times>>,
-}
-
-#[derive(Clone, Debug)]
-struct Times {
-    counts: [u64; BUCKETS],
-    longest_ns: u64,
+    times: Option<Box<MergedLatency>>,
 }
 
 /// Converts a number of a column; `none` if unknown or out of range.
@@ -131,23 +154,12 @@ impl State {
         if let (Some(count), Some(p50), Some(p99), Some(max)) =
             (row.rtt_count.filter(|n| *n > 0), row.rtt_p50_ns, row.rtt_p99_ns, row.rtt_max_ns)
         {
-            let times =
-                flow.times.get_or_insert_with(|| Box::new(Times { counts: [0; BUCKETS], longest_ns: 0 }));
-            // As many samples as in the interval, and each percentile the one of its rank: the first of those at p99 is
-            // that of its rank.
-            let rank = |percent: u64| (count * percent).div_ceil(100);
-            let middle = (rank(99) - 1).max(rank(50));
-            let top = u64::from(count > 1);
-            for (ns, samples) in [(p50, middle), (p99, count - middle - top), (max, top)] {
-                if let Some(counts) = times.counts.get_mut(bucket(ns)) {
-                    *counts += samples;
-                }
-            }
-            times.longest_ns = times.longest_ns.max(max);
+            flow.times.get_or_insert_default().add(IntervalLatency { count, p50, p99, max });
         }
     }
 
     pub(super) fn link_row(&mut self, row: &LinkSecond) {
+        self.intervals.add(row.t.0, row.interval_ns);
         let at = usize::from(self.link(&row.link, row.direction));
         self.saw(row.t.0.saturating_sub(row.interval_ns), row.t.0);
         if let (Some(link), Some(total)) = (self.links.get_mut(at), self.totals.get_mut(at)) {
@@ -341,9 +353,9 @@ impl State {
         let known = slotted().filter(|(_, flow)| flow.loss.is_some()).map(|(slot, _)| slot).collect();
         let times = slotted().filter_map(|(slot, flow)| {
             let times = flow.times.as_ref()?;
-            let all = Summary::of(&times.counts, times.longest_ns);
-            Some((slot, Figure { all, histogram: Histogram::of(&times.counts), ..Figure::default() }))
+            Some((slot, Figure { all: times.summary(), histogram: times.histogram(), ..Figure::default() }))
         });
+        let ranges = slotted().filter_map(|(slot, flow)| Some((slot, flow.times.as_ref()?.range()?)));
         Sample {
             time_ns,
             kind: SourceKind::Replay,
@@ -357,7 +369,11 @@ impl State {
                 neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),
                 ..Devices::default()
             }),
-            recorded: Some(Arc::new(self.findings.values().cloned().collect())),
+            recording: Some(Arc::new(Recording {
+                findings: self.findings.values().cloned().collect(),
+                interval_ns: self.intervals.median_ns(),
+                latency_ranges: ranges.collect(),
+            })),
             metrics: Metrics {
                 loss: Some(loss::Loss {
                     flows: losses.collect(),

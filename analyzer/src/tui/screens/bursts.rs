@@ -12,7 +12,7 @@ use super::{Lines, Page, Spans, counted, empty, sheet};
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
-use crate::report::text::steps_in_words;
+use crate::report::text::{BURSTS_NOT_RECORDED, steps_in_words};
 use crate::sample::{Sample, SourceKind};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::export::Sheet;
@@ -148,8 +148,17 @@ fn part(width: usize, links: usize) -> usize {
 /// Everything, with charts of `tall` lines each.
 fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     let Some(data) = &view.data else { return Vec::new() };
-    let Some(traffic) = &data.sample.metrics.traffic else { return Vec::new() };
     let report = view.analysis.as_deref().map(|analysis| &analysis.report);
+    let Some(traffic) = &data.sample.metrics.traffic else {
+        // The recording has steps alone.
+        let report = report.filter(|report| report.facts.is_recording());
+        return report.map_or_else(Vec::new, |report| {
+            let mut all = vec![section("BURSTS", "", width)];
+            all.push(Line::styled(format!(" {BURSTS_NOT_RECORDED}"), theme::DIM));
+            all.extend(steps(report, width));
+            all
+        });
+    };
     let starts =
         report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
     let mut links: Vec<(usize, &Bursts)> =

@@ -209,7 +209,7 @@ fn hosts<'a>(flows: impl Iterator<Item = &'a Flow>, of: impl Fn(&Flow) -> u64) -
 
 /// NAK episodes of a flow in a span.
 fn naks(flow: &Flow, span: &Span) -> u64 {
-    let all = flow.loss.get().map_or(0, |loss| loss.after_tap.episodes);
+    let all = flow.loss.get().map_or(0, |loss| loss.after_tap.episodes.or_zero());
     span.count(flow, Signal::LossDownstream, all).min(all)
 }
 

@@ -207,7 +207,7 @@ fn upstream(episodes: u64, wait_ns: u64) -> Sample {
     let at = Episodes { count: episodes, first_ns: START, last_ns: START + 1, ..Episodes::default() };
     let metrics = Metrics { downstream: at, ..Metrics::default() };
     let mut loss = Loss::default();
-    let times = Summary { count: 100, p50: wait_ns, p99: wait_ns, p999: wait_ns, max: wait_ns };
+    let times = Summary { count: 100, p50: wait_ns, p99: wait_ns, p999: wait_ns.into(), max: wait_ns };
     for flow in &sample.flows {
         loss.flows.insert(flow.slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
     }

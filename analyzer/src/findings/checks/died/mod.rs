@@ -213,7 +213,7 @@ fn died<'a>(
     let silent_ns = end_ns.saturating_sub(flow.last_ns);
     let acked = Some(acked(input, loss, flow)?);
     let metrics = flow.loss.get()?;
-    let (retries, longest) = (metrics.stuck, metrics.timeout_longest_ns.unwrap_or(0));
+    let (retries, longest) = (metrics.stuck.or_zero(), metrics.timeout_longest_ns.unwrap_or(0));
     let given_up = || {
         retries >= limits.retries_exhausted
             || longest > 0 && silent_ns >= longest.saturating_mul(limits.silent_timeouts)

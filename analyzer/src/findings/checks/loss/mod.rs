@@ -233,7 +233,7 @@ impl<'a> Pair<'a> {
             let episodes = side.of(loss);
             self.longest_ns = self.longest_ns.max(episodes.longest_ns.unwrap_or(0));
             self.largest = self.largest.max(episodes.largest.unwrap_or(0));
-            doubtful += loss.lost_or_reordered;
+            doubtful += loss.lost_or_reordered.or_zero();
             lost += loss.lost;
             timeouts += loss.timeouts;
             reordered += loss.recovered;
@@ -270,7 +270,7 @@ fn rereads(flow: &Flow, responses: &Loss, span: &Span) -> (u64, u64) {
         let all = of_both(of);
         scaled(span.count(flow, signal, all), of(responses), all)
     };
-    let episodes = in_span(Signal::LossDownstream, |loss| loss.after_tap.episodes);
+    let episodes = in_span(Signal::LossDownstream, |loss| loss.after_tap.episodes.or_zero());
     let silent_ns = in_span(Signal::RecoveryDownstream, |loss| loss.after_tap.total_ns.unwrap_or(0));
     (episodes, Loss::after_silence(episodes, silent_ns))
 }
@@ -308,7 +308,7 @@ impl Tap {
 
 /// True if its link shows a part of its packets only: they are sprayed over parallel links, which are one place.
 pub(super) fn is_partial(limits: &Limits, flow: &Flow) -> bool {
-    flow.loss.get().is_some_and(|loss| loss.unfilled as f64 >= limits.partial * flow.packets as f64)
+    flow.loss.get().is_some_and(|loss| loss.unfilled.or_zero() as f64 >= limits.partial * flow.packets as f64)
 }
 
 /// The tap to which a link belongs. The interfaces of a live run are one place; links of a file are named after the
@@ -425,7 +425,7 @@ fn sides<'a>(input: &Input<'a>, ends: &Ends<'_>, side: Side, found: &mut Vec<Fin
             one.severity = grade(input, side, &one.judged.what);
         }
         raised.extend(links::join(&input.limits.loss, one_by_one, judge, |flow| {
-            flow.losses().iter().flatten().map(|loss| side.of(loss).episodes).sum()
+            flow.losses().iter().flatten().map(|loss| side.of(loss).episodes.or_zero()).sum()
         }));
     }
     raised.sort_by(|a, b| a.links.cmp(&b.links));

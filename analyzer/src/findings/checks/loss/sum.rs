@@ -28,12 +28,14 @@ impl Sum {
         match side {
             Side::Before => {
                 let lost = span.count(flow, Signal::Lost, total(|loss| loss.lost));
-                let episodes = span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes));
+                let episodes =
+                    span.count(flow, side.signal(), total(|loss| loss.before_tap.episodes.or_zero()));
                 // Lost packets should have passed as well.
                 Self { packets: packets + lost, lost, episodes }
             }
             Side::After => {
-                let episodes = span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes));
+                let episodes =
+                    span.count(flow, side.signal(), total(|loss| loss.after_tap.episodes.or_zero()));
                 // A trimmed packet triggers its own retransmission.
                 let episodes = episodes.saturating_sub(flow.trimmed_packets());
                 Self { packets, lost: episodes, episodes }

@@ -141,7 +141,8 @@ pub(super) fn nobody_asked(input: &Input<'_>, (src, dst): (Address, Address)) ->
     let between = |from, to| input.facts.between(from, to);
     let asked = |flow: &Flow| flow.ack.rnr_naks + flow.ack.naks.total() + flow.ack.unknown > 0;
     let lost_answers = |flow: &Flow| flow.loss_responses.get().is_some_and(|loss| loss.lost > 0);
-    let by_itself = |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads > 0);
+    let by_itself =
+        |flow: &Flow| flow.loss.get().is_some_and(|loss| loss.timeouts + loss.rereads.or_zero() > 0);
     between(dst, src).any(|flow| flow.ack.acks > 0)
         && !between(dst, src).any(|flow| asked(flow) || by_itself(flow))
         && !between(src, dst).any(|flow| by_itself(flow) || lost_answers(flow))

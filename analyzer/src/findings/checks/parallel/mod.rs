@@ -201,7 +201,7 @@ fn lost(flow: &Flow) -> u64 {
 }
 
 fn after_tap(flow: &Flow) -> u64 {
-    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes)
+    flow.loss.get().map_or(0, |loss| loss.after_tap.episodes.or_zero())
 }
 
 impl<'a> Direction<'a> {

@@ -30,7 +30,7 @@ fn uplinks(change: impl Fn(u16, u32, &mut crate::sample::Stats, &mut Metrics, &m
         let slot = u32::try_from(flows.len()).unwrap();
         loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
         let tail = 2 * wait_ns;
-        let all = Summary { count: 50, p50: wait_ns, p99: tail, p999: tail, max: tail };
+        let all = Summary { count: 50, p50: wait_ns, p99: tail, p999: tail.into(), max: tail };
         times.push((slot, Figure { all: Some(all), ..Figure::default() }));
         flows.push((key, data));
     }
@@ -162,7 +162,7 @@ fn a_delay_of_both_directions_is_no_queue_of_one() {
             let on_second = [190_000, back_ns][usize::from(flow.slot >= 12)];
             let p50 = if flow.key.link == 1 { on_second } else { 40_000 };
             let p99 = p50 + spread_ns;
-            let all = Summary { count: 50, p50, p99, p999: p99, max: p99 };
+            let all = Summary { count: 50, p50, p99, p999: p99.into(), max: p99 };
             (flow.slot, Figure { all: Some(all), ..Figure::default() })
         });
         sample.metrics.latency = Some(times.collect());

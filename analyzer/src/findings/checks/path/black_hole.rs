@@ -85,13 +85,13 @@ fn meanwhile<'a>(flows: impl IntoIterator<Item = &'a Flow>, since_ns: u64, until
 
 /// Number of unsuccessful retries from the same PSN.
 fn stuck(flow: &Flow) -> u64 {
-    flow.loss.get().map_or(0, |loss| loss.stuck)
+    flow.loss.get().map_or(0, |loss| loss.stuck.or_zero())
 }
 
 /// True if its packets are retransmitted; they are not if the second capture merely misses packets that the path
 /// delivers.
 fn is_retried(flow: &Flow) -> bool {
-    flow.losses().iter().flatten().any(|loss| loss.stuck + loss.retransmitted > 0)
+    flow.losses().iter().flatten().any(|loss| loss.stuck.or_zero() + loss.retransmitted > 0)
 }
 
 /// Black holes from the packets at two taps.

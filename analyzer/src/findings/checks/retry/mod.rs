@@ -120,7 +120,7 @@ limits! {
 }
 
 fn retransmitted(flow: &Flow) -> u64 {
-    flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads).sum()
+    flow.losses().iter().flatten().map(|loss| loss.retransmitted + loss.rereads.or_zero()).sum()
 }
 
 fn reordered(flow: &Flow) -> u64 {
@@ -155,7 +155,7 @@ impl<'a> Pair<'a> {
             retransmitted: troubled.iter().map(|(_, retransmitted)| retransmitted).sum(),
             reordered: sum(&|flow| span.count(flow, Signal::Reordered, reordered(flow))),
             after_rnr: of_troubled(&|flow| {
-                span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent))
+                span.count(flow, Signal::RetransmittedAfterRnr, own(flow, |loss| loss.rnr_resent.or_zero()))
             }),
             timeouts: nearest.iter().map(|(_, timeouts)| timeouts).sum(),
             flows: troubled,

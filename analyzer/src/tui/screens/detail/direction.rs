@@ -320,7 +320,7 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
     };
     let [p50, max] = [all.p50, all.max].map(units::duration);
     let p99 = enough(all.p99, all.count, P99_SAMPLES);
-    let p999 = enough(all.p999, all.count, P999_SAMPLES);
+    let p999 = enough(all.p999.get(), all.count, P999_SAMPLES);
     let lines = [
         entry("latency", latency_now(row, view, all.max)),
         entry("  total", format!("p50 {p50}, p99 {p99}")),
