@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
+use super::recorded::{Likeness, range};
 use super::value::{
-    at, both, ce_ratio, is_recording, latency, lost_after_tap, lost_between_taps, lost_of_expected,
+    P99, RANGES, at, both, ce_ratio, latency, list, lost_after_tap, lost_between_taps, lost_of_expected,
     max_over_mean, naks, once, own_losses, present, rate, retransmitted, share, total, uncopied,
 };
 use super::{Change, Verdict};
-use crate::metrics::latency::P99_SAMPLES;
 
 /// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,27 +63,12 @@ const USUAL: f64 = 0.05;
 /// Tails vary more.
 const TAIL: f64 = 0.15;
 
-/// Metrics without a verdict between a recording and a capture or a live run: percentiles of a recording are made from
-/// those of its intervals, and it does not count repeated READ requests.
-const UNLIKE: [&str; 3] = ["latency_p50_ns", "latency_p99_ns", "retransmitted_ratio"];
-
-/// True if one report is of a recording and the other is not.
-pub(super) fn are_unlike(a: &Value, b: &Value) -> bool {
-    is_recording(a) != is_recording(b)
-}
-
-impl Change {
-    /// Without a verdict, if the reports are unlike in what the metric is made from.
-    fn unless(self, unlike: bool) -> Self {
-        let unlike = unlike && UNLIKE.contains(&self.name);
-        Self { verdict: self.verdict.filter(|_| !unlike), ..self }
-    }
-}
-
 impl Figure {
-    /// The metric of two reports, which may be [unlike](are_unlike).
-    pub(super) fn change(&self, a: &Value, b: &Value, unlike: bool) -> Change {
-        self.measure.change((self.read)(a), (self.read)(b)).unless(unlike)
+    /// The metric of two reports.
+    pub(super) fn change(&self, a: &Value, b: &Value, likeness: Likeness) -> Change {
+        let change = self.measure.change((self.read)(a), (self.read)(b));
+        let ranges = [a, b].map(|report| range(list(report), self.measure.name));
+        change.within(&self.measure, likeness, ranges)
     }
 }
 
@@ -239,7 +224,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (USUAL, 500.0),
         "`flows[].latency_ns.p50`, mean over flows weighted by samples",
-        |r| latency(r, "/latency_ns/p50", 1)
+        |r| latency(list(r), "p50")
     ),
     figure!(
         "latency_p99_ns",
@@ -248,7 +233,7 @@ pub(super) const RUN: &[Figure] = &[
         Less,
         (TAIL, 1000.0),
         "`flows[].latency_ns.p99`, the same over flows with at least 100 samples",
-        |r| latency(r, "/latency_ns/p99", P99_SAMPLES)
+        |r| latency(list(r), P99)
     ),
     figure!(
         "effective_flows",
@@ -402,9 +387,17 @@ pub(super) const OF_HOSTS: [&str; 7] = [
     "latency_p99_ns",
 ];
 
-/// Two values of [`by_hosts`](super::value::by_hosts) side by side, of reports that may be [unlike](are_unlike).
-pub(super) fn changes_of_hosts(a: &Value, b: &Value, unlike: bool) -> Vec<Change> {
+/// Two values of [`by_hosts`](super::value::by_hosts) side by side.
+pub(super) fn changes_of_hosts(a: &Value, b: &Value, likeness: Likeness) -> Vec<Change> {
     let measures = RUN.iter().map(|figure| figure.measure).filter(|one| OF_HOSTS.contains(&one.name));
     let of = |side: &Value, name: &str| side.get(name).and_then(Value::as_f64);
-    measures.map(|one| one.change(of(a, one.name), of(b, one.name)).unless(unlike)).collect()
+    let range = |side: &Value, name: &str| {
+        let ends = side.get(RANGES)?.get(name)?;
+        ends.get(0)?.as_f64().zip(ends.get(1)?.as_f64()).map(<[f64; 2]>::from)
+    };
+    let change = |one: Measure| {
+        let ranges = [a, b].map(|side| range(side, one.name));
+        one.change(of(a, one.name), of(b, one.name)).within(&one, likeness, ranges)
+    };
+    measures.map(change).collect()
 }

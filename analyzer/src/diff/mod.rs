@@ -5,6 +5,7 @@
 
 mod figure;
 mod finding;
+mod recorded;
 mod steps;
 mod text;
 mod value;
@@ -17,6 +18,8 @@ use serde_json::Value;
 
 use crate::util::definition::definitions;
 
+use recorded::Likeness;
+pub use recorded::NotCompared;
 pub use steps::StepChange;
 pub use text::text;
 
@@ -87,6 +90,8 @@ pub struct Diff {
     pub b: Side,
     /// Metrics of the whole run.
     pub metrics: Vec<Change>,
+    /// Metrics that both reports have and that have no verdict, with the reason.
+    pub not_compared: Vec<NotCompared>,
     /// Change of a step of the job; null when one of the reports has no steps.
     pub steps: Option<StepChange>,
     /// Findings in either, by id.
@@ -169,15 +174,19 @@ pub struct Pair {
 /// Compares two reports (`rocescope.report/1` as JSON), named as the user gave them.
 #[must_use]
 pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
-    let unlike = figure::are_unlike(a.1, b.1);
+    let likeness = Likeness::of(a.1, b.1);
+    let metrics: Vec<Change> = figure::RUN.iter().map(|figure| figure.change(a.1, b.1, likeness)).collect();
+    let hosts = hosts(a.1, b.1, likeness);
+    let all = metrics.iter().chain(hosts.iter().flat_map(|pair| &pair.metrics));
     Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        metrics: figure::RUN.iter().map(|figure| figure.change(a.1, b.1, unlike)).collect(),
+        not_compared: recorded::not_compared(all, likeness),
+        metrics,
         steps: steps::change(a.1, b.1),
         findings: finding::changes(a.1, b.1),
-        hosts: hosts(a.1, b.1, unlike),
+        hosts,
     }
 }
 
@@ -187,7 +196,7 @@ fn side((name, report): (&str, &Value)) -> Side {
     Side { name: name.to_owned(), inputs, duration_ns: value::duration_ns(report) }
 }
 
-fn hosts(a: &Value, b: &Value, unlike: bool) -> Vec<Pair> {
+fn hosts(a: &Value, b: &Value, likeness: Likeness) -> Vec<Pair> {
     let (before, after) = (value::by_hosts(a), value::by_hosts(b));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
     let nothing = Value::Null;
@@ -195,7 +204,7 @@ fn hosts(a: &Value, b: &Value, unlike: bool) -> Vec<Pair> {
         .into_iter()
         .filter_map(|key| {
             let (one, other) = (before.get(key).unwrap_or(&nothing), after.get(key).unwrap_or(&nothing));
-            let metrics = figure::changes_of_hosts(one, other, unlike);
+            let metrics = figure::changes_of_hosts(one, other, likeness);
             let changed = metrics.iter().any(|change| !matches!(change.verdict, None | Some(Verdict::Same)))
                 || before.contains_key(key) != after.contains_key(key);
             let weight = metrics.first().map_or(0.0, |rate| rate.a.unwrap_or(0.0).max(rate.b.unwrap_or(0.0)));
@@ -242,8 +251,10 @@ const HEAD: &str = "\
 `rocescope diff A B` compares two captures, recordings, or reports saved as JSON. Its JSON has the schema `rocescope.diff/1`. Names are those of the
 report (docs/metrics.md). Packets seen at several taps count once, and so do packets that
 a capture shows twice. A value that is unknown in either report is null and has no verdict.
-Percentiles of a recording are made from those of its intervals (docs/recording.md): compare recordings of one `--interval`.
-Against a capture or a live report they have no verdict, nor have retransmissions: a recording does not count repeated READ requests.
+Percentiles of a recording are made from those of its intervals (docs/recording.md). Against a recording with another `--interval`,
+a capture or a live report they have a verdict only where it holds for all values in the ranges that the true ones lie in
+(`flows[].latency_range_ns`). Retransmissions have none against a capture or a live report: a recording does not count repeated READ
+requests. `not_compared` has the metrics without a verdict, and why.
 
 ## Metrics
 

@@ -44,6 +44,14 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         }
         lines.extend(painted(&table, room, paint));
     }
+    if !diff.not_compared.is_empty() {
+        lines.push(String::new());
+    }
+    for one in &diff.not_compared {
+        let labels = diff.metrics.iter().filter(|change| one.metrics.contains(&change.name));
+        let labels: Vec<&str> = labels.map(|change| change.label).collect();
+        lines.extend(hanging(&format!("Not compared: {}. Reason: {}.", labels.join("; "), one.why), room, 2));
+    }
     let (sentence, role) = verdict(diff);
     lines.push(String::new());
     lines.push(format!("Verdict  {}", paint.paint(role, &sentence)));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
+use super::recorded::range;
 use crate::metrics::latency::P99_SAMPLES;
 use crate::metrics::loss::is_in_vain;
 use crate::util::time::seconds;
@@ -74,7 +75,7 @@ pub(super) fn max_over_mean(report: &Value) -> Option<f64> {
     worst(groups.filter(|group| !same_path(group)), "max_over_mean")
 }
 
-pub(super) fn list(report: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn list(report: &Value) -> impl Iterator<Item = &Value> + Clone {
     report.get("flows").and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -129,20 +130,14 @@ pub(super) fn both(flow: &Value, name: &str) -> Option<f64> {
 
 /// Retransmissions of both sequences; all packets behind the expected PSN where they are not known.
 pub(super) fn retransmitted(flow: &Value) -> Option<f64> {
-    let known = losses(flow, "/retransmitted").zip(losses(flow, "/rereads")).map(|(a, b)| a + b);
+    // A recording does not count repeated READ requests.
+    let known = losses(flow, "/retransmitted").map(|n| n + losses(flow, "/rereads").unwrap_or(0.0));
     known.or_else(|| repeats(flow))
 }
 
 /// Packets behind the expected PSN of both sequences that are no copies of the capture.
 fn repeats(flow: &Value) -> Option<f64> {
     Some((both(flow, "repeats")? - at(flow, "/copied/repeats").unwrap_or(0.0)).max(0.0))
-}
-
-/// True if a report is of a recording, which has flows without opcodes.
-pub(super) fn is_recording(report: &Value) -> bool {
-    let flows = report.get("flows").and_then(Value::as_array).into_iter().flatten();
-    let mut opcodes = flows.filter_map(|flow| flow.get("opcodes")?.as_array()).peekable();
-    opcodes.peek().is_some() && opcodes.all(Vec::is_empty)
 }
 
 /// A loss counter of both sequences; `None` when it is unknown for one that the flow has.
@@ -209,25 +204,30 @@ pub(super) fn naks(flow: &Value) -> Option<f64> {
     Some((all - at(flow, "/copied/naks").unwrap_or(0.0)).max(0.0))
 }
 
+/// The 99th percentile.
+pub(super) const P99: &str = "p99";
+
 /// Mean of a percentile over flows, weighted by their samples.
-pub(super) fn latency(report: &Value, path: &str, least: u64) -> Option<f64> {
-    weighted(report.get("flows")?.as_array()?.iter(), path, least)
+pub(super) fn latency<'a>(flows: impl Iterator<Item = &'a Value>, percentile: &str) -> Option<f64> {
+    let path = format!("/latency_ns/{percentile}");
+    mean(flows, |flow| at(flow, &path), |flow| weight(flow, percentile))
 }
 
-/// The same over these flows; a percentile needs `least` samples.
-pub(super) fn weighted<'a>(flows: impl Iterator<Item = &'a Value>, path: &str, least: u64) -> Option<f64> {
-    mean(flows, path, |flow| at(flow, "/latency_ns/count").filter(|count| *count >= least as f64))
+/// Samples of a flow; `None` where they are too few for the percentile.
+pub(super) fn weight(flow: &Value, percentile: &str) -> Option<f64> {
+    let least = if percentile == P99 { P99_SAMPLES } else { 1 };
+    at(flow, "/latency_ns/count").filter(|count| *count >= least as f64)
 }
 
 /// The weighted mean over the flows that have a value.
 pub(super) fn mean<'a>(
     flows: impl Iterator<Item = &'a Value>,
-    path: &str,
+    value: impl Fn(&Value) -> Option<f64>,
     weight: impl Fn(&Value) -> Option<f64>,
 ) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for flow in flows {
-        if let (Some(value), Some(n)) = (at(flow, path), weight(flow)) {
+        if let (Some(value), Some(n)) = (value(flow), weight(flow)) {
             sum += value * n;
             count += n;
         }
@@ -252,6 +252,9 @@ pub(super) fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Op
     list.filter_map(|one| one.get(name)?.as_f64()).reduce(f64::max)
 }
 
+/// Where a value of [`by_hosts`] has the ranges of metrics.
+pub(super) const RANGES: &str = "ranges";
+
 /// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of its packets.
 pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
     let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
@@ -274,7 +277,8 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "lost_before_tap_ratio": lost_of_expected(queue_pairs),
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
             "retransmitted_ratio": share(queue_pairs, retransmitted),
-            "latency_p99_ns": weighted(all(), "/latency_ns/p99", P99_SAMPLES),
+            "latency_p99_ns": latency(all(), P99),
+            RANGES: { "latency_p99_ns": range(all(), "latency_p99_ns") },
         })
     };
     pairs
@@ -292,5 +296,5 @@ pub(super) fn marked(queue_pairs: &[Vec<&Value>]) -> Option<f64> {
         let ratio = |flow: &Value| at(flow, "/ce_ratio").unwrap_or(-1.0);
         flows.iter().copied().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     });
-    mean(most_marked, "/ce_ratio", data_packets)
+    mean(most_marked, |flow| at(flow, "/ce_ratio"), data_packets)
 }

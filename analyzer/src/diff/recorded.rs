@@ -1,0 +1,170 @@
+//! Recordings beside captures, live runs and recordings of another interval: what of them can be compared.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::figure::Measure;
+use super::value::{P99, at, mean, weight};
+use super::{Change, Verdict};
+use crate::util::units;
+
+/// How two reports are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Likeness {
+    by: Made,
+    /// Difference of their numbers of steps.
+    steps_apart: u64,
+}
+
+/// By what they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// In the same way.
+    Alike,
+    /// One is of a recording.
+    OneRecorded,
+    /// Both are of recordings, with other intervals; nanoseconds, as far as known.
+    Intervals(Option<u64>, Option<u64>),
+}
+
+/// Largest difference of two intervals that are the same: those of a live run vary.
+const SAME_INTERVAL: f64 = 0.1;
+
+impl Likeness {
+    pub(super) fn of(a: &Value, b: &Value) -> Self {
+        let interval =
+            |report: &Value| report.pointer("/source/recording/interval_ns").and_then(Value::as_u64);
+        let by = match (is_recording(a), is_recording(b)) {
+            (false, false) => Made::Alike,
+            (true, true) => match (interval(a), interval(b)) {
+                (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => Made::Alike,
+                (a, b) => Made::Intervals(a, b),
+            },
+            _ => Made::OneRecorded,
+        };
+        let steps = |report: &Value| report.pointer("/steps/count").and_then(Value::as_u64).unwrap_or(0);
+        Self { by, steps_apart: steps(a).abs_diff(steps(b)) }
+    }
+
+    /// True if reports that are made in other ways have too different steps for a metric.
+    fn has_other_steps(self, name: &str) -> bool {
+        match self.steps_apart {
+            0 => false,
+            // The last one is missing: the others still have a median.
+            1 => name == TREND,
+            _ => name.starts_with("step_"),
+        }
+    }
+
+    /// Why percentiles without a verdict have none.
+    fn why_percentiles(self) -> String {
+        match self.by {
+            Made::Intervals(a, b) => {
+                let [a, b] = [a, b].map(|ns| ns.map_or_else(|| units::UNKNOWN.into(), units::duration));
+                format!(
+                    "recordings of different intervals ({a} and {b}): their percentiles are made from those of intervals, \
+                     and the ranges that the true ones lie in (flows[].latency_range_ns) overlap"
+                )
+            }
+            Made::Alike | Made::OneRecorded => {
+                "the percentiles of a recording are made from those of its intervals, and the ranges \
+                that the true ones lie in (flows[].latency_range_ns) overlap with those of the other report"
+                    .into()
+            }
+        }
+    }
+}
+
+/// True if a report is of a recording. An older report does not say so: its flows have no opcodes.
+fn is_recording(report: &Value) -> bool {
+    if let Some(recording) = report.pointer("/source/recording") {
+        return !recording.is_null();
+    }
+    let flows = report.get("flows").and_then(Value::as_array).into_iter().flatten();
+    let mut opcodes = flows.filter_map(|flow| flow.get("opcodes")?.as_array()).peekable();
+    opcodes.peek().is_some() && opcodes.all(Vec::is_empty)
+}
+
+/// Metrics without a verdict between a recording and another report: a recording does not count repeated READ requests.
+const UNLIKE: [&str; 1] = ["retransmitted_ratio"];
+
+/// The metric that one step more or less changes most.
+const TREND: &str = "step_trend_ns_per_step";
+
+/// What has no verdict though both reports have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotCompared {
+    /// Names of the metrics.
+    pub metrics: Vec<&'static str>,
+    /// Reason.
+    pub why: String,
+}
+
+/// The metrics that have no verdict, with the reason.
+pub(super) fn not_compared<'a>(
+    changes: impl Iterator<Item = &'a Change> + Clone,
+    likeness: Likeness,
+) -> Vec<NotCompared> {
+    let without = |is: &dyn Fn(&str) -> bool| {
+        let of = changes.clone().filter(|one| one.verdict.is_none() && one.a.is_some() && one.b.is_some());
+        let mut names: Vec<&'static str> = of.map(|one| one.name).filter(|name| is(name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let steps =
+        "a recording has not all steps: neither the last one nor more than the latest 64 of an interval";
+    let rereads = "a recording does not count repeated READ requests";
+    let all = [
+        (without(&|name| percentile(name).is_some()), likeness.why_percentiles()),
+        (without(&|name| UNLIKE.contains(&name)), rereads.to_owned()),
+        (without(&|name| likeness.has_other_steps(name)), steps.to_owned()),
+    ];
+    let named = all.into_iter().filter(|(metrics, _)| !metrics.is_empty());
+    named.map(|(metrics, why)| NotCompared { metrics, why }).collect()
+}
+
+/// The percentile that a metric is the mean of.
+fn percentile(name: &str) -> Option<&'static str> {
+    match name {
+        "latency_p50_ns" => Some("p50"),
+        "latency_p99_ns" => Some(P99),
+        _ => None,
+    }
+}
+
+/// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not known.
+pub(super) fn range<'a>(flows: impl Iterator<Item = &'a Value> + Clone, name: &str) -> Option<[f64; 2]> {
+    let percentile = percentile(name)?;
+    let end = |which: &str| {
+        let ranged = format!("/latency_range_ns/{percentile}_{which}");
+        let exact = format!("/latency_ns/{percentile}");
+        // A percentile without a range is that of a capture or a live run.
+        let of = |flow: &Value| at(flow, &ranged).or_else(|| at(flow, &exact));
+        mean(flows.clone(), of, |flow| weight(flow, percentile))
+    };
+    Some([end("least")?, end("most")?])
+}
+
+impl Change {
+    /// With a verdict that holds for all values in the ranges of both, where the reports are made in other ways.
+    pub(super) fn within(self, measure: &Measure, likeness: Likeness, ranges: [Option<[f64; 2]>; 2]) -> Self {
+        if likeness.by == Made::Alike {
+            return self;
+        }
+        if percentile(measure.name).is_some() {
+            let verdict = ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b));
+            return Self { verdict, ..self };
+        }
+        let unlike = likeness.by == Made::OneRecorded && UNLIKE.contains(&measure.name)
+            || likeness.has_other_steps(measure.name);
+        Self { verdict: self.verdict.filter(|_| !unlike), ..self }
+    }
+}
+
+/// The verdict on all values of two ranges; `None` where it is not the same for all of them.
+fn certain(measure: &Measure, a: [f64; 2], b: [f64; 2]) -> Option<Verdict> {
+    let verdict = |a: f64, b: f64| measure.change(Some(a), Some(b)).verdict;
+    let ends = [verdict(a[0], b[1]), verdict(a[1], b[0])];
+    if ends[0] == ends[1] { ends[0] } else { None }
+}
