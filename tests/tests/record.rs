@@ -267,7 +267,7 @@ fn figures(diff: &Value) -> BTreeMap<&str, [&Value; 2]> {
     all.map(|metric| (metric["name"].as_str().unwrap(), [&metric["a"], &metric["b"]])).collect()
 }
 
-/// The interval of a recording does not make it better or worse; what cannot be told is named.
+/// The interval of a recording does not make it better or worse; what is not known is named.
 #[test]
 fn recordings_of_other_intervals_are_neither_better_nor_worse() {
     let dir = tempfile::tempdir().unwrap();

@@ -236,8 +236,13 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     }
     assert!(screen.contains("CE-marked packets 4,977 · ECN-capable packets 5,011"), "the evidence: {screen}");
 
+    let screen = terminal.press_until("6", "bursts", said("STEPS")).unwrap();
+    assert!(screen.contains("not recorded, nor incast and the traffic pattern"), "{screen}");
+    assert!(screen.contains("none: no rows of steps in the recording"), "{screen}");
+
     // Back in time, step by step, until the counts are of the first second.
     let past = |screen: &str| screen.contains("ENDED −") && clock(screen).is_some_and(|time| time < &*end);
+    terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();
     let screen = terminal.press_until("Left", "an earlier snapshot", past).unwrap();
     // Findings are kept of some times alone, of which depends on how fast the machine is: the screen says of which.
     let of_when = ["later than the snapshot shown", "from the start to 05:42:0"];

@@ -97,7 +97,7 @@ pub struct Sample {
 pub struct Recording {
     /// Findings at that time, in the JSON of the report.
     pub findings: Vec<Shared>,
-    /// Median length of its intervals, in nanoseconds; `None` where no row tells it.
+    /// Median length of its intervals, in nanoseconds; `None` where no row has it.
     pub interval_ns: Option<u64>,
     /// Ranges of the latency percentiles of flows, by [`FlowSample::slot`].
     pub latency_ranges: Map<u32, LatencyRange>,

@@ -218,8 +218,10 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         (counted(|c| c.rnr), count("RNR", |c| c.rnr)),
         (counted(|c| c.ecn_data[3]), ce),
         (counted(|c| c.cnp), cnp),
-        (counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)),
     ];
+    if app.view.data.as_ref().is_none_or(|data| data.sample.recording.is_none()) {
+        signals.push((counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)));
+    }
     if dedup.total.reordered > 0 {
         // Beside the loss that it is not.
         signals.insert(1, (counted(|c| c.reordered), count("reordered", |c| c.reordered)));

@@ -192,7 +192,11 @@ pub const COLUMNS: &[Column] = &[
         rank: 14,
         level: Level::Critical,
         help: "PSN gaps, in the time range",
-        get: |row, cx| sequence(row, cx, |counts| counts.gaps),
+        get: |row, cx| match cx.sample.recording {
+            // It has losses and no PSNs.
+            Some(_) => Value::Unknown,
+            None => sequence(row, cx, |counts| counts.gaps),
+        },
         ..COLUMN
     },
     Column {

@@ -136,6 +136,8 @@ impl Page for MatrixScreen {
             "sequence_naks",
             "latency_p99_ns",
         ]);
+        // A recording has no PSNs.
+        let has_psns = view.data.as_ref().is_some_and(|data| data.sample.recording.is_none());
         let cells = view.data.iter().flat_map(|data| data.matrix.iter());
         sheet.rows = cells
             .map(|(src, dst, cell)| {
@@ -146,7 +148,7 @@ impl Page for MatrixScreen {
                     json!(cell.counts.bytes),
                     json!(cell.value(Metric::Rate)),
                     json!(cell.counts.ce_ratio()),
-                    json!(cell.counts.missing),
+                    json!(has_psns.then_some(cell.counts.missing)),
                     json!(cell.counts.lost),
                     json!(cell.counts.sequence_naks),
                     json!(cell.latency_ns),

@@ -11,7 +11,7 @@ use crate::findings::Problem;
 use crate::metrics::latency::Figure;
 use crate::model::{Counts, Delta, Detail, Level, Row, State};
 use crate::packet::syndrome;
-use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough};
+use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 use crate::tui::analysis::Analysis;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::view::View;
@@ -92,10 +92,10 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
     let counts = &row.total;
     let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
-    let without = view
-        .data
-        .as_ref()
-        .is_some_and(|data| Context { model: &data.model, sample: &data.sample }.without_sequence(row));
+    let without = view.data.as_ref().is_some_and(|data| {
+        data.sample.recording.is_some()
+            || Context { model: &data.model, sample: &data.sample }.without_sequence(row)
+    });
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
     } else {
@@ -117,7 +117,8 @@ fn lost(row: &Row) -> Option<Line<'static>> {
     let Counts { lost, reordered, missing, .. } = row.total;
     let mut found = Vec::new();
     if lost > 0 {
-        let again = if lost > missing { " with retransmissions" } else { "" };
+        // A recording has no PSNs.
+        let again = if missing > 0 && lost > missing { " with retransmissions" } else { "" };
         found.push(format!("{} upstream{again}", compact(lost as f64)));
     }
     if reordered > 0 {
@@ -327,7 +328,23 @@ fn latency(detail: &Detail, row: Option<&Row>, view: &View) -> Vec<Line<'static>
         entry("", format!("p99.9 {p999}, max {max}")),
         entry("", format!("{} sample{}", compact(all.count as f64), if all.count == 1 { "" } else { "s" })),
     ];
-    lines.into_iter().chain(not_timed).chain(figure.into_iter().flat_map(completion)).collect()
+    lines
+        .into_iter()
+        .chain(recorded_ranges(detail, view, all.count))
+        .chain(not_timed)
+        .chain(figure.into_iter().flat_map(completion))
+        .collect()
+}
+
+/// Ranges of the percentiles since the start, of a recording.
+fn recorded_ranges(detail: &Detail, view: &View, count: u64) -> Vec<Line<'static>> {
+    let recording = view.data.as_ref().and_then(|data| data.sample.recording.as_ref());
+    let Some(of) = recording.and_then(|recording| recording.latency_ranges.get(&detail.id.slot)) else {
+        return Vec::new();
+    };
+    let [p50, p99] = ranges(of);
+    let tail = (count >= P99_SAMPLES).then(|| entry("", format!("p99 {p99}")));
+    [entry("  range", format!("p50 {p50}"))].into_iter().chain(tail).collect()
 }
 
 /// Message completion times by operation, since the start; the longest where too few are known for a 99th percentile.
