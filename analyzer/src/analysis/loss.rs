@@ -2,9 +2,9 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::analysis::{ByLink, Facts, Flow, Psn, TapFlow};
+use crate::analysis::{ByLink, Episodes, Facts, Flow, Psn, TapFlow};
 use crate::metrics::icrc::{Checked, Wrong};
-use crate::metrics::loss::{Episodes as Counted, Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
+use crate::metrics::loss::{Metrics, NakTally, Naks, Retransmission, TIMEOUT_PAUSE_NS};
 use crate::sample::{Address, Direction, Stats};
 use crate::util::boxed_unless_default::BoxedUnlessDefault;
 use crate::util::map::{Map, Set};
@@ -93,29 +93,6 @@ pub struct Loss {
 
 /// The loss of one sequence of a flow. Nearly all arrive once and in order.
 pub type SequenceLoss = BoxedUnlessDefault<Loss>;
-
-/// Episodes of loss. A loss before the repair of the previous one is complete belongs to the same episode. Of a
-/// recording: all null.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Episodes {
-    /// Episodes. Unit: episodes. Null: of a recording.
-    #[cfg_attr(test, schemars(with = "Option<u64>"))]
-    pub episodes: PackedOption,
-    /// Duration of the longest. Upstream: from the gap to the last repair. Downstream: from the sender's last
-    /// packet before it goes back to its last retransmission; the time in which the sender does not know of the loss
-    /// passes unseen. Unit: ns. Null: there was none.
-    pub longest_ns: Option<u64>,
-    /// Sum of their durations. Unit: ns. Null: there was none.
-    pub total_ns: Option<u64>,
-    /// Size of the largest. Upstream: PSNs lost. Downstream: packets retransmitted. Unit: packets. Null:
-    /// there was none.
-    pub largest: Option<u64>,
-    /// Start of the first. Unit: Unix ns. Null: there was none.
-    pub first_ns: Option<u64>,
-    /// End of the last. Unit: Unix ns. Null: there was none.
-    pub last_ns: Option<u64>,
-}
 
 /// Time of the latest NAK of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -230,13 +207,6 @@ impl Loss {
             after_tap: Episodes::UNKNOWN,
             ..Self::of(Some(metrics))
         }
-    }
-}
-
-impl Default for Episodes {
-    /// None.
-    fn default() -> Self {
-        Counted::default().into()
     }
 }
 
@@ -402,32 +372,6 @@ impl Facts {
     /// nothing of another.
     pub(crate) fn requests_answered_by<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = &'a Flow> {
         self.back(flow).filter(|other| other.link == flow.link)
-    }
-}
-
-impl Episodes {
-    /// A recording does not keep them.
-    const UNKNOWN: Self = Self {
-        episodes: PackedOption::UNKNOWN,
-        longest_ns: None,
-        total_ns: None,
-        largest: None,
-        first_ns: None,
-        last_ns: None,
-    };
-}
-
-impl From<Counted> for Episodes {
-    fn from(counted: Counted) -> Self {
-        let known = |n| (counted.count > 0).then_some(n);
-        Self {
-            episodes: counted.count.into(),
-            longest_ns: known(counted.longest_ns),
-            total_ns: known(counted.total_ns),
-            largest: known(counted.largest),
-            first_ns: known(counted.first_ns),
-            last_ns: known(counted.last_ns),
-        }
     }
 }
 

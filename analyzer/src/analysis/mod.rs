@@ -11,6 +11,7 @@ mod device_qp;
 mod ecmp;
 mod ecn;
 mod entropy;
+mod episodes;
 mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -56,6 +57,7 @@ pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as wors
 pub use device_qp::{DeviceQp, QpSource};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
+pub use episodes::Episodes;
 pub(crate) use facts::ByLink;
 pub use facts::{
     Ack, CeOverTime, Cnp, CompletionByOperation, Copied, DataEntropy, Dscp, Ecn, EcnOverTime, Entropy, Facts,
@@ -63,7 +65,7 @@ pub use facts::{
     Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
 pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
-pub use loss::{Episodes, FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
+pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::NakCauses;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};
 pub use paths::{MultiTapCounts, Overlap, Paths};

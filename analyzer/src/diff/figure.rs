@@ -67,7 +67,7 @@ impl Figure {
     /// The metric of two reports.
     pub(super) fn change(&self, a: &Value, b: &Value, likeness: Likeness) -> Change {
         let change = self.measure.change((self.read)(a), (self.read)(b));
-        let ranges = [a, b].map(|report| range(list(report), self.measure.name));
+        let ranges = [a, b].map(|report| range(&list(report), self.measure.name));
         change.within(&self.measure, likeness, ranges)
     }
 }

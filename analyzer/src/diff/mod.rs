@@ -182,7 +182,7 @@ pub fn diff(a: (&str, &Value), b: (&str, &Value)) -> Diff {
         schema: SCHEMA,
         a: side(a),
         b: side(b),
-        not_compared: recorded::not_compared(all, likeness),
+        not_compared: recorded::not_compared(&all, likeness),
         metrics,
         steps: steps::change(a.1, b.1),
         findings: finding::changes(a.1, b.1),

@@ -102,7 +102,7 @@ pub struct NotCompared {
 
 /// The metrics that have no verdict, with the reason.
 pub(super) fn not_compared<'a>(
-    changes: impl Iterator<Item = &'a Change> + Clone,
+    changes: &(impl Iterator<Item = &'a Change> + Clone),
     likeness: Likeness,
 ) -> Vec<NotCompared> {
     let without = |is: &dyn Fn(&str) -> bool| {
@@ -134,7 +134,7 @@ fn percentile(name: &str) -> Option<&'static str> {
 }
 
 /// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not known.
-pub(super) fn range<'a>(flows: impl Iterator<Item = &'a Value> + Clone, name: &str) -> Option<[f64; 2]> {
+pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name: &str) -> Option<[f64; 2]> {
     let percentile = percentile(name)?;
     let end = |which: &str| {
         let ranged = format!("/latency_range_ns/{percentile}_{which}");

@@ -278,7 +278,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
             "retransmitted_ratio": share(queue_pairs, retransmitted),
             "latency_p99_ns": latency(all(), P99),
-            RANGES: { "latency_p99_ns": range(all(), "latency_p99_ns") },
+            RANGES: { "latency_p99_ns": range(&all(), "latency_p99_ns") },
         })
     };
     pairs

@@ -533,14 +533,8 @@ mod tests {
         facts.flows = (1..4u8)
             .zip(times)
             .map(|(at, (p50, p99))| {
-                let ns = 1_000_000;
-                let latency = Latency {
-                    count: 500,
-                    p50: p50 * ns,
-                    p99: p99 * ns,
-                    p999: (p99 * ns).into(),
-                    max: p99 * ns,
-                };
+                let [p50, p99] = [p50, p99].map(|ms| ms * 1_000_000);
+                let latency = Latency { count: 500, p50, p99, p999: p99.into(), max: p99 };
                 Flow {
                     src: Address::from([10, 0, 0, at]),
                     dst: Address::from([10, 0, 0, at % 3 + 1]),

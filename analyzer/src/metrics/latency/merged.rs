@@ -149,7 +149,9 @@ mod tests {
     /// An interval of these samples, as a recording keeps it.
     fn interval(samples: &[u64]) -> IntervalLatency {
         let mut counts = [0; BUCKETS];
-        samples.iter().for_each(|ns| counts[bucket(*ns)] += 1);
+        for ns in samples {
+            counts[bucket(*ns)] += 1;
+        }
         let Summary { count, p50, p99, max, .. } =
             Summary::of(&counts, samples.iter().copied().max().unwrap()).unwrap();
         IntervalLatency { count, p50, p99, max }
@@ -157,7 +159,9 @@ mod tests {
 
     fn merged(intervals: &[Vec<u64>]) -> MergedLatency {
         let mut all = MergedLatency::default();
-        intervals.iter().for_each(|samples| all.add(interval(samples)));
+        for samples in intervals {
+            all.add(interval(samples));
+        }
         all
     }
 

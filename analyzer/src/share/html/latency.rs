@@ -125,17 +125,7 @@ pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> M
         if several {
             page.leaf("td", "", &link_name(&flow.link, flow.direction));
         }
-        let ranges = flow.latency_range_ns.as_deref().map(ranges);
-        let [p50_range, p99_range] =
-            ranges.map_or_else(Default::default, |of| of.map(|range| format!(" ({range})")));
-        let p99_range = if one.count < P99_SAMPLES { String::new() } else { p99_range };
-        let texts = [
-            units::count(one.count),
-            units::duration(one.p50) + &p50_range,
-            enough(one.p99, one.count, P99_SAMPLES) + &p99_range,
-            enough(one.p999.get(), one.count, P999_SAMPLES),
-            units::duration(one.max),
-        ];
+        let texts = texts(flow, one);
         for text in texts {
             page.leaf("td", "n", &text);
         }
@@ -157,6 +147,21 @@ pub(super) fn section(report: &Report, distribution: Option<&Distribution>) -> M
         page.leaf("p", "hint", &line);
     }
     page
+}
+
+/// Samples, percentiles, those of a recording with their ranges, and the longest.
+fn texts(flow: &Flow, one: &Latency) -> [String; 5] {
+    let ranges = flow.latency_range_ns.as_deref().map(ranges);
+    let [p50_range, p99_range] =
+        ranges.map_or_else(Default::default, |of| of.map(|range| format!(" ({range})")));
+    let p99_range = if one.count < P99_SAMPLES { String::new() } else { p99_range };
+    [
+        units::count(one.count),
+        units::duration(one.p50) + &p50_range,
+        enough(one.p99, one.count, P99_SAMPLES) + &p99_range,
+        enough(one.p999.get(), one.count, P999_SAMPLES),
+        units::duration(one.max),
+    ]
 }
 
 /// A logarithmic scale over powers of ten.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
+mod recorded;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -108,8 +110,8 @@ fn a_recording_played_back_has_the_figures_and_findings_of_the_capture() {
         // Longer where the capture has pauses.
         assert!(played["source"]["recording"]["interval_ns"].as_u64() >= Some(20_000_000), "{name}");
         assert!(expected["source"]["recording"].is_null(), "{name}");
-        what_is_not_recorded_is_null(&played);
-        ranges_have_the_percentiles(&played, &expected);
+        recorded::what_is_not_recorded_is_null(&played);
+        recorded::ranges_have_the_percentiles(&played, &expected);
         assert!(std::fs::read_dir(dir.path().join("journal")).unwrap().next().is_none(), "{name}");
         // Compares two recordings, or a recording and a capture.
         let (dir, file) = (dir.path().to_str().unwrap(), capture(name));
@@ -139,118 +141,6 @@ fn a_recording_played_back_has_the_figures_and_findings_of_the_capture() {
             );
         }
     }
-}
-
-/// What a recording has not is null in its report, never 0.
-fn what_is_not_recorded_is_null(played: &Value) {
-    let null = |value: &Value, names: &[&str]| {
-        for name in names {
-            let found = value.get(name).unwrap_or_else(|| panic!("no field {name}"));
-            assert!(found.is_null(), "{name}: {found}");
-        }
-    };
-    let of_loss = [
-        "lost_or_reordered",
-        "unfilled",
-        "mirrored",
-        "rereads",
-        "rnr_resent",
-        "timeout_resent",
-        "timeout_shortest_ns",
-        "timeout_longest_ns",
-        "gaps_capable",
-        "gaps_ce",
-        "stuck",
-        "last_again_ns",
-        "retransmission",
-    ];
-    null(played, &["bursts", "incast", "pattern"]);
-    let mut losses = 0;
-    for flow in played["flows"].as_array().unwrap() {
-        null(flow, &["psn", "latency_unpaired", "latency_untimed", "pairing", "loss_responses"]);
-        if !flow["latency_ns"].is_null() {
-            null(&flow["latency_ns"], &["p999"]);
-        }
-        if !flow["loss"].is_null() {
-            losses += 1;
-            null(&flow["loss"], &of_loss);
-            for tap in ["before_tap", "after_tap"] {
-                null(&flow["loss"][tap], &["episodes", "longest_ns"]);
-            }
-        }
-    }
-    assert!(losses > 0);
-}
-
-/// The percentiles of a capture lie in the ranges of its recording.
-fn ranges_have_the_percentiles(played: &Value, expected: &Value) {
-    for (flow, of_capture) in
-        played["flows"].as_array().unwrap().iter().zip(expected["flows"].as_array().unwrap())
-    {
-        assert!(of_capture["latency_range_ns"].is_null());
-        for name in ["p50", "p99"] {
-            let Some(exact) = of_capture["latency_ns"][name].as_u64() else { continue };
-            let range = &flow["latency_range_ns"];
-            let [least, most] = ["least", "most"].map(|end| range[format!("{name}_{end}")].as_u64().unwrap());
-            let shown = flow["latency_ns"][name].as_u64().unwrap();
-            for value in [exact, shown] {
-                assert!((least..=most).contains(&value), "{name}: {value} not in {range}");
-            }
-        }
-    }
-}
-
-/// The text of a recording names what it has not, and has no sum of it.
-#[test]
-fn the_text_of_a_recording_says_what_is_not_recorded() {
-    // Losses, PSNs out of order, repeated READ requests.
-    for name in ["e1_loss1.h1.pcap.gz", "e3_reorder.h0.pcap.gz", "h6_rping_loss.h1.pcap.gz"] {
-        let dir = tempfile::tempdir().unwrap();
-        record(&capture(name), dir.path(), &["--interval", "20ms"]);
-        let output =
-            rocescope(&["replay", dir.path().to_str().unwrap(), "--output", "text"]).output().unwrap();
-        let page = String::from_utf8(output.stdout).unwrap();
-        for part in ["MISSING in the flow table", "p99.9 1", "6.25 %"] {
-            assert!(!page.contains(part), "{name}: {part}: {page}");
-        }
-        let said = [
-            "Steps     none of a training job: no rows of steps in the recording",
-            "Bursts    not recorded",
-            "Not recorded: ",
-            "made from those of the recording's intervals",
-            "p50 RANGE",
-        ];
-        for part in said {
-            assert!(page.contains(part), "{name}: {part}: {page}");
-        }
-    }
-}
-
-/// A capture that is recorded again is refused: its packets would count twice. Another one of the same time is not, nor
-/// the same for another host or in another folder.
-#[test]
-fn a_capture_is_not_recorded_twice_into_a_folder() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = capture("e1_loss1.h0.pcap.gz");
-    assert!(record(&file, dir.path(), &["--interval", "20ms"]).status.success());
-    let (once, files) = (report(dir.path()), parts(dir.path()));
-    for options in [&["--interval", "20ms"][..], &["--interval", "1h"]] {
-        let output = record(&file, dir.path(), options);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-        let said = text(&output);
-        let parts = ["has rows of e1_loss1.h0.pcap.gz from ", "host node1", "twice", "--dir", "--host"];
-        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
-    }
-    assert_eq!((report(dir.path()), parts(dir.path())), (once.clone(), files));
-    // The other end of the same traffic, at the same time.
-    let output = record(&capture("e1_loss1.h1.pcap.gz"), dir.path(), &["--interval", "20ms"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let packets = |report: &Value| report["totals"]["roce_packets"].as_u64().unwrap();
-    let other = packets(&report(&capture("e1_loss1.h1.pcap.gz")));
-    assert_eq!(packets(&report(dir.path())), packets(&once) + other);
-    let (file, folder) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
-    let output = rocescope(&["record", "--read", file, "--dir", folder, "--host", "node2"]).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
 }
 
 /// `diff` of two captures or recordings.
