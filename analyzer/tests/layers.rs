@@ -30,7 +30,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("model", &["analysis", "findings", "metrics", "report", "sample", "util"]),
     ("record", &["analysis", "findings", "metrics", "model", "report", "sample", "sandbox", "util"]),
     ("share", &["analysis", "findings", "metrics", "model", "packet", "report", "sample", "util"]),
-    ("fleet", &["record", "share", "util"]),
+    ("fleet", &["findings", "record", "share", "util"]),
     (
         "flight",
         &[

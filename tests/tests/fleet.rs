@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use rocescope_tests::fleet::ask::ask;
+use rocescope_tests::fleet::ask::{ask, engines, of_captures};
 use rocescope_tests::fleet::{FAULTS, Fault, Fleet};
-use rocescope_tests::oracle::{binary, captures};
+use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::{ClickHouse, click_house_or_skip, duck_db_or_skip, program_or_skip};
 use serde_json::Value;
 
@@ -60,6 +60,10 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
                 None => assert!(headline.starts_with("No "), "{question} {fault:?}: {headline}"),
             }
             assert!(answer["scope"].as_str().unwrap().starts_with("60 hosts, 3 jobs, "), "{answer}");
+            if (question, fault) == ("stragglers", Fault::Straggler) {
+                // Neither the straggler's own record nor a host that is known to be downstream of it names another.
+                assert_eq!(answer["rows"].as_array().unwrap().len(), 1, "{answer}");
+            }
             for (column, figure) in fleet.figures(question, fault) {
                 let found = answer["rows"][0][column].as_f64().unwrap();
                 assert!((found - figure).abs() < 1e-6 * figure, "{question} {fault:?} {column}: {found}");
@@ -70,7 +74,7 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     let timeline = ask(&program, "timeline", source, engine, None).unwrap();
     let headline = timeline["headline"].as_str().unwrap();
     assert!(
-        headline.contains("retransmission unusual") && headline.contains(&fleet.lossy_host()),
+        headline.contains("retransmission unusually high") && headline.contains(&fleet.lossy_host()),
         "{headline}"
     );
     let at: Vec<_> =
@@ -104,97 +108,6 @@ fn same(one: &Value, other: &Value) -> bool {
 fn duck_db_names_every_culprit_first() {
     let Some(engine) = duck_db_or_skip("duck_db_names_every_culprit_first") else { return };
     names_the_culprits(recording().to_str().unwrap(), Some(&engine));
-}
-
-/// Records captures into one folder: each host's taps.
-fn of_captures(hosts: &[(&str, &[&str])]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (host, captures) in hosts {
-        let mut command = Command::new(binary::path().unwrap());
-        command.args(["record", "--job", "training", "--host", host, "--dir"]).arg(folder.path());
-        for capture in *captures {
-            command.arg("--read").arg(captures::folder().join(capture));
-        }
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    folder
-}
-
-/// Engines, each with its own program. Where `CI=true`, both.
-fn engines(test: &str) -> Vec<PathBuf> {
-    [duck_db_or_skip(test), click_house_or_skip(test)].into_iter().flatten().collect()
-}
-
-/// The headline about a recording, and the first row of the answer.
-fn asked(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
-    let source = folder.to_str().unwrap();
-    let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();
-    (answer["headline"].as_str().unwrap().to_owned(), answer["rows"][0].clone())
-}
-
-/// Real captures have few pairs of ports, and no direction: none of it hides what each of them has.
-#[test]
-fn few_hosts_recorded_from_captures_are_not_called_healthy() {
-    const TEST: &str = "few_hosts_recorded_from_captures_are_not_called_healthy";
-    let sender = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"])]);
-    let both = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
-    for engine in engines(TEST) {
-        // One host of two is enough, but its tap sees no loss, and go-back-N resends 44 packets for each.
-        let (loss, row) = asked(sender.path(), "loss", &engine);
-        assert!(
-            loss.contains(": 4,050 packets retransmitted (44.2 %), losses not known, in 1 of 1 pairs"),
-            "{loss}"
-        );
-        assert!(row["lost"].is_null() && row["retransmitted"] == 4_050.0, "{row}");
-        let (jobs, row) = asked(sender.path(), "jobs", &engine);
-        assert!(
-            jobs.starts_with("Job training: retransmission 44.2 % on 1 host; no median to compare with"),
-            "{jobs}"
-        );
-        assert!(row["all_lost"].is_null() && row["usual"].is_null(), "{row}");
-        // 92 of 9,170 packets were lost: a packet that two taps see counts once.
-        for (question, lost) in [("loss", "lost"), ("jobs", "all_lost")] {
-            let (headline, row) = asked(both.path(), question, &engine);
-            assert!(headline.ends_with("Confidence: low"), "{headline}");
-            assert!(
-                headline.contains(if question == "loss" {
-                    ": 87 packets lost (0.95 %)"
-                } else {
-                    ": loss 0.95 %"
-                }),
-                "{headline}"
-            );
-            assert_eq!(row[lost].as_f64(), Some(87.0), "{row}");
-            assert!((row["figure"].as_f64().unwrap() - 0.01).abs() < 6e-4, "{row}");
-        }
-    }
-    let Some(engine) = duck_db_or_skip(TEST) else { return };
-    let uplinks = of_captures(&[("node0", &["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])]);
-    let (balance, _) = asked(uplinks.path(), "balance", &engine);
-    // 5.98 MB and 0.85 MB.
-    assert!(balance.contains("uA0.pcap.gz 1.75 ×"), "{balance}");
-}
-
-/// Retransmissions after RNR NAKs, and after packets that arrived out of order.
-#[test]
-fn what_is_retransmitted_is_not_lost() {
-    let not_ready = of_captures(&[("node0", &["g_rnr.h0.pcap"])]);
-    let reordered =
-        of_captures(&[("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])]);
-    for engine in engines("what_is_retransmitted_is_not_lost") {
-        for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
-            let (loss, row) = asked(folder.path(), "loss", &engine);
-            assert_eq!(loss, "No pair of ports loses more than 15 packets in a million");
-            assert!(row.is_null(), "{row}");
-            let (jobs, row) = asked(folder.path(), "jobs", &engine);
-            assert!(
-                jobs.starts_with("Job training: waits ") || jobs.starts_with("Job training: stalls "),
-                "{jobs}"
-            );
-            assert_eq!(row["all_retransmitted"].as_f64(), Some(resent), "{row}");
-        }
-    }
 }
 
 /// Of a host that is not recorded, only the senders have taps, before the losses.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Row;
+use super::question::COMPARED;
 use crate::util::map::{Map, Set};
 
 /// Maximum number of hops in an answer: a search for one fault needs only the first, and noise adds any number of
@@ -43,6 +44,12 @@ struct Pair {
     figure: f64,
     #[serde(deserialize_with = "number")]
     usual: f64,
+    /// Pairs of the job that it is compared with.
+    #[serde(deserialize_with = "number")]
+    peers: f64,
+    /// 1 if more is lost than counted: a timeout follows a loss that leaves no gap.
+    #[serde(deserialize_with = "number")]
+    bounded: f64,
 }
 
 /// Deserialises a number that an engine may write as text.
@@ -174,11 +181,13 @@ fn answer(best: &Hop, hops: &[Hop], pairs: &[Pair], open: &[bool], score: f64) -
         several => json!(format!("{} jobs", several.len())),
     };
     let counted = |metric: &str| (best.of.metric == metric).then_some(count);
-    let times = (middle.usual > 0.0).then(|| middle.figure / middle.usual);
+    let usual = (middle.peers >= COMPARED).then_some(middle.usual);
+    let times = usual.filter(|usual| *usual > 0.0).map(|usual| middle.figure / usual);
+    let bounded = own.iter().any(|pair| pairs[*pair].bounded > 0.0);
     let row = json!({
         "metric": best.of.metric, "scope": best.of.scope, "side": best.of.side, "place": place(&best.of),
-        "figure": middle.figure, "usual": middle.usual, "times": times,
-        "lost": counted("loss"), "retransmitted": counted(RETRANSMITTED),
+        "figure": middle.figure, "usual": usual, "times": times,
+        "lost": counted("loss"), "lower_bound": bounded.then_some(true), "retransmitted": counted(RETRANSMITTED),
         "bad_pairs": best.of.bad_pairs, "pairs": best.of.pairs, "z": best.of.hop_z, "job": job,
         "or": (!same.is_empty()).then(|| same.join("; ")), "score": score,
     });
@@ -208,7 +217,7 @@ mod tests {
             let value = json!({
                 "metric": "loss", "scope": scope, "breadth": breadth, "side": "to", "hop": name, "bad_pairs": bad.to_string(),
                 "pairs": all, "hop_z": 12.5, "job": "j", "direction": null, "src": src, "dst": dst, "readings": 60,
-                "weight": "10.0", "figure": 0.01, "usual": 0.0, "z": 13, "score": 1,
+                "weight": "10.0", "bounded": 0, "peers": 4, "figure": 0.01, "usual": 0.0, "z": 13, "score": 1,
             });
             value.as_object().unwrap().clone()
         };

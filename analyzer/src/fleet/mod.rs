@@ -6,15 +6,18 @@
 //! | [`recording`] | locations of the tables, and their declaration for an engine |
 //! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server |
 //! | [`cover`] | a small set (greedy) of hops that explains bad pairs of ports |
-//! | [`answer`] | rows, the headline, and its confidence |
+//! | [`answer`] | rows, and the confidence in them |
+//! | `headline`, `seen` | the sentence about the first row, or about what was looked at if nothing stands out |
 //! | [`page`] | the answer as text, JSON and HTML |
 
 pub mod answer;
 pub mod cover;
 pub mod engine;
+mod headline;
 pub mod page;
 pub mod question;
 pub mod recording;
+mod seen;
 pub mod server;
 
 use serde_json::{Map, Value};
@@ -36,4 +39,11 @@ pub fn number(row: &Row, name: &str) -> Option<f64> {
 #[must_use]
 pub fn text<'a>(row: &'a Row, name: &str) -> &'a str {
     row.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number of an engine as a count.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn whole(number: f64) -> u64 {
+    number.round().max(0.0) as u64
 }

@@ -24,7 +24,7 @@ fn used(answer: &Answer) -> Vec<&'static Column> {
 
 const fn align(unit: Unit) -> Align {
     match unit {
-        Unit::Text | Unit::Time => Align::Left,
+        Unit::Text | Unit::Time | Unit::Flag => Align::Left,
         _ => Align::Right,
     }
 }
@@ -144,7 +144,10 @@ mod tests {
     #[test]
     fn text_shows_the_culprit_first_and_says_what_is_left_out() {
         let wide = text(&answer(), 200, Paint::PLAIN);
-        assert!(wide.starts_with("Switches <l1> + l2 ingress: plane 1 carries 1.90 ×"), "{wide}");
+        assert!(
+            wide.starts_with("Ingress traffic of the hosts at <l1> + l2: plane 1 carries 1.90 ×"),
+            "{wide}"
+        );
         assert!(wide.contains("HOSTS AGREE") && !wide.contains("EXCESS"), "{wide}");
         assert!(wide.ends_with("\n1 row more with --top\n"), "{wide}");
         let narrow = text(&answer(), 60, Paint::PLAIN);

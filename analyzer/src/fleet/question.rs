@@ -7,7 +7,8 @@
 
 use clap::ValueEnum;
 
-use super::answer::Unit::{self, Bytes, Count, Duration, Rate, Ratio, Score, Text, Time, Times};
+use super::answer::Unit::{self, Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
+use crate::findings::Limits;
 use crate::util::definition::definitions;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
@@ -31,9 +32,39 @@ definitions! {
     QUIET: f64 = 0.5,
         "An interval is quiet for a job when its median host sends less than this part of its own mean",
         "Between steps, hosts send next to nothing";
-    LATE: f64 = 2.0,
+    pub(super) LATE: f64 = 2.0,
         "Intervals that a host sends alone in, above which `stragglers` names it without `steps`",
         "One or two are the rest of a step";
+    pub(super) COMPARED: f64 = 4.0,
+        "Minimum pairs of ports, or devices, of a job with a figure, for a median to compare them with",
+        "Half of fewer may be bad";
+    LATENCY_NS: f64 = 1e3,
+        "Smallest latency above the median that stands out, in nanoseconds",
+        "Less than the queue of a few packets";
+    RESENT: f64 = 1e-4,
+        "Smallest share of retransmissions above the median that stands out in a pair of ports or a device",
+        "As loss.ratio";
+    PAUSED: f64 = 5e-3,
+        "Smallest share of paused time above the median that stands out in a device",
+        "A port that pauses for less delays a step by less than its usual variation";
+    DEVICE_TIMEOUTS: f64 = 1e-6,
+        "Smallest share of packets with a transport timeout above the median that stands out in a device",
+        "A timeout costs as much time as many thousand packets take";
+    pub(super) JOB_LOSS: f64 = 1e-6,
+        "Smallest share of packets lost, or retransmitted where losses are not known, that stands out in a job",
+        "One bad port of a hundred is a hundredth of the share of its own pairs";
+    JOB_WAIT: f64 = 1e-3,
+        "Smallest share of the time in transport timeouts, or in RNR waits, that stands out in a job",
+        "One flow of a hundred that stands still for a tenth of the time";
+    JOB_GROWTH: f64 = 0.1,
+        "Smallest growth of the step time that stands out",
+        "Steps of a healthy job vary by less";
+    COUNTED: f64 = 5.0,
+        "Smallest number of packets lost, retransmissions or timeouts in a slot that stands out in `timeline`",
+        "One or two are chance";
+    TRAFFIC: f64 = 1e6,
+        "Smallest drop of the traffic that stands out in `timeline`, in bytes per second",
+        "Less is no training";
 }
 
 /// A question.
@@ -81,6 +112,7 @@ const HOPS: &[Column] = &[
     column("bad_pairs", "BAD PAIRS", Count),
     column("pairs", "OF PAIRS", Count),
     column("lost", "LOST", Count),
+    column("lower_bound", "LOWER BOUND", Flag),
     column("retransmitted", "RETRANSMITTED", Count),
     column("job", "JOB", Text),
     column("z", "Z", Score),
@@ -112,8 +144,8 @@ const JOBS: &[Column] = &[
     column("stall_ns", "STALLED", Duration),
     column("wait_ns", "RNR WAIT", Duration),
     column("step_ns", "STEP", Duration),
-    column("growth", "GROWTH", Ratio),
-    column("network_ratio", "NETWORK", Ratio),
+    column("growth", "STEP GROWTH", Ratio),
+    column("network_ratio", "NETWORK SHARE", Ratio),
     column("all_retransmitted", "RETX", Count),
     column("ce_ratio", "CE", Ratio),
     column("host_count", "HOSTS", Count),
@@ -124,18 +156,19 @@ const JOBS: &[Column] = &[
 const STRAGGLERS: &[Column] = &[
     column("straggler", "STRAGGLER", Text),
     column("job_name", "JOB", Text),
-    column("named_by", "NAMED BY", Count),
-    column("of_hosts", "OF HOSTS", Count),
+    column("named_by", "WAITING HOSTS", Count),
+    column("of_hosts", "OF OTHERS", Count),
     column("behind_ns", "BEHIND", Duration),
     column("step_ns", "STEP", Duration),
     column("late_seconds", "SENDS ALONE", Count),
-    column("quiet_seconds", "OF INTERVALS", Count),
+    column("quiet_seconds", "OF QUIET INTERVALS", Count),
     column("rnr_wait_ns", "RNR WAIT", Duration),
     column("confidence", "CONFIDENCE", Text),
 ];
 
 const TIMELINE: &[Column] = &[
-    column("unix_s", "TIME UTC", Time),
+    column("unix_s", "START UTC", Time),
+    column("slot_ns", "LENGTH", Duration),
     column("worst_metric", "MOST UNUSUAL", Text),
     column("worst_host", "HIGHEST AT", Text),
     column("worst_z", "Z", Score),
@@ -212,6 +245,12 @@ pub struct Chosen {
     pub to_s: Option<u64>,
 }
 
+/// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
+pub(super) fn thresholds() -> [(&'static str, f64); 2] {
+    let limits = Limits::default();
+    [("CE", limits.ecn.congestion_ratio), ("LOSS", limits.loss.ratio)]
+}
+
 impl Chosen {
     /// The SQL that counts the selected rows: the first statement of every question.
     #[must_use]
@@ -220,7 +259,11 @@ impl Chosen {
     }
 
     fn put_into(&self, text: &str) -> String {
-        let text = text.replace("{rows}", &self.condition());
+        let text = thresholds()
+            .into_iter()
+            .fold(text.replace("{rows}", &self.condition()), |text, (name, value)| {
+                text.replace(&format!("{{{name}}}"), &value.to_string())
+            });
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 

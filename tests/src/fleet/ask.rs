@@ -1,10 +1,15 @@
-//! Runs `rocescope fleet`, and finds engines for it.
+//! Runs `rocescope fleet`, finds engines for it, and makes recordings of captures.
 
-use std::path::Path;
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
+
+use crate::oracle::{binary, captures};
+use crate::packages::{click_house_or_skip, duck_db_or_skip};
 
 /// The answer to a question for a time range, as JSON. The source is a folder of recordings or a URL; `engine`
 /// applies to folders.
@@ -35,4 +40,64 @@ pub fn ask(
         );
     }
     serde_json::from_slice(&output.stdout).context("the answer is not JSON")
+}
+
+/// Records captures into one folder: each host's taps.
+///
+/// # Panics
+/// If a program cannot be run, or fails.
+#[must_use]
+pub fn of_captures(hosts: &[(&str, &[&str])]) -> tempfile::TempDir {
+    of_captures_each(hosts, "1s")
+}
+
+/// The same, with rows of this interval.
+///
+/// # Panics
+/// If a program cannot be run, or fails.
+#[must_use]
+pub fn of_captures_each(hosts: &[(&str, &[&str])], interval: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (host, captures) in hosts {
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["record", "--job", "training", "--interval", interval, "--host", host]);
+        command.arg("--dir").arg(folder.path());
+        for capture in *captures {
+            command.arg("--read").arg(captures::folder().join(capture));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    folder
+}
+
+/// Engines, each with its own program. Where `CI=true`, both.
+///
+/// # Panics
+/// If a program cannot be run, or fails.
+#[must_use]
+pub fn engines(test: &str) -> Vec<PathBuf> {
+    [duck_db_or_skip(test), click_house_or_skip(test)].into_iter().flatten().collect()
+}
+
+/// The headline about a recording, and the first row of the answer.
+///
+/// # Panics
+/// If a program cannot be run, or fails.
+#[must_use]
+pub fn asked(folder: &Path, question: &str, engine: &Path) -> (String, Value) {
+    let source = folder.to_str().unwrap();
+    let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();
+    (answer["headline"].as_str().unwrap().to_owned(), answer["rows"][0].clone())
+}
+
+/// All rows of an answer.
+///
+/// # Panics
+/// If a program cannot be run, or fails.
+#[must_use]
+pub fn rows(folder: &Path, question: &str, engine: &Path) -> Vec<Value> {
+    let source = folder.to_str().unwrap();
+    let answer = ask(&binary::path().unwrap(), question, source, Some(engine), None).unwrap();
+    answer["rows"].as_array().unwrap().clone()
 }

@@ -137,11 +137,15 @@ impl Fleet {
         matches!(fault, Fault::Straggler) && host == self.straggler()
     }
 
-    /// The host that a host waits for in its steps.
-    pub(super) fn waits_for(&self, fault: Fault, host: u64) -> Option<u64> {
+    /// The host that a host waits for in its steps, and why, as its record says. The straggler's own record says it too,
+    /// and one host knows only that the one before it, or a host upstream of that, is late.
+    pub(super) fn waits_for(&self, fault: Fault, host: u64) -> Option<(u64, &'static str)> {
         let straggler = self.straggler();
-        let waits = fault == Fault::Straggler && host / self.job() == straggler / self.job();
-        (waits && host != straggler).then_some(straggler)
+        if fault != Fault::Straggler || host / self.job() != straggler / self.job() {
+            return None;
+        }
+        let is_unsure = host == straggler + 2;
+        Some(if is_unsure { (host - 1, "upstream") } else { (straggler, "starts_late") })
     }
 
     /// The step in which the job of a host is, this number of seconds after the begin of a fault's time range: its
@@ -231,12 +235,14 @@ impl Fleet {
                     self.switch(Port { plane: 0, ..POLARISED }),
                     self.switch(Port { plane: 1, ..POLARISED }),
                 );
-                Some(format!("Switches {one} + {other} ingress: plane 1 carries 1.9"))
+                Some(format!("Ingress traffic of the hosts at {one} + {other}: plane 1 carries 1.9"))
             }
-            ("balance", Fault::BadPlane) => Some("Planes all hosts egress: plane 2 carries 0.7".to_owned()),
-            ("balance", Fault::UnevenRail) => {
-                Some(format!("Rails all hosts egress: rail{UNEVEN_RAIL} carries 1.39 × the mean"))
+            ("balance", Fault::BadPlane) => {
+                Some("Egress traffic of all hosts: plane 2 carries 0.7".to_owned())
             }
+            ("balance", Fault::UnevenRail) => Some(format!(
+                "Egress traffic of all hosts: rail{UNEVEN_RAIL} carries 1.39 × the mean of the rails"
+            )),
             ("jobs", Fault::LossyPort) => Some(format!("Job {}: loss ", self.job_of(self.lossy().host))),
             ("jobs", Fault::SlowReceiver) => Some(format!("Job {}: waits ", self.job_of(self.receiver()))),
             ("jobs", Fault::Stalls) => Some(format!("Job {}: stalls ", self.job_of(self.stalled()))),
@@ -245,11 +251,11 @@ impl Fleet {
             }
             ("stragglers", Fault::Straggler) => {
                 let host = self.straggler();
-                Some(format!("Node{host:05} of job {}: ", self.job_of(host)))
+                Some(format!("Straggler node{host:05} of job {}: ", self.job_of(host)))
             }
             ("stragglers", Fault::SlowReceiver) => {
                 let host = self.receiver();
-                Some(format!("Node{host:05} of job {}: senders wait ", self.job_of(host)))
+                Some(format!("Straggler node{host:05} of job {}: its senders wait ", self.job_of(host)))
             }
             _ => None,
         }
@@ -289,6 +295,8 @@ impl Fleet {
             ("jobs", Fault::StepGrowth) => {
                 &[("figure", 1.0), ("growth", 1.0), ("step_ns", 4e9), ("network_ratio", 0.75)]
             }
+            // Of the 20 hosts of the job, one is the straggler, and one does not know.
+            ("stragglers", Fault::Straggler) => &[("named_by", 18.0), ("of_hosts", 19.0)],
             _ => &[],
         }
     }

@@ -131,6 +131,23 @@ impl Fleet {
         Ok(written)
     }
 
+    /// Writes flows and steps as if they were read from captures, which have no direction.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_as_captures(&self, root: &Path) -> Result<Written> {
+        let mut written = Written::default();
+        for host in 0..self.hosts {
+            let (mut flows, _) = self.rows_of(host);
+            let mut steps = self.steps_of(host);
+            flows.iter_mut().for_each(|row| row.direction = None);
+            steps.iter_mut().for_each(|row| row.direction = None);
+            Self::table(root, host, &flows, &mut written)?;
+            Self::table(root, host, &steps, &mut written)?;
+        }
+        Ok(written)
+    }
+
     fn table<R: Row>(root: &Path, host: u64, rows: &[R], written: &mut Written) -> Result<()> {
         let folder = root.join(VERSION).join(R::TABLE.name).join(HOUR).join(format!("host={}", name(host)));
         let file = folder.join(format!("part-{}-{host:012x}.parquet", BEGIN_S * NS));
@@ -327,9 +344,9 @@ impl Fleet {
                 length_ns: length * NS,
                 busy_ns: traffic * NS,
                 silence_ns: NS / 10,
-                straggler: waits_for.map(|host| address(Port { host, rail: 0, plane: 0 })),
-                straggler_kind: waits_for.map(|_| Shared::from("starts_late")),
-                straggler_certain: waits_for.map(|_| 1),
+                straggler: waits_for.map(|(host, _)| address(Port { host, rail: 0, plane: 0 })),
+                straggler_kind: waits_for.map(|(_, why)| Shared::from(why)),
+                straggler_certain: waits_for.map(|(_, why)| u64::from(why != "upstream")),
                 behind_ns: waits_for.map(|_| 2 * NS),
                 straggler_json: None,
                 active_ns: Some(traffic * NS),

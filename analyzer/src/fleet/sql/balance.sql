@@ -5,8 +5,9 @@ ways as (
   from link_seconds
   where {rows}
 ),
+-- The captures of a host without a named rail are parallel links of one.
 loads as (
-  select host, link, way as direction, coalesce(min(rail), link) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+  select host, link, way as direction, coalesce(min(rail), case way when 'both' then '' else link end) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
   from ways
   group by host, link, way
 ),
@@ -18,14 +19,14 @@ places as (
 ),
 parts as (
   select scope, direction, host, carried,
-         case scope when 'links of a host' then host || ' ' || rail
+         case scope when 'links of a host' then case rail when '' then host else host || ' ' || rail end
                     when 'rails of a host' then host
                     when 'switches' then case when first_switch = last_switch then first_switch else first_switch || ' + ' || last_switch end
                     else 'all hosts' end as place,
          case scope when 'links of a host' then link
-                    when 'rails of a host' then rail
-                    when 'rails' then rail
-                    else 'plane ' || cast(plane as varchar) end as part
+                    when 'rails of a host' then nullif(rail, '')
+                    when 'rails' then nullif(rail, '')
+                    else case when rail <> '' then 'plane ' || cast(plane as varchar) end end as part
   from places
   cross join (
     select 'links of a host' as scope union all select 'rails of a host' union all select 'switches'
@@ -35,7 +36,7 @@ parts as (
 by_host as (
   select scope, direction, place, part, host, sum(carried) as host_carried
   from parts
-  where place <> ''
+  where place <> '' and part is not null
   group by scope, direction, place, part, host
 ),
 leaders as (

@@ -1,15 +1,18 @@
+-- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
+counted as (
+  select *, count(*) over (partition by metric, job, direction) as peers from figures
+),
 medians as (
-  select *, case when metric in ('loss', 'retransmitted') and count(*) over (partition by metric, job, direction) < 4 then 0
-                 else median(figure) over (partition by metric, job, direction) end as usual
-  from figures
+  select *, case when peers >= {COMPARED} then median(figure) over (partition by metric, job, direction)
+                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') then 0 else figure end as usual
+  from counted
 ),
 deviations as (
-  select *, case when metric in ('loss', 'retransmitted') and count(*) over (partition by metric, job, direction) < 4 then 0
-                 else median(abs(figure - usual)) over (partition by metric, job, direction) end as mad
+  select *, case when peers >= {COMPARED} then median(abs(figure - usual)) over (partition by metric, job, direction) else 0 end as mad
   from medians
 ),
 distances as (
-  select *, (figure - usual) / ({DEVIATION} * greatest(mad, {USUAL_SHARE} * usual, least / 5)) as z
+  select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z
   from deviations
 ),
 -- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.
@@ -36,7 +39,8 @@ ends as (
   from owners join cables on owner = host and owner_link = link
 ),
 cells as (
-  select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, figure, usual, z,
+  select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, bounded, peers, figure, usual, z,
+         row_number() over (partition by metric, job order by src, dst) as number, count(*) over (partition by metric, job) as pairs_of_job,
          coalesce(s.plane, r.plane) as plane, s.switch as s_switch, r.switch as r_switch,
          coalesce(nullif(s.owner, ''), src) as s_owner, coalesce(nullif(r.owner, ''), dst) as r_owner,
          coalesce(nullif(s.cable, ''), src) as s_cable, coalesce(nullif(r.cable, ''), dst) as r_cable
@@ -44,8 +48,8 @@ cells as (
 ),
 hops as (
   select metric, scope, breadth, case when metric = 'latency' or box is not null then '' else way end as side,
-         job, direction, src, dst, readings, weight, figure, usual, z,
-         case scope when 'link' then case way when 'to' then r_cable else s_cable end
+         job, direction, src, dst, readings, weight, bounded, peers, figure, usual, z,
+         number, pairs_of_job, case scope when 'link' then case way when 'to' then r_cable else s_cable end
                     when 'host' then coalesce(box, case way when 'to' then r_owner else s_owner end)
                     when 'switch' then case way when 'to' then r_switch else s_switch end
                     when 'path' then s_switch || ' to ' || r_switch
@@ -66,9 +70,11 @@ totals as (
   from hops
   where hop is not null and hop <> ''
 )
-select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, direction, src, dst, readings, weight, figure, usual, z,
-       bad_pairs * pow(bad_pairs / pairs, 2) as score
+-- The first pair of each figure of a job is a row even if it is not bad: it says how many there are, and whether they were compared.
+select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, direction, src, dst, readings, weight, bounded, peers, pairs_of_job,
+       figure, usual, z, case when z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then 1 else 0 end as is_bad,
+       case when z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then bad_pairs * pow(bad_pairs / pairs, 2) else 0 end as score
 from totals
-where z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs
+where z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs or number = 1 and scope = 'link' and side in ('', 'from')
 order by score desc, breadth, hop_z desc, metric, hop, side, src, dst, direction
 limit 50000

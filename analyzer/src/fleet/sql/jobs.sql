@@ -1,26 +1,34 @@
--- Jobs by what they lose, wait and stall, against the median of the jobs.
+-- Jobs by what they lose, mark, wait and stall, against the median of the jobs.
 with
 -- Each tap of a flow. Retransmissions after RNR NAKs replace no lost packet.
 seen as (
-  select coalesce(job, '') as job_name, host, link, direction, src, dst, dest_qp, sum(bytes) as tap_bytes,
+  select coalesce(job, '') as job_name, host, link, direction, src, dst, dest_qp, sum(bytes) as tap_bytes, sum(packets) as tap_all,
          sum(case when lost is not null then packets end) as tap_packets, sum(lost) as tap_lost, sum(retransmitted) as tap_retransmitted,
          sum(case when coalesce(rnr_wait_ns, 0) = 0 then retransmitted end) as tap_resent, sum(timeouts) as tap_timeouts,
-         sum(ce) as tap_ce, sum(ecn_capable) as tap_capable, sum(interval_ns) as tap_ns, sum(timeout_wait_ns) as tap_stall_ns,
-         sum(rnr_wait_ns) as tap_wait_ns
+         sum(ce) as tap_ce, sum(ecn_capable) as tap_capable, sum(timeout_wait_ns) as tap_stall_ns,
+         sum(rnr_wait_ns) as tap_wait_ns, sum(messages) + coalesce(sum(message_bytes), 0) as tap_requests,
+         date_diff('microsecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - max(interval_ns) / 1000 as begin_us,
+         date_diff('microsecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as end_us
   from flow_seconds
   where {rows}
   group by coalesce(job, ''), host, link, direction, src, dst, dest_qp
 ),
+-- The tap at the sender sees the silences of the sender as they are: egress, or in captures the one that saw most and waited least.
 numbered as (
-  select *, dense_rank() over (partition by job_name order by host) as host_number from seen
+  select *, dense_rank() over (partition by job_name order by host) as host_number,
+         row_number() over (partition by job_name, src, dst, dest_qp order by case when direction = 'egress' then 0 else 1 end, tap_all desc,
+                            coalesce(tap_stall_ns, 0) + coalesce(tap_wait_ns, 0), host, link) as from_sender
+  from seen
 ),
 -- A packet passes several taps, and counts once. What is lost on the path is lost after a tap at the sender: egress, or the
 -- only tap of a capture, which has no direction.
 flows as (
   select job_name, src, dst, dest_qp, max(host_number) as hosts_to, max(tap_bytes) as flow_bytes, max(tap_packets) as flow_packets,
          max(tap_lost) as flow_lost, max(tap_retransmitted) as flow_retransmitted, max(tap_resent) as flow_resent,
-         max(tap_timeouts) as flow_timeouts, max(tap_ce) as flow_ce, max(tap_capable) as flow_capable, max(tap_ns) as longest_ns,
-         max(tap_stall_ns) as flow_stall_ns, max(tap_wait_ns) as flow_wait_ns,
+         max(case when from_sender = 1 then tap_timeouts end) as flow_timeouts, max(tap_ce) as flow_ce, argMax(tap_capable, tap_ce) as flow_capable,
+         max(case when from_sender = 1 then tap_stall_ns end) as flow_stall_ns, max(case when from_sender = 1 then tap_wait_ns end) as flow_wait_ns,
+         max(case when tap_requests > 0 or tap_stall_ns > 0 or tap_wait_ns > 0 then 1 else 0 end) as has_requests,
+         min(begin_us) as first_us, max(end_us) as last_us,
          max(case when direction = 'ingress' and tap_lost is not null then 1 else 0 end) as ingress_taps,
          case when count(tap_lost) > 1 then max(case when direction is null then 1 else 0 end) else 0 end as later_taps
   from numbered
@@ -29,7 +37,8 @@ flows as (
 pairs as (
   select job_name, max(hosts_to) as pair_hosts, sum(flow_bytes) as pair_bytes, sum(flow_packets) as pair_packets, sum(flow_lost) as pair_lost,
          sum(flow_retransmitted) as pair_retransmitted, coalesce(sum(flow_resent), 0) as pair_resent, sum(flow_timeouts) as pair_timeouts,
-         sum(flow_ce) as pair_ce, sum(flow_capable) as pair_capable, sum(longest_ns) as pair_ns, sum(flow_stall_ns) as pair_stall_ns,
+         sum(flow_ce) as pair_ce, sum(flow_capable) as pair_capable, sum(has_requests) as pair_flows, min(first_us) as pair_first_us,
+         max(last_us) as pair_last_us, sum(flow_stall_ns) as pair_stall_ns,
          sum(flow_wait_ns) as pair_wait_ns,
          case when sum(flow_lost) > 0 or max(ingress_taps) + max(later_taps) > 0 then 1 else 0 end as is_known
   from flows
@@ -40,8 +49,8 @@ traffic as (
          sum(pair_retransmitted) as all_retransmitted, sum(pair_timeouts) as all_timeouts,
          sum(case when is_known = 1 then pair_lost end) / nullif(sum(case when is_known = 1 then pair_packets end), 0) as loss_ratio,
          sum(case when is_known = 0 then pair_resent end) / nullif(sum(case when is_known = 0 then pair_packets end), 0) as resent_ratio,
-         sum(pair_ce) / nullif(sum(pair_capable), 0) as ce_ratio, sum(pair_ns) as flow_ns, sum(pair_stall_ns) as stall_ns,
-         sum(pair_wait_ns) as wait_ns
+         sum(pair_ce) / nullif(sum(pair_capable), 0) as ce_ratio, sum(pair_stall_ns) as stall_ns, sum(pair_wait_ns) as wait_ns,
+         sum(pair_flows) * (max(pair_last_us) - min(pair_first_us)) * 1000 as flow_ns
   from pairs
   group by job_name
 ),
@@ -77,13 +86,14 @@ joined as (
 long as (
   select *, case problem when 'loss' then loss_ratio
                          when 'retransmission' then resent_ratio
+                         when 'CE' then ce_ratio
                          when 'stalls' then stall_ns / nullif(flow_ns, 0)
                          when 'waits' then wait_ns / nullif(flow_ns, 0)
                          else growth end as figure
   from joined
   cross join (
-    select 'loss' as problem, 0.000001 as least union all select 'retransmission', 0.000001 union all select 'stalls', 0.001
-    union all select 'waits', 0.001 union all select 'step growth', 0.1
+    select 'loss' as problem, {JOB_LOSS} as least union all select 'retransmission', {JOB_LOSS} union all select 'CE', {CE}
+    union all select 'stalls', {JOB_WAIT} union all select 'waits', {JOB_WAIT} union all select 'step growth', {JOB_GROWTH}
   ) problems
 ),
 -- The median of one or two jobs says nothing about either.
@@ -94,7 +104,7 @@ deviations as (
   select *, median(abs(figure - usual)) over (partition by problem) as mad from medians
 ),
 scored as (
-  select *, (figure - coalesce(usual, 0)) / ({DEVIATION} * greatest(coalesce(mad, 0), {USUAL_SHARE} * coalesce(usual, 0), least / 5)) as z
+  select *, (figure - coalesce(usual, 0)) / greatest({DEVIATION} * coalesce(mad, 0), {DEVIATION} * {USUAL_SHARE} * coalesce(usual, 0), least / {STANDS_OUT}) as z
   from deviations
 ),
 worst as (

@@ -2,9 +2,9 @@
 with
 -- Each tap of a flow. Retransmissions after RNR NAKs replace no lost packet.
 seen as (
-  select job, host, link, direction, min(coalesce(rail, link)) as lane, src, dst, dest_qp,
+  select job, host, link, direction, min(coalesce(rail, case when direction is not null then link end)) as lane, src, dst, dest_qp,
          sum(case when lost is not null then packets end) as tap_packets, sum(lost) as tap_lost,
-         sum(case when coalesce(rnr_wait_ns, 0) = 0 then retransmitted end) as tap_resent, count(*) as tap_readings
+         sum(case when coalesce(rnr_wait_ns, 0) = 0 then retransmitted end) as tap_resent, sum(timeouts) as tap_timeouts, count(*) as tap_readings
   from flow_seconds
   where {rows}
   group by job, host, link, direction, src, dst, dest_qp
@@ -13,7 +13,7 @@ seen as (
 -- only tap of a capture, which has no direction.
 flows as (
   select job, min(lane) as flow_lane, src, dst, dest_qp, max(tap_packets) as flow_packets, max(tap_lost) as flow_lost,
-         max(tap_resent) as flow_resent, sum(tap_readings) as flow_readings,
+         max(tap_resent) as flow_resent, max(tap_timeouts) as flow_timeouts, sum(tap_readings) as flow_readings,
          max(case when direction = 'ingress' then 1 else 0 end) as ingress_taps,
          case when count(*) > 1 then max(case when direction is null then 1 else 0 end) else 0 end as later_taps
   from seen
@@ -22,7 +22,7 @@ flows as (
 ),
 pairs as (
   select job, min(flow_lane) as lane, src, dst, sum(flow_packets) as all_packets, sum(flow_lost) as all_lost,
-         coalesce(sum(flow_resent), 0) as all_resent, sum(flow_readings) as readings,
+         coalesce(sum(flow_resent), 0) as all_resent, case when sum(flow_timeouts) > 0 then 1 else 0 end as has_timeouts, sum(flow_readings) as readings,
          case when sum(flow_lost) > 0 or max(ingress_taps) + max(later_taps) > 0 then 1 else 0 end as is_known
   from flows
   group by job, src, dst
@@ -39,17 +39,17 @@ devices as (
 figures as (
   select case when is_known = 1 then 'loss' else 'retransmitted' end as metric, job, nullif(src, src) as box, lane,
          'both' as direction, src, dst, readings, case when is_known = 1 then all_lost else all_resent end / all_packets as figure,
-         0.00001 as least, 1.0 * case when is_known = 1 then all_lost else all_resent end as weight
+         {LOSS} as least, is_known * has_timeouts as bounded, 1.0 * case when is_known = 1 then all_lost else all_resent end as weight
   from pairs
   where all_packets > 0
   union all
   select metric, job, host as box, coalesce(port_of, device) as lane, 'device' as direction, host || ' ' || device as src,
-         host || ' ' || device as dst, readings, figure, least, 1.0 as weight
+         host || ' ' || device as dst, readings, figure, least, 0 as bounded, 1.0 as weight
   from (
     select *, case metric when 'out of sequence (device)' then coalesce(disordered, 0) / nullif(rx, 0)
                           else coalesce(expired, 0) / nullif(tx, 0) end as figure
     from devices
-    cross join (select 'out of sequence (device)' as metric, 0.00001 as least union all select 'timeouts (device)', 0.000001) metrics
+    cross join (select 'out of sequence (device)' as metric, {LOSS} as least union all select 'timeouts (device)', {DEVICE_TIMEOUTS}) metrics
   ) long
   where figure is not null
 ),

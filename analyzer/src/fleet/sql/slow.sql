@@ -1,12 +1,12 @@
 -- Pairs of ports whose figures exceed the median of their job, and the hops that they have in common.
 with
 pairs as (
-  select job, coalesce(rail, link) as lane, direction, src, dst,
+  select job, coalesce(rail, case when direction is not null then link end) as lane, direction, src, dst,
          median(rtt_p99_ns) as latency, sum(packets) as all_packets, sum(ecn_capable) as all_capable, sum(ce) as all_ce,
          sum(retransmitted) as all_retransmitted, count(*) as readings
   from flow_seconds
   where {rows}
-  group by job, coalesce(rail, link), direction, src, dst
+  group by job, coalesce(rail, case when direction is not null then link end), direction, src, dst
 ),
 devices as (
   select job, host, device, max(netdev) as port_of, count(*) as readings,
@@ -20,28 +20,28 @@ devices as (
   group by job, host, device
 ),
 figures as (
-  select metric, job, nullif(src, src) as box, lane, direction, src, dst, readings, figure, least, 1.0 as weight
+  select metric, job, nullif(src, src) as box, lane, direction, src, dst, readings, figure, least, 0 as bounded, 1.0 as weight
   from (
     select *, case metric when 'latency' then latency
                           when 'CE' then all_ce / nullif(all_capable, 0)
                           else all_retransmitted / nullif(all_packets, 0) end as figure
     from pairs
     cross join (
-      select 'latency' as metric, 1000.0 as least union all select 'CE', 0.005 union all select 'retransmission', 0.0001
+      select 'latency' as metric, {LATENCY_NS} as least union all select 'CE', {CE} union all select 'retransmission', {RESENT}
     ) metrics
   ) long
   where figure is not null
   union all
   select metric, job, host as box, coalesce(port_of, device) as lane, 'device' as direction, host || ' ' || device as src,
-         host || ' ' || device as dst, readings, figure, least, 1.0 as weight
+         host || ' ' || device as dst, readings, figure, least, 0 as bounded, 1.0 as weight
   from (
     select *, case metric when 'CE (device)' then coalesce(marked, 0) / nullif(rx, 0)
                           when 'retransmission (device)' then coalesce(resent, 0) / nullif(tx, 0)
                           else coalesce(paused, 0) / nullif(span, 0) end as figure
     from devices
     cross join (
-      select 'CE (device)' as metric, 0.005 as least union all select 'retransmission (device)', 0.0001
-      union all select 'paused (device)', 0.005
+      select 'CE (device)' as metric, {CE} as least union all select 'retransmission (device)', {RESENT}
+      union all select 'paused (device)', {PAUSED}
     ) metrics
   ) long
   where figure is not null

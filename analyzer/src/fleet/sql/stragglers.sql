@@ -18,44 +18,83 @@ alone as (
   from phases
   group by job_name, host
 ),
+ways as (
+  select host, link, direction, src, dst from flow_seconds where {rows} group by host, link, direction, src, dst
+),
+-- Addresses at the ends of what a link carries: its own by the direction, or from a capture the one that all of its flows have in common.
+sides as (
+  select host, link, case way when 'to' then dst else src end as addr,
+         sum(case when direction = 'egress' and way = 'from' or direction = 'ingress' and way = 'to' then 1 else 0 end) as own,
+         sum(case when direction is null then 1 else 0 end) as captured
+  from ways
+  cross join (select 'from' as way union all select 'to') ends
+  group by host, link, addr
+),
+common as (
+  select *, case when captured > 0 and captured * 2 = sum(captured) over (partition by host, link) then 1 else 0 end as is_common from sides
+),
+unique_ends as (
+  select *, sum(is_common) over (partition by host, link) as commons from common
+),
 owners as (
-  select case when direction = 'egress' then src else dst end as addr, min(host) as owner
-  from flow_seconds
-  where {rows} and direction is not null
+  select addr, min(host) as recorder, case when max(own) > 0 then min(case when own > 0 then host end) else addr end as owner
+  from unique_ends
+  where own > 0 or is_common = 1 and commons = 1
   group by addr
 ),
+-- What a host says of itself is no other host's wait. `upstream` means only: that host, or one that it waits for.
 named as (
-  select coalesce(job, '') as job_name, coalesce(nullif(owner, ''), s.straggler) as straggler, count(distinct s.host) as voters,
-         median(behind_ns) as behind, median(length_ns) as step
+  select coalesce(job, '') as job_name, coalesce(nullif(owner, ''), s.straggler) as straggler,
+         count(distinct case when straggler_kind <> 'upstream' then s.host end) as voters,
+         count(distinct case when straggler_kind = 'upstream' then s.host end) as unsure,
+         median(case when straggler_kind <> 'upstream' then behind_ns end) as behind,
+         median(case when straggler_kind <> 'upstream' then length_ns end) as step
   from steps s left join owners o on s.straggler = o.addr
-  where {rows} and s.straggler is not null
+  where {rows} and s.straggler is not null and coalesce(recorder, '') <> s.host
   group by coalesce(job, ''), coalesce(nullif(owner, ''), s.straggler)
 ),
+-- A flow waits once, however many taps see it.
+rnr as (
+  select job_name, dst, max(waited) as flow_wait
+  from (
+    select coalesce(job, '') as job_name, host, link, direction, src, dst, dest_qp, sum(rnr_wait_ns) as waited
+    from flow_seconds
+    where {rows} and rnr_wait_ns > 0
+    group by coalesce(job, ''), host, link, direction, src, dst, dest_qp
+  ) taps
+  group by job_name, src, dst, dest_qp
+),
 waits as (
-  select coalesce(job, '') as job_name, owner as straggler, sum(rnr_wait_ns) as rnr_wait
-  from flow_seconds f join owners o on f.dst = o.addr
-  where {rows} and rnr_wait_ns > 0
-  group by coalesce(job, ''), owner
+  select job_name, coalesce(nullif(owner, ''), dst) as straggler, sum(flow_wait) as rnr_wait
+  from rnr left join owners o on rnr.dst = o.addr
+  group by job_name, coalesce(nullif(owner, ''), dst)
 ),
 evidence as (
-  select job_name, straggler, 0 as voters, 0 as behind, 0 as step, late, quiet, 0 as rnr_wait from alone
+  select job_name, straggler, 0 as voters, 0 as unsure, 0 as behind, 0 as step, late, quiet, 0 as rnr_wait from alone
   union all
-  select job_name, straggler, voters, behind, step, 0, 0, 0 from named
+  select job_name, straggler, voters, unsure, coalesce(behind, 0), coalesce(step, 0), 0, 0, 0 from named
   union all
-  select job_name, straggler, 0, 0, 0, 0, 0, rnr_wait from waits
+  select job_name, straggler, 0, 0, 0, 0, 0, 0, rnr_wait from waits
 ),
 sums as (
-  select job_name, straggler, sum(voters) as named_by, nullif(sum(behind), 0) as behind_ns, nullif(sum(step), 0) as step_ns,
+  select job_name, straggler, sum(voters) as named_by, sum(unsure) as upstream_of, nullif(sum(behind), 0) as behind_ns, nullif(sum(step), 0) as step_ns,
          sum(late) as late_seconds, sum(quiet) as quiet_seconds, sum(rnr_wait) as rnr_wait_ns
   from evidence
   group by job_name, straggler
 ),
+recorders as (
+  select coalesce(job, '') as job_of, count(distinct host) as recording_hosts from flow_seconds where {rows} group by coalesce(job, '')
+),
+selves as (
+  select owner, count(*) as selves from owners group by owner
+),
 shared as (
-  select *, count(*) over (partition by job_name) as of_hosts from sums
+  select s.*, greatest(1, recording_hosts - case when coalesce(selves, 0) > 0 then 1 else 0 end) as of_hosts
+  from sums s left join recorders r on s.job_name = r.job_of left join selves o on s.straggler = o.owner
 )
-select job_name, straggler, named_by, of_hosts, behind_ns, step_ns, late_seconds, quiet_seconds, rnr_wait_ns,
+select job_name, straggler, named_by, of_hosts, behind_ns, step_ns, late_seconds, quiet_seconds, rnr_wait_ns, upstream_of,
        greatest(named_by / of_hosts, case when late_seconds > {LATE} then late_seconds / quiet_seconds else 0 end) as share
 from shared
-where named_by > 0 or late_seconds > {LATE} or rnr_wait_ns > 0
-order by share desc, named_by desc, late_seconds desc, rnr_wait_ns desc, job_name, straggler
+where named_by > 0 or late_seconds > {LATE} or rnr_wait_ns > 0 or upstream_of > 0
+order by share desc, named_by desc, late_seconds desc, rnr_wait_ns desc, upstream_of desc, job_name, straggler
 limit 1000

@@ -1,0 +1,59 @@
+//! What a question has looked at: pairs of ports that it could compare, losses that no tap can see, and hosts that wait
+//! for somebody unknown.
+
+use std::collections::BTreeMap;
+
+use super::question::COMPARED;
+use super::{Row, cover, number, text, whole};
+
+/// Counts over all rows of an engine, the bad ones and the others.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Pairs of ports of which the losses are known.
+    pub(super) known: u64,
+    /// Pairs of ports of which they are not.
+    pub(super) unknown: u64,
+    /// Devices of which a counter says what was lost.
+    pub(super) devices: u64,
+    /// Jobs that have a median, for at least one figure.
+    pub(super) compared: u64,
+    /// Jobs that have none.
+    pub(super) alone: u64,
+    /// Most pairs of ports, or devices, of a job with the same figure.
+    pub(super) most: u64,
+    /// Who is waited for, or a host upstream of it: hosts that wait, of how many, and its name.
+    pub(super) upstream_of: Option<(u64, u64, String)>,
+}
+
+impl Seen {
+    pub(super) fn of(rows: &[Row]) -> Self {
+        let count = |row: &Row, name: &str| number(row, name).map_or(0, whole);
+        // A row of each figure of a job is enough, and there may be more.
+        let mut figures: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.contains_key("pairs_of_job")) {
+            let (peers, pairs) = figures.entry((text(row, "job"), text(row, "metric"))).or_default();
+            *peers = count(row, "peers").max(*peers);
+            *pairs = count(row, "pairs_of_job").max(*pairs);
+        }
+        let mut seen = Self::default();
+        let mut jobs: BTreeMap<&str, bool> = BTreeMap::new();
+        for ((job, metric), (peers, pairs)) in figures {
+            match metric {
+                "loss" => seen.known += pairs,
+                cover::RETRANSMITTED => seen.unknown += pairs,
+                "out of sequence (device)" => seen.devices += pairs,
+                _ => {}
+            }
+            seen.most = seen.most.max(peers);
+            *jobs.entry(job).or_default() |= peers as f64 >= COMPARED;
+        }
+        seen.compared = jobs.values().filter(|compared| **compared).count() as u64;
+        seen.alone = jobs.len() as u64 - seen.compared;
+        let waited = rows.iter().max_by_key(|row| count(row, "upstream_of"));
+        seen.upstream_of = waited.map(|row| {
+            (count(row, "upstream_of"), count(row, "of_hosts"), text(row, "straggler").to_owned())
+        });
+        seen.upstream_of.take_if(|(waiting, ..)| *waiting == 0);
+        seen
+    }
+}

@@ -1,0 +1,169 @@
+//! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use rocescope_tests::fleet::ask::{asked, engines, of_captures, of_captures_each, rows};
+use rocescope_tests::fleet::{Fault, Fleet};
+use rocescope_tests::oracle::binary;
+use serde_json::Value;
+
+/// Real captures have few pairs of ports, and no direction: none of it hides what each of them has.
+#[test]
+fn few_hosts_recorded_from_captures_are_not_called_healthy() {
+    const TEST: &str = "few_hosts_recorded_from_captures_are_not_called_healthy";
+    let sender = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"])]);
+    let both = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
+    for engine in engines(TEST) {
+        // One host of two is enough, but its tap sees no loss, and go-back-N resends 44 packets for each.
+        let (loss, row) = asked(sender.path(), "loss", &engine);
+        assert!(
+            loss.contains(
+                ": 4,050 packets retransmitted (44.2 %), losses not known, in the only pair of ports"
+            ),
+            "{loss}"
+        );
+        assert!(row["lost"].is_null() && row["retransmitted"] == 4_050.0, "{row}");
+        let (jobs, row) = asked(sender.path(), "jobs", &engine);
+        assert!(
+            jobs.starts_with("Job training: retransmission 44.2 %, on 1 host; no median to compare with"),
+            "{jobs}"
+        );
+        assert!(row["all_lost"].is_null() && row["usual"].is_null(), "{row}");
+        // 92 of 9,170 packets were lost: a packet that two taps see counts once.
+        for (question, lost) in [("loss", "lost"), ("jobs", "all_lost")] {
+            let (headline, row) = asked(both.path(), question, &engine);
+            assert!(headline.ends_with("Confidence: low"), "{headline}");
+            assert!(
+                headline.contains(if question == "loss" {
+                    ": at least 87 packets lost (0.95 %)"
+                } else {
+                    ": loss at least 0.95 %"
+                }),
+                "{headline}"
+            );
+            assert_eq!(row[lost].as_f64(), Some(87.0), "{row}");
+            // A capture is no rail, and nothing is a median.
+            assert!(!headline.contains("pcap"), "{headline}");
+            assert!(row["usual"].is_null(), "{row}");
+            assert!((row["figure"].as_f64().unwrap() - 0.01).abs() < 6e-4, "{row}");
+        }
+    }
+    let Some(engine) = duck_db_or_skip(TEST) else { return };
+    let uplinks = of_captures(&[("node0", &["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"])]);
+    let (balance, _) = asked(uplinks.path(), "balance", &engine);
+    // 5.98 MB and 0.85 MB.
+    assert!(
+        balance.starts_with("Traffic of node0: k1_ecmp_ring.uA1.pcap.gz carries 0.25 × the mean of the links, k1_ecmp_ring.uA0.pcap.gz 1.75 ×")
+            || balance.starts_with("Traffic of node0: k1_ecmp_ring.uA0.pcap.gz carries 1.75 × the mean of the links, "),
+        "{balance}"
+    );
+}
+
+/// Retransmissions after RNR NAKs, and after packets that arrived out of order.
+#[test]
+fn what_is_retransmitted_is_not_lost() {
+    let not_ready = of_captures(&[("node0", &["g_rnr.h0.pcap"])]);
+    let reordered =
+        of_captures(&[("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])]);
+    for engine in engines("what_is_retransmitted_is_not_lost") {
+        for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
+            let (loss, row) = asked(folder.path(), "loss", &engine);
+            if folder.path() == not_ready.path() {
+                assert!(loss.starts_with("Losses are not known: of 1 port pair"), "{loss}");
+            } else {
+                assert_eq!(loss, "No pair of ports loses more than 0.01 % of its packets");
+            }
+            assert!(row.is_null(), "{row}");
+            let (jobs, row) = asked(folder.path(), "jobs", &engine);
+            assert!(
+                jobs.starts_with("Job training: waits ") || jobs.starts_with("Job training: stalls "),
+                "{jobs}"
+            );
+            assert_eq!(row["all_retransmitted"].as_f64(), Some(resent), "{row}");
+        }
+    }
+}
+
+/// A job stands still for as long as it does, however often its counts are written.
+#[test]
+fn shares_of_a_job_do_not_depend_on_the_interval_of_the_recording() {
+    const CAPTURES: [(&str, &[&str]); 2] =
+        [("node0", &["e3_reorder.h0.pcap.gz"]), ("node1", &["e3_reorder.h1.pcap.gz"])];
+    let recordings = ["100ms", "1s", "5s"].map(|interval| (interval, of_captures_each(&CAPTURES, interval)));
+    for engine in engines("shares_of_a_job_do_not_depend_on_the_interval_of_the_recording") {
+        for (interval, folder) in &recordings {
+            let (headline, row) = asked(folder.path(), "jobs", &engine);
+            // The sender of four queue pairs is silent for 757 ms of 4 × 831 ms.
+            assert!(
+                headline.starts_with("Job training: stalls 22.8 % of the time"),
+                "{interval}: {headline}"
+            );
+            assert_eq!(row["stall_ns"].as_f64(), Some(756_682_000.0), "{interval}: {row}");
+        }
+    }
+}
+
+#[test]
+fn congestion_marks_are_a_problem_of_a_job() {
+    let folder = of_captures(&[("node1", &["f1_ecn_red.h1.pcap.gz"])]);
+    for engine in engines("congestion_marks_are_a_problem_of_a_job") {
+        let (jobs, _) = asked(folder.path(), "jobs", &engine);
+        assert!(jobs.starts_with("Job training: CE 97.2 %, on 1 host"), "{jobs}");
+        // Marks count without a median, and nobody sees what is lost behind a single tap.
+        let (slow, row) = asked(folder.path(), "slow", &engine);
+        assert!(slow.contains(": CE 97.2 %, in the only pair") && slow.contains("no median"), "{slow}");
+        assert!(row["usual"].is_null(), "{row}");
+        let (loss, _) = asked(folder.path(), "loss", &engine);
+        assert!(loss.starts_with("Losses are not known: of 1 port pair"), "{loss}");
+        let timeline = rows(folder.path(), "timeline", &engine);
+        assert!(timeline.iter().all(|row| row["lost_packets"].is_null()), "{timeline:?}");
+    }
+}
+
+/// What two taps see counts once, and a slot has the length that was recorded of it.
+#[test]
+fn the_timeline_counts_what_loss_counts() {
+    let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
+    for engine in engines("the_timeline_counts_what_loss_counts") {
+        let (_, loss) = asked(folder.path(), "loss", &engine);
+        let timeline = rows(folder.path(), "timeline", &engine);
+        let sum = |of: fn(&Value) -> f64| timeline.iter().map(of).sum::<f64>();
+        let lost = sum(|row| row["lost_packets"].as_f64().unwrap());
+        assert_eq!(Some(lost), loss["lost"].as_f64(), "{timeline:?}");
+        let packets = sum(|row| row["lost_packets"].as_f64().unwrap() / row["loss_ratio"].as_f64().unwrap());
+        let ratio = loss["figure"].as_f64().unwrap();
+        assert!((lost / packets - ratio).abs() < 0.02 * ratio, "{} {ratio}", lost / packets);
+        let (_, jobs) = asked(folder.path(), "jobs", &engine);
+        for (of_slot, of_job) in
+            [("retransmitted_packets", "all_retransmitted"), ("timeout_count", "all_timeouts")]
+        {
+            let all: f64 = timeline.iter().map(|row| row[of_slot].as_f64().unwrap()).sum();
+            assert_eq!(Some(all), jobs[of_job].as_f64(), "{of_slot}");
+        }
+        // 1.3 s of captures: the second slot is the rest.
+        let lengths: Vec<f64> = timeline.iter().map(|row| row["slot_ns"].as_f64().unwrap()).collect();
+        assert_eq!(lengths, [1e9, 317e6]);
+        let bytes = sum(|row| row["bytes_per_s"].as_f64().unwrap() * row["slot_ns"].as_f64().unwrap() / 1e9);
+        assert!((bytes - jobs["all_bytes"].as_f64().unwrap()).abs() < 1e5, "{bytes} {jobs}");
+    }
+}
+
+/// From captures, which have no direction: the host of a record is the one that all of its flows have in common.
+#[test]
+fn a_straggler_is_named_by_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    Fleet::SMALL.write_as_captures(folder.path()).unwrap();
+    let (program, source) = (binary::path().unwrap(), folder.path().to_str().unwrap());
+    let range = Fleet::SMALL.range(Fault::Straggler);
+    for engine in engines("a_straggler_is_named_by_others_alone") {
+        let answer =
+            rocescope_tests::fleet::ask::ask(&program, "stragglers", source, Some(&engine), Some(range))
+                .unwrap();
+        let headline = answer["headline"].as_str().unwrap();
+        assert!(
+            headline.starts_with("Straggler 10.0.0.32 of job train-1: 18 of 19 other hosts wait 2.00 s for it in each step of 4.00 s."),
+            "{headline}"
+        );
+        assert_eq!(answer["rows"].as_array().unwrap().len(), 1, "{answer}");
+    }
+}
