@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
-use rocescope_tests::fleet::ask::{asked, engines, of_captures, of_captures_each, rows};
+use rocescope_tests::fleet::ask::{ask, asked, engines, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
+use rocescope_tests::packages::duck_db_or_skip;
 use serde_json::Value;
 
 /// Real captures have few pairs of ports, and no direction: none of it hides what each of them has.
@@ -134,12 +135,11 @@ fn the_timeline_counts_what_loss_counts() {
         let ratio = loss["figure"].as_f64().unwrap();
         assert!((lost / packets - ratio).abs() < 0.02 * ratio, "{} {ratio}", lost / packets);
         let (_, jobs) = asked(folder.path(), "jobs", &engine);
-        for (of_slot, of_job) in
-            [("retransmitted_packets", "all_retransmitted"), ("timeout_count", "all_timeouts")]
-        {
-            let all: f64 = timeline.iter().map(|row| row[of_slot].as_f64().unwrap()).sum();
-            assert_eq!(Some(all), jobs[of_job].as_f64(), "{of_slot}");
-        }
+        let resent: f64 = timeline.iter().map(|row| row["retransmitted_packets"].as_f64().unwrap()).sum();
+        assert_eq!(Some(resent), jobs["all_retransmitted"].as_f64(), "{timeline:?}");
+        // Of a timeout, the two taps may see different ends.
+        let timeouts = sum(|row| row["timeout_count"].as_f64().unwrap());
+        assert!((timeouts - jobs["all_timeouts"].as_f64().unwrap()).abs() <= 1.0, "{timeline:?}");
         // 1.3 s of captures: the second slot is the rest.
         let lengths: Vec<f64> = timeline.iter().map(|row| row["slot_ns"].as_f64().unwrap()).collect();
         assert_eq!(lengths, [1e9, 317e6]);
@@ -156,9 +156,7 @@ fn a_straggler_is_named_by_others_alone() {
     let (program, source) = (binary::path().unwrap(), folder.path().to_str().unwrap());
     let range = Fleet::SMALL.range(Fault::Straggler);
     for engine in engines("a_straggler_is_named_by_others_alone") {
-        let answer =
-            rocescope_tests::fleet::ask::ask(&program, "stragglers", source, Some(&engine), Some(range))
-                .unwrap();
+        let answer = ask(&program, "stragglers", source, Some(&engine), Some(range)).unwrap();
         let headline = answer["headline"].as_str().unwrap();
         assert!(
             headline.starts_with("Straggler 10.0.0.32 of job train-1: 18 of 19 other hosts wait 2.00 s for it in each step of 4.00 s."),

@@ -240,7 +240,7 @@ pub(super) fn nothing(question: Question, seen: &Seen) -> String {
 fn slow(seen: &Seen) -> String {
     if seen.compared == 0 {
         return format!(
-            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of a job, and there are at most {}",
+            "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}",
             seen.most
         );
     }
@@ -425,7 +425,7 @@ mod tests {
         let slow = |rows| said(Question::Slow, rows);
         assert_eq!(
             slow(vec![pair("latency", "j", 2, 0), pair("CE", "j", 1, 0)]),
-            "Nothing to compare with: a median takes 4 pairs of ports or devices of a job, and there are at most 2"
+            "Nothing to compare with: a median takes 4 pairs of ports or devices of one job, and no job has more than 2"
         );
         assert_eq!(
             slow(vec![pair("latency", "j", 2, 0), pair("latency", "k", 4, 0), pair("CE", "k", 1, 0)]),
