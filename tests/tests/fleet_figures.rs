@@ -110,7 +110,7 @@ fn congestion_marks_are_a_problem_of_a_job() {
     for engine in engines("congestion_marks_are_a_problem_of_a_job") {
         let (jobs, _) = asked(folder.path(), "jobs", &engine);
         assert!(jobs.starts_with("Job training: CE 97.2 %, on 1 host"), "{jobs}");
-        // Marks count without a median, and nobody sees what is lost behind a single tap.
+        // Marks count without a median, and nobody sees what is lost downstream of a single tap.
         let (slow, row) = asked(folder.path(), "slow", &engine);
         assert!(slow.contains(": CE 97.2 %, in the only pair") && slow.contains("no median"), "{slow}");
         assert!(row["usual"].is_null(), "{row}");

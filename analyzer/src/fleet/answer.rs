@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::coverage::Coverage;
 use super::headline::{headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
-use super::seen::Seen;
 use super::{Row, cover, number, text, whole};
 use crate::util::layout::plain;
 use crate::util::time::NS_PER_S;
@@ -124,7 +124,7 @@ impl Answer {
                 question.name()
             ));
         }
-        let seen = Seen::of(&rows);
+        let seen = Coverage::of(&rows);
         if by_devices {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
             rows = cover::explain(rows)

@@ -1,8 +1,8 @@
 //! Headlines: a sentence about the most important row, or about what was looked at if nothing stands out.
 
 use super::answer::{cell, ratio};
+use super::coverage::Coverage;
 use super::question::{COMPARED, LATE, Question, STANDS_OUT, UNEVEN, thresholds};
-use super::seen::Seen;
 use super::{Row, cover, number, text, whole};
 use crate::util::layout::plain;
 use crate::util::units::{self, plural};
@@ -214,7 +214,7 @@ fn slot(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
 }
 
 /// The headline if no row stands out: what was compared, and what is not known.
-pub(super) fn nothing(question: Question, seen: &Seen) -> String {
+pub(super) fn nothing(question: Question, seen: &Coverage) -> String {
     match question {
         Question::Slow => slow(seen),
         Question::Loss => loss(seen),
@@ -237,7 +237,7 @@ pub(super) fn nothing(question: Question, seen: &Seen) -> String {
     }
 }
 
-fn slow(seen: &Seen) -> String {
+fn slow(seen: &Coverage) -> String {
     if seen.compared == 0 {
         return format!(
             "Nothing to compare with: a median takes {COMPARED} pairs of ports or devices of one job, and no job has more than {}",
@@ -252,7 +252,7 @@ fn slow(seen: &Seen) -> String {
     format!("No link, host, switch, path or rail exceeds the median of its job{alone}")
 }
 
-fn loss(seen: &Seen) -> String {
+fn loss(seen: &Coverage) -> String {
     let least = thresholds().into_iter().find(|(name, _)| *name == "LOSS").map_or(0.0, |(_, least)| least);
     let least = ratio(least);
     let all = seen.known + seen.unknown;
@@ -367,12 +367,12 @@ mod tests {
     fn quiet_data_has_no_culprit_and_no_data_is_an_error() {
         for question in [Question::Slow, Question::Loss, Question::Balance, Question::Stragglers] {
             let answer = Answer::of(question, vec![summary()], 10).unwrap();
-            assert_eq!(answer.headline, nothing(question, &Seen::default()));
+            assert_eq!(answer.headline, nothing(question, &Coverage::default()));
         }
         let calm = row(json!({"job_name": "j", "problem": "loss", "z": 4.9}));
         assert_eq!(
             Answer::of(Question::Jobs, vec![summary(), calm], 10).unwrap().headline,
-            nothing(Question::Jobs, &Seen::default())
+            nothing(Question::Jobs, &Coverage::default())
         );
         let empty = row(json!({"readings": 0}));
         assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));

@@ -7,17 +7,17 @@
 //! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server |
 //! | [`cover`] | a small set (greedy) of hops that explains bad pairs of ports |
 //! | [`answer`] | rows, and the confidence in them |
-//! | `headline`, `seen` | the sentence about the first row, or about what was looked at if nothing stands out |
+//! | `headline`, `coverage` | the sentence about the first row, or about what was looked at if nothing stands out |
 //! | [`page`] | the answer as text, JSON and HTML |
 
 pub mod answer;
 pub mod cover;
+mod coverage;
 pub mod engine;
 mod headline;
 pub mod page;
 pub mod question;
 pub mod recording;
-mod seen;
 pub mod server;
 
 use serde_json::{Map, Value};

@@ -8,7 +8,7 @@ use super::{Row, cover, number, text, whole};
 
 /// Counts over all rows of an engine, the bad ones and the others.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Coverage {
     /// Pairs of ports of which the losses are known.
     pub(super) known: u64,
     /// Pairs of ports of which they are not.
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     pub(super) upstream_of: Option<(u64, u64, String)>,
 }
 
-impl Seen {
+impl Coverage {
     pub(super) fn of(rows: &[Row]) -> Self {
         let count = |row: &Row, name: &str| number(row, name).map_or(0, whole);
         // A row of each figure of a job is enough, and there may be more.
