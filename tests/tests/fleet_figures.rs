@@ -1,7 +1,5 @@
 //! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
 
-#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
-
 use rocescope_tests::fleet::ask::{ask, asked, engines, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
@@ -126,13 +124,13 @@ fn congestion_marks_are_a_problem_of_a_job() {
 fn the_timeline_counts_what_loss_counts() {
     let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
     for engine in engines("the_timeline_counts_what_loss_counts") {
-        let (_, loss) = asked(folder.path(), "loss", &engine);
+        let (_, answer) = asked(folder.path(), "loss", &engine);
         let timeline = rows(folder.path(), "timeline", &engine);
         let sum = |of: fn(&Value) -> f64| timeline.iter().map(of).sum::<f64>();
         let lost = sum(|row| row["lost_packets"].as_f64().unwrap());
-        assert_eq!(Some(lost), loss["lost"].as_f64(), "{timeline:?}");
+        assert_eq!(Some(lost), answer["lost"].as_f64(), "{timeline:?}");
         let packets = sum(|row| row["lost_packets"].as_f64().unwrap() / row["loss_ratio"].as_f64().unwrap());
-        let ratio = loss["figure"].as_f64().unwrap();
+        let ratio = answer["figure"].as_f64().unwrap();
         assert!((lost / packets - ratio).abs() < 0.02 * ratio, "{} {ratio}", lost / packets);
         let (_, jobs) = asked(folder.path(), "jobs", &engine);
         let resent: f64 = timeline.iter().map(|row| row["retransmitted_packets"].as_f64().unwrap()).sum();

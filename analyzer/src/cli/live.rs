@@ -1,10 +1,11 @@
 //! `live` and `demo`: a live source with the same views as a replay.
 
-use anyhow::{Result, bail};
-use rocescope_common::account::bin::LONGEST_NS;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use rocescope_common::account::bin::LONGEST_NS;
 
 use super::record::origin;
 use super::{AttachArgs, DemoArgs, LiveArgs, Output, SourceArgs, ViewArgs, Views, chosen, format, views};

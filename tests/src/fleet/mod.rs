@@ -140,8 +140,12 @@ impl Fleet {
         for host in 0..self.hosts {
             let (mut flows, _) = self.rows_of(host);
             let mut steps = self.steps_of(host);
-            flows.iter_mut().for_each(|row| row.direction = None);
-            steps.iter_mut().for_each(|row| row.direction = None);
+            for row in &mut flows {
+                row.direction = None;
+            }
+            for row in &mut steps {
+                row.direction = None;
+            }
             Self::table(root, host, &flows, &mut written)?;
             Self::table(root, host, &steps, &mut written)?;
         }

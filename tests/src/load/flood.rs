@@ -1,13 +1,14 @@
 //! The source of a flood.
 
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, Result, bail};
 use aya::Pod;
 use aya::maps::{Array, Map, MapData};
 use rocescope::host::net::netns::NetNs;
 use rocescope_common::abi::testing::{FLOOD, FloodPlan};
-use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::{Duration, Instant};
 
 use crate::craft::{self, Mac, Net, Transport};
 use crate::kernel::{machine, test_run};

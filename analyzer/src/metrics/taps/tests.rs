@@ -318,7 +318,7 @@ fn retransmissions_without_numbers_that_all_vanish_are_counted() {
     for seed in 0..40u32 {
         let of_read = |psn: u32| P {
             psn: seed * 40_009 + psn,
-            opcode: if psn % 64 == 0 { 13 } else { 14 },
+            opcode: if psn.is_multiple_of(64) { 13 } else { 14 },
             qp: 19,
             payload: 1024,
             ..DATA

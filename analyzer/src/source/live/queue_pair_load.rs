@@ -3,11 +3,12 @@
 //!
 //! `cargo xtask bench queue-pairs` prints the figures, and fails when one misses its limit.
 
-use rocescope_common::abi::qp::{DEVICE_NAME, kind};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use rocescope_common::abi::qp::{DEVICE_NAME, kind};
 
 use super::*;
 use crate::entity::owners::Owners;

@@ -1,11 +1,12 @@
 //! Sampling: reads the tables of the kernel programs into a [`Sample`].
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use anyhow::Result;
 use rocescope_common::abi::LinkCounters;
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::opcode::TRANSPORT_UD;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::Source;
 use crate::entity::owners::Owners;
