@@ -312,9 +312,9 @@ fn loss_at_the_end_of_a_flow_counts_by_size() {
     }
 }
 
-/// Nothing tells retransmissions apart, and none arrives: the copies wait side by side, and each is counted.
+/// Retransmissions without identifications, none of which arrives: each counts.
 #[test]
-fn retransmissions_without_numbers_that_all_vanish_are_counted() {
+fn retransmissions_without_numbers_that_are_all_lost_are_counted() {
     for seed in 0..40u32 {
         let of_read = |psn: u32| P {
             psn: seed * 40_009 + psn,
