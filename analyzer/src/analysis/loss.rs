@@ -73,7 +73,8 @@ pub struct Loss {
     /// takes. Unit: gaps. Null: of a recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
     pub gaps_ce: PackedOption,
-    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times. Null: of a recording.
+    /// Consecutive retransmissions from the same PSN at the end of the run, without progress. Unit: times. Null: of a
+    /// recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
     pub stuck: PackedOption,
     /// Time of the latest packet in `retransmitted` or `rereads`. Unit: Unix ns. Null: there was none, or of a

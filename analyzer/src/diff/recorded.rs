@@ -133,7 +133,8 @@ fn percentile(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not known.
+/// The range of a metric that is a percentile of latency, over flows; `None` of other metrics, or where it is not
+/// known.
 pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name: &str) -> Option<[f64; 2]> {
     let percentile = percentile(name)?;
     let end = |which: &str| {

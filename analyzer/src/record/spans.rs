@@ -43,8 +43,8 @@ impl Spans {
         Self { recorded, ..Self::default() }
     }
 
-    /// In words what a sample would count again: packets of a link in a time whose rows the folder has. `None`: nothing.
-    /// Captures that follow one another may overlap a little.
+    /// In words what a sample would count again: packets of a link in a time whose rows the folder has. `None`:
+    /// nothing. Captures that follow one another may overlap a little.
     pub fn again(&mut self, time_ns: u64, report: &Report) -> Option<String> {
         if self.recorded.is_empty() {
             return None;

@@ -137,8 +137,8 @@ impl Fleet {
         matches!(fault, Fault::Straggler) && host == self.straggler()
     }
 
-    /// The host that a host waits for in its steps, and why, as its record says. The straggler's own record says it too,
-    /// and one host knows only that the one before it, or a host upstream of that, is late.
+    /// The host that a host waits for in its steps, and why, as its record says. The straggler's own record says it
+    /// too, and one host knows only that the one before it, or a host upstream of that, is late.
     pub(super) fn waits_for(&self, fault: Fault, host: u64) -> Option<(u64, &'static str)> {
         let straggler = self.straggler();
         if fault != Fault::Straggler || host / self.job() != straggler / self.job() {

@@ -218,8 +218,8 @@ fn journal(recording: &Path) -> u64 {
     entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
-/// The kill falls into an interval, a quarter of one after rows were written: traffic goes on until then. The next start
-/// says up to when there are rows.
+/// The kill falls into an interval, a quarter of one after rows were written: traffic goes on until then. The next
+/// start says up to when there are rows.
 #[test]
 fn a_kill_costs_at_most_an_interval_of_the_recording() {
     const INTERVAL: Duration = Duration::from_millis(500);

@@ -1,6 +1,7 @@
 //! The checks: a module is a [`Family`] of findings, with what belongs to it alone in files beside it.
 //!
-//! A new finding is an [`Entry`](super::Entry) in one of these files, a new family a file and its line in the list below.
+//! A new finding is an [`Entry`](super::Entry) in one of these files, a new family a file and its line in the list
+//! below.
 
 pub(super) mod balance;
 pub(super) mod burst;

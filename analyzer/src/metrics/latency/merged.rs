@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::histogram::{Histogram, Summary, at_rank, rank};
 use crate::util::packed_option::PackedOption;
 
-/// Ranges that the percentiles of a flow's latency in a recording lie in. The rows have those of each interval: the more
-/// the intervals differ, the wider the range.
+/// Ranges that the percentiles of a flow's latency in a recording lie in. The rows have those of each interval: the
+/// more the intervals differ, the wider the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LatencyRange {
@@ -117,8 +117,8 @@ impl MergedLatency {
 }
 
 /// Adds samples between two ranks to the buckets `from` one `to` the other. Over equal parts of the way, on the
-/// logarithmic scale of the buckets, the number of samples beyond falls by equal factors, over all of it to 1/`fall`: as
-/// latencies mostly do.
+/// logarithmic scale of the buckets, the number of samples beyond falls by equal factors, over all of it to 1/`fall`:
+/// as latencies mostly do.
 fn spread(counts: &mut [u64; BUCKETS], (from, to): (usize, usize), samples: u64, fall: f64) {
     if samples == 0 || from == to || fall <= 1.0 {
         counts[from] += samples;
