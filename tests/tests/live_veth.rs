@@ -278,7 +278,10 @@ fn same_as_replay(hook: Hook, mtu: u32) {
     let totals = &report["totals"];
     assert_eq!(totals["lost"]["flow_table_full"], 0);
     assert!(totals["lost"]["interface_drops"].is_u64(), "{}", totals["lost"]);
-    assert_eq!(report["source"], json!({ "kind": "live", "inputs": ["near0"], "filter": null }));
+    assert_eq!(
+        report["source"],
+        json!({ "kind": "live", "inputs": ["near0"], "filter": null, "recording": null })
+    );
 }
 
 macro_rules! links {

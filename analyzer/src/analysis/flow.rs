@@ -107,7 +107,8 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
-    let lost_ports = link.is_some_and(|link| link.extra_full > 0) && ports.missing_packets > 0;
+    let are_incomplete = sample.recording.is_some() || link.is_some_and(|link| link.extra_full > 0);
+    let lost_ports = are_incomplete && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
     ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
     ports.seen.truncate(MAX_PORTS);

@@ -1,5 +1,6 @@
 //! What a recording has not, and what it does not take twice.
 
+use rocescope_tests::sim::scenarios;
 use serde_json::Value;
 
 use super::{capture, parts, record, report, rocescope, text};
@@ -114,4 +115,47 @@ fn a_capture_is_not_recorded_twice_into_a_folder() {
     let (file, folder) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
     let output = rocescope(&["record", "--read", file, "--dir", folder, "--host", "node2"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
+}
+
+/// How packets are spread over several source ports is not recorded: neither is their number then shown, nor a sum made.
+#[test]
+fn several_source_ports_of_a_queue_pair_are_not_called_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = scenarios::all().into_iter();
+    let scenario = all.find(|scenario| scenario.name == "clean-multipath-srv6").unwrap();
+    let run = scenario.run(1, dir.path()).unwrap();
+    let to = dir.path().join("recording");
+    assert!(record(&run.files[0], &to, &["--interval", "20ms"]).status.success());
+    let (expected, played) = (report(&run.files[0]), report(&to));
+    let several = |report: &Value| {
+        let flows = report["flows"].as_array().unwrap().iter();
+        let ports = flows.map(|flow| flow["src_port_count"].as_u64());
+        (ports.clone().filter(|ports| *ports > Some(1)).count(), ports.filter(Option::is_none).count())
+    };
+    let (sprayed, unknown) = several(&expected);
+    assert!(sprayed > 0 && unknown == 0, "{}", expected["flows"]);
+    assert_eq!(several(&played), (0, sprayed));
+    assert!(played["entropy"]["unattributed_bytes"].as_u64() > Some(0), "{}", played["entropy"]);
+}
+
+/// What the source lost is that of the run.
+#[test]
+fn losses_of_the_source_are_those_of_the_run() {
+    let name = "k1_ecmp_ring.uA0.pcap.gz";
+    let dir = tempfile::tempdir().unwrap();
+    let few = ["--max-flows", "5"];
+    assert!(
+        record(&capture(name), dir.path(), &[&["--interval", "20ms"], &few[..]].concat()).status.success()
+    );
+    let output =
+        rocescope(&["replay", capture(name).to_str().unwrap(), "--output", "json"]).args(few).output();
+    let expected: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let played = report(dir.path());
+    let full = expected["totals"]["lost"]["flow_table_full"].as_u64().unwrap();
+    assert!(full > 0, "{}", expected["totals"]);
+    for count in ["flow_table_full", "contended", "events_dropped", "capture_drops", "interface_drops"] {
+        assert_eq!(played["totals"]["lost"][count], expected["totals"]["lost"][count], "{count}");
+    }
+    assert_eq!(played["totals"]["retired"]["packets"], expected["totals"]["retired"]["packets"]);
+    assert_eq!(played["totals"]["roce_packets"], expected["totals"]["roce_packets"]);
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use super::left_out;
 use super::state::State;
 use crate::record::parquet::Groups;
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, Step};
 use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
@@ -81,6 +81,7 @@ pub(super) struct Tables {
     findings: Cursor<Finding>,
     events: Cursor<Event>,
     steps: Cursor<Step>,
+    hosts: Cursor<Host>,
     last_part_ns: u64,
     notices: Vec<String>,
 }
@@ -132,6 +133,7 @@ impl Tables {
             findings: Cursor::new(&parts),
             events: Cursor::new(&parts),
             steps: Cursor::new(&parts),
+            hosts: Cursor::new(&parts),
             last_part_ns: parts.last().map_or(0, |part| part.first_ns),
             notices: Vec::new(),
         };
@@ -142,6 +144,7 @@ impl Tables {
         tables.findings.fill(notices, 0);
         tables.events.fill(notices, 0);
         tables.steps.fill(notices, 0);
+        tables.hosts.fill(notices, 0);
         Ok(tables)
     }
 
@@ -186,6 +189,11 @@ impl Tables {
         self.steps.up_to(ns, notices, &mut |row| {
             if is_in_range {
                 state.step(&row);
+            }
+        });
+        self.hosts.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.host(&row);
             }
         });
         self.events.up_to(ns, notices, &mut |row| {

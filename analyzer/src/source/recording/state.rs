@@ -18,7 +18,7 @@ use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
 use crate::metrics::steps::straggler::{Straggler, StragglerCause};
 use crate::metrics::steps::{self, LinkSteps};
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, LinkSecond, Step};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, Step};
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
 };
@@ -41,7 +41,42 @@ pub(super) struct State {
     findings: BTreeMap<FindingKey, Shared>,
     steps: Steps,
     intervals: Intervals,
+    host: HostCounts,
     window: Option<(u64, u64)>,
+}
+
+/// Counts of the recording host, of all links together.
+#[derive(Debug, Default)]
+struct HostCounts {
+    flow_table_full: u64,
+    contended: u64,
+    retired_flows: u64,
+    events_dropped: Option<u64>,
+    capture_drops: Option<u64>,
+    interface_drops: Option<u64>,
+}
+
+impl HostCounts {
+    /// Attributes packets without a flow to what the host counted, and those left over to retired flows. Which link
+    /// they were on is not recorded: in the order of the links.
+    fn attribute(&self, links: &mut [LinkSample], without_flow: Vec<Counter>) {
+        let (mut full, mut contended, mut flows) = (self.flow_table_full, self.contended, self.retired_flows);
+        for (link, mut left) in links.iter_mut().zip(without_flow) {
+            let mut part = |most: &mut u64| {
+                let packets = left.packets.min(*most);
+                let bytes = u128::from(left.bytes) * u128::from(packets) / u128::from(left.packets.max(1));
+                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                (left.packets, left.bytes) = (left.packets - packets, left.bytes.saturating_sub(bytes));
+                *most -= packets;
+                Counter { packets, bytes }
+            };
+            (link.flow_table_full, link.contended) = (part(&mut full), part(&mut contended));
+            (link.retired.packets, link.retired.bytes) = (left.packets, left.bytes);
+            if left.packets > 0 {
+                link.retired.flows = std::mem::take(&mut flows);
+            }
+        }
+    }
 }
 
 /// Steps of the job, on the link of the latest row.
@@ -93,6 +128,8 @@ struct Flow {
     key: FlowKey,
     stats: Stats,
     src_qp: Option<u32>,
+    /// More than one UDP source port: how its packets are spread over them is not recorded.
+    has_several_ports: bool,
     loss: Option<loss::Metrics>,
     times: Option<Box<MergedLatency>>,
 }
@@ -137,11 +174,23 @@ impl State {
         let next = self.flows.len();
         let at = *self.slots.entry(key).or_insert(next);
         if at == next {
-            self.flows.push(Flow { key, stats: first(row, from_ns), src_qp: None, loss: None, times: None });
+            self.flows.push(Flow {
+                key,
+                stats: first(row, from_ns),
+                src_qp: None,
+                has_several_ports: false,
+                loss: None,
+                times: None,
+            });
         }
         let Some(flow) = self.flows.get_mut(at) else { return };
         flow.src_qp = row.src_qp.and_then(|qp| u32::try_from(qp).ok()).or(flow.src_qp);
+        flow.has_several_ports |= row.src_port_count.is_some_and(|ports| ports > 1);
         add(&mut flow.stats, row);
+        if flow.has_several_ports {
+            (flow.stats.other_port_packets, flow.stats.other_port_bytes) =
+                (flow.stats.packets, flow.stats.bytes);
+        }
         if row.lost.is_some() {
             let loss = flow.loss.get_or_insert_default();
             loss.lost = corrected(loss.lost, row.lost);
@@ -175,6 +224,20 @@ impl State {
                 ..Neighbour::default()
             };
             self.neighbours.insert(row.link.as_str().to_owned(), neighbour);
+        }
+    }
+
+    pub(super) fn host(&mut self, row: &Host) {
+        let counts = &mut self.host;
+        counts.flow_table_full += row.flow_table_full;
+        counts.contended += row.contended;
+        counts.retired_flows += row.retired_flows;
+        for (sum, more) in [
+            (&mut counts.events_dropped, row.events_dropped),
+            (&mut counts.capture_drops, row.capture_drops),
+            (&mut counts.interface_drops, row.interface_drops),
+        ] {
+            *sum = more.map(|more| sum.unwrap_or(0) + more).or(*sum);
         }
     }
 
@@ -340,9 +403,7 @@ impl State {
                 left.bytes = left.bytes.saturating_sub(flow.stats.bytes);
             }
         }
-        for (link, left) in links.iter_mut().zip(left) {
-            (link.retired.packets, link.retired.bytes) = (left.packets, left.bytes);
-        }
+        self.host.attribute(&mut links, left);
         let slotted = || (0u32..).zip(&self.flows);
         let flows =
             slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats.clone() });
@@ -364,6 +425,9 @@ impl State {
             flows: flows.collect(),
             links,
             peers: peers.collect(),
+            events_dropped: self.host.events_dropped,
+            capture_drops: self.host.capture_drops,
+            interface_drops: self.host.interface_drops,
             devices: Arc::new(Devices {
                 ports: self.ports.values().cloned().collect(),
                 neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),

@@ -261,7 +261,9 @@ fn pfc_storm(lab: &mut Lab) {
     }
     lab.world.tap_host(1, "h1.pcap");
     lab.expect(&["pfc.storm"], crate::sim::truth::Place::Link("h1.pcap".into()));
-    lab.option(&["--link-speed", "10G"]).also(&["pfc.victim", "latency.tail", "retry.timeouts"]);
+    // Those whose timers expire meanwhile retransmit together when it ends.
+    let also = &["pfc.victim", "latency.tail", "retry.timeouts", "retry.storm"];
+    lab.option(&["--link-speed", "10G"]).also(also);
     lab.world.run();
 }
 

@@ -565,7 +565,7 @@ fn maxima(report: &serde_json::Value) -> Option<Vec<f64>> {
 /// One request in sixty takes three milliseconds.
 fn tail(lab: &mut Lab) {
     lab.world.line(10 * GBIT);
-    let slow = Fault::always(NOT_DATA, Effect::Delay { ppm: 16_000, ns: 3 * MS, jitter_ns: MS });
+    let slow = Fault::always(NOT_DATA, Effect::Delay { ppm: 16_000, ns: 9 * MS, jitter_ns: 2 * MS });
     lab.world.fault(BACK.0, BACK.1, slow);
     let ends = connections(lab, 0, 1, 4, &settings());
     lab.world.start(Stream::new(&ends, Verb::Write, 8 * KB, 1_200).depth(1).gap(100 * US, 50 * US), 0);
