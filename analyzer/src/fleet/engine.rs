@@ -181,12 +181,16 @@ fn reader(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<io::Result
     })
 }
 
-/// The first lines of an engine's error: message and position.
+/// The first lines of an engine's error, message and position, and its last: a program in Python says the cause there.
 pub(super) fn first_lines(text: &[u8]) -> String {
     const MOST: usize = 400;
     let text = String::from_utf8_lossy(text);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3);
-    let text: String = lines.collect::<Vec<_>>().join(" ").chars().take(MOST).collect();
+    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if let [_, _, _, .., last] = lines[..] {
+        lines.truncate(3);
+        lines.extend(["…", last].into_iter().filter(|_| last.contains("Error: ")));
+    }
+    let text: String = lines.join(" ").chars().take(MOST).collect();
     if text.is_empty() { "it failed and gave no reason".to_owned() } else { text }
 }
 

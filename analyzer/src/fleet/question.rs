@@ -239,10 +239,10 @@ impl Question {
 pub struct Chosen {
     /// Only rows of this job. `None`: of all jobs.
     pub job: Option<Name>,
-    /// Only intervals that end after this time, in Unix seconds.
-    pub from_s: Option<u64>,
-    /// Only intervals that end by this time, in Unix seconds.
-    pub to_s: Option<u64>,
+    /// Only intervals that end after this time, in Unix nanoseconds; questions have it to the millisecond.
+    pub from_ns: Option<u64>,
+    /// Only intervals that end by this time, in Unix nanoseconds.
+    pub to_ns: Option<u64>,
 }
 
 /// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
@@ -268,13 +268,18 @@ impl Chosen {
     }
 
     fn condition(&self) -> String {
-        let time = |sign: &str, seconds: u64| {
-            let time = units::time_utc(seconds.saturating_mul(NS_PER_S));
-            format!("t {sign} TIMESTAMP '{}'", time.get(..19).unwrap_or_default())
+        let time = |sign: &str, ns: u64| {
+            let time = units::time_utc(ns);
+            if ns.is_multiple_of(NS_PER_S) {
+                format!("t {sign} TIMESTAMP '{}'", time.get(..19).unwrap_or_default())
+            } else {
+                // A TIMESTAMP of ClickHouse has whole seconds; both convert a string to the type of the column.
+                format!("t {sign} '{}'", time.get(..23).unwrap_or_default())
+            }
         };
         let all = [
-            self.from_s.map(|from| time(">", from)),
-            self.to_s.map(|to| time("<=", to)),
+            self.from_ns.map(|from| time(">", from)),
+            self.to_ns.map(|to| time("<=", to)),
             self.job.as_ref().map(|job| format!("job = '{}'", job.0)),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
@@ -316,9 +321,11 @@ mod tests {
     fn rows_are_chosen_by_job_and_time() {
         let chosen = Chosen {
             job: Some("job 7".parse().unwrap()),
-            from_s: Some(1_763_800_000),
-            to_s: Some(1_763_800_060),
+            from_ns: Some(1_763_800_000 * NS_PER_S),
+            to_ns: Some(1_763_800_060 * NS_PER_S),
         };
+        let parts = Chosen { from_ns: Some(1_763_800_000_250_000_000), ..Chosen::default() };
+        assert_eq!(parts.condition(), "t > '2025-11-22 08:26:40.250'");
         let condition =
             "t > TIMESTAMP '2025-11-22 08:26:40' and t <= TIMESTAMP '2025-11-22 08:27:40' and job = 'job 7'";
         assert_eq!(chosen.condition(), condition);

@@ -1,5 +1,6 @@
 //! Locations of the tables of recordings, and their declaration for an engine.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::util::units;
 
 /// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
 const MOST_HOURS: u64 = 24 * 8;
-const HOUR_S: u64 = 3_600;
+const HOUR_NS: u64 = 3_600 * NS_PER_S;
 
 /// Addresses of buckets whose folders both engines list, with credentials of their own.
 const BUCKETS: [&str; 2] = ["s3://", "gs://"];
@@ -35,14 +36,19 @@ pub enum Dialect {
 pub struct Recordings(Vec<String>);
 
 impl Recordings {
-    /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs.
+    /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs. One that is named twice is read
+    /// once.
     ///
     /// # Errors
     /// If there is none, no engine can list it, or a name cannot be embedded in SQL.
     pub fn find<S: AsRef<str>>(sources: &[S]) -> Result<Self, String> {
         let mut roots = Vec::new();
+        let mut known = BTreeSet::new();
         for source in sources {
-            roots.extend(Self::of(source.as_ref())?);
+            let new = Self::of(source.as_ref())?;
+            // A bucket has no path here.
+            let place = |root: &String| fs::canonicalize(root).unwrap_or_else(|_| PathBuf::from(root));
+            roots.extend(new.into_iter().filter(|root| known.insert(place(root))));
         }
         Ok(Self(roots))
     }
@@ -146,11 +152,11 @@ fn named(root: String) -> Result<String, String> {
 /// The hour folders of a time range, if it is closed and short enough. A file is in the hour in which it begins, so
 /// the hour before the range is included.
 fn hours(chosen: &Chosen) -> Option<Vec<String>> {
-    let (from, to) = (chosen.from_s? / HOUR_S, chosen.to_s? / HOUR_S);
+    let (from, to) = (chosen.from_ns? / HOUR_NS, chosen.to_ns? / HOUR_NS);
     let from = from.saturating_sub(1);
     (to.checked_sub(from)? <= MOST_HOURS).then(|| {
         let folder = |hour: u64| {
-            let time = units::time_utc(hour.saturating_mul(HOUR_S).saturating_mul(NS_PER_S));
+            let time = units::time_utc(hour.saturating_mul(HOUR_NS));
             let part = |range| time.get(range).unwrap_or_default();
             format!("date={}/hour={}", part(0..10), part(11..13))
         };
@@ -291,10 +297,10 @@ mod tests {
         let path = root.path().to_str().unwrap();
         let found = Recordings::find(&[path]).unwrap();
         let at = 1_763_800_000; // 08:26:40
-        let chosen = Chosen { from_s: Some(at), to_s: Some(at + 60), job: None };
+        let chosen = Chosen { from_ns: Some(at * NS_PER_S), to_ns: Some((at + 60) * NS_PER_S), job: None };
         let hour = |hour: &str| format!("{path}/{day}/hour={hour}/**/*.parquet");
         assert_eq!(found.files("flow_seconds", &chosen), [hour("07"), hour("08")]);
-        let open = Chosen { to_s: None, ..chosen };
+        let open = Chosen { to_ns: None, ..chosen };
         assert_eq!(found.files("flow_seconds", &open), [format!("{path}/v1/flow_seconds/**/*.parquet")]);
         assert!(found.files("steps", &open).is_empty());
     }
@@ -320,7 +326,11 @@ mod tests {
     #[test]
     fn buckets_are_read_by_the_functions_that_list_them() {
         let found = Recordings::find(&["s3://bucket/fleet", "gs://other"]).unwrap();
-        let at = Chosen { from_s: Some(1_763_800_000), to_s: Some(1_763_800_060), job: None };
+        let at = Chosen {
+            from_ns: Some(1_763_800_000 * NS_PER_S),
+            to_ns: Some(1_763_800_060 * NS_PER_S),
+            job: None,
+        };
         let of = |dialect| found.declare(Question::Timeline, &at, dialect);
         let file = "s3://bucket/fleet/v1/flow_seconds/**/*.parquet";
         let duck = of(Dialect::DuckDb);

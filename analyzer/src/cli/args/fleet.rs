@@ -6,7 +6,6 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::fleet::question::{Chosen, Name, Question};
 use crate::source::replay::time::{TimeSpec, parse_time};
-use crate::util::time::NS_PER_S;
 
 const FLEET_EXAMPLES: &str = "\
 Examples:
@@ -36,10 +35,10 @@ pub struct FleetArgs {
     /// Start of the time range
     ///
     /// RFC 3339 (2026-01-01T00:00:00Z), or Unix seconds.
-    #[arg(long, value_name = "TIME", value_parser = parse_second)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub from: Option<u64>,
     /// End of the time range, written as --from
-    #[arg(long, value_name = "TIME", value_parser = parse_second)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub to: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value_t = FleetOutput::Table)]
@@ -73,7 +72,7 @@ impl FleetArgs {
     /// The rows that the question covers.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
-        Chosen { job: self.job.clone(), from_s: self.from, to_s: self.to }
+        Chosen { job: self.job.clone(), from_ns: self.from, to_ns: self.to }
     }
 }
 
@@ -88,10 +87,10 @@ pub enum FleetOutput {
     Html,
 }
 
-/// Parses a calendar time with a resolution of one second.
-fn parse_second(text: &str) -> Result<u64, String> {
+/// Parses a calendar time, in Unix nanoseconds.
+fn parse_moment(text: &str) -> Result<u64, String> {
     match parse_time(text)? {
-        TimeSpec::Absolute(ns) => Ok(ns / NS_PER_S),
+        TimeSpec::Absolute(ns) => Ok(ns),
         TimeSpec::Offset(_) => Err(format!(
             "'{text}' is an offset, but recordings of many hosts have no first frame: write a time (2026-01-01T00:00:00Z)"
         )),
@@ -102,6 +101,7 @@ fn parse_second(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
     use crate::cli::args::{Args, Verb};
+    use crate::util::time::NS_PER_S;
 
     fn fleet(arguments: &[&str]) -> Result<FleetArgs, clap::Error> {
         let line = ["rocescope", "fleet"].iter().chain(arguments);
@@ -118,7 +118,10 @@ mod tests {
                 .unwrap();
         assert_eq!((args.question, args.sources.len(), args.top), (Question::Slow, 2, 10));
         let chosen = args.chosen();
-        assert_eq!((chosen.from_s, chosen.to_s), (Some(1_763_800_000), Some(1_763_800_060)));
+        assert_eq!(
+            (chosen.from_ns, chosen.to_ns),
+            (Some(1_763_800_000 * NS_PER_S), Some(1_763_800_060 * NS_PER_S))
+        );
         for bad in [
             &["slow"][..],
             &["fast", "a"],

@@ -1,12 +1,22 @@
 -- Pairs of ports whose figures exceed the median of their job, and the hops that they have in common.
 with
-pairs as (
-  select job, coalesce(rail, case when direction is not null then link end) as lane, direction, src, dst,
-         median(rtt_p99_ns) as latency, sum(packets) as all_packets, sum(ecn_capable) as all_capable, sum(ce) as all_ce,
-         sum(retransmitted) as all_retransmitted, count(*) as readings
+-- Of captures, which have no direction, each tap by itself: two of them may see the same packets.
+pair_taps as (
+  select job, coalesce(rail, case when direction is not null then link end) as lane, direction,
+         case when direction is null then host end as at_host, case when direction is null then link end as at_link, src, dst,
+         median(rtt_p99_ns) as tap_latency, sum(packets) as tap_packets, sum(ecn_capable) as tap_capable, sum(ce) as tap_ce,
+         sum(retransmitted) as tap_retransmitted, count(*) as tap_readings
   from flow_seconds
   where {rows}
-  group by job, coalesce(rail, case when direction is not null then link end), direction, src, dst
+  group by job, coalesce(rail, case when direction is not null then link end), direction,
+           case when direction is null then host end, case when direction is null then link end, src, dst
+),
+pairs as (
+  select job, lane, direction, src, dst, max(tap_latency) as latency,
+         argMax(tap_packets, tap_retransmitted) as all_packets, max(tap_retransmitted) as all_retransmitted,
+         argMax(tap_capable, tap_ce) as all_capable, max(tap_ce) as all_ce, sum(tap_readings) as readings
+  from pair_taps
+  group by job, lane, direction, src, dst
 ),
 devices as (
   select job, host, device, max(netdev) as port_of, count(*) as readings,

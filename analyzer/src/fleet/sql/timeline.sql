@@ -18,17 +18,34 @@ taps as (
   where {rows}
   group by slot, host, link, direction, src, dst, dest_qp
 ),
--- Of a host, what its taps saw. Of a flow, what the tap that saw more did: a packet passes several, and counts once.
+-- A packet passes several taps, perhaps in different slots, and counts once: at the tap of its flow that saw most of these packets in all slots.
+whole as (
+  select *, sum(tap_bytes) over each_tap as whole_bytes, sum(tap_lost) over each_tap as whole_lost, sum(tap_ce) over each_tap as whole_ce,
+         sum(tap_retransmitted) over each_tap as whole_retransmitted
+  from taps
+  window each_tap as (partition by host, link, direction, src, dst, dest_qp)
+),
+ranked as (
+  select *, dense_rank() over (partition by src, dst, dest_qp order by case when direction = 'egress' then 0 else 1 end,
+                                 coalesce(whole_retransmitted, 0) desc, whole_bytes desc, host, link, direction) as from_sender,
+         dense_rank() over (partition by src, dst, dest_qp order by coalesce(whole_lost, 0) + whole_ce desc, host, link, direction) as from_receiver
+  from whole
+),
+-- Of a host, what its taps saw. Of a flow, what one tap did.
 parts as (
   select slot, grouping(host) as is_flow, max(host) as any_host,
          max(case when tap_lost > 0 or direction = 'ingress' and tap_lost is not null then 1 else 0 end) as after_path,
          case when count(tap_lost) > 1 then max(case when direction is null then 1 else 0 end) else 0 end as later_tap,
-         sum(tap_bytes) as sum_bytes, max(tap_bytes) as top_bytes, sum(tap_packets) as sum_packets, max(tap_packets) as top_packets,
-         sum(tap_capable) as sum_capable, argMax(tap_capable, tap_ce) as top_capable, sum(tap_ce) as sum_ce, max(tap_ce) as top_ce,
-         sum(tap_lost) as sum_lost, max(tap_lost) as top_lost, sum(tap_retransmitted) as sum_retransmitted, max(tap_retransmitted) as top_retransmitted,
-         sum(tap_timeouts) as sum_timeouts, max(tap_timeouts) as top_timeouts,
-         sum(tap_rtt) as sum_rtt, max(tap_rtt) as top_rtt, sum(tap_rtts) as sum_rtts, argMax(tap_rtts, tap_rtt) as top_rtts
-  from taps
+         sum(tap_bytes) as sum_bytes, max(case when from_sender = 1 then tap_bytes end) as top_bytes,
+         sum(tap_packets) as sum_packets, max(case when from_sender = 1 then tap_packets end) as top_packets,
+         sum(tap_capable) as sum_capable, max(case when from_receiver = 1 then tap_capable end) as top_capable,
+         sum(tap_ce) as sum_ce, max(case when from_receiver = 1 then tap_ce end) as top_ce,
+         sum(tap_lost) as sum_lost, max(case when from_receiver = 1 then tap_lost end) as top_lost,
+         sum(tap_retransmitted) as sum_retransmitted, max(case when from_sender = 1 then tap_retransmitted end) as top_retransmitted,
+         sum(tap_timeouts) as sum_timeouts, max(case when from_sender = 1 then tap_timeouts end) as top_timeouts,
+         sum(tap_rtt) as sum_rtt, max(case when from_sender = 1 then tap_rtt end) as top_rtt,
+         sum(tap_rtts) as sum_rtts, max(case when from_sender = 1 then tap_rtts end) as top_rtts
+  from ranked
   group by grouping sets ((slot, host), (slot, src, dst, dest_qp))
 ),
 -- A row of each host, and one of all flows, without a host.
