@@ -119,6 +119,22 @@ fn congestion_marks_are_a_problem_of_a_job() {
     }
 }
 
+/// A packet that two taps see in different slots counts once, however long these are.
+#[test]
+fn the_timeline_has_the_same_sums_for_every_interval() {
+    for interval in ["10ms", "100ms"] {
+        let hosts: [(&str, &[&str]); 2] =
+            [("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])];
+        let folder = of_captures_each(&hosts, interval);
+        for engine in engines("the_timeline_has_the_same_sums_for_every_interval") {
+            let timeline = rows(folder.path(), "timeline", &engine);
+            let sum = |name: &str| timeline.iter().filter_map(|row| row[name].as_f64()).sum::<f64>();
+            let sums = ["retransmitted_packets", "lost_packets", "timeout_count"].map(sum);
+            assert_eq!(sums, [4_050.0, 87.0, 18.0], "{interval}: {timeline:?}");
+        }
+    }
+}
+
 /// What two taps see counts once, and a slot has the length that was recorded of it.
 #[test]
 fn the_timeline_counts_what_loss_counts() {

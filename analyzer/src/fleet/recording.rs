@@ -276,6 +276,8 @@ mod tests {
         let find = |text: &str| Recordings::find(&[format!("{path}/{text}")]).map(|found| found.0);
         assert_eq!(find("a*").unwrap(), [format!("{path}/a1"), format!("{path}/a2")]);
         assert_eq!(find("?/").unwrap(), [format!("{path}/b")]);
+        let twice = ["a1", "a*", "a1/"].map(|name| format!("{path}/{name}"));
+        assert_eq!(Recordings::find(&twice).unwrap().0, [format!("{path}/a1"), format!("{path}/a2")]);
         assert!(find("a3").unwrap_err().contains("no recording in"));
         assert!(find("x*").is_err());
         assert_eq!(Recordings::find(&["s3://bucket/fleet/"]).unwrap().0, ["s3://bucket/fleet"]);
