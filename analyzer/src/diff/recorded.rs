@@ -1,4 +1,4 @@
-//! Recordings beside captures, live runs and recordings of another interval: what of them can be compared.
+//! Recordings beside captures, live runs and other recordings: what of them can be compared.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -19,8 +19,10 @@ pub(super) struct Likeness {
 /// By what they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
-    /// In the same way.
+    /// Both from packets.
     Alike,
+    /// Both are of recordings, with the same interval.
+    SameInterval,
     /// One is of a recording.
     OneRecorded,
     /// Both are of recordings, with other intervals; nanoseconds, as far as known.
@@ -37,7 +39,9 @@ impl Likeness {
         let by = match (is_recording(a), is_recording(b)) {
             (false, false) => Made::Alike,
             (true, true) => match (interval(a), interval(b)) {
-                (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => Made::Alike,
+                (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => {
+                    Made::SameInterval
+                }
                 (a, b) => Made::Intervals(a, b),
             },
             _ => Made::OneRecorded,
@@ -66,7 +70,7 @@ impl Likeness {
                      and the ranges that the true ones lie in (flows[].latency_range_ns) overlap"
                 )
             }
-            Made::Alike | Made::OneRecorded => {
+            Made::Alike | Made::SameInterval | Made::OneRecorded => {
                 "the percentiles of a recording are made from those of its intervals, and the ranges \
                 that the true ones lie in (flows[].latency_range_ns) overlap with those of the other report"
                     .into()
@@ -148,7 +152,7 @@ pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name:
 }
 
 impl Change {
-    /// With a verdict that holds for all values in the ranges of both, where the reports are made in other ways.
+    /// With a verdict that holds for all values in the ranges of both, where one is of a recording.
     pub(super) fn within(self, measure: &Measure, likeness: Likeness, ranges: [Option<[f64; 2]>; 2]) -> Self {
         if likeness.by == Made::Alike {
             return self;
@@ -156,6 +160,9 @@ impl Change {
         if percentile(measure.name).is_some() {
             let verdict = ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b));
             return Self { verdict, ..self };
+        }
+        if likeness.by == Made::SameInterval {
+            return self;
         }
         let unlike = likeness.by == Made::OneRecorded && UNLIKE.contains(&measure.name)
             || likeness.has_other_steps(measure.name);

@@ -159,3 +159,25 @@ fn losses_of_the_source_are_those_of_the_run() {
     assert_eq!(played["totals"]["retired"]["packets"], expected["totals"]["retired"]["packets"]);
     assert_eq!(played["totals"]["roce_packets"], expected["totals"]["roce_packets"]);
 }
+
+/// Medians of intervals can lie on the other side: what the captures call worse was better in recordings of them.
+#[test]
+fn recordings_of_one_interval_have_no_verdict_that_their_captures_contradict() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["a1_write_mtu1024.h0.pcap", "c1_ipv6_write.h0.pcap"];
+    let recordings = names.map(|name| dir.path().join(name));
+    for (name, to) in names.iter().zip(&recordings) {
+        assert!(record(&capture(name), to, &["--interval", "50ms"]).status.success());
+    }
+    let verdict = |files: [std::path::PathBuf; 2]| {
+        let [a, b] = files.map(|file| file.to_str().unwrap().to_owned());
+        let output = rocescope(&["diff", &a, &b, "--output", "json"]).output().unwrap();
+        let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = diff["metrics"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == "latency_p50_ns").unwrap()["verdict"].clone()
+    };
+    let of_captures = verdict(names.map(capture));
+    let of_recordings = verdict(recordings);
+    assert!(of_captures.is_string(), "{of_captures}");
+    assert!(of_recordings.is_null() || of_recordings == of_captures, "{of_recordings}, {of_captures}");
+}
