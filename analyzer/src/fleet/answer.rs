@@ -7,7 +7,7 @@ use super::headline::{headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
 use super::{Row, cover, number, text, whole};
 use crate::util::layout::plain;
-use crate::util::time::NS_PER_S;
+use crate::util::time::{NS_PER_MS, NS_PER_S};
 use crate::util::units;
 
 /// Unit of a column.
@@ -139,6 +139,7 @@ impl Answer {
             row.insert("confidence".to_owned(), json!(sure.name()));
         }
         let headline = headline(question, &rows).unwrap_or_else(|| nothing(question, &seen));
+        rows.iter_mut().for_each(|row| blank(row, question.columns()));
         let all = rows.len();
         if question != Question::Timeline {
             rows.truncate(top);
@@ -162,6 +163,17 @@ fn normalise(row: &mut Row, columns: &[Column]) {
     for column in columns.iter().filter(|column| !matches!(column.unit, Unit::Text | Unit::Flag)) {
         if let Some(value @ Value::String(_)) = row.get_mut(column.name) {
             *value = value.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+        }
+    }
+}
+
+/// Makes empty texts null, and a problem whose figure is 0 none.
+fn blank(row: &mut Row, columns: &[Column]) {
+    let nothing = row.contains_key("problem") && number(row, "figure") == Some(0.0);
+    for column in columns {
+        let is_empty = column.unit == Unit::Text && text(row, column.name).is_empty();
+        if is_empty || nothing && ["problem", "figure"].contains(&column.name) {
+            row.insert(column.name.to_owned(), Value::Null);
         }
     }
 }
@@ -231,8 +243,10 @@ pub fn cell(row: &Row, column: &Column) -> String {
         Unit::Duration => units::duration(whole(value)),
         Unit::Score => format!("{value:.1}"),
         Unit::Time => {
-            let time = units::time_utc(whole(value.floor()).saturating_mul(NS_PER_S));
-            time.get(..19).unwrap_or_default().to_owned()
+            let ms = whole((value * 1e3).round());
+            let time = units::time_utc(ms.saturating_mul(NS_PER_MS));
+            let length = if ms.is_multiple_of(1_000) { 19 } else { 23 };
+            time.get(..length).unwrap_or_default().to_owned()
         }
         Unit::Text | Unit::Flag | Unit::OfMetric => units::UNKNOWN.to_owned(),
     }
@@ -271,6 +285,17 @@ mod tests {
         }
         assert_eq!(Confidence::of(None, None, Some(10.0)), Confidence::High);
         assert_eq!(Confidence::High.less(), Confidence::Medium);
+    }
+
+    #[test]
+    fn what_is_not_known_or_no_problem_is_null() {
+        let calm = json!({"job_name": "", "problem": "CE", "figure": 0.0, "z": 0.0});
+        let lossy = json!({"job_name": "j", "problem": "loss", "figure": 0.01, "z": 9.0});
+        let summary = json!({"readings": 2, "flow_readings": 2, "hosts": 1, "jobs": 1});
+        let answer = Answer::of(Question::Jobs, [summary, lossy, calm].map(row).to_vec(), 10).unwrap();
+        let shown = |at: usize| ["job_name", "problem", "figure"].map(|name| answer.rows[at][name].clone());
+        assert_eq!(shown(0), [json!("j"), json!("loss"), json!(0.01)]);
+        assert_eq!(shown(1), [Value::Null, Value::Null, Value::Null]);
     }
 
     #[test]

@@ -469,7 +469,7 @@ mod tests {
         let answer = of(found.clone());
         assert_eq!(
             answer.headline,
-            "2025-11-22 08:26:40 UTC: traffic unusually low, 8.00 Gb/s against a median of 16.0 Gb/s (z 12.0). Confidence: high"
+            "2025-11-22 08:26:40.500 UTC: traffic unusually low, 8.00 Gb/s against a median of 16.0 Gb/s (z 12.0). Confidence: high"
         );
         assert!(answer.scope.ends_with(" UTC, in slots of 5.00 s"), "{}", answer.scope);
         let mut lost = found;
