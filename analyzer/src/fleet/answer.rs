@@ -139,7 +139,9 @@ impl Answer {
             row.insert("confidence".to_owned(), json!(sure.name()));
         }
         let headline = headline(question, &rows).unwrap_or_else(|| nothing(question, &seen));
-        rows.iter_mut().for_each(|row| blank(row, question.columns()));
+        for row in &mut rows {
+            blank(row, question.columns());
+        }
         let all = rows.len();
         if question != Question::Timeline {
             rows.truncate(top);
