@@ -211,7 +211,7 @@ mod tests {
         ("SEEDS", "how many are tried"),
         ("GOLDEN", "constant of a hash function"),
         ("FEW", "how many are sorted at once"),
-        ("HOUR_S", "unit"),
+        ("HOUR_NS", "unit"),
         ("UNSUPPORTED_SERVICE", "number of the protocol"),
         ("REFUSED_SERVICE", "number of the protocol"),
         ("HEADERS", "bytes of headers"),

@@ -117,7 +117,8 @@ fn a_capture_is_not_recorded_twice_into_a_folder() {
     assert!(output.status.success(), "{}", text(&output));
 }
 
-/// How packets are spread over several source ports is not recorded: neither is their number then shown, nor a sum made.
+/// How packets are spread over several source ports is not recorded: neither is their number then shown, nor a sum
+/// made.
 #[test]
 fn several_source_ports_of_a_queue_pair_are_not_called_one() {
     let dir = tempfile::tempdir().unwrap();
