@@ -188,8 +188,7 @@ fn sums_of(
             continue;
         }
         let ports = Ports::of(&flow.stats, sample.extra.get(&flow.slot));
-        let link = sample.links.get(usize::from(key.link));
-        if sample.recording.is_some() || link.is_some_and(|link| link.extra_full > 0) {
+        if sample.lacks_ports(key.link) {
             unattributed = unattributed.zip(ports.missing_bytes).map(|(sum, bytes)| sum + bytes);
         }
         for port in ports.seen {

@@ -107,8 +107,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let mut ports = Ports::of(stats, extra);
-    let are_incomplete = sample.recording.is_some() || link.is_some_and(|link| link.extra_full > 0);
-    let lost_ports = are_incomplete && ports.missing_packets > 0;
+    let lost_ports = sample.lacks_ports(key.link) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
     ports.seen.sort_by_key(|port| (std::cmp::Reverse(port.bytes), port.port));
     ports.seen.truncate(MAX_PORTS);
@@ -172,8 +171,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         peer_qp,
         pairing,
         loss: loss
-            // A recording has no PSNs.
-            .filter(|_| requests_known && (stats.psn.seen != 0 || sample.recording.is_some()))
+            .filter(|_| requests_known && (stats.psn.seen != 0 || !sample.has_psns()))
             .map(|loss| match (&loss.requests, &sample.recording) {
                 (Some(sums), Some(_)) => Loss::recorded(sums),
                 (requests, _) => Loss::of(requests.as_ref()),

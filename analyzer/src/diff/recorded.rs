@@ -154,19 +154,17 @@ pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name:
 impl Change {
     /// With a verdict that holds for all values in the ranges of both, where one is of a recording.
     pub(super) fn within(self, measure: &Measure, likeness: Likeness, ranges: [Option<[f64; 2]>; 2]) -> Self {
-        if likeness.by == Made::Alike {
-            return self;
-        }
-        if percentile(measure.name).is_some() {
-            let verdict = ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b));
-            return Self { verdict, ..self };
-        }
-        if likeness.by == Made::SameInterval {
-            return self;
-        }
-        let unlike = likeness.by == Made::OneRecorded && UNLIKE.contains(&measure.name)
-            || likeness.has_other_steps(measure.name);
-        Self { verdict: self.verdict.filter(|_| !unlike), ..self }
+        let rereads = likeness.by == Made::OneRecorded && UNLIKE.contains(&measure.name);
+        let verdict = match likeness.by {
+            Made::Alike => self.verdict,
+            _ if percentile(measure.name).is_some() => {
+                ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b))
+            }
+            Made::SameInterval => self.verdict,
+            _ if rereads || likeness.has_other_steps(measure.name) => None,
+            Made::OneRecorded | Made::Intervals(..) => self.verdict,
+        };
+        Self { verdict, ..self }
     }
 }
 

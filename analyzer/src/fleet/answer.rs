@@ -265,10 +265,10 @@ pub(super) fn ratio(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn row(value: Value) -> Row {
+    pub(in crate::fleet) fn row(value: Value) -> Row {
         match value {
             Value::Object(row) => row,
             other => panic!("{other}"),

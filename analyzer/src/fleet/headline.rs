@@ -2,8 +2,9 @@
 
 use super::answer::{cell, ratio};
 use super::coverage::Coverage;
-use super::question::{COMPARED, LATE, Question, STANDS_OUT, UNEVEN, thresholds};
+use super::question::{COMPARED, LATE, Question, STANDS_OUT, UNEVEN};
 use super::{Row, cover, number, text, whole};
+use crate::findings::Limits;
 use crate::util::layout::plain;
 use crate::util::units::{self, plural};
 
@@ -253,8 +254,7 @@ fn slow(seen: &Coverage) -> String {
 }
 
 fn loss(seen: &Coverage) -> String {
-    let least = thresholds().into_iter().find(|(name, _)| *name == "LOSS").map_or(0.0, |(_, least)| least);
-    let least = ratio(least);
+    let least = ratio(Limits::default().loss.ratio);
     let all = seen.known + seen.unknown;
     match (seen.known, seen.unknown, seen.devices) {
         (0, 0, 0) => "Losses are not known: no sequence of packets is followed".to_owned(),
@@ -273,17 +273,11 @@ fn loss(seen: &Coverage) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::fleet::answer::Answer;
-
-    fn row(value: Value) -> Row {
-        match value {
-            Value::Object(row) => row,
-            other => panic!("{other}"),
-        }
-    }
+    use crate::fleet::answer::tests::row;
 
     fn summary() -> Row {
         row(

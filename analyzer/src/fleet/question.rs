@@ -41,9 +41,6 @@ definitions! {
     LATENCY_NS: f64 = 1e3,
         "Smallest latency above the median that stands out, in nanoseconds",
         "Less than the queue of a few packets";
-    RESENT: f64 = 1e-4,
-        "Smallest share of retransmissions above the median that stands out in a pair of ports or a device",
-        "As loss.ratio";
     PAUSED: f64 = 5e-3,
         "Smallest share of paused time above the median that stands out in a device",
         "A port that pauses for less delays a step by less than its usual variation";
@@ -246,7 +243,7 @@ pub struct Chosen {
 }
 
 /// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
-pub(super) fn thresholds() -> [(&'static str, f64); 2] {
+fn thresholds() -> [(&'static str, f64); 2] {
     let limits = Limits::default();
     [("CE", limits.ecn.congestion_ratio), ("LOSS", limits.loss.ratio)]
 }

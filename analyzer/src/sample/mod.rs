@@ -104,6 +104,20 @@ pub struct Recording {
 }
 
 impl Sample {
+    /// False of a recording, which has the losses that PSNs show, and no PSNs.
+    #[must_use]
+    pub const fn has_psns(&self) -> bool {
+        self.recording.is_none()
+    }
+
+    /// True if flows of a link can have source ports that are not known: a recording has one of each flow, and a full
+    /// table lacks some.
+    #[must_use]
+    pub fn lacks_ports(&self, link: u16) -> bool {
+        let link = self.links.get(usize::from(link));
+        self.recording.is_some() || link.is_some_and(|link| link.extra_full > 0)
+    }
+
     /// Copies among the packets of the flow in a slot: the capture shows them twice.
     #[must_use]
     pub fn copies(&self, slot: u32) -> Copies {

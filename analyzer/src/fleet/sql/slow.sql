@@ -37,7 +37,7 @@ figures as (
                           else all_retransmitted / nullif(all_packets, 0) end as figure
     from pairs
     cross join (
-      select 'latency' as metric, {LATENCY_NS} as least union all select 'CE', {CE} union all select 'retransmission', {RESENT}
+      select 'latency' as metric, {LATENCY_NS} as least union all select 'CE', {CE} union all select 'retransmission', {LOSS}
     ) metrics
   ) long
   where figure is not null
@@ -50,7 +50,7 @@ figures as (
                           else coalesce(paused, 0) / nullif(span, 0) end as figure
     from devices
     cross join (
-      select 'CE (device)' as metric, {CE} as least union all select 'retransmission (device)', {RESENT}
+      select 'CE (device)' as metric, {CE} as least union all select 'retransmission (device)', {LOSS}
       union all select 'paused (device)', {PAUSED}
     ) metrics
   ) long

@@ -14,6 +14,8 @@ const MAX_PLACES: usize = 1 << 17;
 const PROBES: usize = 16;
 /// Packets that all taps saw, remembered to know copies of them.
 const RECENT: usize = 128;
+/// The golden ratio as a fraction of 2^64.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The bits of a packet's identity that are its IPv4 identification.
 const NUMBER: u64 = 0xFFFF;
 /// Packets of a flow that wait although all taps known so far have seen them: one further down has yet to show its
@@ -165,14 +167,14 @@ pub(super) struct Group {
 /// Where to look for a packet among places, a power of two. Consecutive PSNs, or PSNs and identifications, are as far
 /// apart as they can be (multiples of the golden ratio), so that several copies of each fit between them.
 fn spread(id: u64, places: usize) -> usize {
-    let psn = (id >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let psn = (id >> 32).wrapping_mul(GOLDEN);
     let number = (id & NUMBER).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
     (psn.wrapping_add(number) >> (places.leading_zeros() + 1)) as usize
 }
 
 /// Its place among those that all taps saw: consecutive PSNs have one each.
 fn recent(id: u64) -> usize {
-    (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % RECENT
+    (id.wrapping_mul(GOLDEN) >> 32) as usize % RECENT
 }
 
 impl Group {

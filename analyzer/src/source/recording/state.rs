@@ -128,8 +128,6 @@ struct Flow {
     key: FlowKey,
     stats: Stats,
     src_qp: Option<u32>,
-    /// More than one UDP source port: how its packets are spread over them is not recorded.
-    has_several_ports: bool,
     loss: Option<loss::Metrics>,
     times: Option<Box<MergedLatency>>,
 }
@@ -174,23 +172,11 @@ impl State {
         let next = self.flows.len();
         let at = *self.slots.entry(key).or_insert(next);
         if at == next {
-            self.flows.push(Flow {
-                key,
-                stats: first(row, from_ns),
-                src_qp: None,
-                has_several_ports: false,
-                loss: None,
-                times: None,
-            });
+            self.flows.push(Flow { key, stats: first(row, from_ns), src_qp: None, loss: None, times: None });
         }
         let Some(flow) = self.flows.get_mut(at) else { return };
         flow.src_qp = row.src_qp.and_then(|qp| u32::try_from(qp).ok()).or(flow.src_qp);
-        flow.has_several_ports |= row.src_port_count.is_some_and(|ports| ports > 1);
         add(&mut flow.stats, row);
-        if flow.has_several_ports {
-            (flow.stats.other_port_packets, flow.stats.other_port_bytes) =
-                (flow.stats.packets, flow.stats.bytes);
-        }
         if row.lost.is_some() {
             let loss = flow.loss.get_or_insert_default();
             loss.lost = corrected(loss.lost, row.lost);
@@ -475,6 +461,10 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     stats.bytes += row.bytes;
     stats.payload_bytes += row.payload_bytes;
     stats.last_ns = stats.last_ns.max(row.t.0);
+    // How packets are spread over several source ports is not recorded: that of none is known.
+    if stats.other_port_packets > 0 || row.src_port_count.is_some_and(|ports| ports > 1) {
+        (stats.other_port_packets, stats.other_port_bytes) = (stats.packets, stats.bytes);
+    }
     if row.packets > control {
         stats.data_bytes += row.bytes;
     }

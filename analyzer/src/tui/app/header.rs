@@ -219,7 +219,7 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
         (counted(|c| c.ecn_data[3]), ce),
         (counted(|c| c.cnp), cnp),
     ];
-    if app.view.data.as_ref().is_none_or(|data| data.sample.recording.is_none()) {
+    if data.sample.has_psns() {
         signals.push((counted(|c| c.gaps), count("PSN gaps", |c| c.gaps)));
     }
     if dedup.total.reordered > 0 {

@@ -192,10 +192,8 @@ pub const COLUMNS: &[Column] = &[
         rank: 14,
         level: Level::Critical,
         help: "PSN gaps, in the time range",
-        get: |row, cx| match cx.sample.recording {
-            // It has losses and no PSNs.
-            Some(_) => Value::Unknown,
-            None => sequence(row, cx, |counts| counts.gaps),
+        get: |row, cx| {
+            if cx.sample.has_psns() { sequence(row, cx, |counts| counts.gaps) } else { Value::Unknown }
         },
         ..COLUMN
     },

@@ -136,8 +136,7 @@ impl Page for MatrixScreen {
             "sequence_naks",
             "latency_p99_ns",
         ]);
-        // A recording has no PSNs.
-        let has_psns = view.data.as_ref().is_some_and(|data| data.sample.recording.is_none());
+        let has_psns = view.data.as_ref().is_some_and(|data| data.sample.has_psns());
         let cells = view.data.iter().flat_map(|data| data.matrix.iter());
         sheet.rows = cells
             .map(|(src, dst, cell)| {

@@ -93,8 +93,7 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let counts = &row.total;
     let mut lines = vec![entry("rate", rate(row.delta)), entry("total", total(counts.bytes, counts.packets))];
     let without = view.data.as_ref().is_some_and(|data| {
-        data.sample.recording.is_some()
-            || Context { model: &data.model, sample: &data.sample }.without_sequence(row)
+        !data.sample.has_psns() || Context { model: &data.model, sample: &data.sample }.without_sequence(row)
     });
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
