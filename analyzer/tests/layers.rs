@@ -38,7 +38,7 @@ const RULES: &[(&str, &[&str])] = &[
             "source", "util",
         ],
     ),
-    ("sandbox", &["host"]),
+    ("sandbox", &["host", "util"]),
     ("doctor", &["ethernet", "host", "util"]),
     (
         "source",

@@ -57,6 +57,7 @@ use crate::source::replay::{self, Emit};
 use crate::tui;
 use crate::util::background;
 use crate::util::layout::plain;
+use crate::util::limit;
 use crate::util::memory;
 use crate::util::notice::lines;
 use crate::util::style::{Color, Paint};
@@ -73,7 +74,7 @@ pub fn main() -> ExitCode {
             Ok(true) => line.push("live".into()),
             Ok(false) => return ExitCode::SUCCESS,
             Err(error) => {
-                output::say(&format!("{error:#}"));
+                output::say(&limit::explained(&error));
                 return ExitCode::FAILURE;
             }
         }
@@ -122,7 +123,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("{error:#}"));
+            output::say(&limit::explained(&error));
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::util::limit;
+
 /// `Result` with a [`HostError`].
 pub type Result<T, E = HostError> = std::result::Result<T, E>;
 
@@ -123,7 +125,7 @@ pub const AS_ROOT: &str = "run as root (sudo)";
 fn remedy(cause: &io::Error) -> Option<&'static str> {
     match cause.raw_os_error()? {
         libc::EPERM | libc::EACCES => Some(AS_ROOT),
-        libc::EMFILE | libc::ENFILE => Some("raise the limit on open files (ulimit -n)"),
+        errno @ (libc::EMFILE | libc::ENFILE) => limit::remedy(errno),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use landlock::{
 
 use super::plan::Files;
 use super::{Plan, State};
+use crate::util::limit::explained;
 
 /// The newest interface that rules are written for. Older kernels enforce the part that they know.
 const NEWEST: ABI = ABI::V6;
@@ -24,7 +25,7 @@ pub(super) fn limit(plan: &Plan, state: &mut State) {
     }
     match restrict(plan) {
         Ok(status) => report(plan, &status, state),
-        Err(error) => state.missing.push(format!("Landlock is refused: {error}")),
+        Err(error) => state.missing.push(format!("Landlock is refused: {}", explained(&error.into()))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Units, durations, text layout, CSV, colours, notices, work and freeing memory in the background.
+//! Units, durations, text layout, CSV, colours, notices, limits, work and freeing memory in the background.
 
 pub(crate) mod background;
 pub mod boxed_unless_default;
@@ -11,6 +11,7 @@ pub mod definition;
 pub mod hijack;
 pub mod index;
 pub(crate) mod layout;
+pub(crate) mod limit;
 pub mod lock;
 pub mod map;
 pub(crate) mod memory;

@@ -19,6 +19,7 @@ use rocescope_common::account::latency::Latency;
 use super::latency::Times;
 use super::slots::Slots;
 use super::ticks;
+use crate::util::limit;
 
 /// The compiled kernel programs.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/rocescope-ebpf"));
@@ -263,7 +264,8 @@ impl Programs {
         };
         let extra = take(maps::EXTRA)?;
         let Map::HashMap(extra_data) = &extra else { bail!("map {} is not a hash", maps::EXTRA) };
-        let extra_fd = extra_data.fd().as_fd().try_clone_to_owned()?;
+        let extra_fd =
+            extra_data.fd().as_fd().try_clone_to_owned().context("cannot open the map EXTRA once more")?;
         let mut programs = Self {
             times: Times::new(times, entries).context("cannot map the table of pending requests")?,
             slots: Slots::map(slots, exchanges, options.precise_clock, max_flows)
@@ -429,7 +431,7 @@ fn hints(max_flows: u32) -> u32 {
 
 fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
     let text = chain(error);
-    match limit_reached(error) {
+    match limit::reached(error) {
         Some(remedy) => anyhow!("cannot create the maps: {text}; {remedy}"),
         None if text.contains("not permitted") => anyhow!(
             "cannot create the maps: {text}; bpf(2) takes CAP_BPF, and a seccomp filter that allows it \
@@ -442,35 +444,20 @@ fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
 /// Adds the limit of open files as the cause if no further file can be opened: calls that need a socket then fail
 /// with misleading errors.
 pub(super) fn with_limit(error: anyhow::Error) -> anyhow::Error {
-    if let Some(remedy) = limit_reached(error.as_ref()) {
-        return anyhow!("{}; {remedy}", words(&format!("{error:#}")));
+    if limit::reached(error.as_ref()).is_some() {
+        return anyhow!(limit::explained(&error));
     }
     let full = rustix::io::dup(std::io::stderr()).err();
-    match full.and_then(|full| limit_reached(&std::io::Error::from(full))) {
+    match full.and_then(|full| limit::reached(&std::io::Error::from(full))) {
         Some(remedy) => anyhow!("too many open files; {remedy}"),
         None => error,
     }
 }
 
-/// The remedy if a resource limit of this process is the cause.
-fn limit_reached(error: &dyn std::error::Error) -> Option<&'static str> {
-    // By the text: errors that include the text of their cause hide the cause itself.
-    let errno = |error: &dyn std::error::Error| {
-        let text = error.to_string();
-        text.split_once("(os error ")?.1.split(')').next()?.parse::<i32>().ok()
-    };
-    match std::iter::successors(Some(error), |error| error.source()).find_map(errno)? {
-        libc::EMFILE => Some("raise the limit of open files (`ulimit -n 1024`)"),
-        libc::ENFILE => Some("raise the host's limit of open files (sysctl fs.file-max)"),
-        libc::ENOMEM => Some("use a smaller --max-flows, or raise the limit of memory (`ulimit -v`, cgroup)"),
-        _ => None,
-    }
-}
-
 pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
-    if let Some(remedy) = limit_reached(&error) {
+    if let Some(remedy) = limit::reached(&error) {
         let cause = match &error {
-            ProgramError::LoadError { io_error, .. } => words(&io_error.to_string()),
+            ProgramError::LoadError { io_error, .. } => limit::words(&io_error.to_string()),
             other => chain(other),
         };
         return anyhow!("cannot load program {name}: {cause}; {remedy}");
@@ -499,20 +486,12 @@ fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// A message without the error number that Rust appends, which means nothing to most people.
-fn words(text: &str) -> String {
-    match text.split_once(" (os error ") {
-        Some((before, rest)) => format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after)),
-        None => text.to_owned(),
-    }
-}
-
 /// An error with its causes, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = words(&error.to_string());
+    let mut text = limit::words(&error.to_string());
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = words(&cause.to_string());
+        let cause_text = limit::words(&cause.to_string());
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
@@ -542,20 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_carry_no_error_numbers() {
-        assert_eq!(super::words("No such device (os error 19)"), "No such device");
-        assert_eq!(super::words("a (os error 95): b"), "a: b");
-        assert_eq!(super::words("plain"), "plain");
-    }
-
-    #[test]
-    fn a_limit_of_the_process_is_named_with_its_remedy() {
-        use super::limit_reached;
-        let error = |errno| aya::programs::ProgramError::IOError(std::io::Error::from_raw_os_error(errno));
-        assert!(limit_reached(&error(libc::EMFILE)).unwrap().contains("ulimit -n"));
-        assert!(limit_reached(&error(libc::ENOMEM)).unwrap().contains("ulimit -v"));
-        assert_eq!(limit_reached(&error(libc::EACCES)), None);
-        assert_eq!(limit_reached(&aya::programs::ProgramError::NotLoaded), None);
+    fn a_refusal_for_missing_rights_does_not_speak_of_sizes() {
         let io_error = std::io::Error::from_raw_os_error(libc::EPERM);
         let map = aya::maps::MapError::CreateError { name: "BINS".into(), io_error };
         let said = super::map_refused(&map.into()).to_string();
