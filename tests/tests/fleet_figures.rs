@@ -173,9 +173,30 @@ fn a_straggler_is_named_by_others_alone() {
         let answer = ask(&program, "stragglers", source, Some(&engine), Some(range)).unwrap();
         let headline = answer["headline"].as_str().unwrap();
         assert!(
-            headline.starts_with("Straggler 10.0.0.32 of job train-1: 18 of 19 other hosts wait 2.00 s for it in each step of 4.00 s."),
+            headline.starts_with("Straggler 10.0.0.32 of job train-1: 18 of 19 other hosts wait 2.00 s for it in 100 % of the steps (4.00 s each)."),
             "{headline}"
         );
         assert_eq!(answer["rows"].as_array().unwrap().len(), 1, "{answer}");
     }
+}
+
+/// It receives packets of others alone, and is neither end of any.
+#[test]
+fn a_mirror_port_is_not_named_for_what_it_sees() {
+    const TEST: &str = "a_mirror_port_is_not_named_for_what_it_sees";
+    let faults = [("slow", Fault::SlowLink), ("loss", Fault::LossyPort), ("stragglers", Fault::Straggler)];
+    let folder = tempfile::tempdir().unwrap();
+    Fleet::SMALL.write(folder.path()).unwrap();
+    let (program, source) = (binary::path().unwrap(), folder.path().to_str().unwrap());
+    let answers = || {
+        let of = |(question, fault)| {
+            let range = Some(Fleet::SMALL.range(fault));
+            let of_engine = |engine| ask(&program, question, source, Some(engine), range).unwrap();
+            engines(TEST).iter().map(|engine| of_engine(engine)["headline"].clone()).collect::<Vec<_>>()
+        };
+        faults.map(of)
+    };
+    let without = answers();
+    Fleet::SMALL.add_mirror(folder.path(), 0..Fleet::SMALL.hosts).unwrap();
+    assert_eq!(answers(), without);
 }

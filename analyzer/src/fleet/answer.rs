@@ -7,7 +7,7 @@ use super::headline::{headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
 use super::{Row, cover, number, text, whole};
 use crate::util::layout::plain;
-use crate::util::time::{NS_PER_MS, NS_PER_S};
+use crate::util::time::NS_PER_MS;
 use crate::util::units;
 
 /// Unit of a column.
@@ -169,8 +169,19 @@ fn normalise(row: &mut Row, columns: &[Column]) {
     }
 }
 
-/// Makes empty texts null, and a problem whose figure is 0 none.
+/// Makes empty texts null, and a problem whose figure is 0 none. Of a straggler, what did not name it is null: no step
+/// was recorded, no interval was quiet, or nobody waited for its buffers.
 fn blank(row: &mut Row, columns: &[Column]) {
+    for (of, all) in [
+        ("named_by", "named_by"),
+        ("late_seconds", "quiet_seconds"),
+        ("quiet_seconds", "quiet_seconds"),
+        ("rnr_wait_ns", "rnr_wait_ns"),
+    ] {
+        if number(row, all) == Some(0.0) {
+            row.insert(of.to_owned(), Value::Null);
+        }
+    }
     let nothing = row.contains_key("problem") && number(row, "figure") == Some(0.0);
     for column in columns {
         let is_empty = column.unit == Unit::Text && text(row, column.name).is_empty();
@@ -182,15 +193,14 @@ fn blank(row: &mut Row, columns: &[Column]) {
 
 fn scope(summary: &Row) -> String {
     let count = |name: &str| number(summary, name).map_or(0, whole);
-    let time = |name: &str| units::time_utc(count(name).saturating_mul(NS_PER_S));
-    let time = |name: &str| time(name).get(..19).unwrap_or_default().to_owned();
+    let time = |name: &str| number(summary, name).map_or_else(String::new, time);
     format!(
         "{}, {}, {}, {} to {} UTC",
         units::plural(count("hosts"), "host"),
         units::plural(count("jobs"), "job"),
         units::plural(count("readings"), "reading"),
-        time("first_s"),
-        time("last_s"),
+        time("first_ms"),
+        time("last_ms"),
     )
 }
 
@@ -219,6 +229,14 @@ fn confidence(question: Question, row: &Row) -> Confidence {
     }
 }
 
+/// A time in Unix milliseconds, to the second if it is one.
+fn time(ms: f64) -> String {
+    let ms = whole(ms.round());
+    let time = units::time_utc(ms.saturating_mul(NS_PER_MS));
+    let length = if ms.is_multiple_of(1_000) { 19 } else { 23 };
+    time.get(..length).unwrap_or_default().to_owned()
+}
+
 /// A cell in readable form.
 #[must_use]
 pub fn cell(row: &Row, column: &Column) -> String {
@@ -244,12 +262,7 @@ pub fn cell(row: &Row, column: &Column) -> String {
         Unit::Times => format!("{value:.2} ×"),
         Unit::Duration => units::duration(whole(value)),
         Unit::Score => format!("{value:.1}"),
-        Unit::Time => {
-            let ms = whole((value * 1e3).round());
-            let time = units::time_utc(ms.saturating_mul(NS_PER_MS));
-            let length = if ms.is_multiple_of(1_000) { 19 } else { 23 };
-            time.get(..length).unwrap_or_default().to_owned()
-        }
+        Unit::Time => time(value * 1e3),
         Unit::Text | Unit::Flag | Unit::OfMetric => units::UNKNOWN.to_owned(),
     }
 }

@@ -147,8 +147,9 @@ fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
         String::new()
     } else {
         format!(
-            "; fewer than {COMPARED} {}s in the job, so no median to compare with",
-            if is_of_device(row) { "device" } else { "port pair" }
+            "; fewer than {COMPARED} {}s {}, so no median to compare with",
+            if is_of_device(row) { "device" } else { "port pair" },
+            if text(row, "job").is_empty() { "without a job name" } else { "in the job" }
         )
     };
     format!("{} {}: {figure}, {among}{alone}", begin(&shown("scope")), shown("place"))
@@ -159,11 +160,12 @@ fn straggler(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     let waiting = count(row, "named_by");
     if waiting > 0 {
         evidence.push(format!(
-            "{} of {} {} {} for it in each step of {}",
+            "{} of {} {} {} for it in {} of the steps ({} each)",
             waiting,
             plural(count(row, "of_hosts"), "other host"),
             if waiting == 1 { "waits" } else { "wait" },
             shown("behind_ns"),
+            shown("step_ratio"),
             shown("step_ns")
         ));
     }
@@ -281,7 +283,7 @@ mod tests {
 
     fn summary() -> Row {
         row(
-            json!({"readings": 3600, "flow_readings": "3600", "hosts": 60, "jobs": "3", "first_s": 1_763_800_000, "last_s": 1_763_800_060}),
+            json!({"readings": 3600, "flow_readings": "3600", "hosts": 60, "jobs": "3", "first_ms": 1_763_800_000_000_u64, "last_ms": "1763800060500"}),
         )
     }
 
@@ -312,7 +314,9 @@ mod tests {
         assert_eq!((answer.rows.len(), answer.left_out), (1, 1));
         assert_eq!(answer.rows[0]["idlest_ratio"], json!(0.1));
         assert!(
-            answer.scope.starts_with("60 hosts, 3 jobs, 3,600 readings, 2025-11-22 08:26:40 to"),
+            answer.scope.starts_with(
+                "60 hosts, 3 jobs, 3,600 readings, 2025-11-22 08:26:40 to 2025-11-22 08:27:40.500 UTC"
+            ),
             "{}",
             answer.scope
         );
@@ -332,7 +336,7 @@ mod tests {
         several.extend([("job_name".to_owned(), json!("a")), ("usual".to_owned(), json!(0.0))]);
         assert_eq!(of(several), "Job a: loss 0.95 %, against a median of 0 %, on 2 hosts. Confidence: high");
         let straggler = row(
-            json!({"straggler": "node31", "job_name": "", "named_by": 0, "late_seconds": 0, "rnr_wait_ns": 5e9}),
+            json!({"straggler": "node31", "job_name": "", "named_by": 0, "late_seconds": 0, "quiet_seconds": 0, "rnr_wait_ns": 5e9}),
         );
         let answer = Answer::of(Question::Stragglers, vec![summary(), straggler], 10).unwrap();
         assert!(
@@ -342,19 +346,24 @@ mod tests {
             "{}",
             answer.headline
         );
+        assert!(answer.rows[0]["named_by"].is_null() && answer.rows[0]["late_seconds"].is_null());
     }
 
     #[test]
     fn a_straggler_is_named_with_its_evidence() {
         let found = row(json!({
-            "straggler": "node31", "job_name": "j", "named_by": 19, "of_hosts": 19, "behind_ns": 2e9, "step_ns": 6e9,
+            "straggler": "node31", "job_name": "j", "named_by": 19, "of_hosts": 19, "behind_ns": 2e9, "step_ns": 6e9, "step_ratio": 0.5,
             "late_seconds": 0, "quiet_seconds": 10, "rnr_wait_ns": 0,
         }));
         let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10).unwrap();
         assert_eq!(
             answer.headline,
-            "Straggler node31 of job j: 19 of 19 other hosts wait 2.00 s for it in each step of 6.00 s. Confidence: high"
+            "Straggler node31 of job j: 19 of 19 other hosts wait 2.00 s for it in 50.0 % of the steps (6.00 s each). Confidence: high"
         );
+        // No interval in which it sends alone of ten quiet ones, and nothing known of its receive buffers.
+        let shown = ["named_by", "late_seconds", "quiet_seconds", "rnr_wait_ns"]
+            .map(|name| answer.rows[0][name].clone());
+        assert_eq!(shown, [json!(19), json!(0), json!(10), json!(null)]);
     }
 
     #[test]
@@ -371,8 +380,9 @@ mod tests {
         let empty = row(json!({"readings": 0}));
         assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));
         assert!(Answer::of(Question::Slow, Vec::new(), 10).is_err());
-        let devices =
-            row(json!({"readings": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_s": 1, "last_s": 2}));
+        let devices = row(
+            json!({"readings": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_ms": 1, "last_ms": 2}),
+        );
         assert!(
             Answer::of(Question::Jobs, vec![devices.clone()], 10).unwrap_err().contains("`slow` and `loss`")
         );
@@ -428,6 +438,10 @@ mod tests {
         assert_eq!(
             slow(vec![pair("CE", "j", 1, 1)]),
             "Link to 10.0.0.2: CE 2.00 %, in the only pair of ports through it; fewer than 4 port pairs in the job, so no median to compare with. Confidence: low"
+        );
+        assert!(
+            slow(vec![pair("CE", "", 1, 1)])
+                .contains("fewer than 4 port pairs without a job name, so no median"),
         );
         assert!(
             slow(vec![pair("CE", "j", 4, 1)])

@@ -157,6 +157,7 @@ const STRAGGLERS: &[Column] = &[
     column("of_hosts", "OF OTHERS", Count),
     column("behind_ns", "BEHIND", Duration),
     column("step_ns", "STEP", Duration),
+    column("step_ratio", "OF STEPS", Ratio),
     column("late_seconds", "SENDS ALONE", Count),
     column("quiet_seconds", "OF QUIET INTERVALS", Count),
     column("rnr_wait_ns", "RNR WAIT", Duration),

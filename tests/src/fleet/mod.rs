@@ -73,6 +73,9 @@ struct Port {
     plane: u64,
 }
 
+/// Host of a mirror port.
+const MIRROR: &str = "mirror0";
+
 impl Fleet {
     /// The fleet used in tests.
     pub const SMALL: Self = Self { hosts: 60, seconds: 16 };
@@ -152,9 +155,32 @@ impl Fleet {
         Ok(written)
     }
 
+    /// Adds the recording of a mirror port that gets what the hosts send, all of it received. Its name sorts before
+    /// theirs.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn add_mirror(&self, root: &Path, hosts: std::ops::Range<u64>) -> Result<Written> {
+        let mut written = Written::default();
+        let mut flows: Vec<FlowSecond> = hosts.flat_map(|host| self.rows_of(host).0).collect();
+        flows.retain(|row| row.direction == Some(Direction::Egress));
+        for row in &mut flows {
+            row.host = Shared::from(MIRROR);
+            row.link = Shared::from("mon0");
+            row.rail = None;
+            row.direction = Some(Direction::Ingress);
+        }
+        Self::table_of(root, MIRROR, u64::MAX, &flows, &mut written)?;
+        Ok(written)
+    }
+
     fn table<R: Row>(root: &Path, host: u64, rows: &[R], written: &mut Written) -> Result<()> {
-        let folder = root.join(VERSION).join(R::TABLE.name).join(HOUR).join(format!("host={}", name(host)));
-        let file = folder.join(format!("part-{}-{host:012x}.parquet", BEGIN_S * NS));
+        Self::table_of(root, &name(host), host, rows, written)
+    }
+
+    fn table_of<R: Row>(root: &Path, name: &str, id: u64, rows: &[R], written: &mut Written) -> Result<()> {
+        let folder = root.join(VERSION).join(R::TABLE.name).join(HOUR).join(format!("host={name}"));
+        let file = folder.join(format!("part-{}-{id:012x}.parquet", BEGIN_S * NS));
         let bytes = encode(rows).with_context(|| format!("rows of {} are no Parquet", R::TABLE.name))?;
         let put = || -> io::Result<()> {
             fs::create_dir_all(&folder)?;

@@ -20,11 +20,18 @@ taps as (
   select *, row_number() over (partition by metric, job, src, dst order by case when z > {STANDS_OUT} then 0 else 1 end, direction) as tap
   from distances
 ),
-owners as (
-  select case when direction = 'egress' then src else dst end as addr, min(host) as owner, min(link) as owner_link
+ports as (
+  select host, link, case when direction = 'egress' then src else dst end as addr, max(case when direction = 'egress' then 1 else 0 end) as sends
   from flow_seconds
   where {rows} and direction is not null
-  group by addr
+  group by host, link, addr
+),
+-- What only receives is a mirror port: neither end of what it sees is its own.
+own_ports as (
+  select *, max(sends) over (partition by host, link) as port_sends from ports
+),
+owners as (
+  select addr, min(host) as owner, min(link) as owner_link from own_ports where port_sends = 1 group by addr
 ),
 cables as (
   select host, link, dense_rank() over (partition by host, min(coalesce(rail, link)) order by link) as plane,

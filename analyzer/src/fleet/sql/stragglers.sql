@@ -21,10 +21,11 @@ alone as (
 ways as (
   select host, link, direction, src, dst from flow_seconds where {rows} group by host, link, direction, src, dst
 ),
--- Addresses at the ends of what a link carries: its own by the direction, or from a capture the one that all of its flows have in common.
+-- Addresses at the ends of what a link carries: its own by the direction, or from a capture the one that all of its flows have in
+-- common. What only receives is a mirror port, and has none of its own.
 sides as (
-  select host, link, case way when 'to' then dst else src end as addr,
-         sum(case when direction = 'egress' and way = 'from' or direction = 'ingress' and way = 'to' then 1 else 0 end) as own,
+  select host, link, case way when 'to' then dst else src end as addr, sum(case when direction = 'egress' then 1 else 0 end) as sends,
+         sum(case when direction = 'egress' and way = 'from' or direction = 'ingress' and way = 'to' then 1 else 0 end) as all_own,
          sum(case when direction is null then 1 else 0 end) as captured
   from ways
   cross join (select 'from' as way union all select 'to') ends
@@ -34,7 +35,9 @@ common as (
   select *, case when captured > 0 and captured * 2 = sum(captured) over (partition by host, link) then 1 else 0 end as is_common from sides
 ),
 unique_ends as (
-  select *, sum(is_common) over (partition by host, link) as commons from common
+  select *, sum(is_common) over (partition by host, link) as commons,
+         case when sum(sends) over (partition by host, link) > 0 then all_own else 0 end as own
+  from common
 ),
 owners as (
   select addr, min(host) as recorder, case when max(own) > 0 then min(case when own > 0 then host end) else addr end as owner
@@ -42,16 +45,31 @@ owners as (
   where own > 0 or is_common = 1 and commons = 1
   group by addr
 ),
+-- Of each step what was recorded last.
+versions as (
+  select coalesce(job, '') as job_name, host, straggler as late_addr, case when straggler_kind <> 'upstream' then 1 else 0 end as is_known,
+         behind_ns as waited_ns, length_ns as whole_ns, row_number() over (partition by host, link, direction, start order by t desc) as version
+  from steps
+  where {rows}
+),
+latest as (
+  select *, count(*) over (partition by job_name, host) as host_steps from versions where version = 1
+),
 -- What a host says of itself is no other host's wait. `upstream` means only: that host, or one that it waits for.
+votes as (
+  select job_name, coalesce(nullif(owner, ''), late_addr) as late_host, l.host as voter, max(host_steps) as voter_steps, sum(is_known) as known_steps,
+         sum(1 - is_known) as unsure_steps, median(case when is_known = 1 then waited_ns end) as voter_behind,
+         median(case when is_known = 1 then whole_ns end) as voter_step
+  from latest l left join owners o on l.late_addr = o.addr
+  where late_addr is not null and coalesce(recorder, '') <> l.host
+  group by job_name, coalesce(nullif(owner, ''), late_addr), l.host
+),
 named as (
-  select coalesce(job, '') as job_name, coalesce(nullif(owner, ''), s.straggler) as straggler,
-         count(distinct case when straggler_kind <> 'upstream' then s.host end) as voters,
-         count(distinct case when straggler_kind = 'upstream' then s.host end) as unsure,
-         median(case when straggler_kind <> 'upstream' then behind_ns end) as behind,
-         median(case when straggler_kind <> 'upstream' then length_ns end) as step
-  from steps s left join owners o on s.straggler = o.addr
-  where {rows} and s.straggler is not null and coalesce(recorder, '') <> s.host
-  group by coalesce(job, ''), coalesce(nullif(owner, ''), s.straggler)
+  select job_name, late_host as straggler, sum(case when known_steps > 0 then 1 else 0 end) as voters,
+         sum(case when unsure_steps > 0 then 1 else 0 end) as unsure, median(voter_behind) as behind, median(voter_step) as step,
+         sum(known_steps) as in_steps, sum(case when known_steps > 0 then voter_steps else 0 end) as all_steps
+  from votes
+  group by job_name, late_host
 ),
 -- A flow waits once, however many taps see it.
 rnr as (
@@ -70,20 +88,28 @@ waits as (
   group by job_name, coalesce(nullif(owner, ''), dst)
 ),
 evidence as (
-  select job_name, straggler, 0 as voters, 0 as unsure, 0 as behind, 0 as step, late, quiet, 0 as rnr_wait from alone
+  select job_name, straggler, 0 as voters, 0 as unsure, 0 as behind, 0 as step, 0 as in_steps, 0 as all_steps, late, quiet, 0 as rnr_wait from alone
   union all
-  select job_name, straggler, voters, unsure, coalesce(behind, 0), coalesce(step, 0), 0, 0, 0 from named
+  select job_name, straggler, voters, unsure, coalesce(behind, 0), coalesce(step, 0), in_steps, all_steps, 0, 0, 0 from named
   union all
-  select job_name, straggler, 0, 0, 0, 0, 0, 0, rnr_wait from waits
+  select job_name, straggler, 0, 0, 0, 0, 0, 0, 0, 0, rnr_wait from waits
 ),
 sums as (
   select job_name, straggler, sum(voters) as named_by, sum(unsure) as upstream_of, nullif(sum(behind), 0) as behind_ns, nullif(sum(step), 0) as step_ns,
-         sum(late) as late_seconds, sum(quiet) as quiet_seconds, sum(rnr_wait) as rnr_wait_ns
+         sum(in_steps) / nullif(sum(all_steps), 0) as step_ratio, sum(late) as late_seconds, sum(quiet) as quiet_seconds, sum(rnr_wait) as rnr_wait_ns
   from evidence
   group by job_name, straggler
 ),
+-- What only receives is no host of the job.
 recorders as (
-  select coalesce(job, '') as job_of, count(distinct host) as recording_hosts from flow_seconds where {rows} group by coalesce(job, '')
+  select job_of, sum(is_member) as recording_hosts
+  from (
+    select coalesce(job, '') as job_of, host, max(case when coalesce(direction, 'egress') = 'egress' then 1 else 0 end) as is_member
+    from flow_seconds
+    where {rows}
+    group by coalesce(job, ''), host
+  ) hosts
+  group by job_of
 ),
 selves as (
   select owner, count(*) as selves from owners group by owner
@@ -92,7 +118,7 @@ shared as (
   select s.*, greatest(1, recording_hosts - case when coalesce(selves, 0) > 0 then 1 else 0 end) as of_hosts
   from sums s left join recorders r on s.job_name = r.job_of left join selves o on s.straggler = o.owner
 )
-select job_name, straggler, named_by, of_hosts, behind_ns, step_ns, late_seconds, quiet_seconds, rnr_wait_ns, upstream_of,
+select job_name, straggler, named_by, of_hosts, behind_ns, step_ns, step_ratio, late_seconds, quiet_seconds, rnr_wait_ns, upstream_of,
        greatest(named_by / of_hosts, case when late_seconds > {LATE} then late_seconds / quiet_seconds else 0 end) as share
 from shared
 where named_by > 0 or late_seconds > {LATE} or rnr_wait_ns > 0 or upstream_of > 0
