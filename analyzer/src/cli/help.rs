@@ -32,7 +32,7 @@ pub fn command() -> Command {
 
 /// The first line of `--help`, which is longer than a screen.
 fn head(command: &str) -> String {
-    format!("All of it. On one screen: {command} -h. Page by page: {command} --help | less")
+    format!("The full help. On one screen: {command} -h. Page by page: {command} --help | less")
 }
 
 /// Limits `-h` of a command to positional arguments and these options.
@@ -93,7 +93,7 @@ mod tests {
             let short =
                 if name.is_empty() { "rocescope -h".to_owned() } else { format!("rocescope {name} -h") };
             assert!(first.contains(&short) && first.chars().count() <= SCREEN.0, "{name}: {first}");
-            assert!(!command.render_help().to_string().contains("All of it"), "{name}");
+            assert!(!command.render_help().to_string().contains("The full help"), "{name}");
         });
     }
 
