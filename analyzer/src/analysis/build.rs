@@ -156,11 +156,12 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         },
         ..Totals::default()
     };
+    let mut ecn = Ecn::default();
     for sum in sums {
         totals.roce_packets += sum.packets;
         totals.roce_bytes += sum.bytes;
         totals.cnp_packets += sum.cnp_packets;
-        for (total, part) in [(&mut totals.ecn, sum.ecn), (&mut totals.ecn_data, sum.ecn_data)] {
+        for (total, part) in [(&mut ecn, sum.ecn), (&mut totals.ecn_data, sum.ecn_data)] {
             total.add([part.not_ect, part.ect1, part.ect0, part.ce]);
         }
     }
@@ -175,6 +176,7 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.bytes += link.retired.bytes;
     }
     (totals.counted_again, totals.copies) = counted_again(sample);
+    totals.ecn = sample.recording.is_none().then_some(ecn);
     totals.ce_ratio = totals.ecn_data.ce_ratio();
     totals.skipped = skipped(sample);
     totals.packets = totals.roce_packets + totals.skipped.packets();

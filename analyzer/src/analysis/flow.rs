@@ -138,7 +138,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         payload_unknown: stats.rare.payload_unknown,
         first_ns: stats.first_ns,
         last_ns: stats.last_ns,
-        ecn: stats.ecn().into(),
+        ecn: sample.recording.is_none().then(|| stats.ecn().into()),
         ecn_data,
         copies: some(copies),
         ce_ratio: ecn_data.ce_ratio(),

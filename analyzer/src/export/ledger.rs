@@ -383,7 +383,7 @@ impl Qp {
         let device = devices.ports.iter().find(carries).map(|port| port.device.as_str().into());
         Self {
             counts: *counts,
-            ce_marked: ecn.ce,
+            ce_marked: ecn.unwrap_or_default().ce,
             pid: *pid,
             comm: comm.clone(),
             pod: pod.clone(),

@@ -29,9 +29,10 @@ pub(crate) fn what_is_not_recorded_is_null(played: &Value) {
         "retransmission",
     ];
     null(played, &["bursts", "incast", "pattern"]);
+    null(&played["totals"], &["ecn"]);
     let mut losses = 0;
     for flow in played["flows"].as_array().unwrap() {
-        null(flow, &["psn", "latency_unpaired", "latency_untimed", "pairing", "loss_responses"]);
+        null(flow, &["ecn", "psn", "latency_unpaired", "latency_untimed", "pairing", "loss_responses"]);
         if !flow["latency_ns"].is_null() {
             null(&flow["latency_ns"], &["p999"]);
         }

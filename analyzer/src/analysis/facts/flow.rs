@@ -87,8 +87,8 @@ pub struct Flow {
     pub first_ns: u64,
     /// Time of the last packet. Unit: Unix ns.
     pub last_ns: u64,
-    /// All packets of the flow, by their ECN bits.
-    pub ecn: Ecn,
+    /// All packets of the flow, by their ECN bits. Null: of a recording.
+    pub ecn: Option<Ecn>,
     /// Packets other than CNP and ACKNOWLEDGE; the base of [`Flow::ce_ratio`].
     #[serde(skip)]
     pub ecn_data: Ecn,

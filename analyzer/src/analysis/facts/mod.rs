@@ -222,8 +222,8 @@ pub struct Totals {
     pub roce_bytes: u64,
     /// Congestion notification packets (opcode 0x81). Unit: packets.
     pub cnp_packets: u64,
-    /// All packets of flows and retired flows, by their ECN bits.
-    pub ecn: Ecn,
+    /// All packets of flows and retired flows, by their ECN bits. Null: of a recording.
+    pub ecn: Option<Ecn>,
     /// Packets other than CNP and ACKNOWLEDGE; the base of `ce_ratio`.
     #[serde(skip)]
     pub ecn_data: Ecn,

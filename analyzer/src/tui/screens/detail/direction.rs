@@ -105,7 +105,7 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines.push(entry("acks out", format!("{} ACK", compact(counts.acks as f64))));
     lines.extend(answered(counts, Some(row)));
     // Of data only: acknowledgements are not kept apart.
-    lines.extend(marks(counts, counts.ecn_data, Some(row)));
+    lines.extend(marks(counts, codepoints(view, counts.ecn_data, counts.ecn_data), Some(row)));
     lines.push(entry("latency", latency_now(Some(row), view, u64::MAX)));
     lines
 }
@@ -192,18 +192,25 @@ fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
     )
 }
 
+/// Packets by ECN codepoint: `all`, or of a recording those of `data`, whose ECT(0) and ECT(1) it does not tell apart.
+fn codepoints(view: &View, all: [u64; 4], data: [u64; 4]) -> String {
+    let is_recording = view.data.as_ref().is_some_and(|data| data.sample.recording.is_some());
+    let [not_ect, ect1, ect0, ce] = if is_recording { data } else { all };
+    let named: &[_] = if is_recording {
+        &[(ce, "CE"), (ect0 + ect1, "ECT")]
+    } else {
+        &[(ce, "CE"), (ect0, "ECT(0)"), (ect1, "ECT(1)"), (not_ect, "Not-ECT")]
+    };
+    let seen = named.iter().filter(|(count, _)| *count > 0);
+    let seen: Vec<String> = seen.map(|(count, what)| format!("{} {what}", compact(*count as f64))).collect();
+    if seen.is_empty() { units::UNKNOWN.to_owned() } else { seen.join(", ") }
+}
+
 /// ECN: CE ratio and CNPs, in the time range and in total; `ecn` counts packets by ECN codepoint.
-fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>> {
+fn marks(counts: &Counts, marks: String, row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
     let congested = row.is_some_and(|row| State::of(row).has(Problem::Congestion));
-    let [not_ect, ect1, ect0, ce] = ecn;
-    let marks = [(ce, "CE"), (ect0, "ECT(0)"), (ect1, "ECT(1)"), (not_ect, "Not-ECT")];
-    let marks: Vec<String> = marks
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", compact(count as f64)))
-        .collect();
     let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
     // Without an ECN-capable packet there is no ratio, and the codepoints say why.
     let mut lines = Vec::new();
@@ -215,7 +222,7 @@ fn marks(counts: &Counts, ecn: [u64; 4], row: Option<&Row>) -> Vec<Line<'static>
         lines.push(styled("", text, level(Level::Warning, row)));
     }
     let name = if lines.is_empty() { "ECN" } else { "" };
-    lines.push(entry(name, marks.join(", ")));
+    lines.push(entry(name, marks));
     lines
 }
 
@@ -232,7 +239,7 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     lines.extend(spread(detail, view));
     lines.push(acks(stats.acks, stats.rare.rnr_naks, stats.rare.naks.iter().sum(), row));
     lines.extend(asked_for(row, other));
-    lines.extend(marks(&Counts::counted(stats), stats.ecn(), row));
+    lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data), row));
     lines.extend(nak_codes(stats, row));
     lines.extend(asks_for(detail, row, view, other));
     lines.extend(latency(detail, row, view));
