@@ -10,7 +10,7 @@ use crate::analysis::{
     latency,
 };
 use crate::metrics::duplicates::Copies;
-use crate::metrics::loss::is_in_vain;
+use crate::metrics::loss::{self, is_in_vain};
 use crate::sample::{Extra, FlowSample, Sample, Stats, address};
 use crate::util::packed_option::PackedOption;
 use crate::util::shared::Shared;
@@ -106,6 +106,10 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats)).into();
     let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
+    let sequence = |of: Option<&loss::Metrics>| match (of, &sample.recording) {
+        (Some(sums), Some(_)) => Loss::recorded(sums),
+        (of, _) => Loss::of(of),
+    };
     let mut ports = Ports::of(stats, extra);
     let lost_ports = sample.lacks_ports(key.link) && ports.missing_packets > 0;
     let src_port_count = (!lost_ports).then_some(ports.seen.len() as u64);
@@ -172,14 +176,11 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         pairing,
         loss: loss
             .filter(|_| requests_known && (stats.psn.seen != 0 || !sample.has_psns()))
-            .map(|loss| match (&loss.requests, &sample.recording) {
-                (Some(sums), Some(_)) => Loss::recorded(sums),
-                (requests, _) => Loss::of(requests.as_ref()),
-            })
+            .map(|loss| sequence(loss.requests.as_ref()))
             .into(),
         loss_responses: loss
-            .filter(|_| responses_known && stats.rare.psn_responses.seen != 0)
-            .map(|loss| Loss::of(loss.responses.as_ref()))
+            .filter(|_| responses_known && (stats.rare.psn_responses.seen != 0 || !sample.has_psns()))
+            .map(|loss| sequence(loss.responses.as_ref()))
             .into(),
         loss_unfollowed: loss.filter(|_| requests_known).and_then(|loss| loss.unfollowed).map(Box::new),
         // Made where all flows are known.

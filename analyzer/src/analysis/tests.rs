@@ -225,7 +225,7 @@ fn rocev1_has_no_ports() {
         let (flow, all) = accounted(&[v1(90), v1(90)], !lost_elsewhere);
         assert_eq!((flow.src_port_count.get(), flow.src_ports.len()), (Some(0), 0));
         assert_eq!((flow.roce_version, flow.dscp, flow.ce_ratio), (Some(1), None, None));
-        assert_eq!(flow.ecn, Ecn::default());
+        assert_eq!(flow.ecn, Some(Ecn::default()));
         assert_eq!((all.entropy.five_tuples, all.entropy.source_ports), (0, 0));
         assert_eq!((all.entropy.entropy_bits, all.entropy.effective_flows), (None, None));
         assert_eq!((all.entropy.normalized, all.entropy.top_share), (None, None));

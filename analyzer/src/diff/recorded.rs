@@ -10,15 +10,7 @@ use crate::util::units;
 
 /// How two reports are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Likeness {
-    by: Made,
-    /// Difference of their numbers of steps.
-    steps_apart: u64,
-}
-
-/// By what they are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+pub(super) enum Likeness {
     /// Both from packets.
     Alike,
     /// Both are of recordings, with the same interval.
@@ -36,41 +28,29 @@ impl Likeness {
     pub(super) fn of(a: &Value, b: &Value) -> Self {
         let interval =
             |report: &Value| report.pointer("/source/recording/interval_ns").and_then(Value::as_u64);
-        let by = match (is_recording(a), is_recording(b)) {
-            (false, false) => Made::Alike,
+        match (is_recording(a), is_recording(b)) {
+            (false, false) => Self::Alike,
             (true, true) => match (interval(a), interval(b)) {
                 (Some(a), Some(b)) if a.abs_diff(b) as f64 <= a.max(b) as f64 * SAME_INTERVAL => {
-                    Made::SameInterval
+                    Self::SameInterval
                 }
-                (a, b) => Made::Intervals(a, b),
+                (a, b) => Self::Intervals(a, b),
             },
-            _ => Made::OneRecorded,
-        };
-        let steps = |report: &Value| report.pointer("/steps/count").and_then(Value::as_u64).unwrap_or(0);
-        Self { by, steps_apart: steps(a).abs_diff(steps(b)) }
-    }
-
-    /// True if reports that are made in other ways have too different steps for a metric.
-    fn has_other_steps(self, name: &str) -> bool {
-        match self.steps_apart {
-            0 => false,
-            // The last one is missing: the others still have a median.
-            1 => name == TREND,
-            _ => name.starts_with("step_"),
+            _ => Self::OneRecorded,
         }
     }
 
     /// Why percentiles without a verdict have none.
     fn why_percentiles(self) -> String {
-        match self.by {
-            Made::Intervals(a, b) => {
+        match self {
+            Self::Intervals(a, b) => {
                 let [a, b] = [a, b].map(|ns| ns.map_or_else(|| units::UNKNOWN.into(), units::duration));
                 format!(
                     "recordings of different intervals ({a} and {b}): their percentiles are made from those of intervals, \
                      and the ranges that the true ones lie in (flows[].latency_range_ns) overlap"
                 )
             }
-            Made::Alike | Made::SameInterval | Made::OneRecorded => {
+            Self::Alike | Self::SameInterval | Self::OneRecorded => {
                 "the percentiles of a recording are made from those of its intervals, and the ranges \
                 that the true ones lie in (flows[].latency_range_ns) overlap with those of the other report"
                     .into()
@@ -91,9 +71,6 @@ fn is_recording(report: &Value) -> bool {
 
 /// Metrics without a verdict between a recording and another report: a recording does not count repeated READ requests.
 const UNLIKE: [&str; 1] = ["retransmitted_ratio"];
-
-/// The metric that one step more or less changes most.
-const TREND: &str = "step_trend_ns_per_step";
 
 /// What has no verdict though both reports have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -116,13 +93,10 @@ pub(super) fn not_compared<'a>(
         names.dedup();
         names
     };
-    let steps =
-        "a recording has not all steps: neither the last one nor more than the latest 64 of an interval";
     let rereads = "a recording does not count repeated READ requests";
     let all = [
         (without(&|name| percentile(name).is_some()), likeness.why_percentiles()),
         (without(&|name| UNLIKE.contains(&name)), rereads.to_owned()),
-        (without(&|name| likeness.has_other_steps(name)), steps.to_owned()),
     ];
     let named = all.into_iter().filter(|(metrics, _)| !metrics.is_empty());
     named.map(|(metrics, why)| NotCompared { metrics, why }).collect()
@@ -154,15 +128,15 @@ pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name:
 impl Change {
     /// With a verdict that holds for all values in the ranges of both, where one is of a recording.
     pub(super) fn within(self, measure: &Measure, likeness: Likeness, ranges: [Option<[f64; 2]>; 2]) -> Self {
-        let rereads = likeness.by == Made::OneRecorded && UNLIKE.contains(&measure.name);
-        let verdict = match likeness.by {
-            Made::Alike => self.verdict,
+        let rereads = likeness == Likeness::OneRecorded && UNLIKE.contains(&measure.name);
+        let verdict = match likeness {
+            Likeness::Alike => self.verdict,
             _ if percentile(measure.name).is_some() => {
                 ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b))
             }
-            Made::SameInterval => self.verdict,
-            _ if rereads || likeness.has_other_steps(measure.name) => None,
-            Made::OneRecorded | Made::Intervals(..) => self.verdict,
+            Likeness::SameInterval => self.verdict,
+            _ if rereads => None,
+            Likeness::OneRecorded | Likeness::Intervals(..) => self.verdict,
         };
         Self { verdict, ..self }
     }

@@ -35,6 +35,7 @@ fn link(n: u64) -> LinkSecond {
         neighbour_port: None,
         pause_frames: None,
         pause_ns: Some(n),
+        skipped_json: Some("{}".into()),
     }
 }
 

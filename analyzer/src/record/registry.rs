@@ -58,6 +58,8 @@ tables! {
         comm: Text, "", "flows[].comm", "Command name of the process. Null: not known.";
         source: Shared, "", "source.kind", "Origin of the figures: `packets`.";
         message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
+        nak_other_json: Text, "packets", "flows[].ack.naks", "`nak_other` by code, in JSON. Null: none, or of an older version.";
+        loss_of: Text, "", "flows[].loss, flows[].loss_responses", "What the flow's losses are of: `requests`, `responses`, `both`. Null: as `lost`, or of an older version.";
     }
 
     FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): about a twentieth of the rows." {
@@ -116,6 +118,7 @@ tables! {
         neighbour_port: Text, "", "links[].neighbours[]", "Port of the LLDP neighbour. Null: none was heard.";
         pause_frames: Option<u64>, "frames", "devices[].pause[].frames, links[].pause[].frames", "Pause frames that stop this direction, of all priorities: received for `egress`, sent for `ingress`; in captures of any station. Null: not counted. By priority: `device_seconds`.";
         pause_ns: Option<u64>, "ns", "devices[].pause[].paused_ns, links[].pause[].paused_ns", "Time for which they paused it, summed over priorities. Null: not counted.";
+        skipped_json: Text, "frames, bytes", "totals.skipped, links[].skipped_bytes", "`skipped` by reason, in JSON: frames and their bytes. Null: none, or of an older version.";
     }
 
     DeviceSecond = device_seconds, "A counter of an RDMA device's port that increased in an interval. Counters that did not increase have no row." {
@@ -208,14 +211,14 @@ tables! {
         json: Shared, "", "findings[]", "The finding in JSON, as in the report.";
     }
 
-    Step = steps, "A step of the job, as the traffic shows it. A step can be written again with a more exact length: use the latest row of a start." {
+    Step = steps, "A step of the job, as the traffic shows it. A step can be written again with other times, or as none: use the latest row of a start, where `length_ns` is not 0." {
         t: Time, "Unix ns", "window.last_ns", "Time of the report.";
         host: Shared, "", "", "Name of the recording host.";
         job: Text, "", "", "Job of the host. Null: none is known.";
         link: Shared, "", "steps.link", "Link on which the steps are seen.";
         direction: Option<Direction>, "", "steps.direction", "Direction of the link. Null: from a capture.";
         start: Time, "Unix ns", "steps.latest[].start_ns", "Start of the step.";
-        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the start of the next step; the last step of a recording has no row.";
+        length_ns: u64, "ns", "steps.latest[].length_ns", "Time to the start of the next step. 0: none follows; with `active_ns` null, a step that an earlier row has is none.";
         busy_ns: u64, "ns", "steps.latest[].busy_ns", "Time with traffic.";
         silence_ns: u64, "ns", "steps.latest[].silence_ns", "Longest silence.";
         straggler: Option<Address>, "", "steps.straggler.waits_for", "Host that most steps wait for. Null: none.";
@@ -226,6 +229,7 @@ tables! {
         step_bytes: Option<u64>, "bytes", "steps.step_bytes", "Data of one step. Null: of an older version.";
         explained_ratio: Option<f64>, "ratio", "steps.explained_ratio", "Share of the port's data in whole steps so far. Null: of an older version.";
         straggler_json: Text, "", "steps.straggler", "The straggler as the report has it, in JSON. Null: no straggler, or of an older version.";
+        gap_follows: Option<u64>, "", "", "1: data that is in no step follows, half a step or more; 0: none. Null: of an older version.";
     }
 
     Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with lost data or a clock step. Counts cover the time since the previous row." {

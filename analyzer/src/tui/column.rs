@@ -137,7 +137,7 @@ impl<'a> Context<'a> {
         if let (Some(_), Some(loss)) = (&self.sample.recording, &self.sample.metrics.loss) {
             // A recording has losses and no PSNs.
             let flow = row.at.and_then(|at| self.sample.flows.get(at));
-            return flow.is_some_and(|flow| !loss.is_known(flow.slot).0);
+            return flow.is_some_and(|flow| loss.is_known(flow.slot) == (false, false));
         }
         total.gaps + total.repeats + total.lost == 0
             && self.flow(row).is_some_and(|stats| stats.psn.seen + stats.rare.psn_responses.seen == 0)

@@ -287,6 +287,8 @@ impl Fleet {
             comm: None,
             source: Shared::from("packets"),
             message_bytes: None,
+            nak_other_json: None,
+            loss_of: None,
         }
     }
 
@@ -328,6 +330,7 @@ impl Fleet {
             neighbour_port: Some(Shared::from(self.switch_port(own).as_str())),
             pause_frames: None,
             pause_ns: None,
+            skipped_json: None,
         }
     }
 
@@ -379,6 +382,7 @@ impl Fleet {
                 straggler_certain: waits_for.map(|(_, why)| u64::from(why != "upstream")),
                 behind_ns: waits_for.map(|_| 2 * NS),
                 straggler_json: None,
+                gap_follows: Some(0),
                 active_ns: Some(traffic * NS),
                 step_bytes: None,
                 explained_ratio: None,

@@ -32,19 +32,90 @@ pub(crate) fn what_is_not_recorded_is_null(played: &Value) {
     null(&played["totals"], &["ecn"]);
     let mut losses = 0;
     for flow in played["flows"].as_array().unwrap() {
-        null(flow, &["ecn", "psn", "latency_unpaired", "latency_untimed", "pairing", "loss_responses"]);
+        null(flow, &["ecn", "psn", "latency_unpaired", "latency_untimed", "pairing"]);
         if !flow["latency_ns"].is_null() {
             null(&flow["latency_ns"], &["p999"]);
         }
-        if !flow["loss"].is_null() {
+        for loss in [&flow["loss"], &flow["loss_responses"]] {
+            if loss.is_null() {
+                continue;
+            }
             losses += 1;
-            null(&flow["loss"], &of_loss);
+            null(loss, &of_loss);
             for tap in ["before_tap", "after_tap"] {
-                null(&flow["loss"][tap], &["episodes", "longest_ns"]);
+                null(&loss[tap], &["episodes", "longest_ns"]);
             }
         }
     }
     assert!(losses > 0);
+}
+
+/// Frames other than RoCE by reason, NAKs by code, and of which sequence the losses are, as in the capture.
+#[test]
+fn kinds_of_frames_naks_and_losses_are_those_of_the_capture() {
+    let (mut skipped, mut refused, mut responses) = (0, 0, 0);
+    // READs, other frames, refused requests.
+    for name in ["b2_read.h0.pcap", "n1_vxlan_ops.x0.pcap", "l1_any_sll2.any.pcap", "g_badrkey.h0.pcap"] {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(record(&capture(name), dir.path(), &["--interval", "50ms"]).status.success());
+        let (expected, played) = (report(&capture(name)), report(dir.path()));
+        for total in ["packets", "bytes", "skipped"] {
+            assert_eq!(played["totals"][total], expected["totals"][total], "{name}: {total}");
+        }
+        let by_name = |report: &Value, list: &str, figures: fn(&Value) -> Value| {
+            let all = report[list].as_array().unwrap().iter();
+            let named = all.map(|one| {
+                let name = ["name", "link", "src", "dst", "dest_qp"].map(|part| one[part].to_string());
+                (name.concat(), figures(one))
+            });
+            named.collect::<std::collections::BTreeMap<String, Value>>()
+        };
+        let of_links = |report| by_name(report, "links", |link| link["skipped_bytes"].clone());
+        assert_eq!(of_links(&played), of_links(&expected), "{name}");
+        let of_flows = |report| {
+            by_name(report, "flows", |flow| {
+                let known = ["loss", "loss_responses"].map(|loss| !flow[loss].is_null());
+                serde_json::json!([flow["ack"], known])
+            })
+        };
+        assert_eq!(of_flows(&played), of_flows(&expected), "{name}");
+        skipped += expected["totals"]["skipped"].as_object().unwrap().len();
+        for flow in expected["flows"].as_array().unwrap() {
+            let naks = flow["ack"]["naks"].as_object().unwrap().iter();
+            refused += naks.filter(|(code, n)| *code != "psn_sequence_error" && **n != 0).count();
+            responses += usize::from(flow["loss"].is_null() && !flow["loss_responses"].is_null());
+        }
+    }
+    assert!(skipped > 0 && refused > 0 && responses > 0, "{skipped} {refused} {responses}");
+}
+
+/// Steps are those of the capture, whatever the interval: what early reports took for steps is withdrawn.
+#[test]
+fn steps_of_a_recording_do_not_depend_on_its_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["straggler-for-a-time", "steps-of-160ms", "steps-one-long"] {
+        let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == name).unwrap();
+        let to = dir.path().join(name);
+        std::fs::create_dir(&to).unwrap();
+        let run = scenario.run(1, &to).unwrap();
+        let file = &run.files[0];
+        let expected = report(file)["steps"].clone();
+        assert!(expected["count"].as_u64() > Some(8), "{name}: {expected}");
+        for interval in ["10ms", "70ms", "1s"] {
+            let recording = to.join(interval);
+            assert!(record(file, &recording, &["--interval", interval]).status.success());
+            let played = report(&recording)["steps"].clone();
+            for (figure, value) in expected.as_object().unwrap() {
+                let is_recorded = !["autocorrelation", "autocorrelation_period_ns", "last_flow", "ending"]
+                    .contains(&figure.as_str());
+                assert!(
+                    !is_recorded || played[figure] == *value,
+                    "{name} {interval}: {figure}: {} {value}",
+                    played[figure]
+                );
+            }
+        }
+    }
 }
 
 /// The percentiles of a capture lie in the ranges of its recording.

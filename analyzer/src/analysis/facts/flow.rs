@@ -383,6 +383,17 @@ impl From<[u64; 6]> for Naks {
 }
 
 impl Naks {
+    /// Those of other codes than 0, in the order of [`OTHER_CODES`](crate::metrics::loss::OTHER_CODES).
+    pub(crate) const fn others(&self) -> [u64; 5] {
+        [
+            self.invalid_request,
+            self.remote_access_error,
+            self.remote_operational_error,
+            self.invalid_rd_request,
+            self.reserved,
+        ]
+    }
+
     /// NAKs of every code.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -168,6 +168,9 @@ pub struct Steps {
     /// Start of each step, Unix nanoseconds, in order; for charts, and in no report.
     #[serde(skip)]
     pub starts_ns: Vec<u64>,
+    /// All steps, in order; for recordings, and in no report.
+    #[serde(skip)]
+    pub all: Vec<crate::metrics::steps::Step>,
     /// Flow that most often ends a step. Null: not known.
     pub last_flow: Option<LastFlow>,
     /// Host that the others wait for, in at least 5 steps and in two of three steps of a run of steps. Null:

@@ -148,6 +148,7 @@ pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Step
         communication_ratio: 0.4,
         silence_ns: 0,
         starts_ns: vec![1],
+        all: Vec::new(),
         latest: vec![Step { start_ns: 1, length_ns: 1, busy_ns: 1, busy_ratio: Some(0.2), silence_ns: 0 }],
         last_flow: Some(LastFlow { src: host, dst: host, dest_qp: 17, steps: 12, behind_ns: 1 }),
         straggler: Some(StepStraggler {

@@ -53,7 +53,7 @@ versions as (
   where {rows}
 ),
 latest as (
-  select *, count(*) over (partition by job_name, host) as host_steps from versions where version = 1
+  select *, count(*) over (partition by job_name, host) as host_steps from versions where version = 1 and whole_ns > 0
 ),
 -- What a host says of itself is no other host's wait. `upstream` means only: that host, or one that it waits for.
 votes as (

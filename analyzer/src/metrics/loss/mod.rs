@@ -62,7 +62,7 @@ pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use latest::Latest;
 use parallel::{Member, Parallel};
-pub use result::{GivenUp, Metrics, NakTally, Naks, Retransmission, is_in_vain};
+pub use result::{GivenUp, Metrics, NakTally, Naks, OTHER_CODES, Retransmission, is_in_vain};
 use sequence::Sequence;
 use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
 use state::Missing;
@@ -186,7 +186,9 @@ impl Loss {
     /// True, for requests and for responses, if those of the flow in a slot were followed.
     #[must_use]
     pub fn is_known(&self, slot: u32) -> (bool, bool) {
-        self.known.as_ref().map_or((true, true), |known| (known.contains(&slot), false))
+        let Some(known) = &self.known else { return (true, true) };
+        // The kernel follows no responses; a recording may have their losses.
+        (known.contains(&slot), self.flow(slot).responses.is_some())
     }
 
     /// Requests for acknowledgement, and ACKs, of the flow in a slot.

@@ -31,6 +31,10 @@ pub struct Naks {
     pub codes: [NakTally; 6],
 }
 
+/// Names of the codes of NAKs from 1 on, as in reports; the last one of all others.
+pub const OTHER_CODES: [&str; 5] =
+    ["invalid_request", "remote_access_error", "remote_operational_error", "invalid_rd_request", "reserved"];
+
 impl Naks {
     /// Counts one, with the low syndrome bits of its AETH as `code`.
     pub(super) fn add(&mut self, rnr: bool, code: u32, time_ns: u64) {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use rocescope_common::account::latency::{BUCKETS, bounds};
 use rocescope_common::wire::opcode::Op;
 
-use super::{Interval, Origin, text};
+use super::{Interval, Origin, json, text};
 use crate::analysis::{Flow, Loss, Opcode};
 use crate::metrics::latency::{Histogram, Summary};
+use crate::metrics::loss::OTHER_CODES;
 use crate::record::registry::FlowSecond;
 use crate::report::Report;
 use crate::sample::{Address, Direction, Sample};
@@ -31,6 +32,8 @@ struct LatestFlow {
     /// Time of its first packet, relative to the start of the time range.
     first_ns: u64,
     counts: [u64; COUNTS],
+    /// NAKs with other codes than 0, by code.
+    naks: [u64; 5],
     losses: Option<[u64; LOSSES]>,
     times: Histogram,
     /// In the latest report.
@@ -85,12 +88,22 @@ impl Flows {
                 known.times = figure.histogram.clone();
                 new
             });
+            let nak_other_json = codes(flow.ack.naks.others(), known.naks);
             (known.counts, known.losses) = (counts, losses);
+            known.naks = flow.ack.naks.others();
             let row = row(origin, at, flow, rails.get(flow.link.as_str()), new, lost, times);
-            rows.push(FlowSecond { job: origin.job(flow.pod.as_deref(), is_job_given), ..row });
+            let job = origin.job(flow.pod.as_deref(), is_job_given);
+            rows.push(FlowSecond { job, nak_other_json, ..row });
         }
         self.0.retain(|_, known| known.present);
     }
+}
+
+/// NAKs since `before` by the names of their codes, in JSON; `None` without any.
+fn codes(now: [u64; 5], before: [u64; 5]) -> Option<Shared> {
+    let new = now.into_iter().zip(before).map(|(now, before)| now.saturating_sub(before));
+    let new = OTHER_CODES.into_iter().zip(new);
+    json(new.filter(|(_, new)| *new > 0).map(|(code, new)| (code, new.into())))
 }
 
 /// A count as a signed number; larger values do not occur.
@@ -244,5 +257,12 @@ fn row(
         comm: text(flow.comm.as_deref()),
         source: "packets".into(),
         message_bytes,
+        nak_other_json: None,
+        loss_of: match flow.losses() {
+            [None, None] => None,
+            [Some(_), None] => Some("requests".into()),
+            [None, Some(_)] => Some("responses".into()),
+            [Some(_), Some(_)] => Some("both".into()),
+        },
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Interval, Origin, text};
+use rocescope_common::abi::Counter;
+use rocescope_common::wire::SkipReason;
+
+use super::{Interval, Origin, json, text};
 use crate::analysis::{Device, Link, Pause};
 use crate::record::registry::{FlowSecond, LinkSecond, Rows};
 use crate::report::Report;
@@ -14,10 +17,12 @@ type Key = (Shared, Option<Direction>);
 /// Counts of a link at the latest report: packets, bytes, ECN-capable, CE, CNPs, skipped frames, bursts, pauses and
 /// paused time.
 type Counts = [u64; 9];
+/// Frames of a link that are not RoCE, by reason, at the latest report.
+type Skipped = [Counter; SkipReason::COUNT];
 
 /// Links of the latest report.
 #[derive(Debug, Default)]
-pub(super) struct Links(BTreeMap<Key, Counts>);
+pub(super) struct Links(BTreeMap<Key, (Counts, Skipped)>);
 
 /// Sums over the flows of a link in an interval.
 #[derive(Default)]
@@ -74,7 +79,8 @@ impl Links {
                 pauses.frames.unwrap_or(0),
                 pauses.ns.unwrap_or(0),
             ];
-            let before = self.0.insert(key.clone(), now).unwrap_or_default();
+            let skipped_now = counted.map(|link| link.skipped).unwrap_or_default();
+            let (before, skipped_before) = self.0.insert(key.clone(), (now, skipped_now)).unwrap_or_default();
             let [packets, bytes, ecn_capable, ce, cnp_packets, skipped, bursts, pause_frames, pause_ns] =
                 std::array::from_fn(|at| now[at].saturating_sub(before[at]));
             unrecorded += packets.saturating_sub(sum.packets);
@@ -119,10 +125,21 @@ impl Links {
                 neighbour_port,
                 pause_frames: pauses.frames.map(|_| pause_frames),
                 pause_ns: pauses.ns.map(|_| pause_ns),
+                skipped_json: reasons(&skipped_now, &skipped_before),
             });
         }
         unrecorded
     }
+}
+
+/// Frames since `before` by reason, with their bytes, in JSON; `None` without any.
+fn reasons(now: &Skipped, before: &Skipped) -> Option<Shared> {
+    let of_reason = SkipReason::ALL.iter().zip(now.iter().zip(before)).map(|(reason, (now, before))| {
+        let packets = now.packets.saturating_sub(before.packets);
+        (reason.name(), packets, now.bytes.saturating_sub(before.bytes))
+    });
+    let new = of_reason.filter(|(_, packets, _)| *packets > 0);
+    json(new.map(|(reason, packets, bytes)| (reason, serde_json::json!([packets, bytes]))))
 }
 
 /// Pauses that stop one direction of a link, over all priorities.

@@ -10,6 +10,7 @@ mod finding;
 mod flow;
 mod link;
 mod rollup;
+pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
@@ -78,8 +79,7 @@ pub struct Collector {
     devices: device::Devices,
     findings: finding::Findings,
     events: event::Events,
-    /// Begin of the latest step, Unix nanoseconds.
-    step_ns: u64,
+    steps: step::Steps,
     /// Totals at the latest row of `hosts`.
     host: Option<Totals>,
     /// Unrecorded packets since that row.
@@ -127,7 +127,7 @@ impl Collector {
             devices: device::Devices::default(),
             findings: finding::Findings::default(),
             events: event::Events::default(),
-            step_ns: 0,
+            steps: step::Steps::default(),
             host: None,
             unrecorded_packets: 0,
             losses: Losses::default(),
@@ -167,7 +167,7 @@ impl Collector {
         self.devices.take(&self.origin, at, report, &mut rows);
         self.losses.events_left_out += self.events.rows(&self.origin, sample, &mut rows.events);
         self.findings.take(&self.origin, at, report, &mut rows.findings);
-        self.steps(at, report, &mut rows);
+        self.steps.take(&self.origin, at, sample.steady_ns.is_some(), report, &mut rows.steps);
         if let Some(rollup) = &mut self.rollup {
             rollup.take(&rows.flow_seconds, &mut rows.flow_rollup);
         }
@@ -196,41 +196,11 @@ impl Collector {
     pub fn finish(&mut self) -> Rows {
         let mut rows = Rows::default();
         self.findings.finish(&mut rows.findings);
+        self.steps.finish(&mut rows.steps);
         if let Some(rollup) = &mut self.rollup {
             rollup.finish(&mut rows.flow_rollup);
         }
         rows
-    }
-
-    fn steps(&mut self, at: Interval, report: &Report, rows: &mut Rows) {
-        let Some(steps) = &report.facts.steps else { return };
-        let straggler = steps.straggler.as_ref();
-        // What cannot become JSON is not there to be played back.
-        let json = straggler.and_then(|one| serde_json::to_string(one).ok());
-        let (since, next) = (self.step_ns, steps.latest.iter().skip(1).map(|step| step.start_ns));
-        // The last step has no successor yet, which defines its duration.
-        for (step, next_ns) in steps.latest.iter().zip(next).filter(|(step, _)| step.start_ns > since) {
-            self.step_ns = self.step_ns.max(step.start_ns);
-            rows.steps.push(super::registry::Step {
-                t: at.t,
-                host: self.origin.host.clone(),
-                job: self.origin.job.clone(),
-                link: steps.link.as_str().into(),
-                direction: steps.direction,
-                start: Time(step.start_ns),
-                length_ns: next_ns.saturating_sub(step.start_ns),
-                busy_ns: step.busy_ns,
-                silence_ns: step.silence_ns,
-                straggler: straggler.map(|one| one.waits_for),
-                straggler_kind: straggler.map(|one| one.kind.into()),
-                straggler_certain: straggler.map(|one| u64::from(one.certain)),
-                behind_ns: straggler.map(|one| one.behind_ns),
-                active_ns: Some(step.length_ns),
-                step_bytes: Some(steps.step_bytes),
-                explained_ratio: Some(steps.explained_ratio),
-                straggler_json: json.as_deref().map(Into::into),
-            });
-        }
     }
 
     fn host_row(&mut self, sample: &Sample, report: &Report, rows: &mut Rows) {
@@ -313,4 +283,11 @@ impl Origin {
 /// Text for a column.
 fn text(text: Option<&str>) -> Option<Shared> {
     text.map(Shared::from)
+}
+
+/// Values by name in JSON, for a column; `None` without any.
+fn json<'a>(named: impl Iterator<Item = (&'a str, serde_json::Value)>) -> Option<Shared> {
+    let named: serde_json::Map<String, serde_json::Value> =
+        named.map(|(name, value)| (name.to_owned(), value)).collect();
+    (!named.is_empty()).then(|| serde_json::Value::Object(named).to_string().as_str().into())
 }

@@ -157,7 +157,8 @@ impl Tables {
     pub(super) fn next_ns(&self) -> Option<u64> {
         let of =
             [self.flows.next_ns(), self.links.next_ns(), self.devices.next_ns(), self.findings.next_ns()];
-        of.into_iter().flatten().min().or_else(|| self.events.next_ns())
+        let others = || [self.events.next_ns(), self.steps.next_ns()].into_iter().flatten().min();
+        of.into_iter().flatten().min().or_else(others)
     }
 
     /// Delivers the rows up to a time. Counts and events before the range are left out; a finding persists until its
@@ -188,7 +189,7 @@ impl Tables {
         self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
         self.steps.up_to(ns, notices, &mut |row| {
             if is_in_range {
-                state.step(&row);
+                state.steps.row(&row);
             }
         });
         self.hosts.up_to(ns, notices, &mut |row| {

@@ -4,6 +4,7 @@
 
 mod cursor;
 mod state;
+mod steps;
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};

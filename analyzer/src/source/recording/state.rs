@@ -9,16 +9,17 @@ use std::sync::Arc;
 use rocescope_common::abi::Counter;
 use rocescope_common::account::FlowKey;
 use rocescope_common::account::flow::DSCP_NONE;
+use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
+use serde_json::Value;
 
+use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
-use crate::metrics::steps::straggler::{Straggler, StragglerCause};
-use crate::metrics::steps::{self, LinkSteps};
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, Step};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond};
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
 };
@@ -39,7 +40,7 @@ pub(super) struct State {
     neighbours: BTreeMap<String, Neighbour>,
     ports: BTreeMap<(String, u32), PortSample>,
     findings: BTreeMap<FindingKey, Shared>,
-    steps: Steps,
+    pub(super) steps: Steps,
     intervals: Intervals,
     host: HostCounts,
     window: Option<(u64, u64)>,
@@ -77,18 +78,6 @@ impl HostCounts {
             }
         }
     }
-}
-
-/// Steps of the job, on the link of the latest row.
-#[derive(Debug, Default)]
-struct Steps {
-    link: Option<(Shared, Option<Direction>)>,
-    /// By begin, with the time to the next step.
-    all: BTreeMap<u64, (steps::Step, u64)>,
-    step_bytes: u64,
-    explained: f64,
-    /// The straggler as the report had it at the latest row, in JSON.
-    straggler: Option<Shared>,
 }
 
 /// Lengths of the intervals, to three digits, and how many there are of each.
@@ -129,6 +118,8 @@ struct Flow {
     stats: Stats,
     src_qp: Option<u32>,
     loss: Option<loss::Metrics>,
+    /// The losses are those of responses alone.
+    is_of_responses: bool,
     times: Option<Box<MergedLatency>>,
 }
 
@@ -144,7 +135,7 @@ fn corrected(sum: u64, by: Option<i64>) -> u64 {
 
 impl State {
     /// The index of a link, which is added if new.
-    fn link(&mut self, name: &str, direction: Option<Direction>) -> u16 {
+    pub(super) fn link(&mut self, name: &str, direction: Option<Direction>) -> u16 {
         let found = self.links.iter().position(|link| link.name == name && link.direction == direction);
         let at = found.unwrap_or_else(|| {
             self.links.push(LinkSample { name: name.to_owned(), direction, ..LinkSample::default() });
@@ -172,13 +163,21 @@ impl State {
         let next = self.flows.len();
         let at = *self.slots.entry(key).or_insert(next);
         if at == next {
-            self.flows.push(Flow { key, stats: first(row, from_ns), src_qp: None, loss: None, times: None });
+            self.flows.push(Flow {
+                key,
+                stats: first(row, from_ns),
+                src_qp: None,
+                loss: None,
+                is_of_responses: false,
+                times: None,
+            });
         }
         let Some(flow) = self.flows.get_mut(at) else { return };
         flow.src_qp = row.src_qp.and_then(|qp| u32::try_from(qp).ok()).or(flow.src_qp);
         add(&mut flow.stats, row);
         if row.lost.is_some() {
             let loss = flow.loss.get_or_insert_default();
+            flow.is_of_responses = row.loss_of.as_deref() == Some("responses");
             loss.lost = corrected(loss.lost, row.lost);
             loss.recovered = corrected(loss.recovered, row.reordered);
             loss.retransmitted = corrected(loss.retransmitted, row.retransmitted);
@@ -201,6 +200,7 @@ impl State {
             link.speed_mbps = row.speed_bps.map(|bps| bps / 1_000_000).or(link.speed_mbps);
             total.packets += row.packets;
             total.bytes += row.bytes;
+            skip(&mut link.skipped, row);
         }
         if row.neighbour_system.is_some() || row.neighbour_port.is_some() {
             let owned = |text: &Option<Shared>| text.as_deref().map(str::to_owned);
@@ -225,86 +225,6 @@ impl State {
         ] {
             *sum = more.map(|more| sum.unwrap_or(0) + more).or(*sum);
         }
-    }
-
-    /// A row of an older version lacks data about the step.
-    pub(super) fn step(&mut self, row: &Step) {
-        let (Some(active_ns), Some(step_bytes), Some(explained)) =
-            (row.active_ns, row.step_bytes, row.explained_ratio)
-        else {
-            return;
-        };
-        let link = Some((row.link.clone(), row.direction));
-        if self.steps.link != link {
-            self.steps = Steps { link, ..Steps::default() };
-        }
-        let step = steps::Step {
-            start_ns: row.start.0,
-            end_ns: row.start.0.saturating_add(active_ns),
-            busy_ns: row.busy_ns,
-            silence_ns: row.silence_ns,
-            gap_follows: false,
-        };
-        // Steps of a volume that was given up were segments found before the period was known.
-        let given_up = self.steps.step_bytes.abs_diff(step_bytes).saturating_mul(4) > step_bytes;
-        if given_up {
-            self.steps.all.clear();
-        }
-        self.steps.all.insert(row.start.0, (step, row.length_ns));
-        (self.steps.step_bytes, self.steps.explained) = (step_bytes, explained);
-        self.steps.straggler.clone_from(&row.straggler_json);
-    }
-
-    /// A straggler from its JSON, and how many are named; `None` where it is none.
-    fn straggler(&self, json: &str) -> Option<(Straggler, usize)> {
-        let value: serde_json::Value = serde_json::from_str(json).ok()?;
-        let text = |name: &str| value[name].as_str();
-        let number = |name: &str| value[name].as_u64();
-        let count = |name: &str| usize::try_from(number(name)?).ok();
-        let host = |name: &str| Some(text(name)?.parse::<Address>().ok()?.words());
-        let link = self.links.iter().position(|link| Some(link.name.as_str()) == text("link"))?;
-        let straggler = Straggler {
-            link: u16::try_from(link).ok()?,
-            why: StragglerCause::of(text("kind")?)?,
-            host: host("waits_for")?,
-            peer: host("dst")?,
-            dest_qp: number("dest_qp")?.try_into().ok()?,
-            certain: value["certain"].as_bool()?,
-            steps: count("steps")?,
-            of_steps: count("of_steps")?,
-            since_ns: number("since_ns")?,
-            until_ns: number("until_ns")?,
-            changed: value["changed"].as_bool()?,
-            behind_ns: number("behind_ns")?,
-        };
-        Some((straggler, if value["alone"].as_bool()? { 1 } else { 2 }))
-    }
-
-    /// The steps up to a time.
-    fn job(&self, time_ns: u64) -> Option<steps::Steps> {
-        let Steps { link, all, step_bytes, explained, straggler } = &self.steps;
-        let (name, _) = link.as_ref()?;
-        let at = self.links.iter().position(|link| link.name == name.as_str())?;
-        let last_ns = all.values().next_back()?.0.end_ns;
-        let straggler = straggler.as_deref().and_then(|json| self.straggler(json));
-        let link = LinkSteps {
-            link: u16::try_from(at).ok()?,
-            steps: all.values().map(|(step, _)| *step).collect(),
-            period_ns: crate::util::numbers::median(all.values().map(|(_, length_ns)| *length_ns).collect())?,
-            volume: *step_bytes,
-            explained: *explained,
-            rhythm: None,
-            straggler: straggler.map(|(straggler, _)| straggler),
-            last: None,
-            ending: steps::Ending {
-                last_data_ns: last_ns,
-                silent_ns: time_ns.saturating_sub(last_ns),
-                part: None,
-                outstanding: None,
-            },
-        };
-        let (straggler, named) = (link.straggler, straggler.map_or(0, |(_, named)| named));
-        Some(steps::Steps { links: vec![link], straggler, named })
     }
 
     pub(super) fn device(&mut self, row: &DeviceSecond) {
@@ -349,11 +269,11 @@ impl State {
     }
 
     pub(super) fn finding(&mut self, row: &Finding) {
-        let json: serde_json::Value = serde_json::from_str(&row.json).unwrap_or_default();
+        let json: Value = serde_json::from_str(&row.json).unwrap_or_default();
         let ends = [&json["requester"], &json["responder"], &json["where"]["hop"]].map(ToString::to_string);
         let key = (row.id.clone(), row.link.clone(), row.direction, ends.concat());
         // A finding that left the report before it ended has the JSON of its last row.
-        if json["active"] == serde_json::Value::Bool(row.active == 1) {
+        if json["active"] == Value::Bool(row.active == 1) {
             self.findings.insert(key, row.json.clone());
         } else {
             self.findings.remove(&key);
@@ -395,9 +315,12 @@ impl State {
             slotted().map(|(slot, flow)| FlowSample { slot, key: flow.key, stats: flow.stats.clone() });
         let peers = self.flows.iter().filter_map(|flow| Some((PeerKey::of(&flow.key), flow.src_qp?)));
         let losses = slotted().filter_map(|(slot, flow)| {
-            Some((slot, FlowLoss { requests: Some(flow.loss?), ..FlowLoss::default() }))
+            let sums = Some(flow.loss?);
+            let (requests, responses) = if flow.is_of_responses { (None, sums) } else { (sums, None) };
+            Some((slot, FlowLoss { requests, responses, ..FlowLoss::default() }))
         });
-        let known = slotted().filter(|(_, flow)| flow.loss.is_some()).map(|(slot, _)| slot).collect();
+        let has_requests = |flow: &Flow| flow.loss.is_some() && !flow.is_of_responses;
+        let known = slotted().filter(|(_, flow)| has_requests(flow)).map(|(slot, _)| slot).collect();
         let times = slotted().filter_map(|(slot, flow)| {
             let times = flow.times.as_ref()?;
             Some((slot, Figure { all: times.summary(), histogram: times.histogram(), ..Figure::default() }))
@@ -431,7 +354,7 @@ impl State {
                     ..loss::Loss::default()
                 }),
                 latency: Some(times.collect::<BySlot>()),
-                steps: self.job(time_ns).map(Arc::new),
+                steps: self.steps.job(&self.links, time_ns).map(Arc::new),
                 ..Metrics::default()
             },
             ..Sample::default()
@@ -453,6 +376,32 @@ fn first(row: &FlowSecond, from_ns: u64) -> Stats {
         transport: small(Some(row.transport), 0),
         ..Stats::default()
     }
+}
+
+/// Adds the frames that are not RoCE to those of each reason.
+fn skip(skipped: &mut [Counter; SkipReason::COUNT], row: &LinkSecond) {
+    for (reason, counts) in by_name(row.skipped_json.as_deref()) {
+        let known = SkipReason::ALL.into_iter().find(|known| known.name() == reason);
+        let counter = known.and_then(|reason| skipped.get_mut(reason as usize));
+        if let (Some(counter), [packets, bytes]) = (counter, [0, 1].map(|at| counts[at].as_u64())) {
+            counter.packets += packets.unwrap_or(0);
+            counter.bytes += bytes.unwrap_or(0);
+        }
+    }
+}
+
+/// NAKs of other codes than 0, by code; all as reserved ones of an older version, which does not tell them apart.
+fn other_naks(row: &FlowSecond) -> [u64; 5] {
+    if row.nak_other_json.is_none() {
+        return [0, 0, 0, 0, row.nak_other];
+    }
+    let counts = by_name(row.nak_other_json.as_deref());
+    loss::OTHER_CODES.map(|code| counts.get(code).and_then(Value::as_u64).unwrap_or(0))
+}
+
+/// The values of a JSON column by name.
+fn by_name(json: Option<&str>) -> serde_json::Map<String, Value> {
+    json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }
 
 fn add(stats: &mut Stats, row: &FlowSecond) {
@@ -480,68 +429,8 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     stats.cnp_packets += row.cnp_packets;
     if row.rnr_naks + row.nak_sequence + row.nak_other > 0 {
         stats.rare.rnr_naks += row.rnr_naks;
-        stats.rare.naks[0] += row.nak_sequence;
-        stats.rare.naks[5] += row.nak_other;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::cell::Time;
-    use crate::report::{Options, Report};
-
-    /// A step every 100 ms; `at` counts from 1.
-    fn step(at: u64, length_ns: u64) -> Step {
-        use crate::util::time::NS_PER_MS as MS;
-        Step {
-            t: Time(at * 100 * MS + 100 * MS),
-            host: "node1".into(),
-            job: None,
-            link: "eth0".into(),
-            direction: Some(Direction::Egress),
-            start: Time(at * 100 * MS),
-            length_ns,
-            busy_ns: 20 * MS,
-            silence_ns: MS,
-            straggler: None,
-            straggler_kind: None,
-            straggler_certain: None,
-            behind_ns: None,
-            active_ns: Some(30 * MS),
-            step_bytes: Some(5_000),
-            explained_ratio: Some(0.98),
-            straggler_json: None,
-        }
-    }
-
-    #[test]
-    fn steps_of_a_recording_are_those_of_the_report() {
-        let mut state = State::default();
-        state.link("eth0", Some(Direction::Egress));
-        assert!(state.sample(0, &[]).metrics.steps.is_none());
-        // Found before the period was known, and given up.
-        let early = |at| Step {
-            start: Time(at * 100_000_000 + 30_000_000),
-            step_bytes: Some(700),
-            ..step(at, 20_000_000)
-        };
-        (1..=5).for_each(|at| state.step(&early(at)));
-        (1..=20).for_each(|at| state.step(&step(at, 100_000_000)));
-        // The same step again, and one recorded by an older version.
-        state.step(&step(20, 100_000_000));
-        state.step(&Step { active_ns: None, ..step(21, 100_000_000) });
-        let report = Report::build(&state.sample(2_200_000_000, &[]), &Options::default());
-        let steps = report.facts.steps.unwrap();
-        assert_eq!((steps.link.as_str(), steps.count, steps.period_ns), ("eth0", 20, 100_000_000));
-        assert_eq!((steps.step_bytes, steps.latest.len()), (5_000, 20));
-        assert_eq!((steps.latest[0].length_ns, steps.latest[0].busy_ns), (30_000_000, 20_000_000));
-        assert!(steps.straggler.is_none());
-        // What is no straggler is none, whatever a file has in its place.
-        for json in ["", "{}", "{\"link\": \"eth0\", \"kind\": \"hides\"}"] {
-            state.step(&Step { straggler_json: Some(json.into()), ..step(20, 100_000_000) });
-            let report = Report::build(&state.sample(2_200_000_000, &[]), &Options::default());
-            assert!(report.facts.steps.unwrap().straggler.is_none(), "{json}");
-        }
+        let [sequence, others @ ..] = &mut stats.rare.naks;
+        *sequence += row.nak_sequence;
+        others.iter_mut().zip(other_naks(row)).for_each(|(sum, naks)| *sum += naks);
     }
 }
