@@ -355,6 +355,12 @@ pub(super) fn is_named(link: &str, name: &str) -> bool {
     link == name || tap_name(link) == name
 }
 
+/// The rail that the user's names give a link.
+#[must_use]
+pub fn rail_of<'a>(link: &str, rails: &'a [(String, String)]) -> Option<&'a str> {
+    rails.iter().rfind(|(interface, _)| is_named(link, interface)).map(|(_, rail)| rail.as_str())
+}
+
 /// The names in `names` that no link of the sample has, for a notice to the user.
 #[must_use]
 pub fn unknown_names<'a>(sample: &Sample, names: impl IntoIterator<Item = &'a String>) -> Vec<String> {

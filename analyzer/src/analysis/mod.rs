@@ -64,7 +64,7 @@ pub use facts::{
     Flow, FlowId, InputKind, Latency, LatencyByClass, Link, Lost, MixedIn, Naks, Opcode, Pairing, Port, Psn,
     Recorded, Retired, Skipped, Source, Totals, Tunnels, Untimed, Window,
 };
-pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, unknown_names};
+pub use imbalance::{Imbalance, Load, OverTime, Rail, Rails, SamePath, imbalances, rail_of, unknown_names};
 pub use loss::{FlowIcrc, Icrc, LastNaks, Loss, SequenceLoss};
 pub use naks::NakCauses;
 pub use nccl::{Communicator, Nccl, NcclRank, RankQp};

@@ -254,7 +254,7 @@ fn print_all(
 }
 
 /// Warns about options that name an unknown link.
-fn say_unknown_names(sample: &Sample, options: &report::Options) {
+pub(super) fn say_unknown_names(sample: &Sample, options: &report::Options) {
     for (option, names) in [
         ("--group", options.analysis.groups.iter().flatten().collect::<Vec<_>>()),
         ("--rail", options.analysis.rails.iter().map(|(link, _)| link).collect()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::output::{Interrupt, say};
+use super::output::{Interrupt, say, say_unknown_names};
 use super::progress::Progress;
 use super::{RecordArgs, Views, confine, views};
 use crate::record::collect::{Clock, Origin};
@@ -120,6 +120,8 @@ pub(super) fn settings(args: &RecordArgs) -> Result<Settings> {
         origin,
         rotate: args.tables.rotate,
         keep: args.keep(),
+        rails: args.common.rail.clone(),
+        interval_ns: (!args.read.is_empty()).then(|| nanos(args.interval)),
         rollup_ns: args.tables.rollup.map(nanos),
         clickhouse: args.tables.clickhouse.clone(),
     })
@@ -177,6 +179,7 @@ fn run(
     fits: &mut dyn FnMut(&Sample, &Report) -> Result<()>,
 ) -> Result<()> {
     let mut stopping = false;
+    let mut latest = None;
     let ended = loop {
         if interrupt.is_set() && !stopping {
             stopping = true;
@@ -192,6 +195,7 @@ fn run(
                     break Err(error);
                 }
                 recorder.take(&sample, &report).iter().for_each(|notice| say(notice));
+                latest = Some(sample);
             }
             Ok(Update::Events(events)) => recorder.events(events),
             Ok(Update::Notice(notice)) => say(&notice),
@@ -202,6 +206,9 @@ fn run(
             }
         }
     };
+    if let Some(sample) = latest {
+        say_unknown_names(&sample, options);
+    }
     finish(recorder);
     ended
 }

@@ -26,6 +26,10 @@ pub struct Settings {
     pub rotate: Rotate,
     /// Retention.
     pub keep: Keep,
+    /// Rails by link, as the user names them.
+    pub rails: Vec<(String, String)>,
+    /// Interval of the samples of a capture; `None` of live ones.
+    pub interval_ns: Option<u64>,
     /// Interval of `flow_rollup`; `None` without that table.
     pub rollup_ns: Option<u64>,
     /// ClickHouse server that also gets the files.
@@ -59,10 +63,10 @@ impl Recorder {
     /// # Errors
     /// If the folder cannot be created or written, or a thread cannot be started.
     pub fn start(settings: Settings) -> io::Result<(Self, Notices)> {
-        let Settings { dir, origin, rotate, keep, rollup_ns, clickhouse } = settings;
+        let Settings { dir, origin, rotate, keep, rails, interval_ns, rollup_ns, clickhouse } = settings;
         let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;
         let sender = clickhouse.map(|server| Sender::start(&dir, server)).transpose()?;
-        let collector = Collector::new(origin, rollup_ns);
+        let collector = Collector::new(origin, rollup_ns).with_rails(rails).with_interval(interval_ns);
         Ok((Self { collector, store, sender, dir, last: None, recorded: Recorded::default() }, notices))
     }
 
@@ -154,6 +158,8 @@ mod tests {
             },
             rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
             keep: Keep::default(),
+            rails: Vec::new(),
+            interval_ns: None,
             rollup_ns: None,
             clickhouse: None,
         };

@@ -1,5 +1,6 @@
 //! What a recording has not, and what it does not take twice.
 
+use rocescope_tests::recording::flow_rows;
 use rocescope_tests::sim::scenarios;
 use serde_json::Value;
 
@@ -87,6 +88,35 @@ fn kinds_of_frames_naks_and_losses_are_those_of_the_capture() {
         }
     }
     assert!(skipped > 0 && refused > 0 && responses > 0, "{skipped} {refused} {responses}");
+}
+
+/// A silence makes no interval longer: what follows it is of the interval in which it ends.
+#[test]
+fn intervals_of_a_capture_with_silences_are_those_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ["--interval", "20ms"];
+    // A ping, silence, a message.
+    assert!(record(&capture("n1_vxlan_ops.x0.pcap"), dir.path(), &options).status.success());
+    let rows = flow_rows(dir.path()).unwrap();
+    let ends: std::collections::BTreeSet<u64> = rows.iter().map(|row| row.t.0).collect();
+    let apart = ends.iter().zip(ends.iter().skip(1)).map(|(end, next)| next - end);
+    assert!(apart.max() > Some(40_000_000), "no silence: {ends:?}");
+    assert!(rows.iter().all(|row| row.interval_ns <= 20_000_000), "{rows:?}");
+    assert_eq!(report(dir.path())["source"]["recording"]["interval_ns"], 20_000_000);
+}
+
+/// One rail is a rail; a name of no link is said.
+#[test]
+fn one_rail_is_recorded_and_an_unknown_link_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["--rail", "a1_write_mtu1024.h0=left", "--rail", "nowhere=right", "--group", "elsewhere,x"];
+    let output = record(&capture("a1_write_mtu1024.h0.pcap"), dir.path(), &names);
+    assert!(output.status.success(), "{}", text(&output));
+    for said in ["--rail: unknown link 'nowhere'", "--group: unknown link 'elsewhere'"] {
+        assert!(text(&output).contains(said), "{}", text(&output));
+    }
+    let rows = flow_rows(dir.path()).unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.rail.as_deref() == Some("left")), "{rows:?}");
 }
 
 /// Steps are those of the capture, whatever the interval: what early reports took for steps is withdrawn.

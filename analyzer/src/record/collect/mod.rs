@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::analysis::rail_of;
 use crate::report::Report;
 use crate::sample::{EventSample, Sample};
 use crate::util::shared::Shared;
@@ -72,6 +73,10 @@ pub struct Collector {
     /// The user gave the job.
     is_job_given: bool,
     rollup: Option<rollup::Rollup>,
+    /// Rails by link, as the user names them.
+    rails: Vec<(String, String)>,
+    /// Longest interval; `None` without a limit.
+    most_ns: Option<u64>,
     /// Time of the latest sample.
     last_ns: Option<u64>,
     flows: flow::Flows,
@@ -121,6 +126,8 @@ impl Collector {
             is_job_given: origin.job.is_some(),
             origin,
             rollup: rollup_ns.map(rollup::Rollup::new),
+            rails: Vec::new(),
+            most_ns: None,
             last_ns: None,
             flows: flow::Flows::default(),
             links: link::Links::default(),
@@ -132,6 +139,19 @@ impl Collector {
             unrecorded_packets: 0,
             losses: Losses::default(),
         }
+    }
+
+    /// The same, with rails by link.
+    #[must_use]
+    pub fn with_rails(self, rails: Vec<(String, String)>) -> Self {
+        Self { rails, ..self }
+    }
+
+    /// The same, with samples of a capture at this interval. A capture has none in a silence: what is new at the next one
+    /// is of its last interval.
+    #[must_use]
+    pub fn with_interval(self, interval_ns: Option<u64>) -> Self {
+        Self { most_ns: interval_ns, ..self }
     }
 
     /// Adds packet events; their rows are written with the next sample.
@@ -150,6 +170,7 @@ impl Collector {
     pub fn take(&mut self, sample: &Sample, report: &Report, elapsed_ns: Option<u64>) -> Rows {
         let begin = self.last_ns.or(report.facts.window.first_ns).unwrap_or(sample.time_ns);
         let ns = elapsed_ns.unwrap_or_else(|| sample.time_ns.saturating_sub(begin));
+        let ns = self.most_ns.map_or(ns, |most_ns| ns.min(most_ns));
         let at = Interval {
             t: Time(sample.time_ns),
             ns,
@@ -159,7 +180,7 @@ impl Collector {
         self.find_job(report);
         self.last_ns = Some(sample.time_ns);
         let mut rows = Rows::default();
-        let rails = rails(report);
+        let rails = rails(report, &self.rails);
         let given = self.is_job_given;
         self.flows.take((&self.origin, given), at, sample, report, &rails, &mut rows.flow_seconds);
         let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
@@ -266,10 +287,14 @@ impl Collector {
     }
 }
 
-/// Rails by link name.
-fn rails(report: &Report) -> BTreeMap<&str, Shared> {
+/// Rails by link name: those named, of which the report has none where it is the only one.
+fn rails<'a>(report: &'a Report, named: &[(String, String)]) -> BTreeMap<&'a str, Shared> {
     let all = report.facts.rails.iter().flat_map(|rails| &rails.rails);
-    all.flat_map(|rail| rail.links.iter().map(|link| (link.as_str(), rail.name.as_str().into()))).collect()
+    let of_report =
+        all.flat_map(|rail| rail.links.iter().map(|link| (link.as_str(), rail.name.as_str().into())));
+    let links = report.facts.links.iter().map(|link| link.name.as_str());
+    let named = links.filter_map(|link| Some((link, rail_of(link, named)?.into())));
+    of_report.chain(named).collect()
 }
 
 impl Origin {
