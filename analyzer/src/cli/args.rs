@@ -325,7 +325,8 @@ pub struct ViewArgs {
 const DIFF_EXAMPLES: &str = "\
 Examples:
   rocescope diff before.pcap after.pcap
-  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved with --output json)";
+  rocescope diff monday.json today.pcap.gz --output json     (monday.json: saved with --output json)
+  rocescope diff recordings/ recordings/ --host node1 --host node2     one host and another";
 
 /// Arguments of `diff`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -335,6 +336,9 @@ pub struct DiffArgs {
     pub a: PathBuf,
     /// Capture, recording or report to compare with the baseline
     pub b: PathBuf,
+    /// Host to compare, of recordings that have several; given twice, of the baseline and of the other
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
     pub output: PageOutput,

@@ -21,10 +21,19 @@ use crate::util::style::Paint;
 pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
     let options = Options { limits: Config::load(args.config.as_deref())?.findings, ..Options::default() };
     let both = [args.a.clone(), args.b.clone()];
+    let hosts = match args.host.as_slice() {
+        [] => [None, None],
+        [one] => [Some(one.as_str()); 2],
+        [a, b] => [Some(a.as_str()), Some(b.as_str())],
+        _ => bail!("--host: at most two, of the baseline and of the other"),
+    };
+    if !args.host.is_empty() && !both.iter().any(|path| recording::is_recording(path)) {
+        bail!("--host is for recordings of several hosts: neither A nor B is a recording");
+    }
     confine::present(&both)?;
     confine::files(&both);
     let progress = Progress::of(&both);
-    let (a, b) = (report(&args.a, &options)?, report(&args.b, &options)?);
+    let (a, b) = (report(&args.a, hosts[0], &options)?, report(&args.b, hosts[1], &options)?);
     drop(progress);
     let (name_a, name_b) = (args.a.display().to_string(), args.b.display().to_string());
     let diff = crate::diff::diff((&name_a, &a), (&name_b, &b));
@@ -40,9 +49,9 @@ pub(super) fn diff(args: &DiffArgs, paint: Paint) -> Result<()> {
 }
 
 /// The report in a file, or one computed from a capture or recording.
-fn report(path: &Path, options: &Options) -> Result<Value> {
+fn report(path: &Path, host: Option<&str>, options: &Options) -> Result<Value> {
     if recording::is_recording(path) {
-        let (host, from, to) = (None, None, None);
+        let (host, from, to) = (host.map(str::to_owned), None, None);
         let (path, speed, emit) = (path.to_owned(), f64::INFINITY, Emit::AtEnd);
         return last_of(
             &recording::start(recording::Options { path: path.clone(), host, from, to, speed, emit })?,

@@ -197,7 +197,7 @@ fn side((name, report): (&str, &Value)) -> Side {
 }
 
 fn hosts(a: &Value, b: &Value, likeness: Likeness) -> Vec<Pair> {
-    let (before, after) = (value::by_hosts(a), value::by_hosts(b));
+    let (before, after) = (value::by_hosts(a, likeness), value::by_hosts(b, likeness));
     let keys: BTreeSet<&(String, String)> = before.keys().chain(after.keys()).collect();
     let nothing = Value::Null;
     let mut pairs: Vec<(f64, Pair)> = keys

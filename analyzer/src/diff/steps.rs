@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::text::changed;
 use crate::metrics::traffic::times;
 use crate::util::definition::definitions;
 use crate::util::units;
@@ -59,7 +60,8 @@ impl StepChange {
     /// The change in one sentence.
     pub(super) fn sentence(&self) -> String {
         let (before, now) = (self.period_a_ns, self.period_b_ns);
-        let share = 100.0 * (now as f64 / before.max(1) as f64 - 1.0);
+        let share = changed(now as f64 / before.max(1) as f64 - 1.0);
+        let grew = |ns| if ns == 0 { "=".to_owned() } else { units::growth(ns) };
         let other = if self.same_volume {
             String::new()
         } else {
@@ -70,12 +72,12 @@ impl StepChange {
             )
         };
         format!(
-            "{} → {} ({share:+.0} %): transfer {}, waiting {}, computing {}{other}",
+            "{} → {} ({share}): data on the wire {}, waiting within it {}, no traffic until the next {}{other}",
             units::duration(before),
             units::duration(now),
-            units::growth(self.transfer_ns),
-            units::growth(self.wait_ns),
-            units::growth(self.compute_ns)
+            grew(self.transfer_ns),
+            grew(self.wait_ns),
+            grew(self.compute_ns)
         )
     }
 }
@@ -98,13 +100,20 @@ mod tests {
         let after = report(1_020_000, [32_000_000, 1_000_000, 29_000_000]);
         assert_eq!(
             change(&before, &after).unwrap().sentence(),
-            "50.0 ms → 62.0 ms (+24 %): transfer +12.0 ms, waiting +1.00 ms, computing −1.00 ms"
+            "50.0 ms → 62.0 ms (+24.0 %): data on the wire +12.0 ms, waiting within it +1.00 ms, no traffic until the \
+             next −1.00 ms"
         );
         let other = change(&before, &report(2_000_000, [40_000_000, 0, 30_000_000])).unwrap();
         assert!(
             other.sentence().ends_with("; not the same work: 1.00 MB and 2.00 MB per step"),
             "{}",
             other.sentence()
+        );
+        // As in the table, what does not show is no growth.
+        let same = change(&before, &report(1_000_000, [20_000_000, 0, 29_999_990])).unwrap().sentence();
+        assert!(
+            same.starts_with("50.0 ms → 50.0 ms (=): data on the wire =, waiting within it =, "),
+            "{same}"
         );
         assert_eq!(change(&before, &json!({ "steps": null })), None);
     }

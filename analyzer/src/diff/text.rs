@@ -23,7 +23,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
     lines.extend(painted(&table, room, paint));
     if let Some(steps) = &diff.steps {
         lines.push(String::new());
-        lines.extend(labelled("Step time", 11, &steps.sentence(), room));
+        lines.extend(labelled("Mean step", 11, &steps.sentence(), room));
     }
     lines.push(String::new());
     if diff.findings.is_empty() {
@@ -206,7 +206,7 @@ fn row(name: String, change: &Change, paint: Paint) -> Vec<String> {
 }
 
 /// A change relative to the first value: `+4.2 %`, from ten times on `×98.8`, and `=` where no digit of it would show.
-fn changed(ratio: f64) -> String {
+pub(super) fn changed(ratio: f64) -> String {
     /// Change from which on a factor is easier to read.
     const TIMES: f64 = 9.0;
     if ratio >= TIMES {

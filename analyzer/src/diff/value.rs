@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 use serde_json::{Value, json};
 
-use super::recorded::range;
+use super::recorded::{Likeness, range};
 use crate::metrics::latency::P99_SAMPLES;
 use crate::metrics::loss::is_in_vain;
 use crate::util::time::seconds;
@@ -256,7 +256,7 @@ pub(super) fn worst<'a>(list: impl Iterator<Item = &'a Value>, name: &str) -> Op
 pub(super) const RANGES: &str = "ranges";
 
 /// Metrics by host pair. A queue pair seen on several links counts once, with the link that saw most of its packets.
-pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
+pub(super) fn by_hosts(report: &Value, likeness: Likeness) -> BTreeMap<(String, String), Value> {
     let mut pairs: BTreeMap<(String, String), Vec<Vec<&Value>>> = BTreeMap::new();
     for flows in once(report) {
         let text = |name: &str| {
@@ -265,6 +265,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
         };
         pairs.entry((text("src"), text("dst"))).or_default().push(flows);
     }
+    let ranged = likeness != Likeness::Alike;
     let metrics = |queue_pairs: &[Vec<&Value>]| {
         let bytes =
             queue_pairs.iter().filter_map(|flows| most(flows, |flow| uncopied(flow, "/bytes", "bytes")));
@@ -278,7 +279,7 @@ pub(super) fn by_hosts(report: &Value) -> BTreeMap<(String, String), Value> {
             "lost_after_tap_ratio": share(queue_pairs, lost_after_tap),
             "retransmitted_ratio": share(queue_pairs, retransmitted),
             "latency_p99_ns": latency(all(), P99),
-            RANGES: { "latency_p99_ns": range(&all(), "latency_p99_ns") },
+            RANGES: ranged.then(|| json!({ "latency_p99_ns": range(&all(), "latency_p99_ns") })),
         })
     };
     pairs

@@ -425,6 +425,17 @@ fn what_is_no_recording_and_what_is_of_several_hosts_is_refused_with_the_remedy(
     assert!(text(&output).contains("2 hosts (node1, node2)"), "{}", text(&output));
     let output = rocescope(&["replay", &folder, "--host", "node2", "--output", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
+    // `diff` takes the same advice, for both or for each.
+    let diff = |options: &[&str]| {
+        rocescope(&[&["diff", &folder, &folder, "--output", "json"], options].concat()).output().unwrap()
+    };
+    assert!(text(&diff(&[])).contains("choose one with --host"), "{}", text(&diff(&[])));
+    for options in [&["--host", "node2"][..], &["--host", "node1", "--host", "node2"]] {
+        assert!(diff(options).status.success(), "{}", text(&diff(options)));
+    }
+    assert!(text(&diff(&["--host", "node3"])).contains("no rows of host node3"));
+    let captures = ["diff", file.to_str().unwrap(), file.to_str().unwrap(), "--host", "node1"];
+    assert_eq!(rocescope(&captures).output().unwrap().status.code(), Some(1));
     let output = rocescope(&["replay", &folder, "--host", "node2", "--filter", "qp 1"]).output().unwrap();
     assert!(text(&output).contains("--view-filter"), "{}", text(&output));
 }
