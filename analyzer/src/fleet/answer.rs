@@ -6,7 +6,7 @@ use super::coverage::Coverage;
 use super::headline::{headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
 use super::{Row, cover, number, text, whole};
-use crate::util::layout::plain;
+use crate::util::layout::{plain, tap_name};
 use crate::util::time::NS_PER_MS;
 use crate::util::units;
 
@@ -251,7 +251,8 @@ pub fn cell(row: &Row, column: &Column) -> String {
     }
     if unit == Unit::Text {
         let value = text(row, column.name);
-        return if value.is_empty() { units::UNKNOWN.to_owned() } else { plain(value) };
+        // A link recorded from a capture has the name of the file, which views shorten.
+        return if value.is_empty() { units::UNKNOWN.to_owned() } else { plain(&tap_name(value)) };
     }
     let Some(value) = number(row, column.name) else { return units::UNKNOWN.to_owned() };
     match unit {
@@ -326,6 +327,9 @@ pub(super) mod tests {
             (shown("place").as_str(), shown("times").as_str(), shown("job").as_str()),
             ("a\u{fffd}[2Jb", "-", "-")
         );
+        let of_capture = row(json!({"place": "leaf1.uA0.pcap.gz"}));
+        let column = Question::Slow.columns().iter().find(|column| column.name == "place").unwrap();
+        assert_eq!(cell(&of_capture, column), "leaf1.uA0");
         let ratios = [0.002, 6.2e-6, 3e-9, 0.0, -0.1].map(ratio);
         assert_eq!(ratios, ["0.20 %", "6.20 ppm", "<0.01 ppm", "0 %", "−10.0 %"]);
     }
