@@ -6,7 +6,7 @@ use super::registry::{DeviceSecond, LinkSecond, TABLES};
 use super::table::Row;
 use crate::sample::Direction;
 
-fn link(n: u64) -> LinkSecond {
+pub(super) fn link(n: u64) -> LinkSecond {
     LinkSecond {
         t: Time(1_700_000_000_000_000_000 + n * 1_000_000_000),
         interval_ns: 1_000_000_000,

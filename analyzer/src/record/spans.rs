@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::parquet::Groups;
 use super::registry::LinkSecond;
-use super::store::{Part, folder, folder_name, walk};
+use super::store::{HOUR_NS, Part, folder, folder_name, walk};
 use crate::report::Report;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
@@ -22,6 +22,8 @@ struct Span {
 /// Rows of captures, and how far the new recording is.
 #[derive(Debug, Default)]
 pub struct Spans {
+    /// Files that were not read yet, those that begin last first.
+    unread: Vec<Part>,
     recorded: Vec<Span>,
     /// Time of the latest sample.
     last_ns: Option<u64>,
@@ -30,28 +32,38 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Those of a host in a folder. A file that cannot be read has none.
+    /// Those of a host in a folder.
     #[must_use]
     pub fn read(dir: &Path, host: &str) -> Self {
         let own = folder_name(host);
-        let mut recorded = Vec::new();
+        let mut unread = Vec::new();
         walk(&folder(dir).join("link_seconds"), &mut |path, _| {
-            if Part::at(&path).is_some_and(|part| part.host == own) {
-                recorded.extend(of_file(&path));
-            }
+            unread.extend(Part::at(&path).filter(|part| part.host == own));
         });
-        Self { recorded, ..Self::default() }
+        unread.sort_unstable_by_key(|part| std::cmp::Reverse(part.first_ns));
+        Self { unread, ..Self::default() }
+    }
+
+    /// Reads the files that may have rows of a time. A file that cannot be read has none.
+    fn read_up_to(&mut self, from_ns: u64, to_ns: u64) {
+        while let Some(part) = self.unread.pop_if(|part| part.first_ns <= to_ns) {
+            // A file has rows of one hour.
+            if part.first_ns.saturating_add(2 * HOUR_NS) >= from_ns {
+                self.recorded.extend(of_file(&part.path));
+            }
+        }
     }
 
     /// In words what a sample would count again: packets of a link in a time whose rows the folder has. `None`:
     /// nothing. Captures that follow one another may overlap a little.
     pub fn again(&mut self, time_ns: u64, report: &Report) -> Option<String> {
-        if self.recorded.is_empty() {
+        if self.recorded.is_empty() && self.unread.is_empty() {
             return None;
         }
         let from_ns = self.last_ns.or(report.facts.window.first_ns).unwrap_or(time_ns);
         self.last_ns = Some(time_ns);
         let from_ns = from_ns.min(time_ns.saturating_sub(1));
+        self.read_up_to(from_ns, time_ns);
         for link in &report.facts.links {
             let before = self.packets.insert(link.name.as_str().into(), link.packets).unwrap_or(0);
             if link.packets <= before || link.direction.is_some() {
@@ -99,6 +111,7 @@ fn of_file(path: &Path) -> Vec<Span> {
 mod tests {
     use super::*;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
+    use crate::record::cell::Time;
     use crate::report::Options;
     use crate::sample::Sample;
 
@@ -133,5 +146,37 @@ mod tests {
         assert_eq!(again(&mut later, "tap", 9), None);
         assert!(again(&mut later, "tap", 11).is_some());
         assert_eq!(again(&mut Spans::default(), "tap", 15), None);
+    }
+
+    /// Only files that may have rows of the capture's time are read: a folder can have those of weeks.
+    #[test]
+    fn files_of_other_hours_are_not_read() {
+        const HOUR: u64 = HOUR_NS / SECOND;
+        let part = |hour: u64| Part {
+            first_ns: START + hour * HOUR_NS,
+            table: "link_seconds".into(),
+            host: "node1".into(),
+            path: format!("{hour}").into(),
+        };
+        let mut spans = Spans { unread: [9, 5, 4, 1].map(part).into(), ..Spans::default() };
+        let unread = |spans: &Spans| spans.unread.iter().map(|part| part.first_ns).collect::<Vec<_>>();
+        for (seconds, left) in [(1, 4), (2 * HOUR, 3), (5 * HOUR, 1), (6 * HOUR, 1), (10 * HOUR, 0)] {
+            let (time_ns, report) = report("tap", seconds);
+            assert_eq!(spans.again(time_ns, &report), None);
+            assert_eq!(unread(&spans).len(), left, "{seconds}");
+        }
+        // Of an hour long before the capture nothing is read, of its own all is.
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows");
+        let row =
+            |t: u64| LinkSecond { t: Time(t), interval_ns: SECOND, ..crate::record::parquet_tests::link(0) };
+        std::fs::write(&path, crate::record::parquet::encode(&[row(START + 15 * SECOND)]).unwrap()).unwrap();
+        let of = |first_ns| Part { first_ns, path: path.clone(), ..part(0) };
+        let again = |first_ns| {
+            let mut spans = Spans { unread: vec![of(first_ns)], ..Spans::default() };
+            let (time_ns, report) = report("eth0", 15);
+            spans.again(time_ns, &report).is_some()
+        };
+        assert!(again(START) && !again(START - 3 * HOUR_NS));
     }
 }
