@@ -52,7 +52,9 @@ pub struct Recorder {
     store: Store,
     sender: Option<Sender>,
     dir: PathBuf,
-    /// Time of the latest sample, by the wall clock and by the monotonic clock.
+    /// Time of the latest sample.
+    time_ns: u64,
+    /// The same by the wall clock and by the monotonic clock, of a live one.
     last: Option<(u64, u64)>,
     recorded: Recorded,
 }
@@ -67,7 +69,10 @@ impl Recorder {
         let (store, notices) = Store::open(&dir, &origin.host, rotate, keep, clickhouse.is_some())?;
         let sender = clickhouse.map(|server| Sender::start(&dir, server)).transpose()?;
         let collector = Collector::new(origin, rollup_ns).with_rails(rails).with_interval(interval_ns);
-        Ok((Self { collector, store, sender, dir, last: None, recorded: Recorded::default() }, notices))
+        Ok((
+            Self { collector, store, sender, dir, time_ns: 0, last: None, recorded: Recorded::default() },
+            notices,
+        ))
     }
 
     /// Adds packet events.
@@ -79,6 +84,7 @@ impl Recorder {
     pub fn take(&mut self, sample: &Sample, report: &Report) -> Notices {
         let mut notices = Notices::new();
         let step = step(self.last, sample.time_ns, sample.steady_ns);
+        self.time_ns = sample.time_ns;
         self.last = sample.steady_ns.map(|steady| (sample.time_ns, steady));
         if let Some((jump_ns, elapsed_ns)) = step {
             let way = if jump_ns > 0 { "forwards" } else { "back" };
@@ -116,7 +122,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self) -> (Recorded, Notices) {
         let rows = self.collector.finish();
-        let mut notices = self.append(self.last.map_or(0, |(time, _)| time), rows);
+        let mut notices = self.append(self.time_ns, rows);
         let (losses, of_close) = self.store.close();
         self.recorded.losses.add(losses);
         notices.extend(of_close);

@@ -232,7 +232,7 @@ tables! {
         gap_follows: Option<u64>, "", "", "1: data that is in no step follows, half a step or more; 0: none. Null: of an older version.";
     }
 
-    Host = hosts, "The recording host: a row at the start, once a minute, and for every interval with lost data or a clock step. Counts cover the time since the previous row." {
+    Host = hosts, "The recording host: a row at the start, once a minute, at the end, and for every interval with lost data or a clock step. Counts cover the time since the previous row." {
         t: Time, "Unix ns", "window.last_ns", "End of the interval.";
         interval_ns: u64, "ns", "", "Time since the previous row.";
         host: Shared, "", "", "Name of the recording host.";

@@ -95,8 +95,8 @@ fn kinds_of_frames_naks_and_losses_are_those_of_the_capture() {
 fn intervals_of_a_capture_with_silences_are_those_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let options = ["--interval", "20ms"];
-    // A ping, silence, a message.
-    assert!(record(&capture("n1_vxlan_ops.x0.pcap"), dir.path(), &options).status.success());
+    // Silences of up to 2.3 s.
+    assert!(record(&capture("h6_rping_loss.h0.pcap.gz"), dir.path(), &options).status.success());
     let rows = flow_rows(dir.path()).unwrap();
     let ends: std::collections::BTreeSet<u64> = rows.iter().map(|row| row.t.0).collect();
     let apart = ends.iter().zip(ends.iter().skip(1)).map(|(end, next)| next - end);
@@ -119,6 +119,25 @@ fn one_rail_is_recorded_and_an_unknown_link_is_said() {
     assert!(!rows.is_empty() && rows.iter().all(|row| row.rail.as_deref() == Some("left")), "{rows:?}");
 }
 
+/// Findings have the figures of the end, also where their titles stay.
+#[test]
+fn findings_are_those_of_the_end_of_the_capture() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"].map(capture);
+    let [one, other] = files.each_ref().map(|file| file.to_str().unwrap());
+    assert!(record(&files[0], dir.path(), &["--read", other, "--interval", "100ms"]).status.success());
+    let output = rocescope(&["replay", one, other, "--output", "json"]).output().unwrap();
+    let expected: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let by_id = |report: &Value| {
+        let mut all = report["findings"].as_array().unwrap().clone();
+        all.sort_by_key(|finding| finding["id"].to_string());
+        all
+    };
+    let played = by_id(&report(dir.path()));
+    assert!(played.iter().any(|finding| finding["id"] == "links.imbalance"), "{played:?}");
+    assert_eq!(played, by_id(&expected));
+}
+
 /// Steps are those of the capture, whatever the interval: what early reports took for steps is withdrawn.
 #[test]
 fn steps_of_a_recording_do_not_depend_on_its_interval() {
@@ -134,6 +153,11 @@ fn steps_of_a_recording_do_not_depend_on_its_interval() {
         for interval in ["10ms", "70ms", "1s"] {
             let recording = to.join(interval);
             assert!(record(file, &recording, &["--interval", interval]).status.success());
+            // The last rows go into the file of those before them.
+            let tables = parts(&recording)
+                .into_iter()
+                .filter(|part| part.components().any(|at| at.as_os_str() == "steps"));
+            assert_eq!(tables.count(), 1, "{name} {interval}");
             let played = report(&recording)["steps"].clone();
             for (figure, value) in expected.as_object().unwrap() {
                 let is_recorded = !["autocorrelation", "autocorrelation_period_ns", "last_flow", "ending"]

@@ -33,7 +33,7 @@ pub(super) struct Findings(BTreeMap<Key, LatestFinding>);
 struct LatestFinding {
     /// As in the latest report.
     latest: registry::Finding,
-    /// Time and title of the row written last.
+    /// Time and JSON of the row written last.
     recorded: (Time, Shared),
 }
 
@@ -52,9 +52,9 @@ impl Findings {
             key.number = present.iter().filter(same).count();
             let row = row(origin, at, finding);
             let due = self.0.get(&key).is_none_or(|known| {
-                let (time, title) = &known.recorded;
+                let (time, json) = &known.recorded;
                 (known.latest.active, &known.latest.severity) != (row.active, &row.severity)
-                    || (*title != row.title && at.t.0.saturating_sub(time.0) >= EVERY_NS)
+                    || (*json != row.json && at.t.0.saturating_sub(time.0) >= EVERY_NS)
             });
             self.put(key.clone(), row, due, rows);
             present.push(key);
@@ -72,7 +72,7 @@ impl Findings {
         if due {
             rows.push(row.clone());
         }
-        let now = (row.t, row.title.clone());
+        let now = (row.t, row.json.clone());
         match self.0.get_mut(&key) {
             Some(known) => {
                 known.latest = row;
@@ -91,7 +91,7 @@ impl Findings {
         rows.extend(
             self.0
                 .values()
-                .filter(|known| known.recorded.1 != known.latest.title)
+                .filter(|known| known.recorded.1 != known.latest.json)
                 .map(|known| known.latest.clone()),
         );
     }

@@ -87,6 +87,8 @@ pub struct Collector {
     steps: step::Steps,
     /// Totals at the latest row of `hosts`.
     host: Option<Totals>,
+    /// The row since then, which is not due.
+    host_waits: Option<Host>,
     /// Unrecorded packets since that row.
     unrecorded_packets: u64,
     losses: Losses,
@@ -136,6 +138,7 @@ impl Collector {
             events: event::Events::default(),
             steps: step::Steps::default(),
             host: None,
+            host_waits: None,
             unrecorded_packets: 0,
             losses: Losses::default(),
         }
@@ -218,6 +221,7 @@ impl Collector {
         let mut rows = Rows::default();
         self.findings.finish(&mut rows.findings);
         self.steps.finish(&mut rows.steps);
+        self.host_due(&mut rows);
         if let Some(rollup) = &mut self.rollup {
             rollup.finish(&mut rows.flow_rollup);
         }
@@ -240,9 +244,8 @@ impl Collector {
             + contended
             + [events_dropped, capture_drops, interface_drops].into_iter().flatten().sum::<u64>();
         let since = now.time_ns.saturating_sub(before.time_ns);
-        if self.host.is_some() && lost == 0 && self.losses == Losses::default() && since < HOST_EVERY_NS {
-            return;
-        }
+        let is_due =
+            self.host.is_none() || lost > 0 || self.losses != Losses::default() || since >= HOST_EVERY_NS;
         let facts = &report.facts;
         let mut devices: Vec<String> = facts
             .devices
@@ -253,11 +256,10 @@ impl Collector {
             })
             .collect();
         devices.dedup();
-        let losses = std::mem::take(&mut self.losses);
         let clock = (self.origin.clock)();
         let synchronised = clock.filter(|clock| clock.synchronised);
         let first_ns = facts.window.first_ns.unwrap_or(now.time_ns);
-        rows.hosts.push(Host {
+        let row = Host {
             t: Time(now.time_ns),
             interval_ns: if self.host.is_some() { since } else { now.time_ns.saturating_sub(first_ns) },
             host: self.origin.host.clone(),
@@ -275,15 +277,32 @@ impl Collector {
             events_dropped,
             capture_drops,
             interface_drops,
+            unrecorded_packets: 0,
+            rows_lost: 0,
+            events_left_out: 0,
+            clock_jump_ns: 0,
+            clock_synchronised: clock.map(|clock| clock.synchronised.into()),
+            clock_offset_ns: synchronised.map(|clock| clock.offset_ns),
+            clock_error_ns: synchronised.map(|clock| clock.most_ns),
+        };
+        self.host_waits = Some(row);
+        if is_due {
+            self.host = Some(now);
+            self.host_due(rows);
+        }
+    }
+
+    /// Writes the row that waits, with what the recording itself has lost until now.
+    fn host_due(&mut self, rows: &mut Rows) {
+        let Some(row) = self.host_waits.take() else { return };
+        let losses = std::mem::take(&mut self.losses);
+        rows.hosts.push(Host {
             unrecorded_packets: std::mem::take(&mut self.unrecorded_packets),
             rows_lost: losses.rows,
             events_left_out: losses.events_left_out,
             clock_jump_ns: losses.clock_jump_ns,
-            clock_synchronised: clock.map(|clock| clock.synchronised.into()),
-            clock_offset_ns: synchronised.map(|clock| clock.offset_ns),
-            clock_error_ns: synchronised.map(|clock| clock.most_ns),
+            ..row
         });
-        self.host = Some(now);
     }
 }
 

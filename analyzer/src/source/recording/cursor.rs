@@ -192,14 +192,16 @@ impl Tables {
                 state.steps.row(&row);
             }
         });
-        self.hosts.up_to(ns, notices, &mut |row| {
-            if is_in_range {
-                state.host(&row);
-            }
-        });
         self.events.up_to(ns, notices, &mut |row| {
             if is_in_range {
                 events.extend(state.event(&row));
+            }
+        });
+        // The last row of the host may be of an interval without others.
+        let hosts_ns = if self.next_ns().is_some() { ns } else { u64::MAX };
+        self.hosts.up_to(hosts_ns, &mut self.notices, &mut |row| {
+            if is_in_range {
+                state.host(&row);
             }
         });
     }
