@@ -71,7 +71,9 @@ impl Latest {
             None => {}
         }
         let paused = time_ns.saturating_sub(self.time_ns) >= REUSE_PAUSE_NS;
-        if !in_order && step >= ID_STEP && !paused {
+        // A new packet that a retransmission has overtaken is not the latest that was sent.
+        let overtaken = self.numbered() && step > ID_STEP.wrapping_neg();
+        if (!in_order && step >= ID_STEP || overtaken) && !paused {
             self.id = id;
         } else {
             (self.id, self.high_id) = (id, id);

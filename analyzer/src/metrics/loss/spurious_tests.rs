@@ -230,3 +230,21 @@ fn row_8_a_single_packet_again_that_nothing_explains_is_a_duplicate() {
         assert_eq!((loss.mirrored, loss.retransmitted, loss.lost), (1, 5, 0), "{loss:?}");
     }
 }
+
+/// Retransmissions overtake packets that are new here: the sender is still going back after these, and leaves none of
+/// its retransmissions out.
+#[test]
+fn new_packets_that_retransmissions_overtake_end_no_run() {
+    let mut scene = Scene::new(true);
+    scene.answer(99, 0x1F);
+    scene.send(100..220, &[]);
+    let late: Vec<(u32, u16)> = (220..230).map(|psn| (psn, scene.id())).collect();
+    scene.nak(210);
+    scene.send(210..216, &[]);
+    for (psn, id) in late {
+        scene.pass(P { psn, id, ..DATA });
+    }
+    scene.send(216..240, &[]);
+    let loss = scene.metrics();
+    assert_eq!((loss.lost, loss.retransmitted, loss.downstream.count), (0, 20, 1), "{loss:?}");
+}
