@@ -14,6 +14,8 @@ pub(crate) const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
 pub struct Counted {
     /// RoCE packets.
     pub packets: u64,
+    /// Length of their frames.
+    pub bytes: u64,
     /// Packets by opcode.
     pub opcodes: BTreeMap<u8, u64>,
     /// Requests whose PSN passed this tap before.
@@ -99,6 +101,7 @@ impl Tap {
         let time = EPOCH_NS + now + self.ahead_ns;
         let mut bytes = Vec::with_capacity(self.snap as usize);
         let len = frame::write(packet, ends, self.layer, self.snap, &mut bytes);
+        self.counted.bytes += if packet.is_roce() { u64::from(len) } else { 0 };
         let head = if self.layer == Layer::InfiniBand { erf_header(time, len as u16) } else { Vec::new() };
         let (kept, len) = ((head.len() + bytes.len()) as u32, len + head.len() as u32);
         match self.format {
