@@ -97,13 +97,17 @@ fn is_it(finding: &Value, expected: &Expected) -> bool {
         Value::Number(number) => number.to_string() == *value,
         _ => false,
     };
-    is_at(finding, &expected.place) && expected.evidence.iter().all(has)
+    let is_responder = |addr: &String| finding["responder"]["addr"] == addr.as_str();
+    is_at(finding, &expected.place)
+        && expected.responder.as_ref().is_none_or(is_responder)
+        && expected.evidence.iter().all(has)
 }
 
 /// What is expected beside the kind, for the reason.
 fn truth_of(expected: &Expected) -> String {
-    let Expected { place, evidence, seen, .. } = expected;
-    format!("at {place:?}, evidence {evidence:?}, seen {seen:?}")
+    let Expected { place, evidence, seen, responder, .. } = expected;
+    let responder = responder.as_ref().map_or_else(String::new, |addr| format!(", responder {addr}"));
+    format!("at {place:?}, evidence {evidence:?}, seen {seen:?}{responder}")
 }
 
 /// True if a finding's ends, title, place and evidence name the place, and its title or ends name no other.
@@ -229,6 +233,19 @@ mod tests {
         is(&at([(9, 10), (18, 19)]), &json!([found]), Verdict::WrongPlace);
         found["last_seen_ns"] = json!(null);
         is(&at([(9, 10), (20, 21)]), &json!([found]), Verdict::WrongPlace);
+    }
+
+    #[test]
+    fn the_responder_is_compared_in_full() {
+        let place = || Place::Pair("10.0.0.1".into(), "10.0.0.2".into());
+        let of = |responder: &str| {
+            let one = Expected::new(&["qp.died"], place()).of_responder(responder.into());
+            Truth { expected: vec![one], ..Truth::default() }
+        };
+        let found = json!([finding("qp.died", "critical", "10.0.0.1", "10.0.0.2")]);
+        is(&of("10.0.0.2"), &found, Verdict::Right);
+        is(&of("10.0.0.1"), &found, Verdict::WrongPlace);
+        is(&of("192.168.0.2"), &found, Verdict::WrongPlace);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Expected {
     pub seen: Option<[(u64, u64); 2]>,
     /// Values that its evidence must have.
     pub evidence: Vec<(&'static str, String)>,
+    /// Address of the responder that it must name.
+    pub responder: Option<String>,
     /// Severity info suffices, since the capture cannot show the impact.
     pub info: bool,
 }
@@ -76,7 +78,8 @@ pub struct Truth {
 impl Expected {
     /// A diagnosis at a place.
     pub(crate) fn new(ids: &[&'static str], place: Place) -> Self {
-        Self { ids: ids.to_vec(), place, window: None, seen: None, evidence: Vec::new(), info: false }
+        let (window, seen, evidence, responder) = (None, None, Vec::new(), None);
+        Self { ids: ids.to_vec(), place, window, seen, evidence, responder, info: false }
     }
 
     /// Restricts it to a range of simulation time.
@@ -98,6 +101,12 @@ impl Expected {
         self
     }
 
+    /// The address of the responder.
+    pub(crate) fn of_responder(mut self, addr: String) -> Self {
+        self.responder = Some(addr);
+        self
+    }
+
     pub(crate) fn or_info(mut self) -> Self {
         self.info = true;
         self
@@ -111,7 +120,7 @@ impl Truth {
         let expected = |e: &Expected| {
             json!({
                 "ids": e.ids, "place": format!("{:?}", e.place), "window_ns": e.window, "seen_ns": e.seen,
-                "evidence": e.evidence,
+                "evidence": e.evidence, "responder": e.responder,
             })
         };
         let counted = |(file, c): &(String, Counted)| {
@@ -127,7 +136,8 @@ impl Truth {
             "also": self.also, "never": self.never,
             "figures": self.figures.iter().map(|f| json!({ "name": f.name, "range": [f.range.0, f.range.1] })).collect::<Vec<_>>(),
             "counted": self.counted.iter().map(counted).collect::<Vec<_>>(),
-            "lost": self.facts.lost, "lost_data": self.facts.lost_data, "timeouts": self.facts.timeouts,
+            "lost": self.facts.lost, "lost_data": self.facts.lost_data,
+            "lost_copies": self.facts.lost_copies, "timeouts": self.facts.timeouts,
             "acks_lost": self.facts.acks_lost,
             "died": self.facts.died.len(), "ce_marks": self.facts.marked,
         })

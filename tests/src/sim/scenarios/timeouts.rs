@@ -8,6 +8,7 @@ use crate::sim::lab::{KB, Lab, MB, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::packet::op;
 use crate::sim::qp::{Ports, Settings, Verb};
+use crate::sim::truth::Expected;
 
 pub(super) const ALL: &[Entry] = &[
     ("timeouts", "timeouts-lost-acks-at-sender", |lab| lost_acks(lab, 0)),
@@ -317,18 +318,9 @@ fn responder_stops(lab: &mut Lab) {
     tap(lab, 0);
     // Before the timer of the requester.
     lab.world.taps[0].range = (0, 2_000 * MS);
-    let pair = lab.pair(0, 1);
-    lab.expect(&["qp.died"], pair);
-    lab.figure("named as the responder", of_responder, 1.0, 1.0);
+    let stopped = Expected::new(&["qp.died"], lab.pair(0, 1)).of_responder(lab.addr(1));
+    lab.expect_that(stopped);
     lab.world.run();
-}
-
-fn of_responder(report: &serde_json::Value) -> Option<f64> {
-    let mut all = report["findings"].as_array()?.iter();
-    let died = all.find(|finding| finding["id"] == "qp.died")?;
-    // Of whichever network: the second host of it.
-    let address = died["responder"]["addr"].as_str()?;
-    Some(f64::from(u8::from(address.ends_with(".2") || address.ends_with(":2"))))
 }
 
 /// The path of the only queue pair between two hosts dies upstream of the tap, where every packet has been
