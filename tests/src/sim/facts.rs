@@ -12,6 +12,8 @@ pub struct Facts {
     pub lost: u64,
     /// Requests and READ responses among these.
     pub lost_data: u64,
+    /// Requests among these of which the receiver had another copy: nobody sends them again.
+    pub lost_copies: u64,
     /// Transport timeouts of all requesters.
     pub timeouts: u64,
     /// Of these, those whose oldest packet without an ACK had arrived.

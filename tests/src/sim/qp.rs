@@ -224,6 +224,11 @@ impl Qp {
         self.messages.get(at).filter(|message| message.start <= psn)
     }
 
+    /// True if the packet of a PSN has arrived.
+    pub(crate) fn has(&self, psn: u64) -> bool {
+        psn < self.expected || self.ahead.contains_key(&psn)
+    }
+
     pub(crate) fn stopped(&self) -> bool {
         self.dead || self.frozen
     }

@@ -186,6 +186,8 @@ impl World {
         if packet.is_roce() {
             self.facts.lost += 1;
             self.facts.lost_data += u64::from(packet.is_data());
+            let responder = packet.to_qp.filter(|_| packet.is_request()).map(|qp| &self.qps[qp]);
+            self.facts.lost_copies += u64::from(responder.is_some_and(|qp| qp.has(packet.psn)));
         }
     }
 
