@@ -124,6 +124,7 @@ impl Truth {
         let did = &self.facts;
         match kind {
             "straggler" => did.late >= 8 && did.lost == 0,
+            "slow link" if name.contains("marked") => did.slowed >= 1_000 && did.marked >= 100,
             "slow link" => did.slowed >= 1_000 && did.late == 0,
             "slower" if name == "slower-by-loss" => did.lost >= 10,
             "slower" if name.contains("network") => did.slowed >= 1_000 && did.grown == 0,

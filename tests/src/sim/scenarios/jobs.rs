@@ -70,12 +70,18 @@ fn straggler_all_to_all(lab: &mut Lab) {
     lab.world.run();
 }
 
+/// A port has another rate from the middle on, varied as all rates are.
+fn slow_down(lab: &mut Lab, port: usize, bits_per_s: u64) {
+    let rate = lab.world.vary.rate(bits_per_s);
+    lab.world.channels[port].rates.push((500 * MS, rate));
+}
+
 /// The rate of the switch's port to one host drops to a quarter in the middle: its inbound transfers are slow, but
 /// the host itself is not.
 fn slow_inbound(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
-    lab.world.channels[port].rates.push((500 * MS, GBIT / 2));
+    slow_down(lab, port, GBIT / 2);
     lab.world.tap_switch(0, "switch.pcap");
     lab.world.run();
     // A step more or less.
@@ -91,11 +97,15 @@ fn slow_inbound_marked(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
     lab.world.red(60_000, 300_000, 100_000);
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
-    lab.world.channels[port].rates.push((500 * MS, GBIT / 2));
+    slow_down(lab, port, GBIT / 2);
     lab.world.tap_host(2, "h2.pcap");
     let pair = lab.pair(1, 2);
     lab.expect(&["ecn.congestion"], pair).also(&["step.slower", "latency.tail"]);
     lab.world.run();
+    // With the slowest rates ACKs wait behind the queue for longer than the timer.
+    if lab.world.facts.timeouts > 0 {
+        lab.also(&["retry.timeouts"]);
+    }
 }
 
 /// All hosts compute a little longer with each step.
@@ -159,7 +169,7 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     ring(lab, 4, 40, compute(20 * MS));
     for host in 0..4 {
         let port = lab.world.channel(Node::Switch(0), Node::Host(host));
-        lab.world.channels[port].rates.push((500 * MS, 2 * GBIT / 3));
+        slow_down(lab, port, 2 * GBIT / 3);
     }
     match tapped {
         None => lab.world.tap_switch(0, "switch.pcap"),

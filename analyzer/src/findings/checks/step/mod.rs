@@ -1,17 +1,15 @@
 //! Steps of a job: stragglers, and growing step time.
 
-use std::collections::BTreeMap;
+mod path;
 
-use super::ends;
+use crate::analysis::ports;
 use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
-use crate::analysis::{Flow, Latency, ports};
 use crate::findings::span::{Span, Wait};
 use crate::findings::title::title;
 use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise,
     Severity, Unit, label,
 };
-use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::units;
 
@@ -53,9 +51,10 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                - A host that starts late is named only if its own time, from the last data in to the first data out, \
                grew by at least half of the delay: else its inbound transfer is slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
-               times that of the other host pairs, and its 99th percentile at least step.straggler_ratio of the median \
-               step. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
-               if what grew is not computing and the 99th percentile is at least step.straggler_part of the growth. Latencies are of the run.\n\
+               times that of the other host pairs, and its cost at least step.straggler_ratio of the median \
+               step. Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at \
+               least step.slow_part of it, and what its requests of a step wait longer than those of the others is at least as long, all together. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
+               if what grew is not computing and its cost is at least step.straggler_part of the growth. Latencies are of the run.\n\
                \n\
                When only the upstream neighbour of a host is visible at this tap, the finding states so and names no \
                culprit. Only traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
@@ -109,6 +108,9 @@ limits! {
     slow_path: f64 = 3.0,
         "minimum median latency of a slow transfer over that of the other pairs of hosts",
         "Paths of one fabric differ by a hop or two, and their queues by less than that";
+    slow_part: f64 = 0.1,
+        "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to",
+        "A sender whose window is full waits for ACKs several times in a step; a wait of less of it is that of a longer path";
     path_samples: u64 = 100,
         "minimum latency samples of such a path",
         "The p99 of fewer is a single outlier";
@@ -122,23 +124,28 @@ limits! {
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(steps) = &input.facts.steps else { return };
-    let straggler = steps.straggler.as_ref();
-    let slow = slow_path(input, steps);
-    // A host that starts late because its data arrives late is not the cause.
-    let victim = |path: &SlowPath<'_>| {
-        straggler
-            .is_none_or(|straggler| straggler.kind != "slow_transfer" && straggler.waits_for == path.flow.dst)
-    };
-    match (&slow, straggler) {
-        (Some(path), _) if victim(path) => path.raise(input, steps).into(found),
-        (_, Some(straggler)) => named(input, steps, straggler, found),
+    let slow = path::slow(input, steps);
+    match (&slow, &steps.straggler) {
+        (Some(path), straggler) if straggler.as_ref().is_none_or(|one| path.delays(one)) => {
+            path.raise(input, steps).into(found);
+        }
+        (_, Some(straggler)) => {
+            let same = slow.as_ref().filter(|path| path.is_of(straggler));
+            named(input, steps, straggler, same.and_then(|path| path.stretch(input, steps)), found);
+        }
         (_, None) => {}
     }
     slower(input, steps, found);
 }
 
 #[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
-fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mut Vec<Finding>) {
+fn named(
+    input: &Input<'_>,
+    steps: &Steps,
+    straggler: &StepStraggler,
+    grown: Option<(u64, u64)>,
+    found: &mut Vec<Finding>,
+) {
     let cost = share(straggler.behind_ns, steps.period_ns);
     if cost < input.limits.step.straggler_ratio {
         return;
@@ -216,104 +223,11 @@ fn named(input: &Input<'_>, steps: &Steps, straggler: &StepStraggler, found: &mu
         .place(Place::link(input, name, None))
         .impact(time_lost(behind_ns.saturating_mul(straggler.steps)))
         .episodes(vec![Episode {
-            first_ns: straggler.since_ns,
-            last_ns: straggler.until_ns,
+            first_ns: grown.map_or(straggler.since_ns, |(first, _)| first.min(straggler.since_ns)),
+            last_ns: grown.map_or(straggler.until_ns, |(_, last)| last.max(straggler.until_ns)),
             peak: Some(cost),
         }])
         .into(found);
-}
-
-/// A path within a job whose requests wait far longer for their ACKs than those between the other hosts.
-struct SlowPath<'a> {
-    flow: &'a Flow,
-    latency: Latency,
-    /// Median of the other host pairs, in nanoseconds.
-    peers_ns: u64,
-}
-
-/// The slowest path of a job, by the latency of its WRITEs and SENDs; `None` if none costs enough.
-fn slow_path<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
-    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
-    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
-        let Some(latency) =
-            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
-        else {
-            continue;
-        };
-        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
-            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
-            if latency.p50 > slowest.1.p50 {
-                *slowest = (flow, latency);
-            }
-        }
-    }
-    let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
-    let mut others: Vec<u64> = pairs
-        .iter()
-        .filter(|(hosts, _)| **hosts != (flow.src, flow.dst))
-        .map(|(_, (_, latency))| latency.p50)
-        .collect();
-    others.sort_unstable();
-    let peers_ns = *others.get(others.len() / 2)?;
-    let cost = share(latency.p99, steps.period_ns);
-    let slow = others.len() > 1 && latency.p50 as f64 >= input.limits.step.slow_path * peers_ns as f64;
-    (slow && cost >= input.limits.step.straggler_ratio).then_some(SlowPath { flow, latency, peers_ns })
-}
-
-impl SlowPath<'_> {
-    fn raise(&self, input: &Input<'_>, steps: &Steps) -> Raise {
-        let Self { flow, latency, peers_ns } = self;
-        let diagnosis = format!(
-            "Slow transfer {} → {}: p50 {}, peers {}",
-            flow.src,
-            flow.dst,
-            units::duration(latency.p50),
-            units::duration(*peers_ns)
-        );
-        let (requester, responder) = ends::of_data(input, [*flow]);
-        let here = Commands::near(input, flow, flow.dst);
-        Raise::new(
-            &STRAGGLER,
-            Severity::Warning,
-            title(diagnosis, [format!(" (p99 {})", units::duration(latency.p99))]),
-        )
-        .evidence("kind", "slow_transfer")
-        .evidence("receiver", flow.dst.to_string())
-        .evidence("waits_for", flow.src.to_string())
-        .evidence("dest_qp", flow.dest_qp)
-        .evidence("link", flow.link.as_str())
-        .evidence("p50_ns", latency.p50)
-        .evidence("p99_ns", latency.p99)
-        .evidence("peers_latency_ns", *peers_ns)
-        .evidence("period_ns", steps.period_ns)
-        .evidence("behind_ratio", share(latency.p99, steps.period_ns))
-        .flows([*flow])
-        .place(Place::of(input, flow).hop("downstream"))
-        .ends(requester, responder)
-        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
-        .step(
-            format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
-            here.link(),
-        )
-        .caveat(format!("{} may also be slow to answer: compare its PCIe and CPU.", flow.dst))
-        .dated(self.times(input, steps))
-    }
-
-    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for
-    /// it.
-    fn times(&self, input: &Input<'_>, steps: &Steps) -> Vec<Episode> {
-        // The receiver begins late, because its data arrives late.
-        let late = steps.straggler.as_ref().filter(|straggler| straggler.waits_for == self.flow.dst);
-        let late = late.map(|straggler| (straggler.since_ns, straggler.until_ns));
-        let limits = &input.limits.step;
-        let grown = slower_stretch(limits, steps).filter(|(slower, growth_ns)| {
-            slower.grew_most != "compute" && explains(limits, self.latency.p99, *growth_ns)
-        });
-        let grown = grown.map(|(slower, _)| (slower.stretch.first_ns, slower.stretch.last_ns));
-        let peak = Some(share(self.latency.p99, steps.period_ns));
-        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak };
-        late.or(grown).map(episode).into_iter().collect()
-    }
 }
 
 /// The time by which steps are longer.
@@ -427,7 +341,6 @@ fn slower(input: &Input<'_>, steps: &Steps, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Facts;
     use crate::findings::tests::{found_on, with_steps};
 
     #[test]
@@ -516,82 +429,5 @@ mod tests {
         assert_eq!(owner(20, 0), Some("step.straggler"));
         assert_eq!(owner(19, 0), None, "less than half of it");
         assert_eq!(owner(20, 60_000_000_000), None, "at another time");
-    }
-
-    /// A ring of three hosts on the link of the steps, with these medians and 99th percentiles of their latencies in
-    /// ms.
-    fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
-        let facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
-            (Some(kind), Some(known)) => known.kind = kind,
-            (_, known) => *known = None,
-        });
-        slow_on(facts, times)
-    }
-
-    fn slow_on(mut facts: Facts, times: [(u64, u64); 3]) -> Option<Finding> {
-        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
-        facts.flows = (1..4u8)
-            .zip(times)
-            .map(|(at, (p50, p99))| {
-                let [p50, p99] = [p50, p99].map(|ms| ms * 1_000_000);
-                let latency = Latency { count: 500, p50, p99, p999: p99.into(), max: p99 };
-                Flow {
-                    src: Address::from([10, 0, 0, at]),
-                    dst: Address::from([10, 0, 0, at % 3 + 1]),
-                    payload_bytes: 1,
-                    latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
-                        write_send: Some(Box::new(latency)),
-                        read: None,
-                        atomic: None,
-                    })),
-                    ..flow.clone()
-                }
-            })
-            .collect();
-        found_on(&facts, "step.straggler")
-    }
-
-    #[test]
-    fn a_slow_path_begins_with_the_steps_that_wait_for_it() {
-        let slow = [(1, 2), (4, 20), (1, 2)];
-        // Those in which its receiver is late.
-        let late = with_latency(slow, Some("starts_late")).unwrap();
-        assert_eq!((late.first_seen_ns, late.last_seen_ns), (Some(1), Some(1_200_000_001)));
-        // Those that are longer, as far as it explains that: p99 is 20 ms.
-        let grown = |growth_ms, transfer_ms| {
-            let facts = with_steps(|steps| {
-                steps.straggler = None;
-                let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
-                steps.trend.as_mut().unwrap().slower = Some(slower);
-            });
-            slow_on(facts, slow).unwrap().first_seen_ns
-        };
-        assert_eq!(grown(40, 40), Some(600_000_001));
-        assert_eq!(grown(41, 41), None, "less than half of it");
-        assert_eq!(grown(40, 0), None, "computing grew");
-        assert_eq!(with_latency(slow, None).unwrap().first_seen_ns, None);
-    }
-
-    /// The receiver of a slow path begins late: the finding names its inbound transfer.
-    #[test]
-    fn a_slow_path_is_named_and_not_the_host_behind_it() {
-        let slow = [(1, 2), (4, 20), (1, 2)];
-        for straggler in [None, Some("starts_late")] {
-            let finding = with_latency(slow, straggler).unwrap();
-            assert_eq!(
-                finding.title,
-                "Slow transfer 10.0.0.2 → 10.0.0.3: p50 4.00 ms, peers 1.00 ms (p99 20.0 ms)"
-            );
-            assert_eq!(finding.severity, Severity::Warning);
-        }
-        let other = with_latency([(4, 20), (1, 2), (1, 2)], Some("starts_late")).unwrap();
-        assert!(
-            other.title.starts_with("Straggler 10.0.0.3: starts"),
-            "another host's path: {}",
-            other.title
-        );
-        for fine in [[(1, 2), (2, 20), (1, 2)], [(1, 2), (4, 14), (1, 2)], [(4, 20), (4, 20), (4, 20)]] {
-            assert_eq!(with_latency(fine, None), None, "{fine:?}");
-        }
     }
 }

@@ -1,0 +1,255 @@
+//! A path within a job whose transfers are slow.
+
+use std::collections::BTreeMap;
+
+use super::{Limits, STRAGGLER};
+use crate::analysis::traffic::{StepSlower, StepStraggler, Steps};
+use crate::analysis::{Flow, Latency, ports};
+use crate::findings::checks::ends;
+use crate::findings::title::title;
+use crate::findings::{ByHand, Commands, Episode, Input, Place, Raise, Severity};
+use crate::sample::Address;
+use crate::util::numbers::share;
+use crate::util::units;
+
+/// A path within a job whose requests wait far longer for their ACKs than those between the other hosts.
+pub(super) struct SlowPath<'a> {
+    flow: &'a Flow,
+    latency: Latency,
+    /// Median of the other host pairs, in nanoseconds.
+    peers_ns: u64,
+    /// Growth of the steps that its waits add up to.
+    growth_ns: Option<u64>,
+}
+
+/// The slowest path of a job, by the latency of its WRITEs and SENDs; `None` if none costs enough.
+pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>> {
+    let mut pairs: BTreeMap<(Address, Address), (&Flow, Latency)> = BTreeMap::new();
+    for flow in input.facts.flows.iter().filter(|flow| ports::is_of(&flow.link, &steps.link)) {
+        let Some(latency) =
+            flow.latency_by_class.as_ref().and_then(|classes| classes.write_send.as_deref().copied())
+        else {
+            continue;
+        };
+        if latency.count >= input.limits.step.path_samples && flow.payload_bytes > 0 {
+            let slowest = pairs.entry((flow.src, flow.dst)).or_insert((flow, latency));
+            if latency.p50 > slowest.1.p50 {
+                *slowest = (flow, latency);
+            }
+        }
+    }
+    let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
+    let mut others: Vec<u64> = pairs
+        .iter()
+        .filter(|(hosts, _)| **hosts != (flow.src, flow.dst))
+        .map(|(_, (_, latency))| latency.p50)
+        .collect();
+    others.sort_unstable();
+    let peers_ns = *others.get(others.len() / 2)?;
+    let limits = &input.limits.step;
+    let slow = others.len() > 1 && latency.p50 as f64 >= limits.slow_path * peers_ns as f64;
+    let growth_ns = grown(limits, steps).map(|(_, growth_ns)| growth_ns);
+    let growth_ns = growth_ns.filter(|growth_ns| adds_up(limits, steps, &latency, peers_ns, *growth_ns));
+    let path = SlowPath { flow, latency, peers_ns, growth_ns };
+    (slow && share(path.cost_ns(), steps.period_ns) >= limits.straggler_ratio).then_some(path)
+}
+
+/// The stretch of slower steps, and by how much they are longer, unless computing grew.
+fn grown<'a>(limits: &Limits, steps: &'a Steps) -> Option<(&'a StepSlower, u64)> {
+    super::slower_stretch(limits, steps).filter(|(slower, _)| slower.grew_most != "compute")
+}
+
+/// True if what the requests of a step wait longer than those of peers is as long as the growth of the steps, all
+/// together, and one wait is a part of it: a sender whose window is full waits for one ACK after the other.
+fn adds_up(limits: &Limits, steps: &Steps, latency: &Latency, peers_ns: u64, growth_ns: u64) -> bool {
+    let longer_ns = latency.p50.saturating_sub(peers_ns) as f64;
+    let each = latency.count as f64 / steps.count.max(1) as f64;
+    latency.p99 as f64 >= limits.slow_part * growth_ns as f64 && longer_ns * each >= growth_ns as f64
+}
+
+impl SlowPath<'_> {
+    /// What it costs a step: one wait, or the growth that its waits add up to.
+    fn cost_ns(&self) -> u64 {
+        self.growth_ns.map_or(self.latency.p99, |growth_ns| growth_ns.max(self.latency.p99))
+    }
+
+    /// True if this is the transfer of a straggler.
+    pub(super) fn is_of(&self, straggler: &StepStraggler) -> bool {
+        let ends = (straggler.waits_for, straggler.dst);
+        straggler.kind == "slow_transfer" && ends == (self.flow.src, self.flow.dst)
+    }
+
+    /// True if a host starts late because its data arrives late over this path: then it is not the cause.
+    pub(super) fn delays(&self, straggler: &StepStraggler) -> bool {
+        straggler.kind != "slow_transfer" && straggler.waits_for == self.flow.dst
+    }
+
+    /// The longer steps, as far as it explains them.
+    pub(super) fn stretch(&self, input: &Input<'_>, steps: &Steps) -> Option<(u64, u64)> {
+        let limits = &input.limits.step;
+        let explained = |growth_ns: u64| super::explains(limits, self.cost_ns(), growth_ns);
+        let grown = grown(limits, steps).filter(|(_, growth_ns)| explained(*growth_ns));
+        grown.map(|(slower, _)| (slower.stretch.first_ns, slower.stretch.last_ns))
+    }
+
+    pub(super) fn raise(&self, input: &Input<'_>, steps: &Steps) -> Raise {
+        let Self { flow, latency, peers_ns, growth_ns } = self;
+        let diagnosis = format!(
+            "Slow transfer {} → {}: p50 {}, peers {}",
+            flow.src,
+            flow.dst,
+            units::duration(latency.p50),
+            units::duration(*peers_ns)
+        );
+        let (requester, responder) = ends::of_data(input, [*flow]);
+        let here = Commands::near(input, flow, flow.dst);
+        Raise::new(
+            &STRAGGLER,
+            Severity::Warning,
+            title(diagnosis, [format!(" (p99 {})", units::duration(latency.p99))]),
+        )
+        .evidence("kind", "slow_transfer")
+        .evidence("receiver", flow.dst.to_string())
+        .evidence("waits_for", flow.src.to_string())
+        .evidence("dest_qp", flow.dest_qp)
+        .evidence("link", flow.link.as_str())
+        .evidence("p50_ns", latency.p50)
+        .evidence("p99_ns", latency.p99)
+        .evidence("peers_latency_ns", *peers_ns)
+        .evidence("period_ns", steps.period_ns)
+        .evidence("behind_ns", growth_ns.map(|_| self.cost_ns()))
+        .evidence("behind_ratio", share(self.cost_ns(), steps.period_ns))
+        .flows([*flow])
+        .place(Place::of(input, flow).hop("downstream"))
+        .ends(requester, responder)
+        .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
+        .step(
+            format!("Check link speed, lanes and egress queue of the switch port towards {}.", flow.dst),
+            here.link(),
+        )
+        .caveat(format!("{} may also be slow to answer: compare its PCIe and CPU.", flow.dst))
+        .dated(self.times(input, steps))
+    }
+
+    /// The time of the steps that it delays: latencies themselves have none. None where no step is known to wait for
+    /// it.
+    fn times(&self, input: &Input<'_>, steps: &Steps) -> Vec<Episode> {
+        // The receiver begins late, because its data arrives late.
+        let late = steps.straggler.as_ref().filter(|straggler| straggler.waits_for == self.flow.dst);
+        let late = late.map(|straggler| (straggler.since_ns, straggler.until_ns));
+        let peak = Some(share(self.cost_ns(), steps.period_ns));
+        let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak };
+        late.or_else(|| self.stretch(input, steps)).map(episode).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Facts;
+    use crate::findings::Finding;
+    use crate::findings::tests::{found_on, with_steps};
+
+    /// A ring of three hosts on the link of the steps, with these medians and 99th percentiles of their latencies in
+    /// ms.
+    fn with_latency(times: [(u64, u64); 3], straggler: Option<&'static str>) -> Option<Finding> {
+        let facts = with_steps(|steps| match (straggler, &mut steps.straggler) {
+            (Some(kind), Some(known)) => known.kind = kind,
+            (_, known) => *known = None,
+        });
+        slow_on(facts, times)
+    }
+
+    fn slow_on(mut facts: Facts, times: [(u64, u64); 3]) -> Option<Finding> {
+        let flow = facts.flows.iter().find(|flow| flow.link == "eth0").unwrap().clone();
+        facts.flows = (1..4u8)
+            .zip(times)
+            .map(|(at, (p50, p99))| {
+                let [p50, p99] = [p50, p99].map(|ms| ms * 1_000_000);
+                let latency = Latency { count: 100, p50, p99, p999: p99.into(), max: p99 };
+                Flow {
+                    src: Address::from([10, 0, 0, at]),
+                    dst: Address::from([10, 0, 0, at % 3 + 1]),
+                    payload_bytes: 1,
+                    latency_by_class: Some(Box::new(crate::analysis::LatencyByClass {
+                        write_send: Some(Box::new(latency)),
+                        read: None,
+                        atomic: None,
+                    })),
+                    ..flow.clone()
+                }
+            })
+            .collect();
+        found_on(&facts, "step.straggler")
+    }
+
+    #[test]
+    fn a_slow_path_begins_with_the_steps_that_wait_for_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        // Those in which its receiver is late.
+        let late = with_latency(slow, Some("starts_late")).unwrap();
+        assert_eq!((late.first_seen_ns, late.last_seen_ns), (Some(1), Some(1_200_000_001)));
+        // Those that are longer, as far as it explains that: p99 is 20 ms.
+        let grown = |growth_ms, transfer_ms| {
+            let facts = with_steps(|steps| {
+                steps.straggler = None;
+                let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+            });
+            slow_on(facts, slow).unwrap().first_seen_ns
+        };
+        assert_eq!(grown(40, 40), Some(600_000_001));
+        assert_eq!(grown(41, 41), None, "less than half of it");
+        assert_eq!(grown(40, 0), None, "computing grew");
+        assert_eq!(with_latency(slow, None).unwrap().first_seen_ns, None);
+    }
+
+    /// A sender with a small window waits for many ACKs in a row: none is long, and together they are what the steps
+    /// grew by.
+    #[test]
+    fn waits_that_add_up_to_the_growth_of_the_steps_are_a_slow_path() {
+        let found = |times: [(u64, u64); 3], growth_ms, transfer_ms| {
+            let facts = with_steps(|steps| {
+                (steps.straggler, steps.count) = (None, 12);
+                let slower = crate::analysis::traffic::example_slower(growth_ms, transfer_ms);
+                steps.trend.as_mut().unwrap().slower = Some(slower);
+            });
+            slow_on(facts, times)
+        };
+        // 100 requests in 12 steps, each of which waits 3 ms longer: 25 ms in a step.
+        let slow = [(1, 2), (4, 5), (1, 2)];
+        let finding = found(slow, 20, 20).unwrap();
+        assert!(finding.title.starts_with("Slow transfer 10.0.0.2 → 10.0.0.3"), "{}", finding.title);
+        assert_eq!(
+            (&finding.evidence["behind_ns"], finding.first_seen_ns),
+            (&20_000_000.into(), Some(600_000_001))
+        );
+        assert_eq!(found(slow, 26, 26), None, "they wait for less than that");
+        assert_eq!(found(slow, 20, 0), None, "computing grew");
+        assert_eq!(found([(1, 2), (2, 5), (1, 2)], 20, 20), None, "about as slow as its peers");
+        assert_eq!(found([(0, 0), (4, 1), (1, 1)], 20, 20), None, "no wait is a part of it");
+    }
+
+    /// The receiver of a slow path begins late: the finding names its inbound transfer.
+    #[test]
+    fn a_slow_path_is_named_and_not_the_host_behind_it() {
+        let slow = [(1, 2), (4, 20), (1, 2)];
+        for straggler in [None, Some("starts_late")] {
+            let finding = with_latency(slow, straggler).unwrap();
+            assert_eq!(
+                finding.title,
+                "Slow transfer 10.0.0.2 → 10.0.0.3: p50 4.00 ms, peers 1.00 ms (p99 20.0 ms)"
+            );
+            assert_eq!(finding.severity, Severity::Warning);
+        }
+        let other = with_latency([(4, 20), (1, 2), (1, 2)], Some("starts_late")).unwrap();
+        assert!(
+            other.title.starts_with("Straggler 10.0.0.3: starts"),
+            "another host's path: {}",
+            other.title
+        );
+        for fine in [[(1, 2), (2, 20), (1, 2)], [(1, 2), (4, 14), (1, 2)], [(4, 20), (4, 20), (4, 20)]] {
+            assert_eq!(with_latency(fine, None), None, "{fine:?}");
+        }
+    }
+}
