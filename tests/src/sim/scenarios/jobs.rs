@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Entry, ring, ring_connections, settings};
+use super::{Entry, mtu, ring, ring_connections, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::job::{Collective, Compute, Datagrams, Stream};
 use crate::sim::lab::{KB, Lab, MS};
@@ -71,7 +71,7 @@ fn straggler_all_to_all(lab: &mut Lab) {
 }
 
 /// A port has another rate from the middle on, varied as all rates are.
-fn slow_down(lab: &mut Lab, port: usize, bits_per_s: u64) {
+fn lower_rate(lab: &mut Lab, port: usize, bits_per_s: u64) {
     let rate = lab.world.vary.rate(bits_per_s);
     lab.world.channels[port].rates.push((500 * MS, rate));
 }
@@ -81,7 +81,7 @@ fn slow_down(lab: &mut Lab, port: usize, bits_per_s: u64) {
 fn slow_inbound(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
-    slow_down(lab, port, GBIT / 2);
+    lower_rate(lab, port, GBIT / 2);
     lab.world.tap_switch(0, "switch.pcap");
     lab.world.run();
     // A step more or less.
@@ -97,7 +97,7 @@ fn slow_inbound_marked(lab: &mut Lab) {
     ring(lab, 4, 32, compute(30 * MS));
     lab.world.red(60_000, 300_000, 100_000);
     let port = lab.world.channel(Node::Switch(0), Node::Host(2));
-    slow_down(lab, port, GBIT / 2);
+    lower_rate(lab, port, GBIT / 2);
     lab.world.tap_host(2, "h2.pcap");
     let pair = lab.pair(1, 2);
     lab.expect(&["ecn.congestion"], pair).also(&["step.slower", "latency.tail"]);
@@ -169,7 +169,7 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
     ring(lab, 4, 40, compute(20 * MS));
     for host in 0..4 {
         let port = lab.world.channel(Node::Switch(0), Node::Host(host));
-        slow_down(lab, port, 2 * GBIT / 3);
+        lower_rate(lab, port, 2 * GBIT / 3);
     }
     match tapped {
         None => lab.world.tap_switch(0, "switch.pcap"),
@@ -192,13 +192,13 @@ fn slower_by_network(lab: &mut Lab, tapped: Option<usize>) {
 fn slower_by_loss(lab: &mut Lab) {
     lab.world.star(4, 2 * GBIT);
     // Timeouts far shorter than a step: with longer ones, hosts of a ring would start their steps at very different
-    // times.
-    let set = Settings { timeout_ns: 4_096 << 10, ..settings() };
+    // times. How much longer a step takes depends on path MTU and window: with others it has no pauses left.
+    let set = Settings { timeout_ns: 4_096 << 10, window: 100, ..mtu(2_048) };
     let next = ring_connections(lab, 4, &set);
     lab.world.start(Collective::ring(&next, (8, 128 * KB), 30, compute(20 * MS)), 0);
     let data = Match { data: Some(true), ..Match::default() };
     for host in 0..4 {
-        let fault = Fault::during(650 * MS, u64::MAX, data, Effect::Drop { ppm: 30_000 });
+        let fault = Fault::during(650 * MS, u64::MAX, data, Effect::Drop { ppm: 15_000 });
         lab.world.fault(Node::Switch(0), Node::Host(host), fault);
     }
     lab.world.tap_switch(0, "switch.pcap");
