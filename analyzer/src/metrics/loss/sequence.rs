@@ -78,8 +78,9 @@ pub(super) struct Sequence {
     restarts_ns: [u64; 2],
     /// The silence before a timeout that is not recorded yet.
     silence: Option<(u64, u64)>,
-    /// The NAK of the latest go-back-N.
+    /// The NAK of the latest go-back-N, and of the latest of which the first packets did not arrive.
     answered: Option<Nak>,
+    answered_behind: Option<Nak>,
     /// NAKs that explain a run, the latest last: each asks once.
     explained: [Option<Nak>; EXPLAINED],
     /// Runs after a NAK or a timeout, where the order of sending is not known.
@@ -132,6 +133,7 @@ impl Sequence {
             restarts_ns: [0; 2],
             silence: None,
             answered: None,
+            answered_behind: None,
             explained: [None; EXPLAINED],
             explained_runs: 0,
             unexplained_runs: 0,

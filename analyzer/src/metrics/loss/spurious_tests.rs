@@ -144,6 +144,24 @@ fn after_a_nak_that_leads_nowhere_the_timer_expires() {
     }
 }
 
+/// The go-back-N after a NAK loses its first packet again: the receiver sends no other NAK, and the sender waits for its
+/// timer. Within the reordering window the packet may be late.
+#[test]
+fn after_a_go_back_that_loses_its_first_packet_the_timer_expires() {
+    for (silence_ms, timeouts) in [(16, 1), (3, 0)] {
+        for mut scene in scenes() {
+            scene.send(200..220, &[210]);
+            scene.nak(210);
+            scene.send(210..220, &[210]);
+            scene.now_ns += silence_ms * MS;
+            scene.send(210..240, &[]);
+            let loss = scene.metrics();
+            assert_eq!((loss.lost, loss.timeouts), (1, timeouts), "{silence_ms} ms: {loss:?}");
+            assert_eq!(loss.timeout_wait_ns / MS, timeouts * silence_ms, "{loss:?}");
+        }
+    }
+}
+
 /// Behind reordering, the first packet of a go-back-N run to arrive is not the one that the NAK names.
 #[test]
 fn a_reordered_go_back_after_a_nak_is_no_timeout() {

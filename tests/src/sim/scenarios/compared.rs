@@ -56,6 +56,8 @@ fn loss(lab: &mut Lab) {
         "diff.retransmitted_ratio",
         "diff.hosts.retransmitted_ratio",
         "diff.naks_per_second",
+        // Behind a loss, messages end elsewhere in the count of coalesced ACKs, and wait for the ACK timer.
+        "diff.latency_p50_ns",
     ]);
     lab.world.run();
 }

@@ -184,7 +184,9 @@ impl Sequence {
         let is_already_answered = |nak: &Nak| {
             let since_nak_ns = run.start_ns.saturating_sub(nak.time_ns);
             let slow = !nak.rnr && since_nak_ns.min(run.pause_ns) >= NAK_REACTION_NS;
-            paused && (slow || self.answered == Some(*nak))
+            // Its first packets are no longer to come.
+            let lost_again = run.pause_ns >= arrival.window_ns && self.answered_behind == Some(*nak);
+            paused && (slow || lost_again || self.answered == Some(*nak))
         };
         let nak = arrival.nak(names, since_ns);
         let nak_already_answered = nak.as_ref().is_some_and(is_already_answered);
@@ -196,6 +198,7 @@ impl Sequence {
             paused && arrival.nak(shortly_before, 0).is_some_and(|nak| !is_already_answered(&nak));
         // One for a gap before the run may be for packets that are still to come.
         self.answered = nak.filter(|nak| nak.psn == run.start).or(self.answered);
+        self.answered_behind = nak.filter(|nak| nak.psn != run.start).or(self.answered_behind);
         let nak = nak.filter(|nak| !(nak.rnr && nak_already_answered));
         Observation {
             reused: self.reused,
