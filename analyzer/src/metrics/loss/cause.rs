@@ -3,11 +3,11 @@
 //! The rows are tried from the top, and the first that matches decides. *PSN gap* is a range of PSNs that were skipped
 //! at this tap and whose packets have not passed before. A NAK *names* a run that starts at its PSN, or right behind a
 //! PSN gap that contains it: the first retransmissions are lost again upstream. A NAK is *already answered by a
-//! go-back-N* if the sender pauses and has gone back for it before, where the first packets of that go-back are missing
-//! for longer than packets are late; a sender that goes back later than any stack reacts
-//! is not responding to that NAK either. The retransmission was lost, or the sender ignored the NAK, and the transport
-//! timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its last go-back-N
-//! counts. PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
+//! go-back-N* if the sender pauses and has gone back for it before; if only later packets of that go-back arrived, the
+//! first may be late, and the pause has to be as long as the reordering window. A sender that goes back later than any
+//! stack reacts is not responding to that NAK either. The retransmission was lost, or the sender ignored the NAK, and
+//! the transport timer expired. If the sender restarts at one PSN for the third time, only a NAK that came since its
+//! last go-back-N counts. PSNs of a gap are counted as lost where a run with a cause fills the gap (`Sequence::fill`).
 //!
 //! | # | observation | cause | counted as |
 //! |---|---|---|---|
