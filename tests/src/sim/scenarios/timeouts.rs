@@ -281,15 +281,15 @@ fn retries_exhausted(lab: &mut Lab) {
     lab.world.run();
 }
 
-/// One of four queue pairs stops within a message; the others continue.
+/// One of four queue pairs stops within a message; the others continue for 100 ms at the least.
 fn mid_message(lab: &mut Lab) {
     lab.world.line(2 * GBIT);
     let ends = connections(lab, 0, 1, 4, &settings());
     lab.world.at(101 * MS, Event::Freeze(ends[1]));
-    lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 24).depth(2), 0);
+    lab.world.start(Stream::new(&ends, Verb::Write, 512 * KB, 48).depth(2), 0);
     tap(lab, 0);
     let pair = lab.pair(0, 1);
-    lab.expect(&["qp.died"], pair);
+    lab.expect(&["qp.died"], pair).also(&["retry.timeouts"]);
     lab.world.run();
 }
 
@@ -314,12 +314,12 @@ fn responder_stops(lab: &mut Lab) {
     let ends = connections(lab, 0, 1, 4, &set);
     let responder = lab.world.qps[ends[1]].peer;
     lab.world.at(101 * MS, Event::Freeze(responder));
-    lab.world.start(Stream::new(&ends, Verb::Read, 512 * KB, 24).depth(1), 0);
+    lab.world.start(Stream::new(&ends, Verb::Read, 512 * KB, 48).depth(1), 0);
     tap(lab, 0);
     // Before the timer of the requester.
     lab.world.taps[0].range = (0, 2_000 * MS);
     let stopped = Expected::new(&["qp.died"], lab.pair(0, 1)).of_responder(lab.addr(1));
-    lab.expect_that(stopped);
+    lab.expect_that(stopped).also(&["retry.timeouts"]);
     lab.world.run();
 }
 
