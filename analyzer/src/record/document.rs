@@ -50,7 +50,7 @@ $ rocescope diff monday/ today/                                    # recordings,
   and end of this state are reported; `hosts.rows_lost` has the number of rows lost, and so have, for an agent,
   `rocescope_recording_rows_lost_total` and `systemctl status`.
 - A row group has the rows of a flow one after the other, which makes small files a sixth smaller; `replay` restores the order of
-  time. Besides its rows a file of `flow_seconds` takes 3.9 kB, which the format requires: names, types and offsets of 48 columns, and
+  time. Besides its rows a file of `flow_seconds` takes 4.0 kB, which the format requires: names, types and offsets of 49 columns, and
   the headers of their pages.
 - A clock step of more than 2 s is reported and recorded in `hosts.clock_jump_ns`. Rows have the new time from then on; `interval_ns` is
   measured by a clock that does not step.
@@ -70,9 +70,10 @@ A recording has less data than a capture: no opcodes, no PSNs, no ECN bits of AC
 only the median, the 99th percentile and the maximum of each interval. Over several intervals `replay` estimates p50 and p99 from these
 and gives the ranges that the true ones lie in (`flows[].latency_range_ns`): the more the intervals differ, the wider. The longest is
 exact, with `--from` at most 12.5 % too long. Fields without data are null, also those inside `loss` (`rereads`, `rnr_resent`, episodes),
-and views show a dash or *not recorded*; of a flow with both, `loss` has the sums of requests and responses. `source.recording` says that
-a report is of a recording, and its interval. Findings are those that were raised during the recording; they are not evaluated again.
-`--filter` needs packets and is rejected; `--view-filter` works.
+and views show a dash or *not recorded*; of a flow with both, `loss` has the sums of requests and responses. `flows[].last_ns` is the end
+of the last interval of the flow, and with `--from` `first_ns` the begin of its first. `source.recording` says that a report is of a
+recording, and its interval. Findings are those that were raised during the recording; they are not evaluated again. `--filter` needs
+packets and is rejected; `--view-filter` works.
 
 ## ClickHouse
 

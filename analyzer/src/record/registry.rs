@@ -60,6 +60,7 @@ tables! {
         message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
         nak_other_json: Text, "packets", "flows[].ack.naks", "`nak_other` by code, in JSON. Null: none, or of an older version.";
         loss_of: Text, "", "flows[].loss, flows[].loss_responses", "What the flow's losses are of: `requests`, `responses`, `both`. Null: as `lost`, or of an older version.";
+        first: Option<Time>, "Unix ns", "flows[].first_ns", "First packet of the flow, in its first row. Null: a later row, or of an older version.";
     }
 
     FlowRollup = flow_rollup, "Flows of a link to one destination, summed over a longer interval (`--rollup`): about a twentieth of the rows." {

@@ -289,6 +289,7 @@ impl Fleet {
             message_bytes: None,
             nak_other_json: None,
             loss_of: None,
+            first: None,
         }
     }
 

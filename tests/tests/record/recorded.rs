@@ -76,7 +76,7 @@ fn kinds_of_frames_naks_and_losses_are_those_of_the_capture() {
         let of_flows = |report| {
             by_name(report, "flows", |flow| {
                 let known = ["loss", "loss_responses"].map(|loss| !flow[loss].is_null());
-                serde_json::json!([flow["ack"], known])
+                serde_json::json!([flow["ack"], known, flow["first_ns"]])
             })
         };
         assert_eq!(of_flows(&played), of_flows(&expected), "{name}");

@@ -9,6 +9,7 @@ use super::{Interval, Origin, json, text};
 use crate::analysis::{Flow, Loss, Opcode};
 use crate::metrics::latency::{Histogram, Summary};
 use crate::metrics::loss::OTHER_CODES;
+use crate::record::cell::Time;
 use crate::record::registry::FlowSecond;
 use crate::report::Report;
 use crate::sample::{Address, Direction, Sample};
@@ -68,6 +69,7 @@ impl Flows {
                 *known = LatestFlow::default();
             }
             known.first_ns = first_ns;
+            let first = (known.counts[0] == 0).then_some(Time(flow.first_ns));
             known.present = true;
             let figure = sample.metrics.latency.as_ref().map(|all| all.get(flow.slot));
             // A flow without packets can still change in two ways: losses that a timer decides, and latencies, since
@@ -93,7 +95,7 @@ impl Flows {
             known.naks = flow.ack.naks.others();
             let row = row(origin, at, flow, rails.get(flow.link.as_str()), new, lost, times);
             let job = origin.job(flow.pod.as_deref(), is_job_given);
-            rows.push(FlowSecond { job, nak_other_json, ..row });
+            rows.push(FlowSecond { job, nak_other_json, first, ..row });
         }
         self.0.retain(|_, known| known.present);
     }
@@ -258,6 +260,7 @@ fn row(
         source: "packets".into(),
         message_bytes,
         nak_other_json: None,
+        first: None,
         loss_of: match flow.losses() {
             [None, None] => None,
             [Some(_), None] => Some("requests".into()),

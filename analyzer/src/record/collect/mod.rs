@@ -247,15 +247,6 @@ impl Collector {
         let is_due =
             self.host.is_none() || lost > 0 || self.losses != Losses::default() || since >= HOST_EVERY_NS;
         let facts = &report.facts;
-        let mut devices: Vec<String> = facts
-            .devices
-            .iter()
-            .map(|device| match &device.driver {
-                Some(driver) => format!("{} ({driver})", device.name),
-                None => device.name.clone(),
-            })
-            .collect();
-        devices.dedup();
         let clock = (self.origin.clock)();
         let synchronised = clock.filter(|clock| clock.synchronised);
         let first_ns = facts.window.first_ns.unwrap_or(now.time_ns);
@@ -268,7 +259,7 @@ impl Collector {
             kernel: self.origin.kernel.clone(),
             source: facts.source.kind.name().into(),
             inputs: facts.source.inputs.join(",").as_str().into(),
-            devices: (!devices.is_empty()).then(|| devices.join(",").as_str().into()),
+            devices: devices(report),
             packets,
             roce_packets,
             retired_flows,
@@ -304,6 +295,21 @@ impl Collector {
             ..row
         });
     }
+}
+
+/// RDMA devices with their drivers; `None` without any.
+fn devices(report: &Report) -> Option<Shared> {
+    let mut devices: Vec<String> = report
+        .facts
+        .devices
+        .iter()
+        .map(|device| match &device.driver {
+            Some(driver) => format!("{} ({driver})", device.name),
+            None => device.name.clone(),
+        })
+        .collect();
+    devices.dedup();
+    (!devices.is_empty()).then(|| devices.join(",").as_str().into())
 }
 
 /// Rails by link name: those named, of which the report has none where it is the only one.

@@ -365,7 +365,7 @@ impl State {
 /// The counters of a flow before its first row.
 fn first(row: &FlowSecond, from_ns: u64) -> Stats {
     Stats {
-        first_ns: from_ns,
+        first_ns: row.first.map_or(from_ns, |first| first.0),
         src_qp: UNKNOWN,
         src_port: small(row.src_port, 0),
         vlan: small(row.vlan, VLAN_UNKNOWN),
