@@ -105,9 +105,9 @@ fn intervals_of_a_capture_with_silences_are_those_asked_for() {
     assert_eq!(report(dir.path())["source"]["recording"]["interval_ns"], 20_000_000);
 }
 
-/// One rail is a rail; a name of no link is said.
+/// One rail is a rail; a name of no link is reported.
 #[test]
-fn one_rail_is_recorded_and_an_unknown_link_is_said() {
+fn one_rail_is_recorded_and_an_unknown_link_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let names = ["--rail", "a1_write_mtu1024.h0=left", "--rail", "nowhere=right", "--group", "elsewhere,x"];
     let output = record(&capture("a1_write_mtu1024.h0.pcap"), dir.path(), &names);
