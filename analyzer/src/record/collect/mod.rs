@@ -150,8 +150,8 @@ impl Collector {
         Self { rails, ..self }
     }
 
-    /// The same, with samples of a capture at this interval. A capture has none in a silence: what is new at the next one
-    /// is of its last interval.
+    /// The same, with samples of a capture at this interval. A capture has none in a silence: what is new at the next
+    /// one is of its last interval.
     #[must_use]
     pub fn with_interval(self, interval_ns: Option<u64>) -> Self {
         Self { most_ns: interval_ns, ..self }

@@ -421,8 +421,8 @@ fn add(stats: &mut Stats, row: &FlowSecond) {
     *ect += row.ecn_capable.saturating_sub(row.ce);
     *ce += row.ce;
     if row.roce_version == Some(2) {
-        // The recording does not have the codepoint of the others, which reports state as unknown; their number separates
-        // RoCEv2 packets from those without a port.
+        // The recording does not have the codepoint of the others, which reports state as unknown; their number
+        // separates RoCEv2 packets from those without a port.
         stats.ecn_control[0] += row.packets.saturating_sub(row.ecn_capable);
     }
     stats.acks += row.acks;
