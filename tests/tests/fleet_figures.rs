@@ -52,8 +52,9 @@ fn few_hosts_recorded_from_captures_are_not_called_healthy() {
     let (balance, _) = asked(uplinks.path(), "balance", &engine);
     // 5.98 MB and 0.85 MB.
     assert!(
-        balance.starts_with("Traffic of node0: k1_ecmp_ring.uA1 carries 0.25 × the mean of the links, k1_ecmp_ring.uA0 1.75 ×")
-            || balance.starts_with("Traffic of node0: k1_ecmp_ring.uA0 carries 1.75 × the mean of the links, "),
+        balance.starts_with(
+            "Traffic of node0: k1_ecmp_ring.uA1 carries 0.25 × the mean of the links, k1_ecmp_ring.uA0 1.75 ×"
+        ) || balance.starts_with("Traffic of node0: k1_ecmp_ring.uA0 carries 1.75 × the mean of the links, "),
         "{balance}"
     );
 }
