@@ -144,8 +144,8 @@ fn after_a_nak_that_leads_nowhere_the_timer_expires() {
     }
 }
 
-/// The go-back-N after a NAK loses its first packet again: the receiver sends no other NAK, and the sender waits for its
-/// timer. Within the reordering window the packet may be late.
+/// The go-back-N after a NAK loses its first packet again: the receiver sends no other NAK, and the sender waits for
+/// its timer. Within the reordering window the packet may be late.
 #[test]
 fn after_a_go_back_that_loses_its_first_packet_the_timer_expires() {
     for (silence_ms, timeouts) in [(16, 1), (3, 0)] {
