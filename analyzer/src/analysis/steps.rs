@@ -91,7 +91,6 @@ fn of_job(sample: &Sample, ports: &[u16], all: &steps::Steps) -> Option<Steps> {
         silence_ns: median(found.steps.iter().map(|step| step.silence_ns).collect())?,
         latest: latest(found),
         all: found.steps.clone(),
-        starts_ns: found.steps.iter().map(|step| step.start_ns).collect(),
         last_flow: found.last.as_ref().map(flow),
         straggler: all.straggler.map(|straggler| named(sample, ports, &straggler, all.named == 1)),
         ending: Ending {

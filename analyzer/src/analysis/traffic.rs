@@ -194,4 +194,4 @@ mod fixtures;
 #[cfg(test)]
 pub(crate) use fixtures::example;
 #[cfg(test)]
-pub(crate) use fixtures::{example_slower, example_steps};
+pub(crate) use fixtures::{example_slower, example_steps, step_at};

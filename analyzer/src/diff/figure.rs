@@ -67,12 +67,8 @@ impl Figure {
     /// The metric of two reports.
     pub(super) fn change(&self, a: &Value, b: &Value, likeness: Likeness) -> Change {
         let change = self.measure.change((self.read)(a), (self.read)(b));
-        // Reports of packets have exact percentiles.
-        if likeness == Likeness::Alike {
-            return change;
-        }
-        let ranges = [a, b].map(|report| range(&list(report), self.measure.name));
-        change.within(&self.measure, likeness, ranges)
+        let range = |report| range(&list(report), self.measure.name);
+        change.within(&self.measure, likeness, || [range(a), range(b)])
     }
 }
 
@@ -400,10 +396,7 @@ pub(super) fn changes_of_hosts(a: &Value, b: &Value, likeness: Likeness) -> Vec<
         ends.get(0)?.as_f64().zip(ends.get(1)?.as_f64()).map(<[f64; 2]>::from)
     };
     let change = |one: Measure| {
-        if likeness == Likeness::Alike {
-            return one.change(of(a, one.name), of(b, one.name));
-        }
-        let ranges = [a, b].map(|side| range(side, one.name));
+        let ranges = || [a, b].map(|side| range(side, one.name));
         one.change(of(a, one.name), of(b, one.name)).within(&one, likeness, ranges)
     };
     measures.map(change).collect()

@@ -126,17 +126,22 @@ pub(super) fn range<'a>(flows: &(impl Iterator<Item = &'a Value> + Clone), name:
 }
 
 impl Change {
-    /// With a verdict that holds for all values in the ranges of both, where one is of a recording.
-    pub(super) fn within(self, measure: &Measure, likeness: Likeness, ranges: [Option<[f64; 2]>; 2]) -> Self {
-        let rereads = likeness == Likeness::OneRecorded && UNLIKE.contains(&measure.name);
+    /// With a verdict that holds for all values in the ranges of both, where one is of a recording: reports of packets
+    /// have exact percentiles.
+    pub(super) fn within(
+        self,
+        measure: &Measure,
+        likeness: Likeness,
+        ranges: impl FnOnce() -> [Option<[f64; 2]>; 2],
+    ) -> Self {
         let verdict = match likeness {
             Likeness::Alike => self.verdict,
             _ if percentile(measure.name).is_some() => {
-                ranges[0].zip(ranges[1]).and_then(|(a, b)| certain(measure, a, b))
+                let [a, b] = ranges();
+                a.zip(b).and_then(|(a, b)| certain(measure, a, b))
             }
-            Likeness::SameInterval => self.verdict,
-            _ if rereads => None,
-            Likeness::OneRecorded | Likeness::Intervals(..) => self.verdict,
+            Likeness::OneRecorded if UNLIKE.contains(&measure.name) => None,
+            _ => self.verdict,
         };
         Self { verdict, ..self }
     }

@@ -204,14 +204,13 @@ mod tests {
     }
 
     /// Constants that are numbers and no thresholds, with what they are.
-    const NO_THRESHOLDS: [(&str, &str); 11] = [
+    const NO_THRESHOLDS: [(&str, &str); 10] = [
         ("HEAVIEST", "how many are listed"),
         ("HOSTS_EACH", "how many are listed"),
         ("FLOWS", "how many are listed"),
         ("SEEDS", "how many are tried"),
         ("GOLDEN", "constant of a hash function"),
         ("FEW", "how many are sorted at once"),
-        ("HOUR_NS", "unit"),
         ("UNSUPPORTED_SERVICE", "number of the protocol"),
         ("REFUSED_SERVICE", "number of the protocol"),
         ("HEADERS", "bytes of headers"),

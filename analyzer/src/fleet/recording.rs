@@ -9,12 +9,11 @@ use crate::record::TABLES;
 use crate::record::cell::CellKind;
 use crate::record::parquet::VERSION;
 use crate::record::table::{Column, Table};
-use crate::util::time::NS_PER_S;
+use crate::util::time::HOUR_NS;
 use crate::util::units;
 
 /// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
 const MOST_HOURS: u64 = 24 * 8;
-const HOUR_NS: u64 = 3_600 * NS_PER_S;
 
 /// Addresses of buckets whose folders both engines list, with credentials of their own.
 const BUCKETS: [&str; 2] = ["s3://", "gs://"];
@@ -260,6 +259,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::time::NS_PER_S;
 
     fn recording(folders: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

@@ -111,11 +111,7 @@ pub(crate) fn words(cause: &io::Error) -> String {
         Some(libc::EOPNOTSUPP) => "not supported by this kernel or driver".to_owned(),
         Some(libc::ENOBUFS | libc::ENOMEM) => "the kernel is out of memory".to_owned(),
         Some(libc::EMFILE | libc::ENFILE) => "too many open files".to_owned(),
-        _ => {
-            let text = cause.to_string();
-            // Without the errno that Rust appends.
-            text.split_once(" (os error ").map_or(text.as_str(), |(words, _)| words).to_owned()
-        }
+        _ => limit::words(&cause.to_string()),
     }
 }
 

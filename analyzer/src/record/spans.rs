@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::parquet::Groups;
 use super::registry::LinkSecond;
-use super::store::{HOUR_NS, Part, folder, folder_name, walk};
+use super::store::{Part, folder, folder_name, walk};
 use crate::report::Report;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
+use crate::util::time::HOUR_NS;
 use crate::util::units::time_utc;
 
 /// A link of a capture and the time of its rows in a file, Unix nanoseconds.

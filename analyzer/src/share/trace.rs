@@ -264,9 +264,9 @@ fn of_steps(report: &Report, names: &mut Vec<Entry>, entries: &mut Vec<Entry>) {
         entries.push(slice(JOB, 1, (from_ns, end_ns), "step".into(), args));
     }
     let first_kept = steps.latest.first().map_or(u64::MAX, |step| step.start_ns);
-    for start_ns in steps.starts_ns.iter().filter(|start| **start < first_kept) {
+    for start_ns in steps.all.iter().map(|step| step.start_ns).filter(|start_ns| *start_ns < first_kept) {
         let (name, args) = ("step begins".into(), Value::Null);
-        entries.push(Entry { pid: JOB, tid: 1, time_ns: *start_ns, length_ns: None, phase: 'i', name, args });
+        entries.push(Entry { pid: JOB, tid: 1, time_ns: start_ns, length_ns: None, phase: 'i', name, args });
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
+/// Nanoseconds in an hour.
+pub const HOUR_NS: u64 = 3_600 * NS_PER_S;
 /// Nanoseconds in a millisecond.
 pub const NS_PER_MS: u64 = 1_000_000;
 

@@ -165,10 +165,7 @@ pub struct Steps {
     pub silence_ns: u64,
     /// The latest 64 steps.
     pub latest: Vec<Step>,
-    /// Start of each step, Unix nanoseconds, in order; for charts, and in no report.
-    #[serde(skip)]
-    pub starts_ns: Vec<u64>,
-    /// All steps, in order; for recordings, and in no report.
+    /// All steps, in order; for charts and recordings, and in no report.
     #[serde(skip)]
     pub all: Vec<crate::metrics::steps::Step>,
     /// Flow that most often ends a step. Null: not known.

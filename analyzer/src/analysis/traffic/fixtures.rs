@@ -114,6 +114,11 @@ fn example_stretch(period_ns: u64) -> StepStretch {
     StepStretch { first_ns: 600_000_001, last_ns: 1_200_000_001, steps: 8, period_ns, parts }
 }
 
+/// A step of which only the start is known.
+pub(crate) fn step_at(start_ns: u64) -> crate::metrics::steps::Step {
+    crate::metrics::steps::Step { start_ns, end_ns: start_ns, busy_ns: 0, silence_ns: 0, gap_follows: false }
+}
+
 pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Steps {
     Steps {
         link: "eth0".into(),
@@ -147,8 +152,7 @@ pub(crate) fn example_steps(host: Address, direction: Option<Direction>) -> Step
         busy_ratio: 0.2,
         communication_ratio: 0.4,
         silence_ns: 0,
-        starts_ns: vec![1],
-        all: Vec::new(),
+        all: vec![step_at(1)],
         latest: vec![Step { start_ns: 1, length_ns: 1, busy_ns: 1, busy_ratio: Some(0.2), silence_ns: 0 }],
         last_flow: Some(LastFlow { src: host, dst: host, dest_qp: 17, steps: 12, behind_ns: 1 }),
         straggler: Some(StepStraggler {

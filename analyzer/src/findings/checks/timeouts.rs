@@ -192,11 +192,11 @@ fn step_delay<'a>(
         .filter(|silence| silence.first_ns <= span.last_ns && silence.last_ns >= span.first_ns);
     let mut silences: Vec<(u64, u64)> = silences.map(|silence| (silence.first_ns, silence.last_ns)).collect();
     silences.sort_unstable();
-    let known = steps.starts_ns.first().zip(steps.starts_ns.last())?;
-    silences.iter().find(|(from, to)| from < known.1 && to > known.0)?;
+    let (first, last) = steps.all.first().zip(steps.all.last())?;
+    silences.iter().find(|(from, to)| *from < last.start_ns && *to > first.start_ns)?;
     let mut all = StepDelay { ns: 0, steps: 0 };
-    for step in steps.starts_ns.windows(2) {
-        let &[start, next] = step else { continue };
+    for (step, next) in steps.all.iter().zip(steps.all.iter().skip(1)) {
+        let (start, next) = (step.start_ns, next.start_ns);
         let longer = (next.saturating_sub(start)).saturating_sub(steps.period_ns);
         // Silences overlap: each moment counts once.
         let (mut silent, mut until) = (0, start);
@@ -352,6 +352,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
 #[cfg(test)]
 mod tests {
     use crate::analysis::fixtures::{START, key, stats};
+    use crate::analysis::traffic::step_at;
     use crate::analysis::{Facts, Options};
     use crate::findings::episode_tests::{by_id, run, spell};
     use crate::findings::tests::with_steps;
@@ -382,7 +383,7 @@ mod tests {
                 steps.link = link.to_owned();
                 steps.period_ns = 100 * MS;
                 let starts = [1_000, 1_100, 1_200, 1_300, 1_800, 1_900, 2_000];
-                steps.starts_ns = starts.map(|at| START + at * MS).into();
+                steps.all = starts.map(|at| step_at(START + at * MS)).into();
             });
             let facts = Facts { steps: steps.steps, ..Facts::of(&sample, &Options::default()) };
             let limits = Limits::default();

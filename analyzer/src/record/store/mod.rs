@@ -16,9 +16,9 @@ pub use retention::Keep;
 use volume::Volume;
 
 use super::registry::Rows;
+use crate::util::time::HOUR_NS;
 use crate::util::units;
 
-pub(super) const HOUR_NS: u64 = 3_600_000_000_000;
 /// Data time between two attempts to seal after a failure, and between two fsyncs.
 const AGAIN_NS: u64 = 30_000_000_000;
 /// Longest plausible time between two rows: a host has a row each minute. Beyond it, the clock is not trusted at

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::overview::chart;
 use super::{Lines, Page, Spans, counted, empty, sheet};
+use crate::metrics::steps::Step;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
 use crate::report::Report;
@@ -87,14 +88,14 @@ impl Page for BurstsScreen {
         }
         let report = view.analysis.as_ref().map(|analysis| &analysis.report);
         if let Some(steps) = report.and_then(|report| report.facts.steps.as_ref()) {
-            table.rows.extend(steps.starts_ns.iter().map(|start| {
+            table.rows.extend(steps.all.iter().map(|Step { start_ns, .. }| {
                 // The latest are known in full.
-                let step = steps.latest.iter().find(|step| step.start_ns == *start);
+                let step = steps.latest.iter().find(|step| step.start_ns == *start_ns);
                 vec![
                     json!("step"),
                     json!(steps.link),
                     sheet::direction(steps.direction),
-                    json!(start),
+                    json!(start_ns),
                     json!(step.map(|step| step.length_ns)),
                     Value::Null,
                     Value::Null,
@@ -159,8 +160,7 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
             all
         });
     };
-    let starts =
-        report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.starts_ns);
+    let job = report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.all);
     let mut links: Vec<(usize, &Bursts)> =
         traffic.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.bursts.as_ref()?))).collect();
     links.sort_by_key(|(_, bursts)| std::cmp::Reverse(bursts.total.bytes));
@@ -174,7 +174,7 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     });
     let mut blocks = links.into_iter().map(|(at, bursts)| {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        link(&data.sample, (at, lost), bursts, (starts, most), (part, tall))
+        link(&data.sample, (at, lost), bursts, (job, most), (part, tall))
     });
     let mut all = Vec::new();
     while let Some(block) = blocks.next() {
@@ -212,11 +212,10 @@ pub(super) fn busiest(view: &View, (width, height): (usize, usize)) -> Vec<Line<
         return Vec::new();
     }
     let report = view.analysis.as_deref().map(|analysis| &analysis.report);
-    let starts = report.and_then(|report| report.facts.steps.as_ref());
-    let starts = starts.map_or(&[][..], |steps| &steps.starts_ns);
+    let job = report.and_then(|report| report.facts.steps.as_ref()).map_or(&[][..], |steps| &steps.all);
     let mut lines = vec![link_title(&name(&data.sample, at), bursts, width)];
     for strip in strips.into_iter().flatten() {
-        lines.extend(strip.lines(strip.most(), starts, (cells, tall)));
+        lines.extend(strip.lines(strip.most(), job, (cells, tall)));
     }
     lines
 }
@@ -235,13 +234,13 @@ fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
     bursts: &Bursts,
-    (starts, most): (&[u64], [f64; 2]),
+    (job, most): (&[Step], [f64; 2]),
     (width, tall): (usize, usize),
 ) -> Vec<Line<'static>> {
     let mut lines = vec![link_title(&name(sample, at), bursts, width)];
     let cells = width.saturating_sub(AXIS + 3);
     for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
-        lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, starts, (cells, tall))));
+        lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, job, (cells, tall))));
     }
     let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
     for (packets, why) in [(lost, "ring buffer full"), (without_flow, "without a flow")] {
@@ -355,7 +354,7 @@ impl Strip {
     }
 
     /// A chart of some lines on a scale that ends at `most`, with a line of marks below where steps begin.
-    fn lines(&self, most: f64, starts: &[u64], (cells, tall): (usize, usize)) -> Vec<Line<'static>> {
+    fn lines(&self, most: f64, steps: &[Step], (cells, tall): (usize, usize)) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         for row in (0..tall).rev() {
             let scale = match row {
@@ -372,8 +371,8 @@ impl Strip {
             });
         }
         let mut marks = vec![' '; self.values.len().min(cells)];
-        for start in starts.iter().filter(|start| **start >= self.start_ns) {
-            let column = (start - self.start_ns) as f64 / self.column_ns.max(1.0);
+        for step in steps.iter().filter(|step| step.start_ns >= self.start_ns) {
+            let column = (step.start_ns - self.start_ns) as f64 / self.column_ns.max(1.0);
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -413,9 +412,9 @@ fn block(value: f64, max: f64, (row, tall): (usize, usize)) -> char {
 }
 
 /// The time of each step as a bar, the latest right; `None` where there are none.
-fn step_times(starts_ns: &[u64], width: usize) -> Option<Line<'static>> {
-    let pairs = starts_ns.iter().zip(starts_ns.iter().skip(1));
-    let times: Vec<u64> = pairs.map(|(one, next)| next.saturating_sub(*one)).collect();
+fn step_times(steps: &[Step], width: usize) -> Option<Line<'static>> {
+    let pairs = steps.iter().zip(steps.iter().skip(1));
+    let times: Vec<u64> = pairs.map(|(one, next)| next.start_ns.saturating_sub(one.start_ns)).collect();
     let (least, most) = (times.iter().min()?, times.iter().max()?);
     let scale = format!(" {} to {}", units::duration(*least), units::duration(*most));
     let room = width.saturating_sub(STEP_TIMES.len() + scale.chars().count() + 1);
@@ -438,7 +437,7 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         lines.extend(why.map(|text| Line::styled(format!(" {text}"), theme::DIM)));
         return lines;
     };
-    lines.extend(step_times(&steps.starts_ns, width));
+    lines.extend(step_times(&steps.all, width));
     let over = if steps.are_over() { ", other traffic since" } else { "" };
     let rhythm = format!(
         "{} steps, period {}, on {}, {} to {}{over} · {} per step · busy {} · communicating {}",
