@@ -247,7 +247,7 @@ fn boxes_over_the_screens() {
     let mut app = app(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('7')]);
     press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "event:nak");
+    type_text(&mut app, "event nak");
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
     snapshot("packet_top", &app);
     press(&mut app, &[Key::End]);
@@ -325,7 +325,7 @@ fn a_full_table() {
     press(&mut app, &[Key::Char('2'), Key::Down, Key::End]);
     snapshot("full_qps_end", &app);
     press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "rate:>3.3G !state:loss");
+    type_text(&mut app, "rate > 3.3G !state loss");
     snapshot("full_filtered", &app);
 }
 

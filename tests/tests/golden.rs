@@ -28,6 +28,7 @@ fn reduced(mut report: Value) -> Value {
     binary::strip_folders(&mut report);
     if let Some(report) = report.as_object_mut() {
         report.remove("findings");
+        report.remove("verdict");
     }
     drop_nulls(&mut report);
     report

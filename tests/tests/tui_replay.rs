@@ -64,7 +64,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     // The packet of an event, and a capture of all packets of its queue pair.
     terminal.press_until("7", "events", said("TIME (UTC)")).unwrap();
     terminal.press_until("/", "a filter", said("filter:")).unwrap();
-    terminal.type_text("event:nak").unwrap();
+    terminal.type_text("event nak").unwrap();
     terminal.press(&["Enter"]).unwrap();
     terminal.press_until("Down", "a NAK", said("PSN sequence error")).unwrap();
     terminal.press_until("Enter", "its headers", said("base transport header")).unwrap();
@@ -72,7 +72,7 @@ fn keys_write_files_and_reset_and_the_mouse_sorts() {
     terminal.press_until("Escape", "the list", |screen| !screen.contains("Esc: close")).unwrap();
     terminal.press_until("w", "what was written", said(".pcapng")).unwrap();
     assert_eq!(written(folder.path(), "pcapng")[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
-    terminal.press_until("Escape", "all events", |screen| !screen.contains("event:nak")).unwrap();
+    terminal.press_until("Escape", "all events", |screen| !screen.contains("event nak")).unwrap();
 
     // Clicks on a screen's name, on a title, and again.
     let find = |screen: &str, text: &str| {

@@ -328,7 +328,8 @@ pub(super) mod ethertype {
     /// True if the ethertype announces a VLAN tag.
     #[inline(always)]
     pub(crate) const fn is_tag(ethertype: u16) -> bool {
-        matches!(ethertype, VLAN | QINQ | QINQ_OLD)
+        // IPv4 needs the first comparison alone.
+        ethertype >= VLAN && matches!(ethertype, VLAN | QINQ | QINQ_OLD)
     }
 }
 

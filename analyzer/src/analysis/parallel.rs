@@ -14,13 +14,13 @@ use crate::util::definition::definitions;
 
 definitions! {
     SHARED: f64 = 0.25,
-        "Links are parallel: minimum share of a link's data between host pairs that other links of the group carry too",
+        "Minimum share of a link's data between host pairs that other links of the group carry too, for them to be parallel",
         "A pair with two queue pairs is on one of two links alone every other time, and on uneven links more often";
     TOGETHER: f64 = 0.5,
-        "The same: minimum share of the shorter of two links' times that both have in common",
+        "Minimum share of the shorter of two links' times that both have in common, for them to be parallel",
         "Captures one after the other share no load";
     PACKETS: u64 = 100,
-        "The same: minimum data packets of a link",
+        "Minimum data packets of a link, for it to be one of several parallel ones",
         "A few messages are no load";
 }
 

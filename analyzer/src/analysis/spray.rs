@@ -11,16 +11,16 @@ use crate::util::map::Map;
 
 definitions! {
     PORTS: u64 = 4,
-        "A queue pair's packets take several paths: minimum source ports of its own",
+        "Minimum source ports of a queue pair, for its packets to take several paths",
         "A connection that is made again changes its port once";
     BUSIEST: f64 = 0.5,
-        "The same: maximum share of the packets with the busiest of these ports",
+        "Maximum share of a queue pair's packets with the busiest of its source ports, for them to take several paths",
         "Ports that a sender alternates between are used alike";
     LATE: u64 = 16,
-        "The same: minimum packets out of order",
+        "Minimum packets of a queue pair out of order, for them to take several paths",
         "A path that changes once has fewer";
     LATE_SHARE: f64 = 0.01,
-        "The same: share of all packets that these exceed",
+        "Minimum share of a queue pair's packets out of order, for them to take several paths",
         "As the minimum number";
 }
 

@@ -440,7 +440,7 @@ mod tests {
         for (text, word) in [
             ("[tui]\nscreen = \"flows\"", "line 2, column 10"),
             ("[tui]\n\ncolumns = [\"qp\", \"rait\"]", "line 3"),
-            ("[tui]\nfilter = \"ce:>x\"", "line 2"),
+            ("[tui]\nfilter = \"ce > x\"", "line 2"),
             ("[tui]\nsort = \"tunel\"", "invalid column (did you mean 'tunnel'?)"),
             ("[tui]\nsort = \"-rait\"", "line 2, column 8: invalid column: use state, "),
             ("[tui]\nhistory_mib = 0", "use 1 to 65536"),

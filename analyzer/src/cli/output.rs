@@ -176,14 +176,13 @@ pub fn print(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let (done, watched) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        // If the thread cannot be started, a slow end is not explained.
-        let watch = move || explain_slow_end(interrupt, &watched);
-        let _watching = std::thread::Builder::new().spawn_scoped(scope, watch);
-        let printed = print_all(feed, format, sink, options, interrupt);
-        drop(done);
-        printed
-    })
+    let of_watch = interrupt.clone();
+    // If the thread cannot be started, a slow end is not explained. Nobody waits for it: waking it on an idle processor
+    // can take longer than reading a small file.
+    let _watching = std::thread::Builder::new().spawn(move || explain_slow_end(&of_watch, &watched));
+    let printed = print_all(feed, format, sink, options, interrupt);
+    drop(done);
+    printed
 }
 
 /// After an interrupt, reports what delays the end. Returns when `watched` is closed.

@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::figure::{Better, FigureUnit, Measure};
+use super::figure::{Better, FAULTS, FigureUnit, Measure};
 use super::{Change, FindingChange, State, Verdict};
 use crate::findings::{self, Severity, Unit};
-
-/// Counts of faults, which are chance, differ more from run to run than counts of traffic.
-pub(super) const USUAL: f64 = 0.25;
 
 /// The measures of findings by id, in the order of their ranks: what of the evidence says how bad one is.
 pub(super) fn measures() -> Vec<(&'static str, Measure)> {
@@ -40,7 +37,7 @@ fn compared(id: &str, measure: findings::Measure) -> Measure {
         label: findings::evidence_label(id, measure.name),
         kind,
         better,
-        same: (USUAL, 0.0),
+        same: (FAULTS, 0.0),
     }
 }
 
@@ -50,7 +47,7 @@ const TIME_LOST: Measure = Measure {
     label: "time lost",
     kind: FigureUnit::Ratio,
     better: Better::Less,
-    same: (USUAL, 0.001),
+    same: (FAULTS, 0.001),
 };
 
 /// Findings in either, by id: the worse ones first.

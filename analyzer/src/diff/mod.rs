@@ -31,7 +31,7 @@ const MAX_PAIRS: usize = 16;
 definitions! {
     LEAST_SHARE: f64 = 0.01,
         "Minimum share of the bytes of a pair of hosts that is listed",
-        "What changes in less is not what changed in the job";
+        "A smaller share cannot be why the job changed";
 }
 
 /// Assessment of a change.

@@ -16,7 +16,7 @@ pub fn text(diff: &Diff, room: usize, paint: Paint) -> String {
         lines.push(format!("{letter}  {}, {length}", plain(&side.name)));
     }
     lines.push(String::new());
-    let mut table = figures("METRIC");
+    let mut table = figures("METRIC, WHOLE RUN");
     for change in diff.metrics.iter().filter(|change| change.a.is_some() || change.b.is_some()) {
         table.row(row(change.label.to_owned(), change, paint));
     }
@@ -79,7 +79,7 @@ fn verdict(diff: &Diff) -> (String, Role) {
     let count = |(worse, better): (u64, u64), what: &str| {
         format!("{} worse, {} better", units::plural(worse, what), units::count(better))
     };
-    (format!("B is {word}: {}; {}", count(findings, "finding"), count(metrics, "metric")), role)
+    (format!("B is {word}: {}; {}", count(findings, "finding above info"), count(metrics, "metric")), role)
 }
 
 /// A table of figures in both.
@@ -97,7 +97,7 @@ fn figures(heading: &'static str) -> Table {
 fn findings(diff: &Diff, room: usize, paint: Paint) -> Vec<String> {
     let mut table = Table::new(vec![
         ("FINDING", Align::Left),
-        ("MEASURE", Align::Left),
+        ("MEASURE, LATEST EPISODE", Align::Left),
         ("A", Align::Left),
         ("B", Align::Left),
         ("", Align::Left),

@@ -5,7 +5,7 @@
 //! term   = factor { ["and"] factor }
 //! factor = "not" factor | "(" expr ")" | test
 //! test   = ["src" | "dst"] ("host" | "net") NET | ("src" | "dst") NET
-//!        | field [compare | ":"] VALUE
+//!        | field [compare] VALUE
 //!        | figure                                 above 0
 //!        | WORD                                   on the screen: text
 //! compare = "<" | "<=" | "=" | "!=" | ">=" | ">"
@@ -13,7 +13,7 @@
 //!
 //! One parser makes one expression, which is evaluated over [`Facts`]: a packet or a flow at the source, a row or an
 //! event on the screen. The fields of packets are in [`fields::CORE`]; those of rows come with a [`Vocabulary`], which
-//! the columns of the table are. Older spellings (`field:value`, `field:>1`, `!word`) stay valid.
+//! the columns of the table are.
 
 mod error;
 mod expr;

@@ -32,8 +32,7 @@ struct Parser<'a> {
 
 /// The expression up to the first mistake, and that mistake.
 pub(super) fn parse(text: &str, scope: Scope, vocabulary: Vocabulary) -> (Option<Expr>, Option<FilterError>) {
-    let is_field = |word: &str| vocabulary.find(&word.to_lowercase()).is_some();
-    let tokens = match tokens(text, is_field) {
+    let tokens = match tokens(text) {
         Ok(tokens) => tokens,
         Err(error) => return (None, Some(error)),
     };
@@ -121,7 +120,7 @@ impl Parser<'_> {
             _ => {
                 let cause = format!("expected a test, found {}", self.found(&token));
                 let remedy = match token.kind {
-                    TokenKind::Compare(_) | TokenKind::Colon => "name a field before it".into(),
+                    TokenKind::Compare(_) => "name a field before it".into(),
                     _ => format!("fields: {}", self.fields("")),
                 };
                 self.fail(&token, cause, remedy)
@@ -134,6 +133,12 @@ impl Parser<'_> {
     fn test(&mut self, token: &Token, word: &str) -> Option<Expr> {
         let name = word.to_lowercase();
         let known = self.vocabulary.find(&name);
+        if let Some((field, value)) = name.split_once(':')
+            && self.vocabulary.find(field).is_some()
+        {
+            let value = if value.is_empty() { "VALUE" } else { value };
+            return self.fail(token, format!("no colon after `{field}`"), format!("write {field} {value}"));
+        }
         match (known, self.scope) {
             (Some(FieldRef::Core(core)), _) => self.core(core, &name),
             (Some(FieldRef::Row(at)), Scope::View) => {
@@ -150,7 +155,7 @@ impl Parser<'_> {
             }
             (None, Scope::Source) => self.unknown(token, &name),
             (None, Scope::View) if matches!(self.peek(), Some(TokenKind::Compare(_))) => {
-                self.unknown(token, name.trim_end_matches(':'))
+                self.unknown(token, &name)
             }
             (None, Scope::View) => match Net::parse(word).filter(|_| word.contains('/')) {
                 Some(net) => Some(Expr::Test(Test::Address(Core::Host, net))),
@@ -183,23 +188,22 @@ impl Parser<'_> {
         Expr::Test(Test::Word(Word { text, words, figure }))
     }
 
-    /// A colon or a comparison after a field.
-    fn operator(&mut self) -> (bool, Option<Op>) {
-        let colon = self.skip(&TokenKind::Colon);
+    /// A comparison after a field.
+    fn operator(&mut self) -> Option<Op> {
         let op = match self.peek() {
             Some(TokenKind::Compare(op)) => Some(*op),
             _ => None,
         };
         self.next += usize::from(op.is_some());
-        (colon || op.is_some(), op)
+        op
     }
 
     /// The same where only equality makes sense: whether it is negated.
     fn equality(&mut self, name: &str) -> Option<(bool, bool)> {
-        let (given, op) = self.operator();
+        let op = self.operator();
         match op {
-            None | Some(Op::Equal) => Some((given, false)),
-            Some(Op::NotEqual) => Some((given, true)),
+            None | Some(Op::Equal) => Some((op.is_some(), false)),
+            Some(Op::NotEqual) => Some((true, true)),
             Some(op) => {
                 let token = self.tokens.get(self.next - 1).cloned()?;
                 let cause = format!("`{name}` has no order for `{}`", op.sign());
@@ -250,9 +254,9 @@ impl Parser<'_> {
     }
 
     fn number(&mut self, core: Core, name: &str, wanted: (&str, &str)) -> Option<Expr> {
-        let (given, op) = self.operator();
+        let op = self.operator();
         // `vlan` alone: any tag.
-        if core == Core::Vlan && !given && !matches!(self.peek(), Some(TokenKind::Word(_))) {
+        if core == Core::Vlan && op.is_none() && !matches!(self.peek(), Some(TokenKind::Word(_))) {
             return Some(Expr::Test(Test::Number(core, Op::More, 0)));
         }
         let (token, text) = self.value(name, wanted)?;
@@ -267,7 +271,7 @@ impl Parser<'_> {
     }
 
     fn figure(&mut self, row: RowField, field: &Field) -> Option<Expr> {
-        let (given, op) = self.operator();
+        let op = self.operator();
         let value_follows = match self.peek() {
             // An address is a word of its own.
             Some(TokenKind::Word(word)) => {
@@ -277,7 +281,7 @@ impl Parser<'_> {
             }
             _ => false,
         };
-        if !given && !value_follows {
+        if op.is_none() && !value_follows {
             return Some(self.word(row.name, Some(row.at)));
         }
         let wanted = field.unit.example();

@@ -19,8 +19,6 @@ pub(super) enum TokenKind {
     Word(String),
     Quoted(String),
     Compare(Op),
-    /// The colon of `field:value`.
-    Colon,
     Open,
     Close,
     And,
@@ -54,8 +52,8 @@ const SYMBOLS: [(&str, TokenKind); 11] = [
     (")", TokenKind::Close),
 ];
 
-/// The tokens of `text`. `is_field` says which words are fields: after those a colon is a token.
-pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<Token>, FilterError> {
+/// The tokens of `text`.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
     let mut tokens: Vec<Token> = Vec::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -68,9 +66,6 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
             (symbol.len(), kind)
         } else if rest.starts_with('!') {
             (1, TokenKind::Not)
-        } else if rest.starts_with(':') && matches!(tokens.last(), Some(last) if is_name(last, at, &is_field))
-        {
-            (1, TokenKind::Colon)
         } else if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
             let Some(len) = rest.get(1..).and_then(|inner| inner.find(quote)) else {
                 let remedy = format!("close it with {quote}");
@@ -84,7 +79,7 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
             };
             (len + 2, TokenKind::Quoted(rest.get(1..=len).unwrap_or_default().to_owned()))
         } else {
-            let word = word(rest, &is_field);
+            let word = word(rest);
             // `1 %` is one number.
             if word == "%"
                 && let Some(Token { end, kind: TokenKind::Word(number), .. }) = tokens.last_mut()
@@ -103,24 +98,14 @@ pub(super) fn tokens(text: &str, is_field: impl Fn(&str) -> bool) -> Result<Vec<
     Ok(tokens)
 }
 
-/// True if `token` is the name of a field that ends at `at`.
-fn is_name(token: &Token, at: usize, is_field: impl Fn(&str) -> bool) -> bool {
-    token.end == at && matches!(&token.kind, TokenKind::Word(name) if is_field(name))
-}
-
 fn symbol(rest: &str) -> Option<(&'static str, TokenKind)> {
     SYMBOLS.iter().find(|(symbol, _)| rest.starts_with(symbol)).map(|(symbol, kind)| (*symbol, kind.clone()))
 }
 
 /// The word at the beginning of `rest`, of one character at least.
-fn word(rest: &str, is_field: impl Fn(&str) -> bool) -> &str {
-    for (at, c) in rest.char_indices().skip(1) {
-        let (before, after) = rest.split_at(at);
-        // An IPv6 address has colons too, and no field has two.
-        let field = c == ':' && !after.starts_with("::") && is_field(before);
-        if c.is_whitespace() || symbol(after).is_some() || field {
-            return before;
-        }
-    }
-    rest
+fn word(rest: &str) -> &str {
+    let ends =
+        |(at, c): &(usize, char)| c.is_whitespace() || symbol(rest.get(*at..).unwrap_or_default()).is_some();
+    let end = rest.char_indices().skip(1).find(ends);
+    end.and_then(|(at, _)| rest.get(..at)).unwrap_or(rest)
 }

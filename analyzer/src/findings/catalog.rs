@@ -7,7 +7,7 @@ use super::relate::causality;
 use super::{Entry, FAMILIES, Family, LimitMeta, bound, order, span, verdict};
 use crate::entity::spell;
 use crate::metrics;
-use crate::util::definition::Definition;
+use crate::util::definition::{Definition, number};
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -59,7 +59,12 @@ impl LimitMeta {
     }
 
     fn line(&self) -> String {
-        format!("- `{}` = {}: {}. {}.\n", self.name(), self.default, self.meaning, self.reason)
+        let time = Some(number(self.default, true)).filter(|_| self.field.ends_with("_ns"));
+        let time = time.map_or_else(String::new, |time| format!(" ({time})"));
+        // Decimals need no grouping; TOML allows that of whole numbers.
+        let is_decimal = self.default.contains('.');
+        let default = if is_decimal { self.default.replace('_', "") } else { self.default.to_owned() };
+        format!("- `{}` = {default}{time}: {}. {}.\n", self.name(), self.meaning, self.reason)
     }
 }
 

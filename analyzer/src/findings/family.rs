@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Finding, Input, Problem, Unit};
 use crate::analysis::Facts;
 use crate::entity::lives::Calls;
-use crate::sample::Sample;
+use crate::sample::{Counted, Sample};
 
 /// The findings of one module.
 #[derive(Clone, Copy)]
@@ -43,6 +43,8 @@ pub struct Entry {
     pub lasting: Option<Lasting>,
     /// Data that a source must collect for it.
     pub needs: &'static [Need],
+    /// The counter without times that it rests on: its growth between two readings dates a finding without episodes.
+    pub grows: Option<Counted>,
     /// The evidence value that measures severity; `None` if no value is independent of the length of the run.
     pub measure: Option<Measure>,
     /// The diagnosis in a few words, at most 80 characters.
@@ -69,6 +71,7 @@ impl Entry {
             of_queue_pairs: false,
             lasting: None,
             needs: &[],
+            grows: None,
             measure: None,
             title: "",
             meaning: "",

@@ -113,7 +113,7 @@ pub(super) const COMMON: &[Label] = &[
     label("share", "share", Unit::Ratio),
     label("silent_ns", "silence", Unit::Nanoseconds),
     label("since_ns", "since", Unit::Time),
-    label("slower_ratio", "longer by", Unit::Ratio),
+    label("slower_ratio", "growth of the step time", Unit::Ratio),
     label("source_ports", "source ports", Unit::Count),
     label("stalled_ns", "stall by flow", Unit::Nanoseconds),
     label("steps", "steps", Unit::Count),

@@ -47,7 +47,6 @@ use crate::analysis::Facts;
 use crate::sample::Sample;
 
 pub use catalog::{definitions, entries, entry, evidence_label, limits, markdown, similar};
-pub use checks::balance::LINKS_IMBALANCE;
 pub use checks::{FAMILIES, Limits};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;

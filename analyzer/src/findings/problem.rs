@@ -86,6 +86,13 @@ impl Problem {
         self == Self::Loss
     }
 
+    /// True for packets that did not arrive whole, in order and accepted, and for recovery from it.
+    #[must_use]
+    pub fn is_of_delivery(self) -> bool {
+        use Problem::{Icrc, Loss, NotReady, Refused, Retransmission, Silent};
+        matches!(self, Icrc | Loss | NotReady | Refused | Retransmission | Silent)
+    }
+
     /// The kind of a finding; `None` for an id that is not known.
     #[must_use]
     pub fn of(finding: &Finding) -> Option<Self> {

@@ -15,7 +15,9 @@ definitions! {
 pub const HEALTHY_SUMMARY: &str = "no loss, congestion or stall";
 
 /// Overall state of the traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Health {
     /// No warning.
     Healthy,

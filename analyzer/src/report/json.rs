@@ -9,8 +9,7 @@ use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::analysis::{Facts, Flow, Source, Totals, Window};
-use crate::findings::{Finding, NotEvaluated};
-use crate::report::{Options, Report, SCHEMA};
+use crate::report::{Judged, Options, Report, SCHEMA};
 use crate::sample::Sample;
 use crate::util::background;
 
@@ -46,8 +45,6 @@ pub fn write_last(mut sample: Sample, options: &Options, out: &mut impl Write) -
     write_while(facts, |facts| Report::judge(&sample, facts, options), out)
 }
 
-type Judged = (Vec<Finding>, Vec<NotEvaluated>);
-
 /// Writes the report of these facts, and judges them meanwhile.
 fn write_while(
     mut facts: Facts,
@@ -71,7 +68,7 @@ fn write_while(
     Escaping::new(&mut *out).write_all(head.strip_suffix(b"\n}").unwrap_or(&head))?;
     out.write_all(b",")?;
     out.write_all(&NONE[..NONE.len() - 1])?;
-    let (findings, not_evaluated) = thread::scope(|scope| {
+    let Judged { verdict, findings, not_evaluated } = thread::scope(|scope| {
         let judging = thread::Builder::new().name("findings".into()).spawn_scoped(scope, || judge(&facts));
         by_two(&facts.flows, out)?;
         // Without the thread this one judges.
@@ -82,7 +79,7 @@ fn write_while(
     })?;
     facts.flows = Vec::new();
     let mut rest = Vec::new();
-    write(&Report { schema: SCHEMA, facts, findings, not_evaluated }, &mut rest)?;
+    write(&Report { schema: SCHEMA, facts, verdict, findings, not_evaluated }, &mut rest)?;
     let at = rest.windows(NONE.len()).position(|bytes| bytes == NONE);
     let after = at.and_then(|at| rest.get(at + NONE.len() - 1..));
     out.write_all(b"\n  ")?;
@@ -318,7 +315,8 @@ mod tests {
     fn judged(report: &Report) -> impl Fn(&Facts) -> Judged + Sync {
         |facts| {
             assert_eq!(facts.flows.len(), report.facts.flows.len());
-            (report.findings.clone(), report.not_evaluated.clone())
+            let Report { verdict, findings, not_evaluated, .. } = report.clone();
+            Judged { verdict, findings, not_evaluated }
         }
     }
 

@@ -8,12 +8,14 @@ pub mod json;
 #[cfg(test)]
 pub(crate) mod schema;
 pub mod text;
+mod verdict;
 
 use serde::Serialize;
 
 use crate::analysis::{self, Facts};
 use crate::findings::{self, Finding, Limits, NotEvaluated};
 use crate::sample::Sample;
+pub use verdict::ReportVerdict;
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "rocescope.report/1";
@@ -44,11 +46,20 @@ pub struct Report {
     /// Everything that follows from the sample without a judgement; its fields are fields of the report.
     #[serde(flatten)]
     pub facts: Facts,
+    /// The conclusion in one sentence.
+    pub verdict: ReportVerdict,
     /// Findings: active ones first, by impact, then ended ones, then those of severity `info`.
     pub findings: Vec<Finding>,
     /// Findings that could not be evaluated in this run: their absence from `findings` proves nothing.
     #[serde(rename = "unjudged")]
     pub not_evaluated: Vec<NotEvaluated>,
+}
+
+/// What follows from facts.
+struct Judged {
+    verdict: ReportVerdict,
+    findings: Vec<Finding>,
+    not_evaluated: Vec<NotEvaluated>,
 }
 
 impl Report {
@@ -69,12 +80,17 @@ impl Report {
 
     /// The report of these facts and what follows from them. Findings have flows from facts alone.
     fn with(sample: &Sample, facts: Facts, options: &Options) -> Self {
-        let (findings, not_evaluated) = Self::judge(sample, &facts, options);
-        Self { schema: SCHEMA, facts, findings, not_evaluated }
+        let Judged { verdict, findings, not_evaluated } = Self::judge(sample, &facts, options);
+        Self { schema: SCHEMA, facts, verdict, findings, not_evaluated }
+    }
+
+    fn judge(sample: &Sample, facts: &Facts, options: &Options) -> Judged {
+        let (findings, not_evaluated) = Self::find(sample, facts, options);
+        Judged { verdict: ReportVerdict::of(facts, &findings), findings, not_evaluated }
     }
 
     /// The findings from facts, and the checks that were not evaluated.
-    fn judge(sample: &Sample, facts: &Facts, options: &Options) -> (Vec<Finding>, Vec<NotEvaluated>) {
+    fn find(sample: &Sample, facts: &Facts, options: &Options) -> (Vec<Finding>, Vec<NotEvaluated>) {
         if let Some(recording) = &sample.recording {
             // They were judged when they were recorded, from more than a recording keeps.
             let mut findings: Vec<Finding> =

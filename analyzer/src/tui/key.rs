@@ -295,7 +295,7 @@ pub const KEYMAP: &[Binding] = &[
         "filter",
         &[Key::Char('/')],
         Input::Filter,
-        "filter the list: words, field:value, field:>1k, !not; fields: below",
+        "filter the list: host 10.0.1.0/24 and ce > 1%; fields: below",
     ),
     bind("time-range", &[Key::Char('t')], Input::TimeRange, "time range: last sample, 10 s, 60 s, whole run"),
     bind("pause", &[Key::Char(' ')], Input::Pause, "pause or resume; a replay stops reading"),

@@ -1,5 +1,10 @@
 //! Numbers that define what a figure means: no setting changes them, and docs/findings.md lists them.
 
+use std::time::Duration;
+
+use crate::util::time::nanos;
+use crate::util::units;
+
 /// A number that defines what a figure means.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
@@ -16,7 +21,27 @@ pub struct Definition {
 impl std::fmt::Display for Definition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { value, meaning, reason, .. } = self;
-        write!(out, "- {meaning}: {value}. {reason}.")
+        let is_time = meaning.contains(IN_NS);
+        let (before, behind) = meaning.split_once(IN_NS).unwrap_or((meaning, ""));
+        // The second comma of an insertion goes with the first.
+        let behind = behind.strip_prefix(',').unwrap_or(behind);
+        let value = number(value, is_time);
+        write!(out, "- {before}{behind}: {value}. {reason}.")
+    }
+}
+
+/// Part of a meaning that gives its unit.
+const IN_NS: &str = ", in nanoseconds";
+
+/// A number of the source text as readers write it: `8,192`, `0.00001`, a time with its unit; other text as it is.
+pub(crate) fn number(source: &str, is_time: bool) -> String {
+    let digits = source.replace('_', "");
+    match (digits.parse::<u64>(), digits.parse::<f64>()) {
+        (_, Ok(ns)) if is_time => Duration::try_from_secs_f64(ns / 1e9)
+            .map_or_else(|_| source.to_owned(), |time| units::duration(nanos(time))),
+        (Ok(number), _) => units::count(number),
+        (_, Ok(_)) => digits,
+        _ => source.to_owned(),
     }
 }
 
@@ -39,3 +64,28 @@ macro_rules! definitions {
     };
 }
 pub(crate) use definitions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_readers() {
+        assert_eq!(number("10_000_000_000", true), "10.0 s");
+        assert_eq!(number("1e3", true), "1.00 µs");
+        assert_eq!(number("8_192", false), "8,192");
+        assert_eq!(number("0.000_01", false), "0.00001");
+        assert_eq!(number("RING", false), "RING");
+    }
+
+    #[test]
+    fn the_unit_of_a_time_is_beside_its_value() {
+        let text = Definition {
+            name: "WAIT_NS",
+            value: "20_000",
+            meaning: "Silence that ends it, in nanoseconds",
+            reason: "None is longer",
+        };
+        assert_eq!(text.to_string(), "- Silence that ends it: 20.0 µs. None is longer.");
+    }
+}

@@ -10,7 +10,7 @@ use rocescope_common::account::Event;
 fn details(size: (u16, u16)) -> App {
     let mut app = app(&World::sick(), size);
     press(&mut app, &[Key::Char('2'), Key::Char('/')]);
-    type_text(&mut app, "nak:>0");
+    type_text(&mut app, "nak > 0");
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
     assert_eq!(app.view.screen, Screen::Detail);
     app

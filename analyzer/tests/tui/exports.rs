@@ -26,7 +26,7 @@ fn column(sheet: &Sheet, name: &str) -> Vec<Value> {
 fn exports_hold_what_is_shown() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "ce:>1%");
+    type_text(&mut app, "ce > 1%");
     press(&mut app, &[Key::Enter]);
     let (name, text) = written(&mut app, 'e');
     assert_eq!(name, "rocescope-qps-20260301T120003Z.csv");
@@ -96,7 +96,7 @@ fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
 fn the_details_write_both_directions_over_time_and_null_where_nothing_is_known() {
     let mut app = after(&World::sick(), USUAL, 5);
     press(&mut app, &[Key::Char('2'), Key::Char('/')]);
-    type_text(&mut app, "nak:>0");
+    type_text(&mut app, "nak > 0");
     press(&mut app, &[Key::Enter, Key::Down, Key::Enter]);
     let (this, other) = app.screens.detail.shown.clone().unwrap();
     let other = other.expect("both directions are known");

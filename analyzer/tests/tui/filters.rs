@@ -132,10 +132,10 @@ fn the_part_of_a_filter_that_is_wrong_is_marked_where_it_stands() {
             |cell: &&ratatui::buffer::Cell| cell.modifier.contains(ratatui::style::Modifier::UNDERLINED);
         last.filter(underlined).map(ratatui::buffer::Cell::symbol).collect::<String>()
     };
-    type_text(&mut app, "10.0 foo:>1");
-    assert_eq!(marked(&app), "foo:", "{}", text(&app));
+    type_text(&mut app, "10.0 foo > 1");
+    assert_eq!(marked(&app), "foo", "{}", text(&app));
     press(&mut app, &[Key::Ctrl('u')]);
-    type_text(&mut app, "rnr:>0");
+    type_text(&mut app, "rnr > 0");
     assert_eq!(marked(&app), "");
 }
 

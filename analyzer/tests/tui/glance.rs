@@ -26,27 +26,27 @@ fn a_filter_on_counters_keeps_the_events_of_matching_flows() {
     press(&mut app, &[Key::Char('7')]);
     let all = app.view.event_count();
     for (text, found) in [
-        ("ce:>1%", &["CE", "NEW"][..]),
-        ("rnr:>0", &["NEW", "RNR"]),
-        ("nak:>0 event:nak", &["NAK"]),
-        ("state:ce !nak:>0", &["CE", "NEW"]),
-        ("cnp:>0", &["CNP", "NEW"]),
-        ("ce:>90%", &[]),
+        ("ce > 1%", &["CE", "NEW"][..]),
+        ("rnr > 0", &["NEW", "RNR"]),
+        ("nak > 0 event nak", &["NAK"]),
+        ("state ce !nak > 0", &["CE", "NEW"]),
+        ("cnp > 0", &["CNP", "NEW"]),
+        ("ce > 90%", &[]),
     ] {
         filter(&mut app, text);
         assert_eq!(kinds(&app), found, "{text}");
         assert!(app.view.event_count() < all, "{text}");
     }
     // As many as the line above the list says.
-    filter(&mut app, "link:eth1");
+    filter(&mut app, "link eth1");
     let shown = app.view.event_count();
     assert!(shown > 0 && shown < all);
-    assert!(text(&app).contains(&format!("\"link:eth1\" {shown} of {all}")), "{}", text(&app));
+    assert!(text(&app).contains(&format!("\"link eth1\" {shown} of {all}")), "{}", text(&app));
     let links: Vec<u16> = app.view.shown_events().map(|listed| listed.entry.key.link).collect();
     assert!(links.iter().all(|link| *link >= 2), "{links:?}");
 
     // What comes while the filter is on is filtered too.
-    filter(&mut app, "ce:>1%");
+    filter(&mut app, "ce > 1%");
     let before = app.view.event_count();
     let world = World::sick();
     app.on_events(&world.events(5));
@@ -72,16 +72,16 @@ fn details_stay_those_of_one_queue_pair() {
 fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
     let mut app = app(&World::sick(), WIDE);
     press(&mut app, &[Key::Char('2')]);
-    filter(&mut app, "rnr:>0");
+    filter(&mut app, "rnr > 0");
     let before = app.screens.flows.order.clone();
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
-    type_text(&mut app, "ce:>x");
-    assert!(!text(&app).lines().take(6).any(|line| line.contains("ce:>x")), "{}", text(&app));
+    type_text(&mut app, "ce > x");
+    assert!(!text(&app).lines().take(6).any(|line| line.contains("ce > x")), "{}", text(&app));
     press(&mut app, &[Key::Enter]);
-    assert_eq!((app.view.filter.text.as_str(), &app.view.filter.query.error), ("rnr:>0", &None));
+    assert_eq!((app.view.filter.text.as_str(), &app.view.filter.query.error), ("rnr > 0", &None));
     assert_eq!(app.screens.flows.order, before);
     let shown = text(&app);
-    assert!(shown.contains("\"rnr:>0\"") && shown.contains("filter unchanged:"), "{shown}");
+    assert!(shown.contains("\"rnr > 0\"") && shown.contains("filter unchanged:"), "{shown}");
     // A long one has lines of its own.
     app.on_resize(USUAL.0, USUAL.1);
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
@@ -94,7 +94,7 @@ fn a_filter_that_makes_no_sense_is_not_taken_and_leaves_no_trace() {
         "{answer}"
     );
     assert!(text(&app).lines().last().unwrap().contains("q quit"), "{}", text(&app));
-    assert!(!shown.contains("\"ce:>x\""), "{shown}");
+    assert!(!shown.contains("\"ce > x\""), "{shown}");
 }
 
 #[test]

@@ -195,27 +195,27 @@ fn a_filter_compares_and_knows_fields() {
     let unmarked = unmarked.filter(|row| row.delta.is_none_or(|delta| delta.counts.ce_ratio().is_none()));
     let unmarked = unmarked.filter(|row| row.delta.is_some_and(|delta| delta.counts.naks() == 0)).count();
     for (filter, rows) in [
-        ("ce:>1%", 1),
-        ("ce:>9%", 0),
-        ("nak:>0", 2),
-        ("!nak:>0", all - 2),
-        ("rnr:>=56", 1),
-        ("peer:10.1.0", 2),
-        ("src:10.1.0", 1),
-        ("host:10.1.0 dst:10.1", 1),
-        ("state:nak", 1),
-        ("link:eth1", 8),
-        ("qp:0x1200", 1),
-        ("mtu:4096 rate:>1G", 7),
-        ("trans:rc", all),
-        ("p99:>500us", 1),
-        ("p50:<20us !p50:<15us", 4),
-        ("p99:>=1ns", 8),
-        ("pid:4711", 8),
-        ("pid:>4711", 8),
-        ("comm:PYTHON", all),
-        ("pod:worker-1", 8),
-        ("!pod:worker-1", 8),
+        ("ce > 1%", 1),
+        ("ce > 9%", 0),
+        ("nak > 0", 2),
+        ("!nak > 0", all - 2),
+        ("rnr >= 56", 1),
+        ("host 10.1.0", 2),
+        ("src 10.1.0", 1),
+        ("host 10.1.0 dst 10.1", 1),
+        ("state nak", 1),
+        ("link eth1", 8),
+        ("qp 0x1200", 1),
+        ("mtu 4096 rate > 1G", 7),
+        ("trans rc", all),
+        ("p99 > 500us", 1),
+        ("p50 < 20us !p50 < 15us", 4),
+        ("p99 >= 1ns", 8),
+        ("pid 4711", 8),
+        ("pid > 4711", 8),
+        ("comm PYTHON", all),
+        ("pod worker-1", 8),
+        ("!pod worker-1", 8),
         ("worker-0 ce", 1),
         ("ce > 1% or nak > 0", 3),
         ("not (ce > 1% or nak > 0)", all - 3 - unmarked),
@@ -239,7 +239,7 @@ fn a_filter_compares_and_knows_fields() {
         assert_eq!(app.screens.flows.order.len(), rows, "{filter}");
     }
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
-    type_text(&mut app, "rate:>");
+    type_text(&mut app, "rate >");
     assert!(
         text(&app).contains("expected a rate in bits per second after `rate` at column 7"),
         "{}",
@@ -456,7 +456,7 @@ fn older_events_stay_in_place_while_new_ones_come() {
 fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     let mut app = table(&World::sick(), USUAL);
     press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "rnr:>0");
+    type_text(&mut app, "rnr > 0");
     press(&mut app, &[Key::Enter, Key::Down]);
     let Action::Write(file) = press(&mut app, &[Key::Char('w')]) else { panic!("nothing written") };
     assert_eq!((file.ending, file.what.as_str()), ("pcapng", "3 packet headers"));
@@ -472,7 +472,7 @@ fn packet_headers_of_the_selected_queue_pair_become_a_capture() {
     }
     assert_eq!(records, 3);
     press(&mut app, &[Key::Char('/'), Key::Ctrl('u')]);
-    type_text(&mut app, "qp:4693");
+    type_text(&mut app, "qp 4693");
     press(&mut app, &[Key::Enter, Key::Down]);
     assert_eq!(press(&mut app, &[Key::Char('w')]), Action::Draw);
     assert!(app.view.messages.answer.as_ref().unwrap().contains("no packet headers"));
@@ -523,7 +523,7 @@ fn the_mouse_selects_sorts_and_scrolls() {
 fn the_command_line_and_the_configuration_set_the_start() {
     let mut options = options();
     options.screen = Screen::Qps;
-    options.filter = "ce:>1%".into();
+    options.filter = "ce > 1%".into();
     options.sort = rocescope::tui::settings::parse_sort("-ce").ok();
     options.columns = vec![Id::Qp, Id::CeNow];
     let mut app = App::new(options);
@@ -578,10 +578,10 @@ fn a_mistake_in_a_filter_is_shown_as_a_whole() {
     for size in [SMALL, USUAL, WIDE] {
         let mut app = table(&World::sick(), size);
         press(&mut app, &[Key::Char('/')]);
-        type_text(&mut app, "foo:>1");
+        type_text(&mut app, "foo > 1");
         let error = app.view.filter.query.error.as_ref().unwrap().one_line();
         let screen = text(&app);
-        assert!(screen.lines().last().unwrap().contains("filter: foo:>1"), "{screen}");
+        assert!(screen.lines().last().unwrap().contains("filter: foo > 1"), "{screen}");
         let shown = screen.replace('\n', " ");
         let words: Vec<&str> = error.split_whitespace().collect();
         let missing: Vec<_> = words.iter().filter(|word| !shown.contains(**word)).collect();

@@ -117,7 +117,7 @@ fn two_taps_count_each_packet_once_wherever_it_is_shown() {
         app.on_resize(WIDE.0, WIDE.1);
     }
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('/')]);
-    type_text(&mut app, "link:b");
+    type_text(&mut app, "link b");
     press(&mut app, &[Key::Enter]);
     let behind = sum(sums(&app).iter().map(|sum| sum.row.total));
     let on_b =
@@ -213,11 +213,11 @@ fn the_matrix_names_its_metric() {
 fn a_small_screen_says_how_many_rows_match_a_filter_and_which_filter() {
     let mut app = table(&World::many(1_500), SMALL);
     press(&mut app, &[Key::Char('/')]);
-    type_text(&mut app, "!state:loss rate:>0");
+    type_text(&mut app, "!state loss rate > 0");
     for key in [Key::Enter, Key::Down] {
         let screen = text(&app);
         let title = screen.lines().find(|line| line.contains("2 QPs")).unwrap();
-        assert!(title.contains("\"!state:loss ") && title.contains(" of 1.50k"), "{title}");
+        assert!(title.contains("\"!state loss ") && title.contains(" of 1.50k"), "{title}");
         press(&mut app, &[key]);
     }
     // A click still finds the screens.

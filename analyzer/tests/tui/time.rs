@@ -175,7 +175,7 @@ fn latency_is_of_the_time_range_and_over_time() {
     assert_eq!(seen.iter().filter(|ns| near(**ns, 13)).count(), 18);
     // The charts of the details; of the answers' flow, those of the requests that it answers.
     press(&mut app, &[Key::Char(' '), Key::Char('2'), Key::Char('/')]);
-    for (filter, route) in [("src:10.1.1", "10.1.1.12 → 10.2.6.7"), ("dst:10.1.1", "10.2.6.7 → 10.1.1.12")]
+    for (filter, route) in [("src 10.1.1", "10.1.1.12 → 10.2.6.7"), ("dst 10.1.1", "10.2.6.7 → 10.1.1.12")]
     {
         app.on_resize(120, 50);
         press(&mut app, &[Key::Char('2'), Key::Char('/'), Key::Ctrl('u')]);

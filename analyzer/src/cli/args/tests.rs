@@ -124,7 +124,7 @@ fn nonsense_is_refused() {
         &["x", "--output", "xml"],
         &["x", "--screen", "9"],
         &["x", "--sort", "nothing"],
-        &["x", "--view-filter", "p99:>soon"],
+        &["x", "--view-filter", "p99 > soon"],
         &["x", "--bin", "10us"],
         &["x", "--link-speed", "400"],
         &["x", "--link-speed", "0G"],

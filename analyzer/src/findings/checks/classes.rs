@@ -44,7 +44,7 @@ fn changing(input: &Input<'_>, found: &mut Vec<Finding>) {
                 "Check that no switch rewrites DSCP, and set one traffic class for the job.",
                 ByHand::Switch,
             )
-            .caveat("When these flows changed their DSCP is not known.")
+            .caveat("The time at which these flows changed their DSCP is not known.")
             .flows(changed)
             .into(found);
     }

@@ -75,7 +75,7 @@ limits! {
         "Fewer may be chance, or belong to marks before the capture began";
     without_ce_packets: u64 = 100,
         "minimum ECN-capable data packets to conclude that none is CE-marked",
-        "Where DCQCN causes CNPs, a packet in a hundred and more is marked";
+        "If DCQCN causes the CNPs, at least one packet in a hundred is marked";
     nak_share: f64 = 0.5,
         "NAKs per CNP from which CNPs need no CE mark",
         "Some NICs send a CNP with a NAK";

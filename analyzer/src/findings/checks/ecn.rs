@@ -105,7 +105,7 @@ limits! {
         "A queue that drops is above its marking threshold, and marks what it still takes";
     drop_factor: f64 = 2.0,
         "minimum ratio of that share to the CE ratio",
-        "Where most packets are marked, most gaps are followed by a mark whatever made them";
+        "If most packets are marked, a mark follows most gaps whatever their cause";
     drop_most: f64 = 0.9,
         "share of the PSN gaps from which on the CE ratio does not matter",
         "Nearly all gaps are followed by a mark only where the queue that marks drops";

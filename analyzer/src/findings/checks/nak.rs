@@ -12,7 +12,7 @@ use crate::findings::{
     label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::Address;
+use crate::sample::{Address, Counted};
 use crate::util::map::Set;
 use crate::util::units::{self, plural};
 
@@ -28,6 +28,7 @@ pub(in crate::findings) const ACCESS: Entry = Entry {
     id: "nak.remote_access_error",
     of_queue_pairs: true,
     rank: 160,
+    grows: Some(Counted::AccessError),
     title: "Remote access error: a responder denies access to its memory",
     meaning: "A request named a remote key or an address that the responder does not grant. The queue pair goes into the error state: the job that uses it ends or hangs.",
     computed: "Raised from `nak.errors` NAKs with code 2 (remote access error) on; critical, since no connection survives one.",
@@ -40,6 +41,7 @@ pub(in crate::findings) const OPERATIONAL: Entry = Entry {
     id: "nak.remote_operational_error",
     of_queue_pairs: true,
     rank: 170,
+    grows: Some(Counted::OperationalError),
     title: "Remote operational error: a responder failed to execute a request",
     meaning: "The responder could not execute a request: its device hit an error of its own, or a message was longer than the receive buffer posted for it (drivers answer that with this code or with invalid request). The queue pair goes into the error state.",
     computed: "Raised from `nak.errors` NAKs with code 3 (remote operational error) on; critical.",
@@ -52,6 +54,7 @@ pub(in crate::findings) const INVALID: Entry = Entry {
     id: "nak.invalid_request",
     of_queue_pairs: true,
     rank: 180,
+    grows: Some(Counted::InvalidRequest),
     title: "Invalid request: a responder rejects a request",
     meaning: "The responder does not understand the request, or does not permit it at all: an operation that is not enabled for the queue pair, a message longer than its receive buffer, too \
               many READs or atomics at a time. The queue pair goes into the error state.",

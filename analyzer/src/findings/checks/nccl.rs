@@ -87,7 +87,7 @@ limits! {
         "Three answers in a row; collectives outrun the query by one or two operations all the time";
     lagging_part: f64 = 0.5,
         "largest share of a communicator's ranks that lag",
-        "Where more than half are behind, one rank is ahead, and the rank waited for is unknown; RAS itself names groups below half";
+        "If more than half are behind, one rank is ahead, and the rank waited for is unknown; RAS itself names groups below half";
     hang_ns: u64 = 300_000_000_000,
         "time from which a lagging rank is critical, in nanoseconds",
         "Checkpoints take minutes; PyTorch's watchdog ends a job after 10 minutes";

@@ -15,8 +15,9 @@ use crate::findings::{
     label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::Address;
+use crate::sample::{Address, Counted};
 use crate::util::map::Map;
+use crate::util::numbers;
 use crate::util::units::{self, plural};
 
 /// This family.
@@ -35,6 +36,7 @@ pub(super) const FAMILY: Family = Family {
 pub(in crate::findings) const SLOW: Entry = Entry {
     id: "rnr.slow_receiver",
     rank: 260,
+    grows: Some(Counted::RnrNaks),
     measure: Some(Measure::ratio("rnr_ratio")),
     title: "Receiver not ready (RNR NAKs)",
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
@@ -143,8 +145,11 @@ fn raise(
             flow.loss.get().map_or(0, |loss| loss.rnr_resent.or_zero()),
         )
     });
-    let cost = Cost { ratio: *ratio, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
+    let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterRnr, waits: &[Wait::Rnr] };
     let cost = impact(span, again.iter().map(|(flow, _)| *flow), &cost);
+    let retransmissions = resent.and(cost.retransmissions);
+    // Of the packets sent to it, as far as they were followed.
+    let packets_ratio = retransmissions.zip(*packets).map(|(again, all)| numbers::share(again, all).min(1.0));
     let refusing = |flow: &&Flow| span.count(flow, Signal::RnrNak, flow.rnr_naks_once()) > 0;
     let place = Place::of_several(input, flows.iter().copied().filter(refusing));
     let first = flows.iter().min_by_key(|flow| (&flow.link, flow.dst, flow.dest_qp));
@@ -155,12 +160,12 @@ fn raise(
         .evidence("rnr_naks", *naks)
         .evidence("rnr_ratio", *ratio)
         .evidence("packets", *packets)
-        .evidence("packets_resent", if span.is_whole() { resent } else { resent.and(cost.retransmissions) })
+        .evidence("packets_resent", if span.is_whole() { resent } else { retransmissions })
         .last_seen(latest_nak(flows, |last| last.rnr))
         .flows(ends::asked(input, flows.iter().copied()))
         .place(place.hop("responder"))
         .ends(requester, responder)
-        .impact(Impact { retransmissions: resent.and(cost.retransmissions), ..cost })
+        .impact(Impact { packets_ratio, retransmissions, ..cost })
         .step(
             format!("Check CPU load, pinning and NUMA node of the receiving process: {who}."),
             there.and_then(Commands::threads),

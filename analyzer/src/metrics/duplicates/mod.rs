@@ -47,7 +47,7 @@ definitions! {
         "Maximum time from a packet to its duplicate, in nanoseconds",
         "Clocks of two capturing hosts that PTP or NTP on a LAN keeps differ by up to some milliseconds";
     pub LATE_NS: u64 = 100_000_000,
-        "The same where sender and receiver count IPv4 identifications up",
+        "Maximum time from a packet to its duplicate where sender and receiver count IPv4 identifications up, in nanoseconds",
         "Queues between two taps delay packets that long";
 }
 

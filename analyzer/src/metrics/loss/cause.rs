@@ -39,7 +39,7 @@ definitions! {
         "Maximum PSNs between an unacknowledged packet and the latest: a jump back beyond this means QPN reuse, and an ACK further back is not its own",
         "4,096-byte packets at 400 Gb/s for 1.3 ms";
     REUSE_FROM_FIRST: u32 = 256,
-        "The same for a sender that goes back to its very first PSN after a pause, which then uses the queue pair number again",
+        "Maximum PSNs between an unacknowledged packet and the very first PSN, for a sender that goes back to it after a pause to retransmit; beyond it the queue pair number is in use again",
         "A connection that is made again begins there; few windows do";
     REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000,
         "Pause after which it uses the number again however few PSNs it goes back, in nanoseconds",

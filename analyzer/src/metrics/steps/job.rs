@@ -95,7 +95,7 @@ impl NoJob {
     pub const fn words(self) -> &'static str {
         match self {
             Self::NoData => "no data",
-            Self::NoRhythm => "nothing repeats with equal volumes",
+            Self::NoRhythm => "no periodic traffic with equal volumes",
             Self::TooFew => "fewer than 8 repetitions",
             Self::TooSmall => "what repeats is smaller than 16 KiB",
             Self::Irregular => "periods or pauses of very different length",

@@ -22,7 +22,7 @@ definitions! {
         "Minimum steps in a row that others are compared with",
         "One fast step is chance, a median of five is not";
     FAST_SHARE: usize = 4,
-        "The same as a part of all steps, one in",
+        "Minimum steps in a row that others are compared with, one in this many of all",
         "The minimum over many short parts would be below what the job can sustain: the smallest median of four quarters lies half a standard deviation of a single step below the median of all at most";
     AROUND: usize = 15,
         "Maximum steps around one whose median shows that it is one of many slower ones",

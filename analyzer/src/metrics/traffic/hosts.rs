@@ -26,7 +26,7 @@ definitions! {
         "Minimum silence after which a further sender takes its turn, where no message and no READ is in progress, in nanoseconds",
         "Through two network cards and a switch a host hears after some microseconds that it may send, and timestamps of interrupts vary by as much";
     pub TURN_PACKETS: u64 = 8,
-        "The same in packets at the pace of the bin",
+        "Minimum silence after which a further sender takes its turn, where no message and no READ is in progress, in packets at the pace of the bin",
         "A port with a queue sends one after the other";
 }
 

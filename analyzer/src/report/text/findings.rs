@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::analysis::{Facts, InputKind, link_name};
 use crate::findings::{DataEnd, Finding, Health, Severity, Verdict};
-use crate::report::Report;
+use crate::report::{Report, ReportVerdict};
 use crate::util::layout::{labelled, plain, wrap};
 use crate::util::style::{Paint, Role};
 use crate::util::units::plural;
@@ -91,35 +91,18 @@ pub(crate) struct Headline {
 
 /// The verdict over the findings of a report.
 pub(crate) fn headline(report: &Report) -> Headline {
-    let findings = sorted(report);
-    let (retransmitted, packets) = report.facts.retransmitted();
-    let verdict = Verdict::of(&findings, end_of(report).recorded).noting(retransmitted, packets);
-    let role = match verdict.health {
-        Health::Healthy | Health::Recovered => Role::Good,
-        Health::Degraded => Role::Warning,
-        Health::Critical => Role::Critical,
+    let ReportVerdict { health, sentence, next, .. } = &report.verdict;
+    let role = match health {
+        Some(Health::Healthy | Health::Recovered) => Role::Good,
+        Some(Health::Degraded) | None => Role::Warning,
+        Some(Health::Critical) => Role::Critical,
     };
-    let nothing = report.facts.totals.roce_packets == 0 && report.facts.devices.is_empty();
-    let next = verdict.next_command().unwrap_or_else(|| next_when_healthy(report, nothing));
-    let next = plain(&next);
-    let worst = verdict.worst.map(|worst| {
+    let findings = sorted(report);
+    let worst = Verdict::of(&findings, false).worst.map(|worst| {
         let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
         format!("{}{when}", plain(&worst.title))
     });
-    let (sentence, role) = match verdict.worst {
-        None if nothing => ("Unknown: no RoCE packet was observed".to_owned(), Role::Warning),
-        _ => (verdict.sentence, role),
-    };
-    Headline { sentence, role, worst, next }
-}
-
-/// The command to run where nothing is wrong: the check of this host where it is the one that was looked at, or where
-/// nothing was seen; else what the findings of the report, or of any, mean.
-fn next_when_healthy(report: &Report, nothing: bool) -> String {
-    let info = report.findings.first().map(|one| format!("rocescope explain {}", one.id));
-    let live = report.facts.source.kind != InputKind::Replay;
-    let check = || "rocescope doctor".to_owned();
-    if live || nothing { check() } else { info.unwrap_or_else(|| "rocescope explain".to_owned()) }
+    Headline { sentence: sentence.clone(), role, worst, next: plain(next) }
 }
 
 /// The last lines of the page: the verdict, the worst finding, and the next command.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
 use crate::analysis::{Between, Episodes, Flow, Loss};
-use crate::findings::{Problem, Severity};
+use crate::findings::{Finding, Problem, Severity};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
 use crate::util::layout::wrap;
@@ -222,9 +222,6 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 const NOT_RECORDED: &str = "Not recorded: which losses may be reordering, loss episodes downstream, packets neither observed nor retransmitted, \
      duplicates by a mirror, repeated READ requests, and which retransmissions follow RNR NAKs.";
 
-/// Families of findings about loss and recovery from it.
-const RELATED: [&str; 7] = ["icrc", "loss", "nak", "peer", "qp", "retry", "rnr"];
-
 /// The ids of the findings about loss that name a flow, in brackets. Its responses belong to the findings about their
 /// requests too.
 fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
@@ -234,8 +231,8 @@ fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
         let requests = report.facts.requests_answered_by(flow);
         either.extend(requests.map(|other| (other.src, other.dst, other.dest_qp)));
     }
-    let related = |id: &str| id.split_once('.').is_some_and(|(family, _)| RELATED.contains(&family));
-    let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one.id));
+    let related = |one: &Finding| Problem::of(one).is_some_and(Problem::is_of_delivery);
+    let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one));
     let named = own.filter(|one| either.iter().any(|name| one.named.contains(name)));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();

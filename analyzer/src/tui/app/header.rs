@@ -253,7 +253,7 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     // It is known of the newest readings only.
     let coverage = &app.view.analysis.as_ref().filter(|_| !app.view.past())?.report.facts.coverage;
     let worst = crate::analysis::worst_coverage(coverage)?;
-    let level = if worst < crate::analysis::WHOLE { Level::Warning } else { Level::Fine };
+    let level = if coverage.iter().any(|one| one.why.is_some()) { Level::Warning } else { Level::Fine };
     // A little above 1 is a matter of when the two were read.
     let mut spans = part("captured ", theme::DIM);
     spans.push(units::ratio(Some(worst.min(1.0))), theme::text(level));

@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
 use crate::entity::devices::PortSample;
-use crate::findings::{DataEnd, Finding, LINKS_IMBALANCE, Problem, Severity, Verdict};
+use crate::findings::{DataEnd, Finding, Problem, Severity, Verdict};
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Address, Sample, SourceKind, address};
 use crate::tui::layout::Layout;
@@ -228,8 +228,7 @@ impl View {
     #[must_use]
     pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
         self.active(Problem::Imbalance).any(|finding| {
-            finding.id == LINKS_IMBALANCE.id
-                && finding.evidence["links"] == serde_json::json!(imbalance.links)
+            finding.evidence["links"] == serde_json::json!(imbalance.links)
                 && finding.place.direction.is_none_or(|way| Some(way) == imbalance.direction)
         })
     }

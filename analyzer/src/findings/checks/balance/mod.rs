@@ -29,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
         label("worse_direction", "busier in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
         label("heaviest", "heaviest flows there", Unit::Text),
-        label("heaviest_ratios", "their shares of its bytes", Unit::Ratio),
+        label("heaviest_ratios", "their shares of the link's bytes", Unit::Ratio),
     ],
     check,
 };
@@ -52,7 +52,7 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
     ..Entry::of(Problem::Hashing)
 };
 /// Uneven load on parallel links.
-pub const LINKS_IMBALANCE: Entry = Entry {
+pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
     id: "links.imbalance",
     rank: 360,
     causes: &[ENTROPY_LOW.id],
@@ -145,7 +145,7 @@ limits! {
         "Three steps of a second that communicate for a quarter of it. Fewer are uneven by chance";
     stretch_loaded: f64 = 0.5,
         "minimum bytes of a window over those of the mean window, for it to count as loaded",
-        "What little passes between two steps, or while a job evaluates, may use one link without harm";
+        "Little traffic passes between two steps, or while a job evaluates; it may use one link without harm";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {

@@ -161,7 +161,7 @@ limits! {
         "Clean links lose a packet now and then: healthy captures show one or two episodes. Loss that matters comes back";
     pair_episodes: u64 = 2,
         "minimum episodes of a host pair, where all pairs together reach loss.episodes",
-        "Hosts behind the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance";
+        "Hosts downstream of the same bad hop lose alike, and in a short capture each only now and then; one episode alone is chance";
     vanished: u64 = 5,
         "minimum packets lost between two taps",
         "As episodes";
@@ -179,7 +179,7 @@ limits! {
         "As other_way; a link that begins to carry a flow later misses less of it";
     doubtful: f64 = 0.5,
         "minimum share of the lost PSNs that may have been reordered, for info",
-        "Where it is more likely than not that nothing was lost, it is not worth an alert";
+        "A loss that is more likely reordering is not worth an alert";
     same_pairs: f64 = 0.5,
         "minimum share of the lossy host pairs that two links have in common, for them to be one place",
         "Chance leaves a pair below the threshold on one of the links";

@@ -4,10 +4,11 @@ use super::{BETWEEN, Side};
 use crate::analysis::{Between, Facts, Flow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
+use crate::findings::command::class_of;
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact, run, scaled};
 use crate::findings::title::{self, pair, short};
-use crate::findings::{ByHand, Episode, Finding, Impact, Input, Place, Raise, Severity};
+use crate::findings::{ByHand, Commands, Episode, Finding, Impact, Input, Place, Raise, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
@@ -108,7 +109,10 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
         let (requester, responder) = ends::of_lost(input, sent.iter().copied());
         let episode = |(first_ns, last_ns)| Episode { first_ns, last_ns, peak: Some(one.ratio()) };
         let episodes = one.seen_ns.map(episode).into_iter().collect();
-        let place = one.flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let first = one.flows.first().copied();
+        let place = first.map(|flow| Place::of(input, flow)).unwrap_or_default();
+        let sender = first.map(|flow| Commands::near(input, flow, flow.src));
+        let class = first.map_or_else(|| "RoCE's priority".to_owned(), class_of);
         let raise =
             Raise::new(&BETWEEN, severity, title::title(diagnosis, [pair(src, dst), own_loss(dropped)]))
                 .evidence("loss_ratio", one.ratio())
@@ -129,8 +133,12 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                     ByHand::Switch,
                 )
                 .step(
-                    "Check that PFC is enabled for RoCE's priority on both sides of each of these links.",
-                    ByHand::Switch,
+                    format!("Check that PFC is enabled for {class} on both sides of each of these links."),
+                    sender.and_then(Commands::pfc),
+                )
+                .step(
+                    "Check trust mode and DSCP-to-priority mapping (NCCL_IB_TC sets the DSCP).",
+                    sender.and_then(Commands::qos),
                 );
         with_own_loss(dropped, raise).into(found);
     }

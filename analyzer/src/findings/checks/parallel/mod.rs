@@ -114,7 +114,7 @@ limits! {
         "If four of eight flows have a problem at random, the probability that they are the four on one link is one in seventy";
     agree: f64 = 0.75,
         "minimum share of the flows or host pairs that must agree",
-        "What a link does, it does to nearly all that it carries";
+        "A slow or lossy link affects nearly all flows that it carries";
     samples: u64 = 20,
         "minimum latency samples of a flow for a median",
         "The median of 20 samples lies within those of a quarter and three quarters";

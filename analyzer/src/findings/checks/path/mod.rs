@@ -40,7 +40,7 @@ pub(super) const REWRITTEN: Entry = Entry {
                for the marked original. Contents are compared by the ICRC that they need, of frames that are whole at both taps and right at the first, and alike in payload length, AETH, DMA length and AckReq: a warning from \
                icrc.packets packets. Info where payloads shrink with it: the switch trims packets.",
     advice: "Find the hop between the two taps that rewrites: trust mode of its ports (trust dscp, not trust port or pcp), remarking policies, tunnels that do not copy DSCP and ECN (RFC 6040), firewalls and virtual switches. Make \
-             the sender's value survive to the receiver, or map the new value to the lossless, ECN-enabled class at every hop behind it.",
+             the sender's value survive to the receiver, or map the new value to the lossless, ECN-enabled class at every hop downstream of it.",
     caveat: "Some fabrics rewrite DSCP by design, at the boundary of a tenant; then check that the new value is lossless and ECN-enabled on the rest of the path.",
     ..Entry::of(Problem::Settings)
 };
@@ -72,7 +72,7 @@ limits! {
         "A hop that rewrites affects every packet of its path; single ones may be matched wrongly";
     cleared: f64 = 0.5,
         "minimum share of CE-marked packets that lose their mark",
-        "Where IPv4 identifications are constant, a lost marked packet and its unmarked retransmission are the same packet to the comparison; that is rare, while a hop that clears marks clears all of them";
+        "With constant IPv4 identifications, a lost marked packet and its unmarked retransmission are the same packet to the comparison; that is rare, while a hop that clears marks clears all of them";
     large: u64 = 10,
         "minimum large packets lost",
         "Ten consecutive losses of large packets alone are not random: random loss spares no small ones";

@@ -184,7 +184,7 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
             let class = if main.field == Field::Dscp { "DSCP" } else { "Priority" };
             let mut raise = raise
                 .step(format!("Check trust mode and remarking policies of each port between {from} and {to} (trust dscp)."), ByHand::Switch)
-                .step(format!("Check that {class} {} is lossless (PFC) and ECN-enabled at every hop behind {to}.", main.to), here.qos());
+                .step(format!("Check that {class} {} is lossless (PFC) and ECN-enabled at every hop downstream of {to}.", main.to), here.qos());
             if main.to == 0 {
                 raise = raise.caveat(format!("{class} 0 is the default class of most switches: neither lossless nor ECN-enabled."));
             }
@@ -192,7 +192,7 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
         }
         Field::Ecn => raise
             .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), ByHand::Switch)
-            .step("Check that ECN is enabled for RoCE's class at the hops behind it, and that both ends see CNPs.", here.ecn()),
+            .step("Check that ECN is enabled for RoCE's class at the hops downstream of it, and that both ends see CNPs.", here.ecn()),
         Field::Icrc if is_damage(main) => raise
             .step(format!("Check memory error, parity and FCS counters of each device between {from} and {to}, and replace the faulty one."), here.nic_counters())
             .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC: it drops these packets.", here.rdma_counters()),

@@ -19,7 +19,7 @@ use crate::findings::{
     Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
-use crate::sample::{Address, Direction};
+use crate::sample::{Address, Counted, Direction};
 use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -67,6 +67,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
         super::rnr::SLOW.id,
         super::peer::SILENT.id,
     ],
+    grows: Some(Counted::Repeats),
     measure: Some(Measure::ratio("retransmitted_ratio")),
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",

@@ -104,7 +104,7 @@ limits! {
         "Hosts of a healthy ring start staggered by up to a tenth of a step; below a sixth it is not worth an on-call alert";
     straggler_part: f64 = 0.5,
         "minimum share of the growth of the steps that a straggler costs, to own step.slower",
-        "What explains most of a growth explains it";
+        "A part that explains most of the growth is its cause";
     slow_path: f64 = 3.0,
         "minimum median latency of a slow transfer over that of the other pairs of hosts",
         "Paths of one fabric differ by a hop or two, and their queues by less than that";

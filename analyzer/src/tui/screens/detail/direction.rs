@@ -311,7 +311,7 @@ fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u3
     let mixed: Vec<&str> =
         Mixed::NAMES.iter().filter(|(bit, _)| stats.mixed & bit != 0).map(|(_, name)| *name).collect();
     if !mixed.is_empty() {
-        lines.push(styled("changed", mixed.join(", "), Level::Warning));
+        lines.push(styled("changed", mixed.join(", "), level(Level::Warning, row)));
     }
     lines
 }

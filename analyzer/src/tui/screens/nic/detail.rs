@@ -312,7 +312,7 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     if !has(QpSource::ControlPath) && !has(QpSource::Devx) {
         let why = facts.qp_lives.as_ref().and_then(|lives| lives.unavailable.clone());
-        let why = why.unwrap_or_else(|| "no verb of it was seen since the run began".to_owned());
+        let why = why.unwrap_or_else(|| "no verb observed since the run began".to_owned());
         reasons.push(format!("path, settings, creation: {why}"));
     } else if control.created_ns.is_none() {
         reasons.push("creation: it is older than the run".to_owned());

@@ -291,7 +291,7 @@ fn when(finding: &Finding, end: DataEnd) -> String {
             format!("ended {}{length}", finding.last_seen_ns.map_or_else(String::new, at))
         }
         // It has a begin, which is not known.
-        _ if !finding.episodes.is_empty() => "begin not known".to_owned(),
+        _ if !finding.episodes.is_empty() => "start unknown".to_owned(),
         _ => String::new(),
     }
 }

@@ -1,0 +1,48 @@
+//! The verdict of a report, the same in its text, JSON and HTML.
+
+use serde::Serialize;
+
+use crate::analysis::{Facts, InputKind};
+use crate::findings::{Finding, Health, Verdict, order};
+
+/// The conclusion from all findings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReportVerdict {
+    /// State of the traffic at the end of the data. Null: neither a RoCE packet nor an RDMA device was observed.
+    pub health: Option<Health>,
+    /// One sentence for people.
+    pub sentence: String,
+    /// `id` of the worst finding, the first of `findings` above info. Null: there is none.
+    pub worst: Option<&'static str>,
+    /// Command to run next, on this host.
+    pub next: String,
+}
+
+impl ReportVerdict {
+    /// The verdict over the findings on these facts.
+    pub(super) fn of(facts: &Facts, findings: &[Finding]) -> Self {
+        let mut findings = findings.to_vec();
+        order::sort(&mut findings, facts.window.last_ns);
+        let (retransmitted, packets) = facts.retransmitted();
+        let recorded = facts.source.kind == InputKind::Replay;
+        let Verdict { health, sentence, worst } =
+            Verdict::of(&findings, recorded).noting(retransmitted, packets);
+        let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
+        let next = Verdict { health, sentence: String::new(), worst }.next_command();
+        let next = next.unwrap_or_else(|| next_when_healthy(&findings, nothing || !recorded));
+        let worst = worst.map(|finding| finding.id);
+        if worst.is_none() && nothing {
+            let sentence = "Unknown: no RoCE packet was observed".to_owned();
+            return Self { health: None, sentence, worst, next };
+        }
+        Self { health: Some(health), sentence, worst, next }
+    }
+}
+
+/// The command to run where nothing is wrong: the check of this host where it is the one that was looked at, or where
+/// nothing was seen (`check`); else what the findings of the report, or of any, mean.
+fn next_when_healthy(findings: &[Finding], check: bool) -> String {
+    let info = findings.first().map(|one| format!("rocescope explain {}", one.id));
+    if check { "rocescope doctor".to_owned() } else { info.unwrap_or_else(|| "rocescope explain".to_owned()) }
+}
