@@ -68,7 +68,7 @@ fn the_same_expression_gives_the_same_flows_at_the_source_and_on_the_screen() {
         let own = [
             format!("src {} and not qp {}", first.0, first.1),
             format!("not (host {} or qp {})", first.0, first.1),
-            format!("qp <= {} dst:{}", first.1, first.0),
+            format!("qp <= {} dst {}", first.1, first.0),
         ];
         for text in expressions.iter().copied().chain(own.iter().map(String::as_str)) {
             let source = replayed(capture, Some(text));
