@@ -198,7 +198,7 @@ fn the_list_of_peers_goes_by_what_the_data_knows() {
     let mut live = after(&World::sick(), WIDE, 30);
     let all = [
         "WORST PEERS",
-        "QUEUE PAIRS",
+        "WORST QUEUE PAIRS",
         "WORST REMOTE HOSTS",
         "WORST PROCESSES",
         "WORST PODS",
@@ -209,7 +209,7 @@ fn the_list_of_peers_goes_by_what_the_data_knows() {
     assert_eq!(groups(&mut live, all.len()), all);
     // One tap: no host is remote, and no process known.
     let mut capture = replayed("e1_loss1.h1.pcap.gz", WIDE);
-    assert_eq!(groups(&mut capture, 3), ["WORST PEERS", "QUEUE PAIRS", "WORST PEERS"]);
+    assert_eq!(groups(&mut capture, 3), ["WORST PEERS", "WORST QUEUE PAIRS", "WORST PEERS"]);
 }
 
 #[test]
@@ -220,17 +220,20 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         let data = app.view.data.as_ref().unwrap();
         let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
         assert_eq!(counted, flows, "{:?}", data.by);
-        if data.by != rocescope::tui::peers::By::QueuePairs {
-            // Of those that show trouble now, the one with the finding that the report has first.
-            let shows = |peer: &&rocescope::tui::peers::Peer| peer.judged.active && peer.trouble() > 0;
-            let worst = data.peers.iter().filter(shows).map(|peer| peer.judged.rank()).max();
-            assert!(worst.is_some());
-            assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
-            let last = data.peers.last().unwrap().flows;
-            press(&mut app, &[Key::End, Key::Enter]);
+        // Of those that show trouble now, the one with the finding that the report has first.
+        let shows = |peer: &&rocescope::tui::peers::Peer| peer.judged.active && peer.trouble() > 0;
+        let worst = data.peers.iter().filter(shows).map(|peer| peer.judged.rank()).max();
+        assert!(worst.is_some());
+        assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
+        let last = data.peers.last().unwrap().flows;
+        let one = data.by == rocescope::tui::peers::By::QueuePairs;
+        press(&mut app, &[Key::End, Key::Enter]);
+        if one {
+            assert_eq!((app.view.screen, last), (Screen::Detail, 1));
+        } else {
             assert_eq!((app.view.screen, app.screens.flows.order.len()), (Screen::Qps, last), "group {by}");
-            press(&mut app, &[Key::Esc, Key::Char('1')]);
         }
+        press(&mut app, &[Key::Esc, Key::Char('1')]);
         press(&mut app, &[Key::Char('o')]);
     }
 }
@@ -240,4 +243,52 @@ fn peers_by_process() {
     let mut app = after(&World::sick(), (160, 48), 30);
     press(&mut app, &[Key::Char('o'); 3]);
     snapshot("sick_overview_processes_160x48", &app);
+}
+
+/// The lines of a part, from its title to the next.
+fn part(app: &App, title: &str) -> Vec<String> {
+    let screen = text(app);
+    let lines = screen.lines().skip_while(|line| !line.contains(title)).skip(1);
+    lines.take_while(|line| !line.contains("──")).map(str::to_owned).collect()
+}
+
+/// What several taps see of a queue pair is one row, and the one that lost most comes first, whatever the load.
+#[test]
+fn queue_pairs_are_ordered_by_impact_and_each_stands_once() {
+    let mut app = replayed_together(&["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"], (100, 40));
+    press(&mut app, &[Key::Char('o')]);
+    let data = app.view.data.as_ref().unwrap();
+    assert_eq!((data.peers.len(), data.model.rows.len()), (8, 16));
+    let lost: Vec<u64> = data.peers.iter().map(|peer| peer.counts.lost).collect();
+    assert_eq!(lost, [37, 27, 16, 12, 0, 0, 0, 0]);
+    let rows = part(&app, "WORST QUEUE PAIRS by impact");
+    let [titles, first, ..] = &rows[..] else { panic!("{rows:#?}") };
+    assert!(titles.contains("DESTINATION QP ") && titles.contains("LOST   RETX"), "{titles}");
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !"│✖".contains(word)).collect();
+    assert_eq!(words[..6], ["10.0.0.1", "→", "10.0.0.2", "24", "→", "24"], "{first}");
+    assert!(words.contains(&"37") && words.contains(&"1525"), "{first}");
+    // Each opens its details.
+    press(&mut app, &[Key::End, Key::Enter]);
+    assert_eq!(app.view.screen, Screen::Detail);
+}
+
+/// CNPs stand beside the data whose rate they reduce, of queue pairs as of hosts.
+#[test]
+fn cnps_of_a_queue_pair_stand_beside_its_data() {
+    let mut app = after(&World::sick(), WIDE, 30);
+    let of = |app: &App| -> Vec<(u64, u64)> {
+        let peers = &app.view.data.as_ref().unwrap().peers;
+        peers
+            .iter()
+            .filter(|peer| peer.counts.cnp > 0)
+            .map(|peer| (peer.counts.cnp, peer.counts.bytes))
+            .collect()
+    };
+    let hosts = of(&app);
+    press(&mut app, &[Key::Char('o')]);
+    let queue_pairs = of(&app);
+    let sum = |all: &[(u64, u64)]| all.iter().map(|(cnps, _)| cnps).sum::<u64>();
+    assert!(!hosts.is_empty());
+    assert_eq!(sum(&hosts), sum(&queue_pairs));
 }

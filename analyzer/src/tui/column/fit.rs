@@ -126,13 +126,13 @@ impl ColumnContext {
 }
 
 /// The columns that fit into `width`, from left to right: the `chosen` ones in their order, or without
-/// a choice those that matter most and are not empty, `first` before all others. Addresses get what is left over.
+/// a choice those that matter most and are not empty. Addresses get what is left over.
 #[must_use]
-pub fn fit(width: u16, has: ColumnContext, chosen: &[Id], first: Option<Id>) -> Vec<Fitted> {
+pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
     let used = if chosen.is_empty() {
-        ranked(&mut left, has, width < NARROW, |_| true, first)
+        ranked(&mut left, has, width < NARROW, |_| true)
     } else {
         in_order(&mut left, chosen)
     };
@@ -182,15 +182,9 @@ fn rank(column: &Column, has: ColumnContext, narrow: bool) -> u8 {
     }
 }
 
-fn ranked(
-    left: &mut u16,
-    has: ColumnContext,
-    narrow: bool,
-    among: fn(ValueKind) -> bool,
-    first: Option<Id>,
-) -> Vec<Fitted> {
+fn ranked(left: &mut u16, has: ColumnContext, narrow: bool, among: fn(ValueKind) -> bool) -> Vec<Fitted> {
     let shows = |column: &&Column| has.shows(column) && among(column.kind);
-    let rank = |column: &Column| if first == Some(column.id) { 0 } else { rank(column, has, narrow) };
+    let rank = |column: &Column| rank(column, has, narrow);
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
     ranked.sort_by_key(|column| rank(column));
     let mut limit = u8::MAX;
@@ -227,7 +221,7 @@ fn ranked(
 #[must_use]
 pub fn fit_sums(width: u16, has: ColumnContext) -> Vec<Fitted> {
     let has = ColumnContext { quiet: has.quiet, ..ColumnContext::default() };
-    ranked(&mut (width + 1), has, false, ValueKind::sums_up, None)
+    ranked(&mut (width + 1), has, false, ValueKind::sums_up)
 }
 
 #[cfg(test)]
@@ -240,7 +234,7 @@ mod tests {
     #[test]
     fn the_link_is_shown_early_where_several_taps_see_the_same_packets() {
         let has = |width, twins, id| {
-            let columns = fit(width, ColumnContext { twins, ..ColumnContext::default() }, &[], None);
+            let columns = fit(width, ColumnContext { twins, ..ColumnContext::default() }, &[]);
             columns.iter().any(|fitted| fitted.column.id == id)
         };
         for width in [79, 99] {
@@ -256,7 +250,7 @@ mod tests {
             of(&mut total);
             let has =
                 ColumnContext { quiet: quiet(&total), latency: true, p99: true, ..ColumnContext::default() };
-            let fitted = fit(79, has, &[], None);
+            let fitted = fit(79, has, &[]);
             fitted.iter().map(|fitted| fitted.column.id).collect::<Vec<_>>()
         };
         let who = [Id::State, Id::Source, Id::Destination, Id::Qp, Id::Rate];
@@ -276,7 +270,7 @@ mod tests {
         // On a wide screen the columns of zeros come last, those of the totals among them.
         let mut total = Counts::default();
         (total.lost, total.missing, total.gaps) = (3, 3, 3);
-        let wide = fit(300, ColumnContext { quiet: quiet(&total), ..ColumnContext::default() }, &[], None);
+        let wide = fit(300, ColumnContext { quiet: quiet(&total), ..ColumnContext::default() }, &[]);
         let places = |id: Id| wide.iter().position(|fitted| fitted.column.id == id);
         for zero in [Id::CeNow, Id::CeAll, Id::CnpRate, Id::Cnps, Id::Rnr] {
             assert!(places(zero) > places(Id::Gaps) && places(zero) > places(Id::Packets), "{zero:?}");
@@ -288,13 +282,13 @@ mod tests {
     #[test]
     fn at_80_columns_what_matters_fits_and_wider_screens_show_more() {
         let ids = |width, v6| {
-            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[], None)
+            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[])
                 .iter()
                 .map(|f| f.column.id)
                 .collect::<Vec<_>>()
         };
         let used = |width, v6| {
-            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[], None)
+            fit(width, ColumnContext { ipv6: v6, ..ColumnContext::default() }, &[])
                 .iter()
                 .map(|f| f.width + 1)
                 .sum::<u16>()
@@ -306,17 +300,17 @@ mod tests {
         }
         assert!(ids(120, false).len() > narrow.len());
         let all = ColumnContext { latency: true, p99: true, owners: true, ..ColumnContext::default() };
-        assert_eq!(fit(300, all, &[], None).len(), COLUMNS.len());
+        assert_eq!(fit(300, all, &[]).len(), COLUMNS.len());
         for empty in [Id::P50, Id::P99, Id::Comm, Id::Pid, Id::Pod] {
             assert!(!ids(300, false).contains(&empty), "{empty:?} has nothing to show");
             assert!(
-                fit(300, ColumnContext::default(), &[empty], None).len() == 1,
+                fit(300, ColumnContext::default(), &[empty]).len() == 1,
                 "it is shown on demand all the same"
             );
         }
-        assert!(fit(120, all, &[], None).iter().any(|fitted| fitted.column.id == Id::P99));
+        assert!(fit(120, all, &[]).iter().any(|fitted| fitted.column.id == Id::P99));
         let named = |width| {
-            fit(width, ColumnContext { link: 30, ..ColumnContext::default() }, &[], None)
+            fit(width, ColumnContext { link: 30, ..ColumnContext::default() }, &[])
                 .iter()
                 .map(|fitted| fitted.width + 1)
                 .sum::<u16>()
@@ -334,18 +328,14 @@ mod tests {
 
     #[test]
     fn health_comes_before_load_in_little_room() {
-        let ids = |ipv4, qp, first| -> Vec<Id> {
-            let fitted = fit(59, ColumnContext { ipv4, qp, ..ColumnContext::default() }, &[], first);
+        let ids = |ipv4, qp| -> Vec<Id> {
+            let fitted = fit(59, ColumnContext { ipv4, qp, ..ColumnContext::default() }, &[]);
             assert!(fitted.iter().map(|fitted| fitted.width + 1).sum::<u16>() <= 60);
             fitted.iter().map(|fitted| fitted.column.id).collect()
         };
         let who = [Id::State, Id::Source, Id::Destination, Id::Qp];
         // In the order of the table.
-        assert_eq!(
-            ids(9, 4, None),
-            [&who[..], &[Id::Rate, Id::Lost, Id::Retransmissions, Id::Naks]].concat()
-        );
-        assert_eq!(ids(15, 8, None), [&who[..], &[Id::Lost, Id::Retransmissions]].concat());
-        assert_eq!(ids(15, 8, Some(Id::Rate)), [&who[..], &[Id::Rate, Id::Lost]].concat());
+        assert_eq!(ids(9, 4), [&who[..], &[Id::Rate, Id::Lost, Id::Retransmissions, Id::Naks]].concat());
+        assert_eq!(ids(15, 8), [&who[..], &[Id::Lost, Id::Retransmissions]].concat());
     }
 }

@@ -12,8 +12,6 @@ use crate::sample::Sample;
 use crate::tui::column::Context;
 use crate::util::lock::Locked;
 
-/// Queue pairs on the overview, at most.
-const TOP: usize = 100;
 /// Flows up to which values are made while a key waits.
 const AT_ONCE: usize = 8_192;
 
@@ -37,8 +35,6 @@ pub struct Data {
     pub paths: Arc<Paths>,
     /// Balance of the load across links in the time range.
     pub imbalance: Vec<Imbalance>,
-    /// Places of the busiest rows, those with the highest rate first.
-    pub busiest: Vec<usize>,
     /// Property that the flows of a row of `peers` share.
     pub by: By,
     /// Flows that share something, the worst first.
@@ -111,25 +107,11 @@ impl Data {
         let model = Model::new(history, at, range, Some(&sample))?;
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        let busiest = busiest(&model);
         let peers = peers::of(Context { model: &model, sample: &sample }, by, &paths.overlap);
         let over_time = Arc::new(OverTime::new(history, &sample, &paths.overlap));
         let matrix = Matrix::default();
         let places = Arc::default();
-        Some(Self {
-            range,
-            reset_ns,
-            sample,
-            model,
-            paths,
-            imbalance,
-            busiest,
-            by,
-            peers,
-            over_time,
-            matrix,
-            places,
-        })
+        Some(Self { range, reset_ns, sample, model, paths, imbalance, by, peers, over_time, matrix, places })
     }
 
     /// The row of a flow. To look through those of very many flows takes a millisecond: it is done once for the few
@@ -188,18 +170,4 @@ fn loads(model: &Model) -> Vec<analysis::Load<'_>> {
     links
         .map(|link| analysis::Load { name: &link.name, direction: link.direction, bytes: load(link) })
         .collect()
-}
-
-/// Rows with the highest rate, those that count nothing left out.
-fn busiest(model: &Model) -> Vec<usize> {
-    let rate = |row: &Row| row.delta.map_or(0, |delta| delta.counts.bytes);
-    let mut rows: Vec<(u64, usize)> =
-        model.rows.iter().enumerate().map(|(i, row)| (rate(row), i)).filter(|(rate, _)| *rate > 0).collect();
-    let by_rate = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-    if rows.len() > TOP {
-        rows.select_nth_unstable_by(TOP, by_rate);
-        rows.truncate(TOP);
-    }
-    rows.sort_unstable_by(by_rate);
-    rows.into_iter().map(|(_, i)| i).collect()
 }

@@ -5,7 +5,7 @@ use rocescope_common::account::latency::BUCKETS;
 
 use crate::analysis::Overlap;
 use crate::metrics::latency::{Histogram, Times};
-use crate::model::{Counts, Delta, FlowVerdict, Row, dedup};
+use crate::model::{Counts, Delta, FlowVerdict, Row, dedup, detail};
 use crate::sample::{Address, Direction, Sample, address};
 use crate::tui::column::{self, Context};
 use crate::util::map::Map;
@@ -82,6 +82,8 @@ impl By {
 pub enum Shared {
     /// Source and destination.
     Hosts(Address, Address),
+    /// One direction of a queue pair: source, destination and destination queue pair.
+    QueuePair(Address, Address, u32),
     /// The remote host; `None` on taps, where no host is remote.
     Remote(Option<Address>),
     /// The process; `None` where it is not known.
@@ -99,7 +101,8 @@ impl Shared {
         let key = &row.id.key;
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         match by {
-            By::Hosts | By::QueuePairs => Self::Hosts(src, dst),
+            By::Hosts => Self::Hosts(src, dst),
+            By::QueuePairs => Self::QueuePair(src, dst, key.dest_qp),
             By::Remote => {
                 let link = cx.model.links.get(usize::from(key.link));
                 Self::Remote(link.and_then(|link| link.direction).map(|direction| match direction {
@@ -122,8 +125,8 @@ pub struct Peer {
     pub shared: Shared,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts are those that ask
-    /// its source for less, and travel the other way.
+    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts or a queue pair are
+    /// those that ask its source for less, and travel the other way.
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,
@@ -200,8 +203,8 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         if let Some(Delta { seconds, .. }) = seen.delta {
             peer.seconds = Some(seconds);
         }
-        if let (Shared::Hosts(src, dst), true) = (&peer.shared, counts.cnp > 0) {
-            reduced.push((Shared::Hosts(*dst, *src), place, std::mem::take(&mut counts.cnp)));
+        if let Some(data) = answered(&peer.shared, seen.row, cx).filter(|_| counts.cnp > 0) {
+            reduced.push((data, place, std::mem::take(&mut counts.cnp)));
         }
         peer.counts.add(&counts);
     });
@@ -217,6 +220,18 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         add_latency(&mut peers, cx, by);
     }
     peers
+}
+
+/// The pair whose data the packets of a pair answer, as far as it is known.
+fn answered(shared: &Shared, row: &Row, cx: Context<'_>) -> Option<Shared> {
+    match shared {
+        Shared::Hosts(src, dst) => Some(Shared::Hosts(*dst, *src)),
+        Shared::QueuePair(src, dst, _) => {
+            let qp = row.at.and_then(|at| detail::peer_qp(cx.sample, at))?;
+            Some(Shared::QueuePair(*dst, *src, qp))
+        }
+        _ => None,
+    }
 }
 
 /// Adds CNPs to the pairs whose rate they reduce, each with the place of the pair that carries them. Where its data is

@@ -159,7 +159,7 @@ impl Table {
     #[must_use]
     pub fn columns(&self, view: &View) -> Vec<column::Fitted> {
         let width = view.layout().inner().width.saturating_sub(1);
-        column::fit(width, view.has(), &self.columns, None)
+        column::fit(width, view.has(), &self.columns)
     }
 
     /// Title of the column that rows are sorted by.

@@ -24,10 +24,10 @@ use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, events, flows, line, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, events, line, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::findings::Problem;
-use crate::tui::column::{self, bar, compact};
+use crate::tui::column::{bar, compact};
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::Sheet;
@@ -75,7 +75,7 @@ enum Item {
 impl OverviewScreen {
     fn peer_count(view: &View) -> usize {
         let data = view.data.as_ref();
-        data.map_or(0, |data| if data.by == By::QueuePairs { data.busiest.len() } else { data.peers.len() })
+        data.map_or(0, |data| data.peers.len())
     }
 
     fn item(&self, view: &View) -> Option<Item> {
@@ -161,10 +161,6 @@ impl OverviewScreen {
         let data = view.data.as_ref()?;
         match self.item(view).unwrap_or(Item::Problem(0)) {
             Item::Problem(at) => view.concluded()?.findings.get(at).map(|finding| finding.title.clone()),
-            Item::Peer(at) if data.by == By::QueuePairs => {
-                let row = data.model.rows.get(*data.busiest.get(at)?)?;
-                Some(crate::tui::log::route(&row.id.key))
-            }
             Item::Peer(at) => data.peers.get(at).map(|peer| peers::name(&peer.shared, data)),
         }
     }
@@ -175,13 +171,13 @@ impl OverviewScreen {
 
     fn open_peer(view: &View, at: usize) -> Effect {
         let Some(data) = &view.data else { return Effect::None };
-        if data.by == By::QueuePairs {
-            let row = data.busiest.get(at).and_then(|row| data.model.rows.get(*row));
-            return row.map_or(Effect::None, |row| Effect::Detail(row.id));
-        }
         let Some(peer) = data.peers.get(at) else { return Effect::None };
         let on = match peer.shared.clone() {
             Shared::Hosts(src, dst) => Only::Hosts(src, dst),
+            Shared::QueuePair(..) => {
+                let row = data.model.rows.get(peer.row);
+                return row.map_or(Effect::None, |row| Effect::Detail(row.id));
+            }
             Shared::Remote(Some(host)) => Only::Host(host),
             Shared::Remote(None) => return Effect::None,
             Shared::Process(name) => Only::Process(name),
@@ -423,7 +419,7 @@ impl OverviewScreen {
         let cursor = self.cursor(view);
         let about = peers::about(view);
         let name = match data.by {
-            By::QueuePairs => "QUEUE PAIRS",
+            By::QueuePairs => "WORST QUEUE PAIRS",
             By::Hosts => "WORST PEERS",
             By::Remote => "WORST REMOTE HOSTS",
             By::Process => "WORST PROCESSES",
@@ -431,14 +427,8 @@ impl OverviewScreen {
             By::Job => "WORST JOBS",
             By::Link => "WORST LINKS",
         };
-        let queue_pairs = data.by == By::QueuePairs;
-        let title = Title { name, about: if queue_pairs { "by rate" } else { &about }, hint: &hint };
-        let area = panel(buffer, areas.peers, areas.boxed, title);
-        if queue_pairs {
-            busiest(buffer, area, view, data, &cursor);
-        } else {
-            peers::render(buffer, area, data, cursor);
-        }
+        let area = panel(buffer, areas.peers, areas.boxed, Title { name, about: &about, hint: &hint });
+        peers::render(buffer, area, data, cursor);
     }
 }
 
@@ -508,13 +498,4 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
         spans.push(part, theme::PLAIN);
     }
     spans.into_line()
-}
-
-fn busiest(buffer: &mut Buffer, table: Rect, view: &View, data: &Data, cursor: &Cursor) {
-    let columns =
-        column::fit(table.width.saturating_sub(flows::GUTTER), view.has(), &[], Some(column::Id::Rate));
-    flows::titles(buffer, table, &columns, Some(column::Id::Rate));
-    let rows = data.busiest.iter().enumerate().skip(cursor.offset);
-    let rows = rows.filter_map(|(place, index)| Some((place, data.model.rows.get(*index)?)));
-    flows::list(buffer, table, view, data, &columns, rows, cursor.selected);
 }

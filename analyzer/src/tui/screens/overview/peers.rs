@@ -51,6 +51,9 @@ const PROCESS: usize = 16;
 const POD: usize = 24;
 /// Title of the queue pairs at both ends.
 const PAIR: &str = "WORST QP";
+/// The same where each row is one queue pair, and columns of how many there are.
+const OWN: &str = "QP";
+const QPS: usize = 4;
 /// Columns of a time.
 const LATENCY: usize = 7;
 
@@ -58,6 +61,7 @@ const LATENCY: usize = 7;
 pub(super) fn name(shared: &Shared, data: &Data) -> String {
     match shared {
         Shared::Hosts(src, dst) => format!("{src} → {dst}"),
+        Shared::QueuePair(src, dst, qp) => format!("{src} → {dst} QP {qp}"),
         Shared::Remote(Some(host)) => host.to_string(),
         Shared::Remote(None) => "on a tap: no host is remote".to_owned(),
         Shared::Process(name) => name.clone().unwrap_or_else(|| "process unknown".to_owned()),
@@ -75,6 +79,8 @@ struct Columns {
     address: usize,
     /// Columns of the name.
     name: usize,
+    /// Columns of the number of queue pairs, or of those at both ends where a row is one.
+    qps: usize,
     /// Figures with a value in some row.
     figures: Vec<&'static Figure>,
     /// The others, which stand behind everything that has values.
@@ -133,7 +139,9 @@ impl Columns {
     fn new(data: &Data, width: usize) -> Self {
         let letters = |text: &str| text.chars().count();
         let longest = data.peers.iter().map(|peer| match &peer.shared {
-            Shared::Hosts(src, dst) => letters(&src.to_string()).max(letters(&dst.to_string())),
+            Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
+                letters(&src.to_string()).max(letters(&dst.to_string()))
+            }
             other => letters(&name(other, data)),
         });
         let longest = longest.max().unwrap_or(0);
@@ -141,9 +149,12 @@ impl Columns {
         let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
         let most = if data.model.has_ipv6 || !pairs { v6 } else { v4 };
         let address = longest.clamp(if width < 70 { 9 } else { 11 }, most);
-        // Mark, name, queue pairs, rate.
+        let pair = data.peers.iter().map(|peer| letters(&queue_pairs(peer, data))).max().unwrap_or(0);
+        let own = (data.by == By::QueuePairs).then(|| pair.max(OWN.len()));
+        // Mark, name, number of queue pairs or the numbers of one, rate.
         let named = |address: usize| if pairs { 2 * address + 3 } else { address };
-        let fixed = |address: usize| 3 + named(address) + 5 + 8;
+        let qps = own.unwrap_or(QPS);
+        let fixed = |address: usize| 3 + named(address) + qps + 1 + 8;
         let address = if fixed(address) + 3 * 7 > width {
             let room = width.saturating_sub(40);
             address.min(if pairs { room / 2 } else { room }).max(9)
@@ -165,21 +176,20 @@ impl Columns {
         let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
         let figures: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
         // Of a remote host or a link there may be several.
-        let owned = data.by == By::Hosts && !data.sample.owners.all().is_empty();
+        let owned = matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty();
         let process = if owned && take(PROCESS + 1) { PROCESS } else { 0 };
         // The owner of the trouble matters more than the latency of healthy requests.
         let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
         let troubled = data.peers.iter().any(troubled);
-        let pair = data.peers.iter().map(|peer| letters(&queue_pairs(peer, data))).max().unwrap_or(0);
         let pair = pair.max(letters(PAIR));
-        let mut pair_shown = troubled && take(pair + 1);
+        let mut pair_shown = own.is_none() && troubled && take(pair + 1);
         let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
         let quiet: Vec<&Figure> = none.into_iter().filter(|figure| take(figure.width + 1)).collect();
         let share = take(SHARE + 1);
         let packets = take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
         let link = if several && take(17) { 16 } else { 0 };
-        pair_shown = pair_shown || take(pair + 1);
+        pair_shown = pair_shown || own.is_none() && take(pair + 1);
         let pair = if pair_shown { pair } else { 0 };
         let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
         let pod = if pods && take(POD + 1) { POD } else { 0 };
@@ -194,7 +204,7 @@ impl Columns {
         let (process, pod) = (grow(process, longest), grow(pod, longest_pod));
         let share = grow(if share { SHARE } else { 0 }, LONGEST);
         let (name, units) = (named(address), Units::of(data));
-        Self { address, name, figures, quiet, latency, share, packets, link, pair, process, pod, units }
+        Self { address, name, qps, figures, quiet, latency, share, packets, link, pair, process, pod, units }
     }
 
     fn titles(&self, by: By) -> Line<'static> {
@@ -203,7 +213,12 @@ impl Columns {
             other => other.noun().to_uppercase(),
         };
         let rate = format!("{}b/s", self.units.rate.prefix());
-        let mut text = format!("   {title:<n$} {:>4} {rate:>7}", "QPs", n = self.name);
+        let mut text = format!("   {title:<n$} ", n = self.name);
+        let _ = match by {
+            By::QueuePairs => write!(text, "{OWN:<w$}", w = self.qps),
+            _ => write!(text, "{:>w$}", "QPs", w = self.qps),
+        };
+        let _ = write!(text, " {rate:>7}");
         if self.share > 0 {
             let _ = write!(text, " {:<w$}", "SHARE", w = self.share);
         }
@@ -247,7 +262,7 @@ impl Columns {
         spans.push(format!(" {symbol} "), style);
         let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
         match &peer.shared {
-            Shared::Hosts(src, dst) => {
+            Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
                 spans.push(format!("{:<a$} ", address(*src), a = self.address), theme::PLAIN);
                 spans.push("→", theme::DIM);
                 spans.push(format!(" {:<a$}", address(*dst), a = self.address), theme::PLAIN);
@@ -257,7 +272,11 @@ impl Columns {
                 spans.push(format!("{text:<n$}", n = self.name), theme::PLAIN);
             }
         }
-        spans.push(format!(" {:>4} ", peer.flows), theme::PLAIN);
+        let qps = match &peer.shared {
+            Shared::QueuePair(..) => format!(" {:<w$} ", queue_pairs(peer, data), w = self.qps),
+            _ => format!(" {:>w$} ", peer.flows, w = self.qps),
+        };
+        spans.push(qps, theme::PLAIN);
         let units = &self.units;
         let rate = units.rate.show(per_second(peer, peer.counts.bytes as f64 * 8.0));
         spans.push(format!("{rate:>7}"), theme::BOLD);
