@@ -249,6 +249,12 @@ pub struct Scale {
     decimals: usize,
 }
 
+/// The largest and the smallest of these values above 0 that are finite.
+fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let known = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
+    known.fold((0.0, f64::INFINITY), |(most, least), value| (f64::max(most, value), f64::min(least, value)))
+}
+
 impl Scale {
     /// The unit for these values; infinite and negative ones do not count.
     #[must_use]
@@ -256,10 +262,22 @@ impl Scale {
         Self::up_to(&["", "k", "M", "G", "T", "P", "E"], values)
     }
 
-    /// The unit for these times in nanoseconds; [`Scale::time_unit`] names it.
+    /// The unit for these times in nanoseconds; [`Scale::time_unit`] names it. Beside long times it is one in which the
+    /// shortest shows its digits, while that takes five of them for the longest.
     #[must_use]
     pub fn of_ns(values: impl IntoIterator<Item = f64>) -> Self {
-        Self::up_to(&["", "k", "M", "G"], values)
+        const PREFIXES: [&str; 4] = ["", "k", "M", "G"];
+        let (most, least) = ends(values);
+        let scale = Self::between(&PREFIXES, most, least);
+        let divisor = scale.divisor / 1000.0;
+        let smaller =
+            PREFIXES.windows(2).find(|two| two.last() == Some(&scale.prefix)).and_then(<[_]>::first);
+        match smaller {
+            Some(prefix) if least < scale.divisor / 10.0 && most / divisor < 99_999.5 => {
+                Self { divisor, prefix, decimals: 0 }
+            }
+            _ => scale,
+        }
     }
 
     /// The unit for these fractions of 1 in percent; [`Scale::show_percent`] shows them.
@@ -269,10 +287,11 @@ impl Scale {
     }
 
     fn up_to(prefixes: &[&'static str], values: impl IntoIterator<Item = f64>) -> Self {
-        let (mut most, mut least) = (0.0, f64::INFINITY);
-        for value in values.into_iter().filter(|value| value.is_finite() && *value > 0.0) {
-            (most, least) = (f64::max(most, value), f64::min(least, value));
-        }
+        let (most, least) = ends(values);
+        Self::between(prefixes, most, least)
+    }
+
+    fn between(prefixes: &[&'static str], most: f64, least: f64) -> Self {
         let mut divisor = 1.0;
         let mut prefix = "";
         for (at, next) in prefixes.iter().enumerate() {
@@ -365,6 +384,14 @@ mod tests {
         let times = Scale::of_ns([7_940.0, 172_000.0]);
         assert_eq!((times.time_unit(), times.show(Some(7_940.0))), ("µs", "8".into()));
         assert_eq!(Scale::of_ns([5e12]).time_unit(), "s");
+        let shown = |values: &[f64]| {
+            let scale = Scale::of_ns(values.iter().copied());
+            let all: Vec<String> = values.iter().map(|value| scale.show(Some(*value))).collect();
+            format!("{}: {}", scale.time_unit(), all.join(" "))
+        };
+        assert_eq!(shown(&[5_600.0, 139_000.0, 3_280_000.0]), "µs: 6 139 3280");
+        assert_eq!(shown(&[100_000.0, 3_280_000.0]), "ms: 0.10 3.28");
+        assert_eq!(shown(&[5_600.0, 99_999_600.0]), "ms: <1 100", "six digits");
         let ratios = Scale::of_ratios([0.0387, 0.1, 0.0]);
         let shown = [0.0387, 0.1, 0.0].map(|ratio| ratios.show_percent(Some(ratio)));
         assert_eq!(shown, ["3.9", "10.0", "0"]);
