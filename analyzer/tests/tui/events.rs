@@ -165,3 +165,19 @@ fn a_row_of_several_events_is_that_of_the_snapshot_shown() {
     }
     assert!(row(&app).contains("12:00:00.500") && row(&app).contains("×2 since"), "{}", row(&app));
 }
+
+/// In 80 columns the reason of an event comes before how long it lasted and which taps saw it.
+#[test]
+fn in_a_narrow_list_what_happened_comes_first() {
+    let pair = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+    let mut app = overview::replayed_together(&pair, USUAL);
+    press(&mut app, &[Key::Char('7')]);
+    let screen = text(&app);
+    let of = |word: &str| screen.lines().find(|line| line.contains(word)).unwrap_or_default();
+    assert!(of("NAK   10.0.0.2").contains("PSN sequence error"), "{screen}");
+    assert!(of("GAP   10.0.0.1").contains("1 PSN missing from "), "{screen}");
+    app.on_resize(160, 48);
+    let screen = text(&app);
+    let gap = screen.lines().find(|line| line.contains("GAP   10.0.0.1")).unwrap_or_default();
+    assert!(gap.contains(" in 988 ms  at h1  1 PSN missing from ") && gap.contains("go-back-N"), "{screen}");
+}

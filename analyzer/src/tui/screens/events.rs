@@ -289,29 +289,45 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
         // In a table it begins where the text of others does.
         let gap = if flow > 0 { "  " } else { " " };
         spans.push(format!("{gap}×{}", compact(state.count as f64)), theme::BOLD);
-        // Of gaps there is more to say than of others.
-        let since = if view.size.0 < BOXED || entry.class.bit == Event::GAP {
-            format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)))
-        } else {
-            format!(" since {}", units::clock_utc(entry.first_ns))
-        };
-        spans.push(since, theme::DIM);
     }
-    // A packet that several taps see is one event.
-    if let Some(data) = view.data.as_ref().filter(|data| data.model.dedup.taps > 1) {
-        let names = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
-        let mut links: Vec<u16> = entry.also.iter().copied().chain([entry.key.link]).collect();
-        links.sort_unstable();
-        let at: Vec<&str> =
-            links.iter().filter_map(|link| names.get(usize::from(*link))).map(String::as_str).collect();
-        spans.push(format!("  at {}", cut(&at.join(" "), TAPS, false)), theme::DIM);
+    let text = listed.text(view.timeline.shown_ns);
+    // The reason of a NAK and the size of a gap come before how long they took, and all of them before the taps.
+    let mut room = width.saturating_sub(spans.width + 2);
+    let told = [Event::NAK, Event::GAP].contains(&entry.class.bit);
+    for (part, needed) in [(since(listed, view), !told), (seen_at(listed, view), false)] {
+        let Some(part) = part else { continue };
+        let left = room.saturating_sub(part.chars().count());
+        if needed || whole(&text, left).is_some() || whole(&text, room).is_none() {
+            room = left;
+            spans.push(part, theme::DIM);
+        }
     }
     // Whole parts: half of one says less than the name of the event.
-    let text = listed.text(view.timeline.shown_ns);
-    let room = width.saturating_sub(spans.width + 2);
     let parts = whole(&text, room).or(Some(&*text).filter(|_| room >= LEAST_TEXT));
     spans.push(format!("  {}", parts.unwrap_or_default()), theme::PLAIN);
     spans.into_line()
+}
+
+/// How long several of a kind took.
+fn since(listed: EntryAt<'_>, view: &View) -> Option<String> {
+    let EntryAt { entry, state } = listed;
+    // Of gaps there is more to say than of others.
+    let short = view.size.0 < BOXED || entry.class.bit == Event::GAP;
+    (state.count > 1).then(|| match short {
+        true => format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns))),
+        false => format!(" since {}", units::clock_utc(entry.first_ns)),
+    })
+}
+
+/// The taps that saw it: a packet that several of them see is one event.
+fn seen_at(listed: EntryAt<'_>, view: &View) -> Option<String> {
+    let data = view.data.as_ref().filter(|data| data.model.dedup.taps > 1)?;
+    let names = names::distinct(&data.model.links.iter().map(column::shown_link).collect::<Vec<_>>());
+    let mut links: Vec<u16> = listed.entry.also.iter().copied().chain([listed.entry.key.link]).collect();
+    links.sort_unstable();
+    let at: Vec<&str> =
+        links.iter().filter_map(|link| names.get(usize::from(*link))).map(String::as_str).collect();
+    Some(format!("  at {}", cut(&at.join(" "), TAPS, false)))
 }
 
 /// The latest notices, a line each, and how many there were.
