@@ -263,3 +263,15 @@ fn taps_are_columns_of_one_row() {
     press(&mut app, &[Key::Char('o'), Key::Char('o'), Key::Char('o'), Key::Char('o')]);
     assert_eq!((app.screens.flows.group, app.screens.flows.order.len()), (Group::None, 6));
 }
+
+/// Retransmissions of a queue pair are the same number in the list of taps, on the page of the problem and among its
+/// details: first arrivals that fill a gap are none.
+#[test]
+fn retransmissions_are_one_figure_on_all_screens() {
+    let pair = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+    let mut app = overview::replayed_together(&pair, (160, 48));
+    press(&mut app, &[Key::Char('2'), Key::Enter]);
+    let screen = text(&app);
+    assert!(screen.contains("1.47k retransmissions"), "{screen}");
+    assert!(behind(&screen, "e1_loss1.h1   18.2M").contains("1467"), "{screen}");
+}

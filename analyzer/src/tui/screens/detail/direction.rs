@@ -231,9 +231,13 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     let stats = &detail.stats;
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
-    lines.extend(psn("PSN", &stats.psn, row));
-    if stats.rare.psn_responses.seen != 0 {
-        lines.extend(psn("PSN resp", &stats.rare.responses_missing(), row));
+    let responds = stats.rare.psn_responses.seen != 0;
+    // Late packets that no one sent again are repeats of the sequence, too.
+    let retransmitted = row.filter(|_| !responds).map_or(stats.psn.repeats, |row| row.total.retransmitted);
+    lines.extend(psn("PSN", &stats.psn, retransmitted, row));
+    if responds {
+        let answers = stats.rare.responses_missing();
+        lines.extend(psn("PSN resp", &answers, answers.repeats, row));
     }
     lines.extend(row.and_then(lost));
     lines.extend(spread(detail, view));
@@ -393,14 +397,14 @@ fn owner(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines
 }
 
-fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
+fn psn(name: &str, track: &PsnTrack, retransmitted: u64, row: Option<&Row>) -> Vec<Line<'static>> {
     if track.seen == 0 {
         return vec![entry(name, units::UNKNOWN)];
     }
     let counts = Counts {
         missing: track.missing,
         gaps: track.gaps,
-        repeats: track.repeats,
+        retransmitted,
         restarts: track.restarts,
         ..Counts::default()
     };
@@ -410,28 +414,30 @@ fn psn(name: &str, track: &PsnTrack, row: Option<&Row>) -> Vec<Line<'static>> {
 /// Anomalies of a PSN sequence, and its first and next PSN where they are known.
 fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
     let found = [
-        (counts.missing, "missing", ""),
-        (counts.gaps, "gap", "s"),
-        (counts.repeats, "retransmission", "s"),
-        (counts.restarts, "restart", "s"),
+        (counts.missing, "missing", "", Level::Critical),
+        (counts.gaps, "gap", "s", Level::Critical),
+        (counts.retransmitted, "retransmission", "s", Level::Warning),
+        (counts.restarts, "restart", "s", Level::Fine),
     ];
-    let found: Vec<String> = found
+    let found: Vec<(String, Level)> = found
         .into_iter()
         .filter(|(count, ..)| *count > 0)
-        .map(|(count, what, s)| {
-            format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s })
+        .map(|(count, what, s, level)| {
+            (format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s }), level)
         })
         .collect();
     if found.is_empty() {
         let next = ends.map_or_else(String::new, |(_, expected)| format!(", next {expected}"));
         return vec![entry(name, format!("in sequence{next}"))];
     }
-    let repeated = bad(counts.repeats > 0, Level::Warning);
-    let level = level(if counts.gaps > 0 { Level::Critical } else { repeated }, row);
-    // Two to a line: half of a narrow screen has no room for more.
-    let pairs = found.chunks(2).enumerate();
-    let mut lines: Vec<Line<'static>> =
-        pairs.map(|(at, two)| styled(if at == 0 { name } else { "" }, two.join(", "), level)).collect();
+    // Two to a line and of one level: half of a narrow screen has no room for more.
+    let alike = found.chunk_by(|one, next| one.1 == next.1).flat_map(|alike| alike.chunks(2)).enumerate();
+    let line = |(at, some): (usize, &[(String, Level)])| {
+        let texts: Vec<&str> = some.iter().map(|(text, _)| text.as_str()).collect();
+        let most = some.first().map_or(Level::Fine, |(_, level)| *level);
+        styled(if at == 0 { name } else { "" }, texts.join(", "), level(most, row))
+    };
+    let mut lines: Vec<Line<'static>> = alike.map(line).collect();
     lines.extend(ends.map(|(first, expected)| entry("", format!("next {expected}, first {first}"))));
     lines
 }
