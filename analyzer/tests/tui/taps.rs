@@ -275,3 +275,15 @@ fn retransmissions_are_one_figure_on_all_screens() {
     assert!(screen.contains("1.47k retransmissions"), "{screen}");
     assert!(behind(&screen, "e1_loss1.h1   18.2M").contains("1467"), "{screen}");
 }
+
+/// A short table in 80 columns shows its first row below.
+#[test]
+fn a_short_table_of_a_small_terminal_shows_its_first_row() {
+    let pair = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+    let mut app = overview::replayed_together(&pair, USUAL);
+    press(&mut app, &[Key::Char('2')]);
+    let screen = text(&app);
+    let below: Vec<&str> = screen.lines().skip_while(|line| !line.contains("─ FIRST ROW")).collect();
+    assert!(below.iter().any(|line| line.contains("lost/s")), "{screen}");
+    assert!(below.iter().any(|line| line.contains("05:41:58.00") && line.contains("peak")), "{screen}");
+}

@@ -234,6 +234,11 @@ pub(super) fn preview(view: &View, id: Identity, width: usize, height: usize) ->
         [_, charts, _] = parts(&screen, view, width, high);
     }
     let mut lines: Vec<_> = charts.into_iter().skip(1).collect();
+    if let Some(clock) = lines.pop() {
+        // The clock is worth more than the last signal.
+        lines.truncate(height.saturating_sub(1));
+        lines.push(clock);
+    }
     lines.push(Line::default());
     lines.extend(head);
     lines.push(Line::default());

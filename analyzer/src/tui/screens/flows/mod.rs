@@ -30,7 +30,7 @@ use crate::tui::{log, names, theme};
 use crate::util::units::Scale;
 
 /// Lines below the table from which on they show the selected queue pair.
-const PREVIEW: u16 = 13;
+const PREVIEW: u16 = 8;
 
 /// Columns at the left for marks.
 pub(in crate::tui) const GUTTER: u16 = 1;
