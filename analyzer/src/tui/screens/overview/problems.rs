@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::{Spans, cut, findings};
 use crate::analysis::FlowId;
-use crate::findings::{DataEnd, End, Finding, Severity};
+use crate::findings::{DataEnd, End, Finding, Severity, Step};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
@@ -92,7 +92,8 @@ pub(super) fn lines(view: &View, width: usize, room: usize, detail: bool, rest: 
         }
         return lines;
     }
-    let listed = if detail { listed(&problems, end, width, room) } else { None };
+    let blocks: Vec<usize> = blocks(all, width, true).iter().map(Vec::len).collect();
+    let listed = if detail { listed(&problems, end, width, (room, &blocks)) } else { None };
     let Some(mut lines) = listed else {
         let mut lines = whole(&problems, end, width, room);
         // No information while a problem has no room.
@@ -164,10 +165,37 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 }
 
 /// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone
-/// have none.
-fn listed(problems: &[(usize, &Finding)], end: DataEnd, width: usize, room: usize) -> Option<Vec<Entry>> {
-    let brief: Vec<_> = problems.iter().map(|(_, finding)| brief(finding, end, width)).collect();
-    let mut left = room.checked_sub(brief.iter().map(|one| one.lines.len()).sum())?;
+/// have none. Where something lasts and more of its steps, in blocks of so many lines, have room then, what has ended
+/// takes a line each, and only the first ones have place and cost.
+fn listed(
+    problems: &[(usize, &Finding)],
+    end: DataEnd,
+    width: usize,
+    (room, blocks): (usize, &[usize]),
+) -> Option<Vec<Entry>> {
+    let lasts = problems.iter().any(|(_, finding)| finding.active);
+    let list = |short: bool| -> Vec<Brief> {
+        let one = |(_, finding): &(usize, &Finding)| match short && !finding.active {
+            true => Brief { lines: vec![cut_off(finding, end, width)], rest: Vec::new() },
+            false => brief(finding, end, width),
+        };
+        problems.iter().map(one).collect()
+    };
+    let spare = |all: &[Brief]| room.checked_sub(all.iter().map(|one| one.lines.len()).sum());
+    let steps = |room: usize| -> usize {
+        let fit = blocks.iter().scan(STEPS_HEAD, |used, lines| {
+            *used += lines;
+            (*used <= room).then_some(*lines)
+        });
+        fit.sum()
+    };
+    // Beside the place and cost of the worst.
+    let most = |all: &[Brief]| spare(all).map(|left: usize| steps(left.saturating_sub(1)));
+    let (whole, short) = (list(false), list(lasts));
+    let brief = if most(&short) > most(&whole) { short } else { whole };
+    let left = spare(&brief)?;
+    let fits = |below: &usize| steps(left - below) == steps(left.saturating_sub(1));
+    let mut left = (1..=left).rev().find(|below| !lasts || fits(below)).unwrap_or(0);
     let mut lines = Vec::new();
     for ((at, finding), Brief { lines: mut sentence, rest }) in problems.iter().zip(brief) {
         if left > 0
@@ -453,12 +481,25 @@ fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The steps of the worst finding, with their `commands` or without.
+/// Lines before the first step.
+const STEPS_HEAD: usize = 2;
+
+/// The steps of the worst finding, with their `commands` or without, as many as there is room for.
 fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line<'static>> {
-    let worst = all.iter().find(|one| one.severity > Severity::Info && !one.steps.is_empty());
-    let Some(worst) = worst else { return Vec::new() };
     let mut lines = vec![Line::default(), Line::styled(" DO NEXT", theme::BOLD)];
-    for (number, step) in (1..).zip(&worst.steps) {
+    for one in blocks(all, width, commands) {
+        if lines.len() + one.len() > room {
+            break;
+        }
+        lines.extend(one);
+    }
+    if lines.len() > STEPS_HEAD { lines } else { Vec::new() }
+}
+
+/// The lines of each step.
+fn blocks(all: &[Finding], width: usize, commands: bool) -> Vec<Vec<Line<'static>>> {
+    let worst = all.iter().find(|one| one.severity > Severity::Info && !one.steps.is_empty());
+    let block = |(number, step): (usize, &Step)| {
         let mut one = Vec::new();
         for (at, text) in wrap(&step.text, width.saturating_sub(5)).into_iter().enumerate() {
             let lead = if at == 0 { format!(" {number} ") } else { "   ".to_owned() };
@@ -468,12 +509,9 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
             let text = cut(command, width.saturating_sub(6), false);
             one.push(Line::from(vec![Span::raw("   $ "), Span::styled(text, theme::KEY)]));
         }
-        if lines.len() + one.len() > room {
-            break;
-        }
-        lines.extend(one);
-    }
-    if lines.len() > 2 { lines } else { Vec::new() }
+        one
+    };
+    (1..).zip(worst.iter().flat_map(|worst| &worst.steps)).map(block).collect()
 }
 
 /// Ends, flows and measurements of a problem, whole lines as far as there is room.

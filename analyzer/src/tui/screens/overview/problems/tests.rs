@@ -82,3 +82,26 @@ fn a_problem_lasts_until_the_time_shown() {
     let finding = lossy("Loss", 9);
     assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
 }
+
+/// What has ended takes one line each where the steps of what lasts have no room otherwise.
+#[test]
+fn what_to_do_comes_before_the_details_of_what_has_ended() {
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let title = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets (4.86 %)";
+    let of = |active: usize| -> Vec<Finding> {
+        let one = |at: usize| Finding { active: at < active, ..lossy(&format!("{title} {at}"), 9) };
+        (0..5).map(one).collect()
+    };
+    let lines = |all: &[Finding], room: usize, blocks: &[usize]| {
+        let all: Vec<(usize, &Finding)> = all.iter().enumerate().collect();
+        listed(&all, end, 54, (room, blocks)).map(|lines| lines.len())
+    };
+    let whole = lines(&of(1), 60, &[]).unwrap();
+    assert!(whole >= 10, "{whole}");
+    assert_eq!(lines(&of(1), whole + 7, &[2, 2]), Some(whole), "all have room");
+    assert_eq!(lines(&of(1), whole + 1, &[2, 2]), Some(whole - 4), "a line for each of four");
+    assert_eq!(lines(&of(1), whole, &[30]), Some(whole), "the step has no room in any case");
+    assert_eq!(lines(&of(0), whole + 1, &[2, 2]), Some(whole), "nothing to do");
+    assert_eq!(lines(&of(5), whole + 1, &[2, 2]), Some(whole), "nothing has ended");
+    assert_eq!(lines(&of(1), 4, &[2]), None);
+}
