@@ -450,17 +450,17 @@ pub(super) fn steps(report: &Report, width: usize) -> Vec<Line<'static>> {
         units::ratio(Some(steps.busy_ratio)),
         units::ratio(Some(steps.communication_ratio)),
     );
-    let mut sentences = vec![(rhythm, Level::Fine)];
+    // Problems come before descriptions.
+    let last = last_to_finish(report);
+    let (wrong, last) = last.into_iter().partition::<Vec<_>, _>(|(_, level)| *level > Level::Fine);
+    let mut sentences = wrong;
+    sentences.push((rhythm, Level::Fine));
     sentences.extend(
         steps_in_words(steps).into_iter().map(|(what, text)| (format!("{what}: {text}"), Level::Fine)),
     );
     let stall = format!("longest silence within a step {} (median)", units::duration(steps.silence_ns));
     sentences.push((stall, Level::Fine));
-    let last = last_to_finish(report);
-    // Problems come before descriptions.
-    let wrong = last.as_ref().is_some_and(|(_, level)| *level > Level::Fine);
-    let at = if wrong { 1 } else { sentences.len() };
-    sentences.splice(at..at, last);
+    sentences.extend(last);
     for (text, level) in sentences {
         for part in hanging_parts(&text, width.saturating_sub(2), 2) {
             lines.push(Line::styled(format!(" {}", part.trim_end_matches(" ·")), theme::text(level)));
@@ -554,4 +554,25 @@ fn loads(link: &[Value; 2], bursts: &Bursts) -> Vec<Vec<Value>> {
         row("run", start.saturating_add(at.saturating_mul(long_ns)), long_ns, *bytes)
     });
     recent.chain(long).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::{Finding, Severity};
+
+    /// In a few lines, the straggler is among them.
+    #[test]
+    fn a_straggler_stands_before_the_description_of_the_steps() {
+        let mut report = crate::report::schema::full::full();
+        let place = |report: &Report, words: &str| {
+            let lines = steps(report, 80);
+            let text = |line: &Line<'_>| line.spans.iter().map(|span| &*span.content).collect::<String>();
+            lines.iter().position(|line| text(line).contains(words)).expect(words)
+        };
+        assert!(report.facts.steps.as_ref().is_some_and(|steps| steps.straggler.is_some()));
+        assert!(place(&report, "steps, period") < place(&report, "Straggler "), "no finding");
+        report.findings.push(Finding::new("step.straggler", Severity::Warning, "Straggler".to_owned()));
+        assert!(place(&report, "Straggler ") < place(&report, "steps, period"), "first");
+    }
 }
