@@ -247,6 +247,8 @@ fn shows_otherwise(input: Input, app: &mut App, key: Key) {
             let before = app.view.options.theme;
             press(app, &[key]);
             assert_eq!(app.view.options.theme, before.next());
+            let setting = format!("[tui.theme] name = \"{}\"", before.next().name.name());
+            assert!(text(app).contains(&setting), "{}", text(app));
         }
         Input::Metric => {
             press(app, &[key]);

@@ -130,7 +130,8 @@ impl App {
     fn next_theme(&mut self) {
         let theme = self.view.options.theme.next();
         self.view.options.theme = theme;
-        self.view.messages.say(format!("theme {}; `name` of [tui.theme] keeps it", theme.name.name()));
+        let name = theme.name.name();
+        self.view.messages.say(format!("theme {name}; to keep it, configure [tui.theme] name = \"{name}\""));
     }
 
     /// Does what a screen asked for.
