@@ -292,3 +292,24 @@ fn cnps_of_a_queue_pair_stand_beside_its_data() {
     assert!(!hosts.is_empty());
     assert_eq!(sum(&hosts), sum(&queue_pairs));
 }
+
+/// A column in which something was counted has one colour, where the problem began in the middle of what it counts.
+#[test]
+fn a_bar_of_the_timeline_has_one_colour() {
+    let app = replayed("g_badrkey.h0.pcap", WIDE);
+    let terminal = draw(&app);
+    let buffer = terminal.backend().buffer();
+    let width = usize::from(buffer.area.width);
+    let lines = buffer.content.chunks(width);
+    let row = |line: &&[ratatui::buffer::Cell]| {
+        let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
+        text.starts_with("│ NAK ") && text.contains("1 pkt")
+    };
+    let line = lines.into_iter().find(row).expect("a row of NAKs");
+    let colours: std::collections::BTreeSet<String> = line[..100]
+        .iter()
+        .filter(|cell| "▁▂▃▄▅▆▇█".contains(cell.symbol()))
+        .map(|cell| format!("{:?}", cell.fg))
+        .collect();
+    assert_eq!(colours.len(), 1, "{colours:?}");
+}

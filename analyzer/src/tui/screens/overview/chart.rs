@@ -1,6 +1,7 @@
 //! The timeline: every signal on one clock axis, with the values of now or of the cursor, and the peaks.
 
 pub(in crate::tui::screens) mod axis;
+mod colour;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -11,7 +12,7 @@ use crate::analysis::direction_name;
 use crate::findings::Finding;
 use crate::findings::Problem;
 use crate::model::over_time::Series;
-use crate::model::signals::{self, ROWS, Row, held};
+use crate::model::signals::{self, ROWS, Row};
 use crate::model::{Basis, Counts, Level, Model};
 use crate::sample::SourceKind;
 use crate::tui::column::{compact, shown_link};
@@ -423,12 +424,7 @@ impl<'a> Picture<'a> {
         let tall = if peak > 0.0 { tall } else { 1 };
         let known = values.iter().any(Option::is_some);
         let most = if known { self.peak(row.series, peak) } else { units::UNKNOWN.to_owned() };
-        let bars: Vec<Style> = (0..values.len())
-            .map(|at| {
-                let (from, to) = (self.grid.start(at), self.grid.start(at + 1));
-                theme::bar(self.level(row.about, |finding| held(finding, from, to)))
-            })
-            .collect();
+        let bars = self.bars(row, values.len());
         let lines = area(&values, peak, tall).into_iter().enumerate();
         let line = |(line, blocks): (usize, Vec<char>)| {
             let (name, text, most) = if line == 0 { (row.name, &*text, &*most) } else { ("", "", "") };
