@@ -313,3 +313,32 @@ fn a_bar_of_the_timeline_has_one_colour() {
         .collect();
     assert_eq!(colours.len(), 1, "{colours:?}");
 }
+
+/// The colour of a text behind the first `after`.
+pub(super) fn colour(app: &App, after: &str, of: &str) -> ratatui::style::Color {
+    let terminal = draw(app);
+    let buffer = terminal.backend().buffer();
+    let width = usize::from(buffer.area.width);
+    let all: Vec<&str> = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    let from = |at: usize, text: &str| {
+        let letters = text.chars().count();
+        (at..all.len() - letters)
+            .find(|at| all[*at..at + letters].concat() == text && at % width + letters <= width)
+            .unwrap_or_else(|| panic!("no {text} behind {after}"))
+    };
+    let at = from(from(0, after) + after.chars().count(), of);
+    buffer.content[at].fg
+}
+
+/// Retransmissions are amber and losses red, beside one another, on all screens.
+#[test]
+fn a_level_has_one_colour_on_all_screens() {
+    let mut app = replayed_together(&["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"], (120, 40));
+    let row = [("✖ 10.0.0.1", "92 "), ("✖ 10.0.0.1", "4050"), ("4050", "50 ")];
+    let [lost, retransmitted, naks] = row.map(|(after, of)| colour(&app, after, of));
+    assert_eq!(lost, naks);
+    assert_ne!(lost, retransmitted);
+    press(&mut app, &[Key::Char('2'), Key::Enter]);
+    let [gaps, again] = ["13 missing", "1.47k retransmissions"].map(|text| colour(&app, "QUEUE PAIR", text));
+    assert_eq!([gaps, again], [lost, retransmitted]);
+}

@@ -24,20 +24,22 @@ struct Figure {
     width: usize,
     value: fn(&Counts) -> Option<f64>,
     ratio: bool,
+    /// Its highest level, as in the table of queue pairs.
+    most: Level,
 }
 
-const fn count(title: &'static str, value: fn(&Counts) -> Option<f64>) -> Figure {
-    Figure { title, width: 6, value, ratio: false }
+const fn count(title: &'static str, most: Level, value: fn(&Counts) -> Option<f64>) -> Figure {
+    Figure { title, width: 6, value, ratio: false, most }
 }
 
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
-    count("LOST", |c| Some(c.lost as f64)),
-    count("RETX", |c| Some(c.retransmitted as f64)),
-    count("NAK", |c| Some(c.naks() as f64)),
-    count("RNR", |c| Some(c.rnr as f64)),
-    Figure { title: "CE %", width: 6, value: Counts::ce_ratio, ratio: true },
-    count("CNP", |c| Some(c.cnp as f64)),
+    count("LOST", Level::Critical, |c| Some(c.lost as f64)),
+    count("RETX", Level::Warning, |c| Some(c.retransmitted as f64)),
+    count("NAK", Level::Critical, |c| Some(c.naks() as f64)),
+    count("RNR", Level::Warning, |c| Some(c.rnr as f64)),
+    Figure { title: "CE %", width: 6, value: Counts::ce_ratio, ratio: true, most: Level::Warning },
+    count("CNP", Level::Warning, |c| Some(c.cnp as f64)),
 ];
 
 /// Columns of an address without IPv6, and with it.
@@ -367,7 +369,7 @@ fn cell(figure: &Figure, counts: &Counts, level: Level, percent: &Scale) -> (Str
             } else {
                 compact(value)
             };
-            (text, theme::text(level))
+            (text, theme::text(level.min(figure.most)))
         }
     }
 }
