@@ -313,9 +313,11 @@ fn since(listed: EntryAt<'_>, view: &View) -> Option<String> {
     let EntryAt { entry, state } = listed;
     // Of gaps there is more to say than of others.
     let short = view.size.0 < BOXED || entry.class.bit == Event::GAP;
-    (state.count > 1).then(|| match short {
-        true => format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns))),
-        false => format!(" since {}", units::clock_utc(entry.first_ns)),
+    (state.count > 1).then(|| {
+        if short {
+            return format!(" in {}", units::duration(state.time_ns.saturating_sub(entry.first_ns)));
+        }
+        format!(" since {}", units::clock_utc(entry.first_ns))
     })
 }
 

@@ -232,7 +232,7 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     let delta = row.and_then(|row| row.delta);
     let mut lines = vec![entry("rate", rate(delta)), entry("total", total(stats.bytes, stats.packets))];
     let responds = stats.rare.psn_responses.seen != 0;
-    // Late packets that no one sent again are repeats of the sequence, too.
+    // First arrivals that fill a gap are behind the highest PSN, too.
     let retransmitted = row.filter(|_| !responds).map_or(stats.psn.repeats, |row| row.total.retransmitted);
     lines.extend(psn("PSN", &stats.psn, retransmitted, row));
     if responds {

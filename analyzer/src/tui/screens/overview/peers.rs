@@ -137,16 +137,24 @@ fn queue_pairs(peer: &Peer, data: &Data) -> String {
     format!("{source} → {}", row.id.key.dest_qp)
 }
 
+fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Letters of the longest name, or of the longest of two addresses.
+fn longest_name(data: &Data) -> usize {
+    let longest = data.peers.iter().map(|peer| match &peer.shared {
+        Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
+            letters(&src.to_string()).max(letters(&dst.to_string()))
+        }
+        other => letters(&name(other, data)),
+    });
+    longest.max().unwrap_or(0)
+}
+
 impl Columns {
     fn new(data: &Data, width: usize) -> Self {
-        let letters = |text: &str| text.chars().count();
-        let longest = data.peers.iter().map(|peer| match &peer.shared {
-            Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
-                letters(&src.to_string()).max(letters(&dst.to_string()))
-            }
-            other => letters(&name(other, data)),
-        });
-        let longest = longest.max().unwrap_or(0);
+        let longest = longest_name(data);
         let [v4, v6] = ADDRESSES;
         let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
         let most = if data.model.has_ipv6 || !pairs { v6 } else { v4 };
@@ -262,23 +270,7 @@ impl Columns {
         };
         let mut spans = Spans::default();
         spans.push(format!(" {symbol} "), style);
-        let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
-        match &peer.shared {
-            Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
-                spans.push(format!("{:<a$} ", address(*src), a = self.address), theme::PLAIN);
-                spans.push("→", theme::DIM);
-                spans.push(format!(" {:<a$}", address(*dst), a = self.address), theme::PLAIN);
-            }
-            other => {
-                let text = cut(&name(other, data), self.name, true);
-                spans.push(format!("{text:<n$}", n = self.name), theme::PLAIN);
-            }
-        }
-        let qps = match &peer.shared {
-            Shared::QueuePair(..) => format!(" {:<w$} ", queue_pairs(peer, data), w = self.qps),
-            _ => format!(" {:>w$} ", peer.flows, w = self.qps),
-        };
-        spans.push(qps, theme::PLAIN);
+        self.subject(&mut spans, peer, data);
         let units = &self.units;
         let rate = units.rate.show(per_second(peer, peer.counts.bytes as f64 * 8.0));
         spans.push(format!("{rate:>7}"), theme::BOLD);
@@ -316,6 +308,27 @@ impl Columns {
         self.owner(&mut spans, peer, data);
         cells(&mut spans, &self.quiet);
         spans.into_line()
+    }
+
+    /// What its flows share, and the number of queue pairs or those at both ends.
+    fn subject(&self, spans: &mut Spans, peer: &Peer, data: &Data) {
+        let address = |address: crate::sample::Address| cut(&address.to_string(), self.address, true);
+        match &peer.shared {
+            Shared::Hosts(src, dst) | Shared::QueuePair(src, dst, _) => {
+                spans.push(format!("{:<a$} ", address(*src), a = self.address), theme::PLAIN);
+                spans.push("→", theme::DIM);
+                spans.push(format!(" {:<a$}", address(*dst), a = self.address), theme::PLAIN);
+            }
+            other => {
+                let text = cut(&name(other, data), self.name, true);
+                spans.push(format!("{text:<n$}", n = self.name), theme::PLAIN);
+            }
+        }
+        let qps = match &peer.shared {
+            Shared::QueuePair(..) => format!(" {:<w$} ", queue_pairs(peer, data), w = self.qps),
+            _ => format!(" {:>w$} ", peer.flows, w = self.qps),
+        };
+        spans.push(qps, theme::PLAIN);
     }
 
     /// The links that it passes: one with its direction, several by their names.

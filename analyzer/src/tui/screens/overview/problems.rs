@@ -165,7 +165,7 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 }
 
 /// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone
-/// have none. Where something lasts and more of its steps, in blocks of so many lines, have room then, what has ended
+/// have none. Where something lasts and more of its steps, whose numbers of lines are `blocks`, have room then, what has ended
 /// takes a line each, and only the first ones have place and cost.
 fn listed(
     problems: &[(usize, &Finding)],
@@ -175,9 +175,11 @@ fn listed(
 ) -> Option<Vec<Entry>> {
     let lasts = problems.iter().any(|(_, finding)| finding.active);
     let list = |short: bool| -> Vec<Brief> {
-        let one = |(_, finding): &(usize, &Finding)| match short && !finding.active {
-            true => Brief { lines: vec![cut_off(finding, end, width)], rest: Vec::new() },
-            false => brief(finding, end, width),
+        let one = |(_, finding): &(usize, &Finding)| {
+            if finding.active || !short {
+                return brief(finding, end, width);
+            }
+            Brief { lines: vec![cut_off(finding, end, width)], rest: Vec::new() }
         };
         problems.iter().map(one).collect()
     };
