@@ -24,7 +24,7 @@ fn scenario(name: &str) -> Scenario {
 
 fn options() -> Options {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    Options { rocescope: binary::path().unwrap(), seeds: 1, vary: false, only: None, keep: None, jobs }
+    Options { rocescope: binary::path().unwrap(), seeds: 1..=1, vary: false, only: None, keep: None, jobs }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Scores `rocescope replay` on simulated fabrics, for `cargo xtask bench truth`.
 
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,13 +18,15 @@ fn main() -> ExitCode {
 fn work() -> Result<()> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options =
-        Options { rocescope: binary::path()?, seeds: 1, vary: false, only: None, keep: None, jobs };
+        Options { rocescope: binary::path()?, seeds: 1..=1, vary: false, only: None, keep: None, jobs };
     let mut require = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
         match argument.as_str() {
-            "--seeds" => options.seeds = value()?.parse().context("--seeds needs a number")?,
+            "--seeds" => {
+                options.seeds = seeds(&value()?).context("--seeds needs a number, or two as 8-14")?
+            }
             "--only" => options.only = Some(value()?),
             "--keep" => options.keep = Some(value()?.into()),
             "--vary" => options.vary = true,
@@ -42,4 +45,10 @@ fn work() -> Result<()> {
         bail!("the goal is at least 95 % right, and at most 2 % false alarms on controls");
     }
     Ok(())
+}
+
+/// The seeds up to a number, or from one to another.
+fn seeds(text: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = text.split_once('-').unwrap_or(("1", text));
+    Some(first.parse().ok()?..=last.parse().ok()?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -24,8 +25,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Options {
     /// The program.
     pub rocescope: PathBuf,
-    /// Number of seeds per scenario.
-    pub seeds: u64,
+    /// The seeds of each scenario.
+    pub seeds: RangeInclusive<u64>,
     /// Varies parameters that a scenario leaves open, and skips runs in which the fault then does not occur.
     pub vary: bool,
     /// Only scenarios whose name or kind contains this.
@@ -62,7 +63,7 @@ pub fn run(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>> {
     let tasks: Vec<(&Scenario, u64)> = scenarios
         .iter()
         .filter(chosen)
-        .flat_map(|scenario| (1..=options.seeds).map(move |seed| (scenario, seed)))
+        .flat_map(|scenario| options.seeds.clone().map(move |seed| (scenario, seed)))
         .collect();
     if tasks.is_empty() {
         bail!("no scenario has this name: without --only, all run");

@@ -50,7 +50,7 @@ pub struct Facts {
     pub rested: u64,
     /// Members that stopped permanently.
     pub hung: u64,
-    /// Longest time from a request's last packet to its ACK at the sender, by queue pair.
+    /// Longest time from a request's last packet to the ACK that covers it, on the cable of the sender, by queue pair.
     pub longest_ack_ns: Vec<u64>,
 }
 

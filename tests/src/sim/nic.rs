@@ -83,6 +83,18 @@ impl World {
         packet
     }
 
+    /// A packet is on the cable of its host: the time to its ACK begins.
+    pub(crate) fn left_host(&mut self, channel: usize, packet: &Packet) {
+        if !matches!(self.channels[channel].from, Node::Host(_)) || packet.retransmission {
+            return;
+        }
+        let Some(peer) = packet.to_qp.filter(|_| packet.is_request() && packet.ack_req) else { return };
+        let (now, index) = (self.now, self.qps[peer].peer);
+        if let Some(asked) = self.qps[index].asked.get_mut(&packet.psn) {
+            *asked = now;
+        }
+    }
+
     /// Wakes the NIC, since a queue pair may send.
     pub(crate) fn ring(&mut self, index: usize) {
         for at in 0..self.hosts[self.qps[index].host].uplinks.len() {

@@ -113,6 +113,7 @@ impl World {
     pub(crate) fn sent(&mut self, index: usize, packet: Packet) {
         self.channels[index].busy = false;
         self.leave_switch(&packet);
+        self.left_host(index, &packet);
         self.capture(index, true, &packet);
         self.travel(index, packet);
         self.kick(index);
