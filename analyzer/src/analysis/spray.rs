@@ -37,8 +37,9 @@ pub struct Spray {
     /// Largest distance of a packet out of order behind the PSN expected then. Unit: PSNs. Null: none was out of order,
     /// or as `loss`.
     pub reordering_depth: Option<u64>,
-    /// Packets that a switch trimmed instead of dropping them: FIRST or MIDDLE packets shorter than the path MTU, or
-    /// frames shorter than the payload that their headers state. Unit: packets. Null: live.
+    /// Packets that a switch trimmed instead of dropping them: FIRST or MIDDLE packets shorter than the path MTU, the
+    /// last packets of WRITEs shorter than what is left of them, other last packets with the DSCP of trimmed packets,
+    /// or frames shorter than the payload that their headers state. Unit: packets. Null: live.
     pub trimmed: Option<u64>,
 }
 

@@ -1,12 +1,16 @@
 //! Traces of fabrics that spread the packets of one queue pair: outer destinations, one for each plane, and packets
 //! that a switch trimmed instead of dropping them.
 //!
-//! Two bytes per flow, and more for flows in tunnels and for those with trimmed packets.
+//! Of a packet in the middle of a message the path MTU gives the length. Of the last packet of a WRITE the RETH of its
+//! first one gives it. That of a SEND or READ response is not known: it was trimmed if it has the DSCP of packets that
+//! certainly were, and its flow has another.
+//!
+//! 12 bytes per flow, and more for flows in tunnels and for those with trimmed packets.
 
 use rocescope_common::wire::Frame;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
-use rocescope_common::wire::opcode::Op;
+use rocescope_common::wire::opcode::{Op, Operation};
 
 use super::packet::Packet;
 use crate::util::definition::definitions;
@@ -14,6 +18,10 @@ use crate::util::map::Map;
 
 /// Outer destinations that are kept of a flow; more count as many.
 const MAX_PLANES: usize = 64;
+/// The largest path MTU.
+const MAX_MTU: u32 = 4_096;
+/// Half of the PSNs: what is farther ahead lies behind.
+const HALF: u32 = 1 << 23;
 
 definitions! {
     CHANGED: u32 = 16,
@@ -33,10 +41,30 @@ pub struct BySlot {
 /// Collector of the spreading.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Largest payload of a FIRST or MIDDLE packet, by slot: the path MTU.
-    largest: Vec<u16>,
+    flows: Vec<Open>,
+    /// The latest packet that was certainly trimmed, if its DSCP is not that of its flow.
+    mark: Option<Mark>,
     trims: Map<u32, Trims>,
     outer: Map<u32, Vec<u64>>,
+}
+
+/// A flow and its latest message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    /// First PSN and DMA length of the latest WRITE.
+    first: u32,
+    length: u32,
+    /// Largest payload of a FIRST or MIDDLE packet: the path MTU.
+    largest: u16,
+    /// DSCP of the latest of these.
+    dscp: u8,
+}
+
+/// How a switch marks packets that it trims.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    dscp: u8,
+    wire_len: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +73,37 @@ struct Trims {
     /// The latest ones follow one another.
     row: u32,
     psn: u32,
+}
+
+impl Open {
+    /// A WRITE begins; one that was sent again does not replace a later one.
+    fn begin(&mut self, packet: &Packet) {
+        let ahead = packet.psn.wrapping_sub(self.first) & MASK24;
+        if !packet.outcome.duplicate_psn || ahead < HALF {
+            (self.first, self.length) = (packet.psn, packet.dma_len);
+        }
+    }
+
+    /// True if the last packet of a WRITE has less of it than is left.
+    fn is_short_of_its_end(&self, packet: &Packet, op: Op) -> bool {
+        if Operation::of(packet.opcode) as u8 != Operation::Write as u8 {
+            return false;
+        }
+        let mtu = match self.largest {
+            0 if op.has(Op::STARTS) => MAX_MTU,
+            largest => u32::from(largest),
+        };
+        let before = u64::from(packet.psn.wrapping_sub(self.first) & MASK24) * u64::from(mtu);
+        // Anything else belongs to another message, or the path MTU is another.
+        let left = u64::from(self.length).checked_sub(before).filter(|left| *left <= u64::from(mtu));
+        left.is_some_and(|left| u64::from(packet.payload) < left)
+    }
+
+    /// True if a packet has the DSCP of trimmed ones, unlike its flow, and is no longer than they are.
+    fn is_marked(&self, packet: &Packet, mark: Mark) -> bool {
+        let dscp = packet.tos >> 2;
+        self.largest > 0 && dscp == mark.dscp && dscp != self.dscp && packet.wire_len <= mark.wire_len
+    }
 }
 
 impl Collector {
@@ -59,20 +118,26 @@ impl Collector {
             return false;
         }
         let at = packet.slot as usize;
-        if self.largest.len() <= at {
-            self.largest.resize(at + 1, 0);
+        if self.flows.len() <= at {
+            self.flows.resize(at + 1, Open::default());
         }
-        let Some(largest) = self.largest.get_mut(at) else { return false };
+        let Some(flow) = self.flows.get_mut(at) else { return false };
+        let op = Op::of(packet.opcode);
+        if op.has(Op::STARTS | Op::RETH) && packet.dma_len != UNKNOWN {
+            flow.begin(packet);
+        }
         if packet.wire_len < packet.payload {
             // The headers still have the lengths of the whole packet.
             return self.trimmed(packet);
         }
-        let op = Op::of(packet.opcode);
-        if op.has(Op::ENDS) || packet.payload == u32::from(*largest) {
-            return false;
+        if op.has(Op::ENDS) {
+            let trimmed = flow.is_short_of_its_end(packet, op)
+                || self.mark.is_some_and(|mark| flow.is_marked(packet, mark));
+            return trimmed && self.end_trimmed(packet);
         }
-        if packet.payload > u32::from(*largest) {
-            *largest = u16::try_from(packet.payload).unwrap_or(u16::MAX);
+        if packet.payload >= u32::from(flow.largest) {
+            flow.largest = u16::try_from(packet.payload).unwrap_or(u16::MAX);
+            flow.dscp = packet.tos >> 2;
             return false;
         }
         self.trimmed(packet)
@@ -86,16 +151,33 @@ impl Collector {
         trims.psn = packet.psn;
         trims.count += 1;
         if trims.row < CHANGED {
+            self.learn_mark(packet);
             return true;
         }
         trims.count = trims.count.saturating_sub(trims.row.into());
         trims.row = 0;
         if packet.wire_len >= packet.payload
-            && let Some(largest) = self.largest.get_mut(packet.slot as usize)
+            && let Some(flow) = self.flows.get_mut(packet.slot as usize)
         {
-            *largest = u16::try_from(packet.payload).unwrap_or(u16::MAX);
+            flow.largest = u16::try_from(packet.payload).unwrap_or(u16::MAX);
         }
         false
+    }
+
+    /// The last packet of a message was trimmed.
+    #[cold]
+    fn end_trimmed(&mut self, packet: &Packet) -> bool {
+        self.trims.entry(packet.slot).or_default().count += 1;
+        self.learn_mark(packet);
+        true
+    }
+
+    fn learn_mark(&mut self, packet: &Packet) {
+        let dscp = packet.tos >> 2;
+        if self.flows.get(packet.slot as usize).is_some_and(|flow| flow.largest > 0 && flow.dscp != dscp) {
+            let most = self.mark.filter(|mark| mark.dscp == dscp).map_or(0, |mark| mark.wire_len);
+            self.mark = Some(Mark { dscp, wire_len: packet.wire_len.max(most) });
+        }
     }
 
     /// A packet in a tunnel. Planes of one fabric differ in the outer destination, segment routing included.
@@ -110,8 +192,8 @@ impl Collector {
 
     /// The flow of a slot was retired.
     pub fn retired(&mut self, slot: u32) {
-        if let Some(largest) = self.largest.get_mut(slot as usize) {
-            *largest = 0;
+        if let Some(flow) = self.flows.get_mut(slot as usize) {
+            *flow = Open::default();
         }
         self.trims.remove(&slot);
         self.outer.remove(&slot);
@@ -166,7 +248,7 @@ mod tests {
         for &(opcode, psn, payload, wire_len) in packets {
             let mut packet = Packet::EMPTY;
             (packet.opcode, packet.psn) = (opcode, psn);
-            (packet.payload, packet.wire_len) = (payload, wire_len);
+            (packet.payload, packet.wire_len, packet.dma_len) = (payload, wire_len, UNKNOWN);
             collector.packet(&packet, &Frame::EMPTY, &[]);
         }
         collector.metrics().trimmed.get(&0).copied()
@@ -191,6 +273,53 @@ mod tests {
         assert_eq!(trimmed(&packets), None);
         packets.push((RC_RDMA_WRITE_MIDDLE, 64, 128, 186));
         assert_eq!(trimmed(&packets), Some(1), "of the new one");
+    }
+
+    /// Of (opcode, PSN, payload, DMA length, ToS).
+    fn trims_of(packets: &[(u8, u32, u32, u32, u8)]) -> Vec<bool> {
+        let mut collector = Collector::default();
+        let one = |&(opcode, psn, payload, dma_len, tos): &_| {
+            let mut packet = Packet::EMPTY;
+            (packet.opcode, packet.psn, packet.payload) = (opcode, psn, payload);
+            (packet.dma_len, packet.tos, packet.wire_len) = (dma_len, tos, payload + 58);
+            collector.packet(&packet, &Frame::EMPTY, &[])
+        };
+        packets.iter().map(one).collect()
+    }
+
+    #[test]
+    fn the_last_packet_of_a_write_was_trimmed_if_it_is_shorter_than_what_is_left_of_it() {
+        const FIRST: u8 = 0x06;
+        const LAST: u8 = RC_RDMA_WRITE_LAST;
+        const ONLY: u8 = 0x0A;
+        let last = |first_psn, psn, payload, dma_len| {
+            trims_of(&[(FIRST, first_psn, 4_096, dma_len, 2), (LAST, psn, payload, UNKNOWN, 2)])[1]
+        };
+        assert!(last(10, 12, 64, 3 * 4_096));
+        assert!(last(MASK24, 1, 64, 3 * 4_096), "over the end of the PSNs");
+        assert!(!last(10, 12, 64, 2 * 4_096 + 64), "all that is left");
+        assert!(!last(10, 13, 64, 3 * 4_096), "of another message");
+        assert!(!last(10, 11, 64, 3 * 4_096), "a path MTU that is not known");
+        let only = |payload, dma_len| trims_of(&[(ONLY, 10, payload, dma_len, 2)])[0];
+        assert!(only(64, 4_096) && !only(64, 64) && !only(64, 1 << 30));
+    }
+
+    #[test]
+    fn the_last_packet_of_a_send_was_trimmed_if_it_is_marked_as_those_in_the_middle() {
+        const SEND_MIDDLE: u8 = 0x01;
+        const SEND_LAST: u8 = 0x02;
+        let of = |trimmed_tos, last_tos| {
+            trims_of(&[
+                (SEND_MIDDLE, 1, 4_096, UNKNOWN, 26 << 2),
+                (SEND_MIDDLE, 2, 64, UNKNOWN, trimmed_tos),
+                (SEND_LAST, 9, 64, UNKNOWN, last_tos),
+            ])
+        };
+        assert_eq!(of(46 << 2, 46 << 2), [false, true, true]);
+        assert_eq!(of(46 << 2, 26 << 2), [false, true, false], "a short end of a message");
+        assert_eq!(of(26 << 2, 26 << 2), [false, true, false], "a switch that does not mark");
+        let untrimmed = [(SEND_MIDDLE, 1, 4_096, UNKNOWN, 26 << 2), (SEND_LAST, 2, 64, UNKNOWN, 46 << 2)];
+        assert_eq!(trims_of(&untrimmed), [false, false], "another DSCP alone");
     }
 
     #[test]
