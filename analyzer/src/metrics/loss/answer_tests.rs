@@ -269,3 +269,19 @@ fn a_connection_that_is_given_up_is_known_when_its_number_is_used_again() {
     assert_eq!(given_up(3, Some(219), 67 * MS), [None; 2], "the last retry was answered");
     assert_eq!(given_up(3, None, MS), [None; 2], "a sender waits for its timer before it gives up");
 }
+
+/// The first packet of a flow is lost upstream: nothing at the tap tells that from one lost downstream before the
+/// capture began.
+#[test]
+fn a_nak_for_a_packet_before_the_first_one_says_not_on_which_side_it_was_lost() {
+    for (again, retransmitted) in [(99..110, 11), (99..100, 1)] {
+        let mut scene = Scene::new(false);
+        scene.send(100..110, &[]);
+        scene.nak(99);
+        scene.send(again, &[]);
+        scene.send(110..130, &[]);
+        let loss = scene.metrics();
+        assert_eq!((loss.upstream.count, loss.downstream.count), (0, 0), "{loss:?}");
+        assert_eq!((loss.retransmitted, loss.mirrored), (retransmitted, 0), "{loss:?}");
+    }
+}

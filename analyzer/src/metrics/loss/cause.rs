@@ -14,16 +14,17 @@
 //! | 1 | the number is known to be in use by another connection, which has not got beyond the PSNs of the one before | [`Reuse`](Cause::Reuse) | nothing |
 //! | 2 | an RNR NAK that is not already answered by a go-back-N names the PSN | [`ReceiverNotReady`](Cause::ReceiverNotReady) | RNR retransmission |
 //! | 3 | a sequence-error NAK names the PSN, and there is or was a PSN gap at it or right before it | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the NAK is already answered by a go-back-N |
-//! | 4 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is already answered by a go-back-N |
-//! | 5 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
-//! | 6 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
-//! | 7 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
-//! | 8 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
-//! | 9 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
-//! | 10 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
-//! | 11 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
-//! | 12 | no NAK in the captured reverse direction for this PSN or one shortly before, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
-//! | 13 | no NAK for this PSN in the captured reverse direction otherwise | [`Unknown`](Cause::Unknown) | retransmission |
+//! | 4 | a sequence-error NAK names the PSN, which lies before the first that passed here | [`Unknown`](Cause::Unknown) | retransmission: its packet was lost upstream, or passed before the capture began and was lost downstream |
+//! | 5 | a sequence-error NAK names the PSN, and nothing was missing there | [`Downstream`](Cause::Downstream) | loss, corruption or reordering downstream; a timeout if the NAK is already answered by a go-back-N |
+//! | 6 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
+//! | 7 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
+//! | 8 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
+//! | 9 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
+//! | 10 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
+//! | 11 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
+//! | 12 | no NAK, and the reverse direction is not captured | [`Downstream`](Cause::Downstream) | go-back-N, cause not observed |
+//! | 13 | no NAK in the captured reverse direction for this PSN or one shortly before, after a pause | [`Timeout`](Cause::Timeout) | transport timeout |
+//! | 14 | no NAK for this PSN in the captured reverse direction otherwise | [`Unknown`](Cause::Unknown) | retransmission |
 
 use super::arrival::REUSE_PAUSE_NS;
 use crate::util::definition::definitions;
@@ -108,6 +109,8 @@ pub(super) struct Observation {
     pub(super) back: u32,
     /// The run starts at the first PSN of the sequence.
     pub(super) from_first: bool,
+    /// It starts at a PSN before that.
+    pub(super) before_first: bool,
     /// Time since the packet before, nanoseconds.
     pub(super) pause_ns: u64,
     /// The service retransmits (RC, XRC; not UC).
@@ -126,6 +129,7 @@ impl Observation {
             _ if self.reused => Cause::Reuse,
             Some(NakKind::Rnr) => Cause::ReceiverNotReady,
             Some(NakKind::SequenceError) if self.gap_at || self.gap_right_before => Cause::Upstream,
+            Some(NakKind::SequenceError) if self.before_first => Cause::Unknown,
             Some(NakKind::SequenceError) => Cause::Downstream,
             None if self.is_another_connection() => Cause::Reuse,
             None if self.gap_at || self.gap_ahead => Cause::Upstream,
@@ -138,7 +142,7 @@ impl Observation {
         }
     }
 
-    /// Rows 5 to 8.
+    /// Rows 6 to 9.
     const fn is_another_connection(&self) -> bool {
         self.back >= PSN_WINDOW
             || self.from_first && self.back >= REUSE_FROM_FIRST && self.pause_ns >= REUSE_PAUSE_NS
@@ -162,7 +166,7 @@ impl Observation {
 mod tests {
     use super::*;
 
-    /// Ten PSNs back without anything else: row 13.
+    /// Ten PSNs back without anything else: row 14.
     const NOTHING: Observation = Observation {
         reused: false,
         nak: None,
@@ -173,6 +177,7 @@ mod tests {
         gap_ahead: false,
         back: 10,
         from_first: false,
+        before_first: false,
         pause_ns: 100_000,
         reliable: true,
         follows_run: None,
@@ -201,14 +206,22 @@ mod tests {
     }
 
     #[test]
-    fn row_4_a_nak_without_a_gap_is_downstream_however_far_back() {
+    fn row_4_a_nak_for_what_never_passed_says_not_where_it_was_lost() {
+        let before = Observation { nak: NAK, before_first: true, ..NOTHING };
+        assert_eq!(before.cause(), Cause::Unknown);
+        assert_eq!(Observation { gap_right_before: true, ..before }.cause(), Cause::Upstream);
+        assert_eq!(Observation { nak: RNR, ..before }.cause(), Cause::ReceiverNotReady);
+    }
+
+    #[test]
+    fn row_5_a_nak_without_a_gap_is_downstream_however_far_back() {
         for observation in [NOTHING, Observation { gap_ahead: true, back: PSN_WINDOW, ..NOTHING }] {
             assert_eq!(Observation { nak: NAK, ..observation }.cause(), Cause::Downstream);
         }
     }
 
     #[test]
-    fn rows_3_and_4_a_nak_already_answered_is_no_reason_for_another_go_back() {
+    fn rows_3_and_5_a_nak_already_answered_is_no_reason_for_another_go_back() {
         let again =
             Observation { nak: NAK, nak_already_answered: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         for (observation, cause) in
@@ -223,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn row_5_farther_back_than_any_window_is_another_connection() {
+    fn row_6_farther_back_than_any_window_is_another_connection() {
         let far = Observation { back: PSN_WINDOW, gap_ahead: true, ..NOTHING };
         assert_eq!(far.cause(), Cause::Reuse);
         assert_eq!(Observation { back: PSN_WINDOW - 1, ..far }.cause(), Cause::Upstream);
     }
 
     #[test]
-    fn row_6_back_to_the_first_psn_over_a_window_after_a_pause_is_another_connection() {
+    fn row_7_back_to_the_first_psn_over_a_window_after_a_pause_is_another_connection() {
         let first =
             Observation { from_first: true, back: REUSE_FROM_FIRST, pause_ns: REUSE_PAUSE_NS, ..NOTHING };
         assert_eq!(first.cause(), Cause::Reuse);
@@ -240,20 +253,20 @@ mod tests {
     }
 
     #[test]
-    fn row_7_back_to_the_first_psn_after_more_than_any_timer_is_another_connection() {
+    fn row_8_back_to_the_first_psn_after_more_than_any_timer_is_another_connection() {
         let first = Observation { from_first: true, pause_ns: REUSE_LONG_PAUSE_NS, ..NOTHING };
         assert_eq!(first.cause(), Cause::Reuse);
         assert_eq!(Observation { pause_ns: REUSE_LONG_PAUSE_NS - 1, ..first }.cause(), Cause::Timeout);
     }
 
     #[test]
-    fn row_8_an_unreliable_connection_never_goes_back() {
+    fn row_9_an_unreliable_connection_never_goes_back() {
         let unreliable = Observation { reliable: false, gap_ahead: true, ..NOTHING };
         assert_eq!(unreliable.cause(), Cause::Reuse);
     }
 
     #[test]
-    fn row_9_a_gap_without_a_nak_is_loss_upstream_found_by_a_timeout_if_the_sender_paused() {
+    fn row_10_a_gap_without_a_nak_is_loss_upstream_found_by_a_timeout_if_the_sender_paused() {
         for gap in [Observation { gap_at: true, ..NOTHING }, Observation { gap_ahead: true, ..NOTHING }] {
             assert_eq!(gap.cause(), Cause::Upstream);
             assert!(!gap.timer_expired(Cause::Upstream));
@@ -266,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn row_10_one_duplicate_after_the_other_is_a_mirror() {
+    fn row_11_one_duplicate_after_the_other_is_a_mirror() {
         for packets in [1, MIRRORED_RUN] {
             let twice = Observation { follows_run: Some(packets), reverse_captured: false, ..NOTHING };
             assert_eq!(twice.cause(), Cause::Mirror);
@@ -278,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn row_11_without_the_reverse_direction_the_cause_is_not_observed() {
+    fn row_12_without_the_reverse_direction_the_cause_is_not_observed() {
         for pause_ns in [0, TIMEOUT_PAUSE_NS] {
             let one_way = Observation { reverse_captured: false, pause_ns, ..NOTHING };
             assert_eq!(one_way.cause(), Cause::Downstream);
@@ -287,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn row_12_a_pause_and_no_nak_is_a_timeout() {
+    fn row_13_a_pause_and_no_nak_is_a_timeout() {
         let paused = Observation { pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         assert_eq!(paused.cause(), Cause::Timeout);
         assert!(paused.timer_expired(Cause::Timeout));
     }
 
     #[test]
-    fn row_13_nothing_explains_it() {
+    fn row_14_nothing_explains_it() {
         let reordered = Observation { nak_before: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         assert_eq!(reordered.cause(), Cause::Unknown);
         assert_eq!(NOTHING.cause(), Cause::Unknown);

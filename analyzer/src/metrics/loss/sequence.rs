@@ -558,7 +558,7 @@ impl Sequence {
             self.previous = Some((run.last, run.packets));
         }
         let State::GoingBack(run, cause) = state else { return };
-        if cause == Cause::Unknown && resumed && run.is_one_copy() {
+        if cause == Cause::Unknown && resumed && run.unexplained && run.is_one_copy() {
             self.metrics.retransmitted -= 1;
             self.metrics.mirrored += 1;
             return;

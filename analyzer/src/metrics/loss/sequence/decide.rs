@@ -176,6 +176,7 @@ impl Sequence {
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;
+        let back = arrival.expected.wrapping_sub(run.start) & MASK24;
         // An older NAK may explain a second go-back to one PSN; from the third in a row on, only one since the last
         // go-back-N.
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
@@ -208,8 +209,9 @@ impl Sequence {
             gap_at: self.gaps.knows(run.start),
             gap_right_before: self.gaps.knows(right_before),
             gap_ahead: self.gaps.any_between(run.start, arrival.expected),
-            back: arrival.expected.wrapping_sub(run.start) & MASK24,
+            back,
             from_first,
+            before_first: back > arrival.expected.wrapping_sub(arrival.first) & MASK24,
             pause_ns: run.pause_ns,
             reliable: self.reliable,
             follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
