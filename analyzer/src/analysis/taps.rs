@@ -31,11 +31,11 @@ pub struct TapFlow {
     pub to: Option<String>,
     /// Packets that both links saw. Unit: packets.
     pub packets_matched: u64,
-    /// Packets seen at `from` and not at `to`, between packets seen at both: lost on the path, or missed by
-    /// the capture at `to`. Unit: packets. Null: the order is not known and one of the two lacks packets.
+    /// Packets seen at `from` and not at `to`, between packets seen at both, or before the first of these while other
+    /// flows between the same hosts already passed both links: lost on the path, or missed by the capture at `to`.
+    /// Unit: packets. Null: the order is not known and one of the two lacks packets.
     pub vanished: Option<u64>,
-    /// Packets that only the first, and only the second link saw, between packets that both saw. Unit:
-    /// packets.
+    /// Packets that only the first, and only the second link saw, as in `vanished`. Unit: packets.
     pub only_at: [u64; 2],
     /// Time of the first packet in `vanished`, by the clock of `from`. Unit: Unix ns. Null: there was none.
     pub vanished_first_ns: Option<u64>,
@@ -44,8 +44,8 @@ pub struct TapFlow {
     /// Duplicates at the first, and at the second link: same PSN with the same IPv4 identification. They are
     /// in no other count. Unit: packets.
     pub copies_at: [u64; 2],
-    /// Packets at the first, and at the second link that could not be compared: before the first or after the
-    /// last packet that both saw, CNPs without distinct IPv4 identification, and packets for which there was
+    /// Packets at the first, and at the second link that could not be compared: before the first (while nothing else
+    /// passed both) or after the last packet that both saw, CNPs without distinct IPv4 identification, and packets for which there was
     /// no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`. Unit:
     /// packets. Null: the flow was retired during the run.
     pub not_compared: [Option<u64>; 2],

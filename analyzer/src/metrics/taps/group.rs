@@ -1,12 +1,11 @@
 //! One flow at several taps: which of its packets passed where.
 
-use super::header::{Body, Compared, Headers, length};
+use super::common::{COPY, Common, Ends, Entry, FREE, MissingAtTap, TWIN};
+use super::header::{Body, Compared, Headers, MAX_TAPS};
 use super::series::Series;
 use crate::metrics::loss::DUPLICATE_NS;
 use crate::util::definition::definitions;
 
-/// Taps at which a flow is followed.
-pub(super) const MAX_TAPS: usize = 4;
 /// Packets that wait for being seen elsewhere, per flow: at first and at most.
 const FIRST_PLACES: usize = 256;
 const MAX_PLACES: usize = 1 << 17;
@@ -32,28 +31,6 @@ definitions! {
         "It may still be on its way, held back by a pause";
 }
 
-/// A packet at the taps that have seen it.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// PSN, opcode and IPv4 identification; 0 marks a free place.
-    id: u64,
-    /// Bit per tap, and [`COPY`].
-    taps: u8,
-    /// Number of its header at each.
-    headers: [u8; MAX_TAPS],
-    /// Of the tap that saw it last.
-    body: Body,
-    time_ns: [u64; MAX_TAPS],
-    /// Which packet of the flow it was there.
-    place: [u32; MAX_TAPS],
-}
-
-/// Set for a packet that the same tap has just seen and that nothing distinguishes from it: a duplicate, unless the
-/// other tap shows it twice as well, farther apart.
-const COPY: u8 = 0x80;
-
-const _: () = assert!(size_of::<Entry>() == 72, "a waiting packet takes 72 bytes");
-
 /// A packet as it passes a tap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TapPacket {
@@ -63,7 +40,7 @@ pub(super) struct TapPacket {
     pub(super) body: Body,
     /// Number of its header.
     pub(super) header: u8,
-    /// [`COPY`] or 0.
+    /// [`COPY`], [`TWIN`] or 0.
     copy: u8,
 }
 
@@ -71,65 +48,6 @@ impl TapPacket {
     pub(super) const fn new(id: u64, time_ns: u64, body: Body, header: u8) -> Self {
         Self { id, time_ns, body, header, copy: 0 }
     }
-}
-
-/// Packets that one of two taps saw and the other did not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MissingAtTap {
-    /// After the last packet that both saw, while packets of other flows between the same hosts still passed both.
-    pub at_end: u64,
-    /// Of these, and of those between packets that both saw: those with more payload than any packet of the flow that
-    /// both saw.
-    pub large: u64,
-    /// The smallest and the largest payload of these, in bytes.
-    pub sizes: (u16, u16),
-    /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
-    pub large_ns: (u64, u64),
-}
-
-impl Entry {
-    /// True if this number of taps have seen it.
-    fn is_at(&self, taps: usize) -> bool {
-        (self.taps & !COPY).count_ones() as usize >= taps
-    }
-}
-
-const FREE: Entry = Entry {
-    id: 0,
-    taps: 0,
-    headers: [0; MAX_TAPS],
-    body: Body { needed: 0, variable: 0, payload: 0 },
-    time_ns: [0; MAX_TAPS],
-    place: [0; MAX_TAPS],
-};
-
-/// Packets that two taps have in common. The first has the lower number.
-#[derive(Clone, Debug)]
-pub(super) struct Common {
-    pub(super) first: usize,
-    pub(super) second: usize,
-    pub(super) matched: u64,
-    /// Packets that one of them saw and the other did not, though it saw some before and behind.
-    pub(super) only: [u64; 2],
-    /// First and last time of these, by the clock of the tap that saw them; 0 for none.
-    pub(super) only_ns: [(u64, u64); 2],
-    /// The same, and those after the last packet that both saw, by size.
-    pub(super) gone: [MissingAtTap; 2],
-    /// Largest payload of the packets that both saw.
-    pub(super) largest: u16,
-    /// Time of the latest packet that both saw, by the clock of each.
-    pub(super) last_ns: [u64; 2],
-    /// Headers of the packets that both saw.
-    pub(super) compared: Compared,
-    /// Packets that each saw once more.
-    pub(super) copies: [u64; 2],
-    /// First and last packet that both saw, as each of them counts.
-    span: [(u32, u32); 2],
-    /// Which packets those were here that are the first and last of the section at the other tap: retransmissions
-    /// and packets out of order are not the same at both.
-    edge: [(u32, u32); 2],
-    /// Time at the second minus time at the first.
-    pub(super) delay: Series,
 }
 
 /// A flow at several taps.
@@ -231,13 +149,19 @@ impl Group {
         }
         let places = self.entries.len();
         let start = spread(id, places);
-        let mut free = None;
+        let (mut free, mut twin) = (None, 0);
         for at in (start..start + PROBES).map(|at| at & (places - 1)) {
             let Some(entry) = self.entries.get_mut(at) else { continue };
-            if entry.id == id && entry.taps & 1 << tap != 0 && numbered {
-                return self.copy(tap);
-            }
-            if entry.id == id && entry.taps & 1 << tap == 0 {
+            if entry.id == id && entry.taps & 1 << tap != 0 {
+                if numbered {
+                    return self.copy(tap);
+                }
+                if !again {
+                    twin = TWIN;
+                    entry.taps |= TWIN;
+                }
+            } else if entry.id == id {
+                let at = if entry.taps & TWIN == 0 { at } else { self.nearest(at, tap, arrived) };
                 return self.seen_elsewhere(at, tap, arrived, (place, again, taps));
             }
             if entry.id == 0 && free.is_none() {
@@ -250,7 +174,7 @@ impl Group {
         if again {
             self.copy(tap);
         }
-        let copy = if again { COPY } else { 0 };
+        let copy = if again { COPY } else { twin };
         let arrived = &TapPacket { copy, ..*arrived };
         let full = free.is_none() || self.used * 2 > places;
         if full && self.until_look == 0 {
@@ -259,6 +183,26 @@ impl Group {
         }
         self.until_look = self.until_look.saturating_sub(1);
         self.insert_at(free, tap, arrived, place);
+    }
+
+    /// Of packets with one identity that wait for this one, the place of that whose delay is nearest to the delay of the
+    /// packet before: the others are lost, or still to come. `found`: the place of one of them.
+    fn nearest(&self, found: usize, tap: usize, arrived: &TapPacket) -> usize {
+        let places = self.entries.len();
+        let start = spread(arrived.id, places);
+        let off = |at: usize| {
+            let entry = self.entries.get(at).filter(|entry| entry.id == arrived.id)?;
+            let other = entry.taps.trailing_zeros() as usize;
+            let (first, second) = (tap.min(other), tap.max(other));
+            let common = self.common.iter().find(|one| (one.first, one.second) == (first, second))?;
+            let waiting_ns = *entry.time_ns.get(other)?;
+            let difference = arrived.time_ns.wrapping_sub(waiting_ns).cast_signed();
+            let difference = if tap == second { difference } else { difference.saturating_neg() };
+            let is_free = entry.taps & (COPY | 1 << tap) == 0;
+            is_free.then_some((difference.abs_diff(common.difference), at))
+        };
+        let around = (start..start + PROBES).map(|at| at & (places - 1));
+        around.filter_map(off).min().map_or(found, |(_, at)| at)
     }
 
     /// A packet passed a tap that waits in a place for it; `again`: right behind another that nothing distinguishes
@@ -404,6 +348,7 @@ impl Group {
         let mut known = entry.is_at(self.links.len());
         for common in &mut self.common {
             known |= common.count(entry);
+            common.keep_early(entry);
         }
         self.forgotten += u64::from(!known);
     }
@@ -435,6 +380,7 @@ impl Group {
                     *span = (span.0.min(place), span.1.max(place));
                 }
                 common.delay.add(entry.time_ns[first], difference);
+                common.difference = difference;
             } else {
                 let mut common = Common {
                     first,
@@ -444,7 +390,9 @@ impl Group {
                     only_ns: [(0, 0); 2],
                     gone: [MissingAtTap::default(); 2],
                     largest: 0,
-                    last_ns: [0; 2],
+                    ends: Ends::default(),
+                    difference,
+                    early: Vec::new(),
                     compared: Compared::default(),
                     copies: [0; 2],
                     span: places.map(|place| (place, place)),
@@ -457,9 +405,9 @@ impl Group {
         }
     }
 
-    /// Common packets of each two taps, with the packets that still wait counted as if nothing more came. `latest`:
-    /// when the latest packet between the same hosts passed that both saw, by the clock of each.
-    pub(super) fn metrics(&self, latest: impl Fn(&Common) -> [u64; 2]) -> Vec<Common> {
+    /// Common packets of each two taps, with the packets that still wait counted as if nothing more came. `ends`: of
+    /// the packets between the same hosts that both saw.
+    pub(super) fn metrics(&self, ends: impl Fn(&Common) -> Ends) -> Vec<Common> {
         let mut all = self.common.clone();
         for common in &mut all {
             common.copies =
@@ -468,84 +416,18 @@ impl Group {
         for entry in self.entries.iter().filter(|entry| entry.id != 0) {
             for common in &mut all {
                 if !common.count(entry) {
-                    let latest = latest(common);
-                    common.count_end(entry, latest);
+                    let ends = ends(common);
+                    common.count_begin(entry, ends.first_ns);
+                    common.count_end(entry, ends.last_ns.map(|ns| ns.saturating_sub(ON_ITS_WAY_NS)));
                 }
             }
         }
+        for common in &mut all {
+            let ends = ends(common);
+            for entry in std::mem::take(&mut common.early) {
+                common.count_begin(&entry, ends.first_ns);
+            }
+        }
         all
-    }
-}
-
-impl Common {
-    /// Takes in the headers of a packet that both saw, `tap` last, and `before` as it was there.
-    fn compare(&mut self, entry: &Entry, tap: usize, before: Body) {
-        let time_ns = |tap: usize| entry.time_ns.get(tap).copied().unwrap_or_default();
-        let (at_first, at_second) = (time_ns(self.first), time_ns(self.second));
-        self.last_ns = [self.last_ns[0].max(at_first), self.last_ns[1].max(at_second)];
-        self.largest = self.largest.max(length(entry.body.payload).unwrap_or(0));
-        let mut bodies = [before, entry.body];
-        if tap == self.first {
-            bodies.reverse();
-        }
-        if let (Some(first), Some(second)) = (entry.headers.get(self.first), entry.headers.get(self.second)) {
-            self.compared.add([*first, *second], bodies, [at_first, at_second]);
-        }
-        let bytes = bodies.map(|body| body.payload);
-        if bytes[0] != bytes[1] {
-            self.compared.resized(bytes, [at_first, at_second]);
-        }
-    }
-
-    /// Which of the two has seen a packet that the other has not: 0 or 1, and the tap's number.
-    fn one_of(&self, taps: u8) -> Option<(usize, usize)> {
-        if taps & COPY != 0 {
-            return None;
-        }
-        match (taps & 1 << self.first != 0, taps & 1 << self.second != 0) {
-            (true, false) => Some((0, self.first)),
-            (false, true) => Some((1, self.second)),
-            _ => None,
-        }
-    }
-
-    /// Counts a packet that one of the two did not see, when it lies between packets that both saw.
-    fn count(&mut self, entry: &Entry) -> bool {
-        let Some((side, tap)) = self.one_of(entry.taps) else { return false };
-        let ((first, last), edge) = (self.span[side], self.edge[side]);
-        let (first, last) = (first.max(edge.0), last.min(edge.1));
-        let between = first < entry.place[tap] && entry.place[tap] < last;
-        if between {
-            let (first_ns, last_ns) = &mut self.only_ns[side];
-            let time_ns = entry.time_ns[tap];
-            *first_ns = if self.only[side] == 0 { time_ns } else { time_ns.min(*first_ns) };
-            *last_ns = time_ns.max(*last_ns);
-            self.only[side] += 1;
-            self.count_large(entry, side, time_ns);
-        }
-        between
-    }
-
-    /// Counts a packet that one of the two did not see after the last that both saw, when later packets between the
-    /// same hosts passed both.
-    fn count_end(&mut self, entry: &Entry, latest: [u64; 2]) {
-        let Some((side, tap)) = self.one_of(entry.taps) else { return };
-        let time_ns = entry.time_ns[tap];
-        let behind = entry.place[tap] > self.span[side].1.max(self.edge[side].1);
-        if behind && time_ns.saturating_add(ON_ITS_WAY_NS) < latest[side] {
-            self.gone[side].at_end += 1;
-            self.count_large(entry, side, time_ns);
-        }
-    }
-
-    fn count_large(&mut self, entry: &Entry, side: usize, time_ns: u64) {
-        let Some(payload) = length(entry.body.payload).filter(|payload| *payload > self.largest) else {
-            return;
-        };
-        let MissingAtTap { large, sizes, large_ns, .. } = &mut self.gone[side];
-        let (least, first_ns) = if *large == 0 { (payload, time_ns) } else { (sizes.0, large_ns.0) };
-        *sizes = (least.min(payload), sizes.1.max(payload));
-        *large_ns = (first_ns.min(time_ns), large_ns.1.max(time_ns));
-        *large += 1;
     }
 }

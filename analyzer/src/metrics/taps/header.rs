@@ -1,8 +1,10 @@
 //! Header fields and contents of the same packets at two taps.
 
-use super::group::MAX_TAPS;
 use crate::metrics::icrc::Contents;
 use crate::metrics::packet::Packet;
+
+/// Taps at which a flow is followed.
+pub(super) const MAX_TAPS: usize = 4;
 
 /// Different headers that a flow keeps, at all of its taps together.
 const MAX_HEADERS: usize = 32;

@@ -4,6 +4,7 @@
 //! until the other tap sees it, however much later its time is. A waiting packet takes 72 bytes; all
 //! of them at most 72 MiB, 9 MiB per flow. Packets that find no room are not evaluated.
 
+mod common;
 mod group;
 mod header;
 mod series;
@@ -18,10 +19,11 @@ use rocescope_common::wire::opcode::Op;
 
 use super::icrc::Contents;
 use super::packet::{Packet, PacketExtras};
+pub use common::MissingAtTap;
+use common::{Common, Ends};
 pub(super) use group::DEFINITIONS as OF_FLOWS;
-pub use group::MissingAtTap;
-use group::{Common, Group, MAX_TAPS, TapPacket};
-use header::Body;
+use group::{Group, TapPacket};
+use header::{Body, MAX_TAPS};
 pub use header::{Header, Passed, Resized};
 pub use series::Series;
 
@@ -52,7 +54,8 @@ pub struct TapPair {
     pub ordered: bool,
     /// Packets that both saw.
     pub matched: u64,
-    /// Packets that only the first saw, and only the second, between packets that both saw.
+    /// Packets that only the first saw, and only the second, between packets that both saw; and before these, if other
+    /// packets between the same hosts had passed both by then.
     pub only: [u64; 2],
     /// First and last time of these, Unix nanoseconds by the clock of the tap that saw them; 0 for none.
     pub only_ns: [(u64, u64); 2],
@@ -221,7 +224,7 @@ impl Collector {
     /// Pairs of taps so far: flows that two taps or more saw.
     #[must_use]
     pub fn metrics(&self) -> Vec<TapPair> {
-        let latest = self.latest();
+        let ends = self.ends();
         let several: Vec<(&FlowKey, &Group, Vec<Common>)> = self
             .groups
             .iter()
@@ -230,7 +233,7 @@ impl Collector {
                 let of = |common: &Common| {
                     let links = group.links_of(common)?;
                     let way = (key.family, key.src, key.dst, in_order(links, links));
-                    latest.get(&way).map(|last_ns| in_order(links, *last_ns))
+                    ends.get(&way).map(|ends| ends_in_order(links, *ends))
                 };
                 (key, group, group.metrics(|common| of(common).unwrap_or_default()))
             })
@@ -266,19 +269,18 @@ impl Collector {
         pairs
     }
 
-    /// Time of the latest packet of any flow from one host to another that both of two links saw, by the clock of each;
-    /// links in the order of their numbers.
-    fn latest(&self) -> Map<Way, [u64; 2]> {
-        let mut latest: Map<Way, [u64; 2]> = Map::default();
+    /// Times of the packets of any flow from one host to another that both of two links saw; links in the order of
+    /// their numbers.
+    fn ends(&self) -> Map<Way, Ends> {
+        let mut all: Map<Way, Ends> = Map::default();
         for (key, group) in &self.groups {
             for common in &group.common {
                 let Some(links) = group.links_of(common) else { continue };
-                let last_ns = in_order(links, common.last_ns);
-                let one = latest.entry((key.family, key.src, key.dst, in_order(links, links))).or_default();
-                *one = [one[0].max(last_ns[0]), one[1].max(last_ns[1])];
+                let way = (key.family, key.src, key.dst, in_order(links, links));
+                all.entry(way).or_default().join(ends_in_order(links, common.ends));
             }
         }
-        latest
+        all
     }
 }
 
@@ -292,6 +294,11 @@ pub fn are_parallel(only: [u64; 2], matched: u64) -> bool {
 /// Two values, the one of the link with the lower number first; the other way round, it gives back what it was given.
 fn in_order<T>(links: [u16; 2], [first, second]: [T; 2]) -> [T; 2] {
     if links[0] <= links[1] { [first, second] } else { [second, first] }
+}
+
+/// The same for times.
+fn ends_in_order(links: [u16; 2], ends: Ends) -> Ends {
+    if links[0] <= links[1] { ends } else { ends.reversed() }
 }
 
 /// Two links in one direction between two hosts.

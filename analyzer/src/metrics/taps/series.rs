@@ -68,6 +68,13 @@ impl Series {
         (self.all.min, self.all.max)
     }
 
+    /// The same in the first span of time.
+    #[must_use]
+    pub fn at_first(&self) -> (i64, i64) {
+        let first = self.points.iter().flatten().next().unwrap_or(&self.all);
+        (first.min, first.max)
+    }
+
     /// Start of each span of time, and the smallest difference in it.
     pub fn points(&self) -> impl Iterator<Item = (u64, i64)> + '_ {
         (0..).zip(&self.points).filter_map(|(at, point)| {

@@ -154,7 +154,7 @@ fn captures_of_different_length_are_compared_where_they_overlap() {
 /// The second capture begins between two copies of a packet, which nothing but its PSN names.
 #[test]
 fn packets_before_the_second_capture_began_are_not_lost() {
-    for ahead_ns in [0, -7 * SECOND.cast_signed()] {
+    for (ahead_ns, lost) in [(0, 1), (-7 * SECOND.cast_signed(), 2)] {
         let order = (0..400u32).chain([380]).chain(400..1_000);
         let packets = order.enumerate().flat_map(|(n, psn)| {
             let time_ns = START + n as u64 * US;
@@ -162,8 +162,8 @@ fn packets_before_the_second_capture_began_are_not_lost() {
             [Some(here), (n >= 390 && psn != 500).then_some(there)]
         });
         let pairs = collect(packets.flatten().collect(), 2);
-        // One of the two copies is alone, whichever it is.
-        assert_eq!(pairs[0].only, [2, 0], "{ahead_ns}");
+        // Where the second tap comes first, one of the two copies is alone, whichever it is.
+        assert_eq!(pairs[0].only, [lost, 0], "{ahead_ns}");
     }
 }
 
@@ -415,4 +415,54 @@ fn packets_after_the_end_of_one_capture_cost_no_more_than_others() {
     assert_eq!((pairs[0].matched, pairs[0].only), (3_000, [0, 0]));
     let looks = collector.groups[0].1.looks;
     assert!((10..60).contains(&looks), "{looks}");
+}
+
+/// Another flow has passed both taps by then: the second was capturing.
+#[test]
+fn the_first_packet_of_a_flow_may_be_lost_between_taps() {
+    let only = |lost: u32, late: bool, length: u32, ahead_ns| {
+        let mut packets = Vec::new();
+        let second_from = START + if late { 100 * US } else { 0 };
+        for (qp, from_ns) in [(16, 0), (17, 50 * US)] {
+            for psn in 0..length {
+                let time_ns = START + from_ns + u64::from(psn) * 10 * US;
+                let [here, there] = both(P { qp, psn, time_ns, ..DATA }, 5_000, 0);
+                packets.push(here);
+                if there.time_ns > second_from && (qp, psn) != (17, lost) {
+                    packets.push(P { time_ns: there.time_ns.wrapping_add_signed(ahead_ns), ..there });
+                }
+            }
+        }
+        let pairs = collect(packets, 2);
+        [pairs[0].only, pairs[1].only]
+    };
+    let far = 7 * SECOND.cast_signed();
+    for ahead_ns in [0, 1_000_000, -1_000_000, far, -far] {
+        assert_eq!(only(0, false, 1_000, ahead_ns), [[0, 0], [1, 0]], "{ahead_ns}");
+        assert_eq!(
+            only(u32::MAX, true, 1_000, ahead_ns),
+            [[0, 0]; 2],
+            "{ahead_ns}: the second capture began later"
+        );
+    }
+    assert_eq!(only(0, false, 40_000, 0), [[0, 0], [1, 0]], "longer than packets wait");
+}
+
+/// Without identifications nothing distinguishes a retransmission from its original but the time, and only where both
+/// have passed the first tap when one comes to the second.
+#[test]
+fn the_last_packet_may_be_the_retransmission_of_one_lost_between_taps() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed()] {
+        let mut packets = Vec::new();
+        let mut send = |psn: u32, at: u64, arrives: bool| {
+            let [here, there] = both(P { psn, time_ns: START + at * 10 * US, ..DATA }, 5_000, ahead_ns);
+            packets.push(here);
+            packets.extend(arrives.then_some(there));
+        };
+        (0..1_000).for_each(|psn| send(psn, psn.into(), psn != 990));
+        send(990, 1_010, true);
+        let pairs = collect(packets, 2);
+        assert_eq!((pairs[0].matched, pairs[0].only), (1_000, [1, 0]), "{ahead_ns}");
+        assert_eq!(pairs[0].delay.range(), (5_000 + ahead_ns, 5_000 + ahead_ns));
+    }
 }
