@@ -2,6 +2,7 @@
 
 use rocescope_common::wire::frame::UNKNOWN;
 
+use super::parallel::Elsewhere;
 use crate::util::definition::definitions;
 
 definitions! {
@@ -86,8 +87,8 @@ pub(super) struct Arrival<'a> {
     pub(super) responded_ns: Option<u64>,
     /// Length of the reordering window, nanoseconds.
     pub(super) window_ns: u64,
-    /// Its PSN has passed a parallel link before, or may have.
-    pub(super) elsewhere: bool,
+    /// Of its PSN on parallel links.
+    pub(super) elsewhere: Elsewhere,
 }
 
 impl Arrival<'_> {

@@ -13,6 +13,7 @@ use rocescope_common::wire::opcode::Op;
 
 use super::Collector;
 use super::arrival::{Arrival, Nak, Request};
+use super::parallel::Elsewhere;
 use super::sequence::Sequence;
 use super::state::Missing;
 
@@ -69,7 +70,7 @@ impl KernelEvent {
             responded_ns: None,
             window_ns,
             // Live, one place sees all links of the host.
-            elsewhere: false,
+            elsewhere: Elsewhere::Nothing,
         }
     }
 }

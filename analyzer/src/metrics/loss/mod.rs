@@ -484,7 +484,7 @@ impl Collector {
         let mut advances = |sequence: &mut Box<Sequence>| {
             let advances = sequence.advance(psn, id);
             if advances && sequence.parallel != UNKNOWN {
-                parallel.pass(sequence.parallel, psn);
+                parallel.pass(sequence.parallel, psn, now);
             }
             advances
         };
@@ -530,7 +530,7 @@ impl Collector {
         let sequence = loss.get_or_insert_with(|| Box::new(Sequence::new(reliable, latest.psn, latest.id)));
         let name = (slot.pair, slot.dest_qp);
         let member = (is_partial && !response).then_some(Member::of(name, packet));
-        let elsewhere = sequence.note_parallel(parallel, member, packet.psn);
+        let elsewhere = sequence.note_parallel(parallel, member, (packet.psn, packet.time_ns, *window_ns));
         let arrival = Arrival {
             psn: packet.psn,
             time_ns: packet.time_ns,

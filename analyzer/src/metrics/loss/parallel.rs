@@ -10,6 +10,17 @@ const MAX_FLOWS: usize = 4_096;
 /// 64 packets.
 const MOST_BEFORE: u32 = 4_096;
 
+/// What the parallel links of a flow have shown of a packet when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// Nothing: it is the newest, or may only be out of order.
+    Nothing,
+    /// It has passed one of them, or may have.
+    Passed,
+    /// None, although the latest of those behind it passed longer ago than the reordering window.
+    Missing,
+}
+
 /// Flows whose packets take parallel links, by pair of hosts and destination queue pair.
 #[derive(Debug, Default)]
 pub(super) struct Parallel {
@@ -42,20 +53,30 @@ impl Member {
 impl Parallel {
     /// Records a PSN. `number` is that of a flow over parallel links; if it is [`UNKNOWN`] and a member is given, the
     /// flow is registered first. `passed`: whether a PSN behind the expected one has passed this link, where that is
-    /// known. Returns what [`Self::pass`] does.
+    /// known. Last the packet: PSN and time, and the reordering window.
     pub(super) fn note(
         &mut self,
         number: &mut u32,
         member: Option<Member>,
         passed: Option<&dyn Fn(u32) -> bool>,
-        psn: u32,
-    ) -> bool {
+        (psn, time_ns, window_ns): (u32, u64, u64),
+    ) -> Elsewhere {
         if *number == UNKNOWN
             && let Some(member) = member.filter(|member| member.name.0 != UNKNOWN)
         {
             *number = self.join(member, passed);
         }
-        self.pass(*number, psn)
+        let newest = self.flows.get(*number as usize).map(|flow| (flow.newest, flow.newest_ns));
+        let passed = self.pass(*number, psn, time_ns);
+        let is_late = |(newest, newest_ns): (u32, u64)| {
+            let behind = newest.wrapping_sub(psn) & MASK24;
+            (1..WINDOW).contains(&behind) && time_ns.saturating_sub(newest_ns) > window_ns
+        };
+        match self.flows.get(*number as usize) {
+            Some(flow) if flow.slots.len() > 1 && passed => Elsewhere::Passed,
+            Some(flow) if flow.slots.len() > 1 && newest.is_some_and(is_late) => Elsewhere::Missing,
+            _ => Elsewhere::Nothing,
+        }
     }
 
     /// The flow's number, of which a slot sees a part; [`UNKNOWN`] if there is no room.
@@ -89,9 +110,13 @@ impl Parallel {
     }
 
     /// Notes a packet; true if it has passed another of several links before, or the same one, or may have.
-    pub(super) fn pass(&mut self, number: u32, psn: u32) -> bool {
+    pub(super) fn pass(&mut self, number: u32, psn: u32, time_ns: u64) -> bool {
         let Some(flow) = self.flows.get_mut(number as usize) else { return false };
+        let newest = flow.newest;
         let before = flow.pass(psn);
+        if flow.newest != newest {
+            flow.newest_ns = time_ns;
+        }
         flow.slots.len() > 1 && before
     }
 }
@@ -102,6 +127,8 @@ struct Passed {
     slots: Vec<u32>,
     bits: Box<[u64]>,
     newest: u32,
+    /// When it passed, Unix nanoseconds.
+    newest_ns: u64,
     /// Of earlier ones it is not known whether they passed.
     known_from: u32,
 }
@@ -109,7 +136,7 @@ struct Passed {
 impl Passed {
     fn new(psn: u32) -> Self {
         let bits = vec![0; WINDOW as usize / 64].into_boxed_slice();
-        Self { slots: Vec::new(), bits, newest: psn, known_from: psn }
+        Self { slots: Vec::new(), bits, newest: psn, newest_ns: u64::MAX, known_from: psn }
     }
 
     /// Notes what has passed a link until now, of this number of PSNs from one on.
@@ -170,12 +197,12 @@ mod tests {
         let (even, odd) = (|psn: u32| psn.is_multiple_of(2), |psn: u32| psn % 2 == 1 && psn != 141);
         let link = |slot, first, expected| Member { name: (1, 17), slot, first, expected };
         let number = all.join(link(0, 100, 165), Some(&even));
-        assert!(!all.pass(number, 166), "one link alone shows no other");
+        assert!(!all.pass(number, 166, 0), "one link alone shows no other");
         assert_eq!(all.join(link(1, 101, 168), Some(&odd)), number);
-        assert!(all.pass(number, 140) && all.pass(number, 143) && all.pass(number, 166));
-        assert!(!all.pass(number, 141) && all.pass(number, 141), "lost, and retransmitted once");
-        assert!(all.pass(number, 100), "before the first packet of the second link");
-        assert!(!all.pass(number, 168) && !all.pass(number, 170) && !all.pass(number, 169));
+        assert!(all.pass(number, 140, 0) && all.pass(number, 143, 0) && all.pass(number, 166, 0));
+        assert!(!all.pass(number, 141, 0) && all.pass(number, 141, 0), "lost, and retransmitted once");
+        assert!(all.pass(number, 100, 0), "before the first packet of the second link");
+        assert!(!all.pass(number, 168, 0) && !all.pass(number, 170, 0) && !all.pass(number, 169, 0));
     }
 
     #[test]
@@ -183,27 +210,51 @@ mod tests {
         let mut all = Parallel::default();
         let name = (1, 17);
         let number = all.join(member(name, 0, 100), None);
-        assert!(!all.pass(number, 101) && !all.pass(number, 101), "one link alone shows no other");
+        assert!(!all.pass(number, 101, 0) && !all.pass(number, 101, 0), "one link alone shows no other");
         assert_eq!(all.join(member(name, 1, 102), None), number);
         let first = 103;
         for psn in first..first + 3 * WINDOW {
-            assert!(!all.pass(number, psn & MASK24), "{psn}");
+            assert!(!all.pass(number, psn & MASK24, 0), "{psn}");
         }
         let last = first + 3 * WINDOW - 1;
-        assert!(all.pass(number, last) && all.pass(number, last - WINDOW + 1));
+        assert!(all.pass(number, last, 0) && all.pass(number, last - WINDOW + 1, 0));
         // A hole that is filled later, once.
-        assert!(!all.pass(number, last + 10) && !all.pass(number, last + 5) && all.pass(number, last + 5));
+        assert!(
+            !all.pass(number, last + 10, 0)
+                && !all.pass(number, last + 5, 0)
+                && all.pass(number, last + 5, 0)
+        );
         // Another connection with other PSNs.
-        assert!(!all.pass(number, 5_000_000) && all.pass(number, 5_000_000) && !all.pass(number, 5_000_001));
+        assert!(
+            !all.pass(number, 5_000_000, 0)
+                && all.pass(number, 5_000_000, 0)
+                && !all.pass(number, 5_000_001, 0)
+        );
     }
 
     #[test]
     fn psns_before_the_second_link_joined_may_have_passed() {
         let mut all = Parallel::default();
         let number = all.join(member((1, 17), 0, MASK24 - 1), None);
-        assert!(!all.pass(number, 1));
+        assert!(!all.pass(number, 1, 0));
         all.join(member((1, 17), 1, 1), None);
-        assert!(all.pass(number, 0) && all.pass(number, MASK24));
-        assert!(!all.pass(number, 3) && !all.pass(number, 2), "behind the newest, and not seen");
+        assert!(all.pass(number, 0, 0) && all.pass(number, MASK24, 0));
+        assert!(!all.pass(number, 3, 0) && !all.pass(number, 2, 0), "behind the newest, and not seen");
+    }
+
+    #[test]
+    fn a_psn_that_no_link_has_shown_for_longer_than_the_window_is_missing() {
+        let mut all = Parallel::default();
+        let mut number = all.join(member((1, 17), 0, 100), None);
+        let mut note = |psn, time_ns| all.note(&mut number, None, None, (psn, time_ns, 50));
+        assert_eq!((note(102, 10), note(101, 100)), (Elsewhere::Nothing, Elsewhere::Nothing), "one link");
+        all.join(member((1, 17), 1, 102), None);
+        let mut note = |psn, time_ns| all.note(&mut number, None, None, (psn, time_ns, 50));
+        assert_eq!(note(103, 100), Elsewhere::Nothing);
+        assert_eq!(note(106, 110), Elsewhere::Nothing);
+        assert_eq!(note(104, 160), Elsewhere::Nothing, "out of order");
+        assert_eq!(note(105, 161), Elsewhere::Missing);
+        assert_eq!(note(105, 170), Elsewhere::Passed);
+        assert_eq!(note(107, 500), Elsewhere::Nothing, "the newest");
     }
 }

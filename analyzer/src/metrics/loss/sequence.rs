@@ -25,6 +25,7 @@
 //! | 9 | READ request behind the expected PSN | retransmitted READ; fills gaps as any packet |
 //! | 10 | jump forward within a run | the PSNs between are a gap among retransmissions, lost again if they follow later |
 //! | 11 | gap in a sequence of UC | lost: UC retransmits nothing |
+//! | 12 | in order here, and no parallel link has shown it, though one had shown later ones longer ago than the reordering window | lost upstream of one of them, and retransmitted |
 
 mod decide;
 mod late;
@@ -39,6 +40,7 @@ use super::arrival::{Arrival, ID_AHEAD, Nak, Request};
 use super::cause::{Cause, TIMEOUT_PAUSE_NS};
 use super::episode::{Episodes, Tracker};
 use super::gaps::{By, Gap, Gaps};
+use super::parallel::Elsewhere;
 use super::result::{GivenUp, Metrics, Retransmission};
 use super::state::{Missing, PsnRun, State};
 use crate::util::definition::Definition;
@@ -223,7 +225,7 @@ impl Sequence {
         }
         self.extend_run(arrival);
         match self.gaps.at(arrival.psn) {
-            Some(_) if arrival.elsewhere => {
+            Some(_) if arrival.elsewhere == Elsewhere::Passed => {
                 self.elsewhere += self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
                 self.passed_before(arrival);
             }
@@ -267,6 +269,7 @@ impl Sequence {
         if self.state.run().is_some() && arrival.is_reordered() {
             return;
         }
+        self.note_missing_elsewhere(arrival);
         self.end_run(arrival, frontier, true);
         self.progress();
     }
@@ -467,7 +470,7 @@ impl Sequence {
         self.reread = Some(arrival.psn);
         let timed_out = self.read_timed_out(arrival);
         match self.gaps.at(arrival.psn) {
-            Some(gap) if !gap.retransmitted && !arrival.elsewhere => {
+            Some(gap) if !gap.retransmitted && arrival.elsewhere != Elsewhere::Passed => {
                 let psns = self.fill_span(arrival, |gaps, psn| gaps.fill(psn, By::Retransmission));
                 self.lost(gap.opened_ns, arrival, psns);
             }

@@ -233,6 +233,27 @@ fn row_6_a_gap_filled_by_a_retransmission_of_a_parallel_link_is_no_loss() {
     }
 }
 
+/// A queue pair that is sprayed over two links, with a tap on each: the packet before the last was lost on the way to
+/// one of them. After a timeout it comes to the other, which has shown nothing behind it.
+#[test]
+fn the_end_of_a_burst_that_comes_again_over_a_parallel_link_was_lost() {
+    for (passed_there, pause_ms, lost) in [(false, 20, 1), (true, 20, 0), (false, 2, 0)] {
+        let mut scene = Scene::new(false);
+        scene.answer(99, 0x1F);
+        scene.pass(P { psn: 99, syndrome: 0x1F, link: 1, ..ANSWER });
+        for psn in (100..1_002).filter(|psn| passed_there || *psn != 1_000) {
+            let link = if psn == 1_000 { 1 } else { (psn % 2) as u16 };
+            scene.pass(P { psn, link, ..DATA });
+        }
+        scene.now_ns += pause_ms * MS;
+        for psn in [996, 998, 1_000] {
+            scene.slot = scene.pass(P { psn, link: 0, ..DATA });
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.lost, loss.timeouts, loss.upstream.count), (lost, 1, lost), "{loss:?}");
+    }
+}
+
 /// One packet passes again without a NAK or a timeout, and the sender continues behind the newest PSN: no go-back-N. If
 /// it goes on from there, it is one.
 #[test]

@@ -7,7 +7,7 @@ use super::super::acks::reaches;
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::{By, Filled, Gap};
-use super::super::parallel::{Member, Parallel};
+use super::super::parallel::{Elsewhere, Member, Parallel};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
 use super::Sequence;
@@ -71,19 +71,27 @@ impl Sequence {
         sent >= 64 && unseen * 4 >= u64::from(sent)
     }
 
-    /// Notes a packet of a flow that takes parallel links, whose part here is the member; true if it has passed another
-    /// of them before, or may have.
+    /// Notes a packet of a flow that takes parallel links, whose part here is the member.
     pub(in crate::metrics::loss) fn note_parallel(
         &mut self,
         parallel: &mut Parallel,
         member: Option<Member>,
-        psn: u32,
-    ) -> bool {
+        packet: (u32, u64, u64),
+    ) -> Elsewhere {
         let Self { gaps, metrics, parallel: number, .. } = self;
         // What it has in no gap passed here, while no gap was dropped.
         let passed = |psn| gaps.at(psn).is_none_or(|gap| gap.retransmitted);
         let is_known = self.reliable && metrics.unfilled == 0;
-        parallel.note(number, member, is_known.then_some(&passed), psn)
+        parallel.note(number, member, is_known.then_some(&passed), packet)
+    }
+
+    /// A packet that this link does not miss was lost on the way to a parallel one: it is the retransmission.
+    pub(super) fn note_missing_elsewhere(&mut self, arrival: &Arrival<'_>) {
+        if arrival.elsewhere == Elsewhere::Missing && self.reliable {
+            let since_ns =
+                self.state.run().map_or(arrival.last_ns, |run| run.start_ns.saturating_sub(run.pause_ns));
+            self.lost(since_ns, arrival, 1);
+        }
     }
 
     /// The run fills its first gap: counts it as unexplained, unless it began with packets that had passed before and a
