@@ -40,6 +40,8 @@ pub struct Facts {
     pub frozen: u64,
     /// Steps of all members of collectives.
     pub steps: u64,
+    /// When the first member began, by step.
+    pub steps_ns: Vec<u64>,
     /// Steps of a late member.
     pub late: u64,
     /// Steps with more computing than the first.
@@ -59,6 +61,25 @@ impl Facts {
     pub(crate) fn grow(&mut self, now: u64) {
         self.grown += 1;
         self.grown_ns.get_or_insert(now);
+    }
+
+    /// A member begins a step.
+    pub(crate) fn begin_step(&mut self, step: u64, now: u64) {
+        self.steps += 1;
+        if self.steps_ns.len() as u64 <= step {
+            self.steps_ns.push(now);
+        }
+    }
+
+    /// By how much steps are longer from this time on: ratio of medians, without the step in which it lies.
+    pub(crate) fn step_growth(&self, from_ns: u64) -> f64 {
+        let median = |is_of: &dyn Fn(&[u64]) -> bool| {
+            let of = self.steps_ns.windows(2).filter(|step| is_of(step));
+            let mut periods: Vec<u64> = of.map(|step| step[1] - step[0]).collect();
+            periods.sort_unstable();
+            periods.get(periods.len() / 2).copied().unwrap_or(0) as f64
+        };
+        median(&|step| step[0] >= from_ns) / median(&|step| step[1] < from_ns).max(1.0) - 1.0
     }
 
     /// Counts a mark at this time.

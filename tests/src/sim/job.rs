@@ -229,7 +229,7 @@ impl Collective {
 
     fn compute(&mut self, world: &mut World, me: usize, member: usize) {
         let step = self.at[member].0;
-        world.facts.steps += 1;
+        world.facts.begin_step(step, world.now);
         if self.compute.growth_ns * step > 0 {
             world.facts.grow(world.now);
         }
