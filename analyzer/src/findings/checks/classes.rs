@@ -75,7 +75,10 @@ pub(super) fn mixed(input: &Input<'_>, found: &mut Vec<Finding>) {
     changing(input, found);
     let limits = &input.limits.qos;
     let data = input.facts.flows.iter().filter(|flow| is_data(flow));
-    let mut data: Vec<&Flow> = data.filter(|flow| flow.dscp.is_some()).collect();
+    // A flow has the DSCP of its first packet, which may be one that a switch trimmed.
+    let is_of_trimmed = |flow: &&Flow| flow.mixed.contains("dscp") && flow.trimmed_packets() > 0;
+    let mut data: Vec<&Flow> =
+        data.filter(|flow| flow.dscp.is_some()).filter(|flow| !is_of_trimmed(flow)).collect();
     // One sorted list for all pairs: a list per pair takes several times the memory.
     data.sort_by(|a, b| way(a).cmp(&way(b)));
     let mut seen = Vec::new();

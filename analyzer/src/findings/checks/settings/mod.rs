@@ -51,7 +51,7 @@ pub(super) const DSCP_MIXED: Entry = Entry {
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
                 reordered.",
     computed: "Over data (neither CNP nor ACKNOWLEDGE) of present flows. A warning when a flow of at least qos.min_bytes without trimmed packets changes its DSCP, or when at least two DSCPs \
-                 each carry at least qos.share of the bytes from one host to another. These last from the first packet with a second of the DSCPs to the last packet before one is left. Taps that see the same packets raise one finding (capture.own_ratio).",
+                 each carry at least qos.share of the bytes from one host to another, without flows with trimmed packets and several DSCPs. These last from the first packet with a second of the DSCPs to the last packet before one is left. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Set one traffic class for the job: NCCL_IB_TC (its value is the ToS byte, DSCP times 4), UCX_IB_TRAFFIC_CLASS, cma_roce_tos for connections by RDMA \
                CM, /sys/class/infiniband/DEVICE/tc/1/traffic_class. Check that no switch rewrites DSCP.",
     caveat: "Two jobs between the same hosts may differ by design. NCCL_IB_FIFO_TC sends small control messages in another class by design; they stay below the \

@@ -22,6 +22,20 @@ fn bulk(bytes: u64) -> Stats {
 }
 
 #[test]
+fn a_flow_that_began_with_a_trimmed_packet_has_no_class_of_its_own() {
+    let first = Stats { dscp: 46, mixed: Mixed::DSCP, acks: 0, ..bulk(5_000_000) };
+    let mut sample = flows(&[first, Stats { dscp: 26, ..bulk(5_000_000) }]);
+    let severity_with = |sample: &mut Sample, trimmed: u64| {
+        let trimmed = [(sample.flows[0].slot, trimmed)].into_iter().filter(|(_, packets)| *packets > 0);
+        sample.metrics.spray =
+            Some(crate::metrics::spray::BySlot { trimmed: trimmed.collect(), ..Default::default() });
+        severity(sample, "qos.dscp_mixed")
+    };
+    assert_eq!(severity_with(&mut sample, 3), None);
+    assert_eq!(severity_with(&mut sample, 0), Some(Severity::Warning));
+}
+
+#[test]
 fn a_small_mtu_is_a_warning_only_beside_a_larger_one() {
     let mtu = |mtu, bytes| Stats { mtu, ..bulk(bytes) };
     assert_eq!(severity(&flows(&[mtu(1024, 5_000_000)]), "mtu.small"), Some(Severity::Info));
