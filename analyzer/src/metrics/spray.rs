@@ -76,7 +76,7 @@ struct Trims {
 }
 
 impl Open {
-    /// A WRITE begins; one that was sent again does not replace a later one.
+    /// A WRITE begins; a retransmission of one does not replace a later one.
     fn begin(&mut self, packet: &Packet) {
         let ahead = packet.psn.wrapping_sub(self.first) & MASK24;
         if !packet.outcome.duplicate_psn || ahead < HALF {

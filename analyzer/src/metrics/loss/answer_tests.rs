@@ -270,7 +270,7 @@ fn a_connection_that_is_given_up_is_known_when_its_number_is_used_again() {
     assert_eq!(given_up(3, None, MS), [None; 2], "a sender waits for its timer before it gives up");
 }
 
-/// The first packet of a flow is lost upstream: nothing at the tap tells that from one lost downstream before the
+/// The first packet of a flow is lost upstream: nothing at the tap distinguishes it from one lost downstream before the
 /// capture began.
 #[test]
 fn a_nak_for_a_packet_before_the_first_one_says_not_on_which_side_it_was_lost() {
