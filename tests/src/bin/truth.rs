@@ -25,7 +25,7 @@ fn work() -> Result<()> {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--seeds" => {
-                options.seeds = seeds(&value()?).context("--seeds needs a number, or two as 8-14")?
+                options.seeds = seeds(&value()?).context("--seeds needs a number, or two as 8-14")?;
             }
             "--only" => options.only = Some(value()?),
             "--keep" => options.keep = Some(value()?.into()),

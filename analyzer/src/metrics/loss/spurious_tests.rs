@@ -243,7 +243,7 @@ fn the_end_of_a_burst_that_comes_again_over_a_parallel_link_was_lost() {
         scene.pass(P { psn: 99, syndrome: 0x1F, link: 1, ..ANSWER });
         for psn in (100..1_002).filter(|psn| passed_there || *psn != 1_000) {
             let link = if psn == 1_000 { 1 } else { (psn % 2) as u16 };
-            scene.pass(P { psn, link, ..DATA });
+            scene.pass(P { link, psn, ..DATA });
         }
         scene.now_ns += pause_ms * MS;
         for psn in [996, 998, 1_000] {
