@@ -204,7 +204,7 @@ fn the_text_of_a_recording_says_what_is_not_recorded() {
             assert!(!page.contains(part), "{name}: {part}: {page}");
         }
         let said = [
-            "Steps     none of a training job: no rows of steps in the recording",
+            "Steps     none: no rows of steps in the recording",
             "Bursts    not recorded",
             "Not recorded: ",
             "made from those of the recording's intervals",

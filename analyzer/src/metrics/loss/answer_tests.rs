@@ -48,7 +48,7 @@ fn repeated_read(silence_ns: u64, respond: bool) -> Metrics {
 }
 
 #[test]
-fn row_9_a_read_repeated_after_silence_is_a_timeout_and_its_responses_are_none() {
+fn packet_row_9_a_read_repeated_after_silence_is_a_timeout_and_its_responses_are_none() {
     let timeout = repeated_read(67 * MS, true);
     assert_eq!((timeout.rereads, timeout.timeouts, timeout.read_timeouts), (1, 1, 1), "{timeout:?}");
     assert_eq!(timeout.timeout_wait_ns / MS, 67, "from the last response on");

@@ -40,7 +40,7 @@ definitions! {
         "Maximum PSNs between an unacknowledged packet and the latest: a jump back beyond this means QPN reuse, and an ACK further back is not its own",
         "4,096-byte packets at 400 Gb/s for 1.3 ms";
     REUSE_FROM_FIRST: u32 = 256,
-        "Maximum PSNs between an unacknowledged packet and the very first PSN, for a sender that goes back to it after a pause to retransmit; beyond it the queue pair number is in use again",
+        "Maximum PSNs that a sender goes back to its very first PSN after a pause to retransmit; beyond that the queue pair number is in use again",
         "A connection that is made again begins there; few windows do";
     REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000,
         "Pause after which it uses the number again however few PSNs it goes back, in nanoseconds",
@@ -187,26 +187,26 @@ mod tests {
     const RNR: Option<NakKind> = Some(NakKind::Rnr);
 
     #[test]
-    fn row_1_a_reused_number_stays_reused_whatever_is_observed() {
+    fn cause_row_1_a_reused_number_stays_reused_whatever_is_observed() {
         for nak in [None, NAK, RNR] {
             assert_eq!(Observation { reused: true, nak, gap_at: true, ..NOTHING }.cause(), Cause::Reuse);
         }
     }
 
     #[test]
-    fn row_2_an_rnr_nak_decides_before_any_gap() {
+    fn cause_row_2_an_rnr_nak_decides_before_any_gap() {
         let rnr = Observation { nak: RNR, gap_at: true, gap_ahead: true, ..NOTHING };
         assert_eq!(rnr.cause(), Cause::ReceiverNotReady);
     }
 
     #[test]
-    fn row_3_a_nak_at_or_right_behind_a_gap_is_loss_upstream() {
+    fn cause_row_3_a_nak_at_or_right_behind_a_gap_is_loss_upstream() {
         assert_eq!(Observation { nak: NAK, gap_at: true, ..NOTHING }.cause(), Cause::Upstream);
         assert_eq!(Observation { nak: NAK, gap_right_before: true, ..NOTHING }.cause(), Cause::Upstream);
     }
 
     #[test]
-    fn row_4_a_nak_for_what_never_passed_says_not_where_it_was_lost() {
+    fn cause_row_4_a_nak_for_what_never_passed_says_not_where_it_was_lost() {
         let before = Observation { nak: NAK, before_first: true, ..NOTHING };
         assert_eq!(before.cause(), Cause::Unknown);
         assert_eq!(Observation { gap_right_before: true, ..before }.cause(), Cause::Upstream);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn row_5_a_nak_without_a_gap_is_downstream_however_far_back() {
+    fn cause_row_5_a_nak_without_a_gap_is_downstream_however_far_back() {
         for observation in [NOTHING, Observation { gap_ahead: true, back: PSN_WINDOW, ..NOTHING }] {
             assert_eq!(Observation { nak: NAK, ..observation }.cause(), Cause::Downstream);
         }
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn row_6_farther_back_than_any_window_is_another_connection() {
+    fn cause_row_6_farther_back_than_any_window_is_another_connection() {
         let far = Observation { back: PSN_WINDOW, gap_ahead: true, ..NOTHING };
         assert_eq!(far.cause(), Cause::Reuse);
         assert_eq!(Observation { back: PSN_WINDOW - 1, ..far }.cause(), Cause::Upstream);
     }
 
     #[test]
-    fn row_7_back_to_the_first_psn_over_a_window_after_a_pause_is_another_connection() {
+    fn cause_row_7_back_to_the_first_psn_over_a_window_after_a_pause_is_another_connection() {
         let first =
             Observation { from_first: true, back: REUSE_FROM_FIRST, pause_ns: REUSE_PAUSE_NS, ..NOTHING };
         assert_eq!(first.cause(), Cause::Reuse);
@@ -253,20 +253,20 @@ mod tests {
     }
 
     #[test]
-    fn row_8_back_to_the_first_psn_after_more_than_any_timer_is_another_connection() {
+    fn cause_row_8_back_to_the_first_psn_after_more_than_any_timer_is_another_connection() {
         let first = Observation { from_first: true, pause_ns: REUSE_LONG_PAUSE_NS, ..NOTHING };
         assert_eq!(first.cause(), Cause::Reuse);
         assert_eq!(Observation { pause_ns: REUSE_LONG_PAUSE_NS - 1, ..first }.cause(), Cause::Timeout);
     }
 
     #[test]
-    fn row_9_an_unreliable_connection_never_goes_back() {
+    fn cause_row_9_an_unreliable_connection_never_goes_back() {
         let unreliable = Observation { reliable: false, gap_ahead: true, ..NOTHING };
         assert_eq!(unreliable.cause(), Cause::Reuse);
     }
 
     #[test]
-    fn row_10_a_gap_without_a_nak_is_loss_upstream_found_by_a_timeout_if_the_sender_paused() {
+    fn cause_row_10_a_gap_without_a_nak_is_loss_upstream_found_by_a_timeout_if_the_sender_paused() {
         for gap in [Observation { gap_at: true, ..NOTHING }, Observation { gap_ahead: true, ..NOTHING }] {
             assert_eq!(gap.cause(), Cause::Upstream);
             assert!(!gap.timer_expired(Cause::Upstream));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn row_11_one_duplicate_after_the_other_is_a_mirror() {
+    fn cause_row_11_one_duplicate_after_the_other_is_a_mirror() {
         for packets in [1, MIRRORED_RUN] {
             let twice = Observation { follows_run: Some(packets), reverse_captured: false, ..NOTHING };
             assert_eq!(twice.cause(), Cause::Mirror);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn row_12_without_the_reverse_direction_the_cause_is_not_observed() {
+    fn cause_row_12_without_the_reverse_direction_the_cause_is_not_observed() {
         for pause_ns in [0, TIMEOUT_PAUSE_NS] {
             let one_way = Observation { reverse_captured: false, pause_ns, ..NOTHING };
             assert_eq!(one_way.cause(), Cause::Downstream);
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn row_13_a_pause_and_no_nak_is_a_timeout() {
+    fn cause_row_13_a_pause_and_no_nak_is_a_timeout() {
         let paused = Observation { pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         assert_eq!(paused.cause(), Cause::Timeout);
         assert!(paused.timer_expired(Cause::Timeout));
     }
 
     #[test]
-    fn row_14_nothing_explains_it() {
+    fn cause_row_14_nothing_explains_it() {
         let reordered = Observation { nak_before: true, pause_ns: TIMEOUT_PAUSE_NS, ..NOTHING };
         assert_eq!(reordered.cause(), Cause::Unknown);
         assert_eq!(NOTHING.cause(), Cause::Unknown);

@@ -5,7 +5,7 @@ use super::*;
 
 /// Reordering that a receiver NAKs: the late original and its retransmission both pass, and nothing was lost.
 #[test]
-fn row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
+fn packet_row_4_gaps_whose_packet_passes_twice_are_ambiguous() {
     for passes in [1, 2] {
         let mut scene = Scene::new(false);
         scene.answer(99, 0x1F);
@@ -200,7 +200,7 @@ fn a_nak_on_a_parallel_link_counts() {
 /// A packet that is late by more than the reordering window: its identification says that it was sent before the gap
 /// showed. Without identifications it is a retransmission (row 4).
 #[test]
-fn row_2_an_identification_from_before_the_gap_is_reordering_after_any_delay() {
+fn packet_row_2_an_identification_from_before_the_gap_is_reordering_after_any_delay() {
     for (mut scene, expected) in scenes().into_iter().zip([(0, 1), (1, 0)]) {
         scene.send(200..205, &[]);
         let late = scene.id();
@@ -217,7 +217,7 @@ fn row_2_an_identification_from_before_the_gap_is_reordering_after_any_delay() {
 /// A queue pair that is sprayed over two links, with a tap on each: a go-back-N brings to one of them a PSN that had
 /// passed the other. It fills a gap and was not lost.
 #[test]
-fn row_6_a_gap_filled_by_a_retransmission_of_a_parallel_link_is_no_loss() {
+fn packet_row_6_a_gap_filled_by_a_retransmission_of_a_parallel_link_is_no_loss() {
     for passed_there in [true, false] {
         let mut scene = Scene::new(false);
         scene.answer(99, 0x1F);
@@ -257,7 +257,7 @@ fn the_end_of_a_burst_that_comes_again_over_a_parallel_link_was_lost() {
 /// One packet passes again without a NAK or a timeout, and the sender continues behind the newest PSN: no go-back-N. If
 /// it goes on from there, it is one.
 #[test]
-fn row_8_a_single_packet_again_that_nothing_explains_is_a_duplicate() {
+fn packet_row_8_a_single_packet_again_that_nothing_explains_is_a_duplicate() {
     for mut scene in scenes() {
         scene.send(200..220, &[]);
         scene.send([210], &[]);

@@ -103,7 +103,7 @@ fn a_clean_flow_has_nothing_to_tell() {
 }
 
 #[test]
-fn row_4_lost_before_the_tap_and_repaired_by_go_back_n() {
+fn packet_row_4_lost_before_the_tap_and_repaired_by_go_back_n() {
     for mut scene in scenes() {
         scene.send(200..220, &[210, 211]);
         scene.nak(210);
@@ -117,7 +117,7 @@ fn row_4_lost_before_the_tap_and_repaired_by_go_back_n() {
 }
 
 #[test]
-fn row_10_a_retransmission_may_be_lost() {
+fn packet_row_10_a_retransmission_may_be_lost() {
     for mut scene in scenes() {
         scene.send(200..260, &[210]);
         scene.nak(210);
@@ -132,7 +132,7 @@ fn row_10_a_retransmission_may_be_lost() {
 }
 
 #[test]
-fn row_7_lost_downstream_of_the_tap() {
+fn packet_row_7_lost_downstream_of_the_tap() {
     for mut scene in scenes() {
         scene.send(200..220, &[]);
         scene.nak(210);
@@ -204,7 +204,7 @@ fn a_sprayed_flow_loses_nothing_however_long_it_is() {
 }
 
 #[test]
-fn row_3_out_of_order_within_the_window_is_no_loss() {
+fn packet_row_3_out_of_order_within_the_window_is_no_loss() {
     for mut scene in scenes() {
         let mut late = Vec::new();
         for psn in 200..300 {
@@ -249,7 +249,7 @@ fn rows_3_and_4_without_identifications_the_window_and_naks_decide() {
 
 /// A strict receiver complains about what is late, and the sender repeats it for nothing.
 #[test]
-fn row_5_a_late_original_behind_its_retransmission_is_no_loss() {
+fn packet_row_5_a_late_original_behind_its_retransmission_is_no_loss() {
     let [mut scene, _] = scenes();
     scene.send(200..210, &[]);
     let late = scene.id();
@@ -368,7 +368,7 @@ fn one_way_taps_see_that_senders_go_back_and_not_why() {
 }
 
 #[test]
-fn row_1_a_mirror_shows_packets_twice() {
+fn packet_row_1_a_mirror_shows_packets_twice() {
     for lag in [0usize, 3] {
         for mut scene in scenes() {
             let mut behind = std::collections::VecDeque::new();
@@ -442,7 +442,7 @@ fn what_one_connection_lacked_the_next_does_not_bring() {
 
 /// A capture that begins in the middle: nothing is known yet of how the sender numbers its packets.
 #[test]
-fn row_5_a_late_original_at_the_very_start_is_no_loss() {
+fn packet_row_5_a_late_original_at_the_very_start_is_no_loss() {
     let mut scene = Scene::new(true);
     scene.slot = scene.pass(P { psn: 100, id: 7, ..DATA });
     scene.pass(P { psn: 102, id: 9, ..DATA });
@@ -468,7 +468,7 @@ fn what_never_comes_was_not_lost_if_nobody_sends_it_again() {
 }
 
 #[test]
-fn row_11_unreliable_connections_retransmit_nothing() {
+fn packet_row_11_unreliable_connections_retransmit_nothing() {
     let mut scene = Scene::new(false);
     for psn in (0..100).filter(|psn| *psn != 50 && *psn != 60) {
         scene.slot = scene.pass(P { psn, opcode: 0x27, ..DATA });
@@ -490,7 +490,7 @@ fn row_11_unreliable_connections_retransmit_nothing() {
 
 /// Few packets, of READs among others, a mirror of which comes behind the next.
 #[test]
-fn row_1_a_mirror_of_little_traffic_is_known_soon() {
+fn packet_row_1_a_mirror_of_little_traffic_is_known_soon() {
     let mut scene = Scene::new(true);
     let mut last: Option<P> = None;
     for psn in 0..12 {

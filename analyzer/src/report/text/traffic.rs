@@ -29,7 +29,7 @@ pub(super) fn job(report: &Report, room: usize) -> Vec<String> {
         }
     }
     if let Some(why) = report.facts.steps_absent {
-        say("Steps", &format!("no steps of a training job: {why}"));
+        say("Steps", &format!("none: {why}"));
     }
     if report.facts.is_recording() {
         say("Bursts", BURSTS_NOT_RECORDED);

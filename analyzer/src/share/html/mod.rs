@@ -137,7 +137,7 @@ fn coverage(report: &Report) -> Markup {
         page.leaf("li", "", text);
     }
     if let Some(why) = report.facts.steps_absent {
-        page.raw("<li>").leaf("b", "", "Steps").text(": no steps of a training job: ").text(why).raw("</li>");
+        page.raw("<li>").leaf("b", "", "Steps").text(": none: ").text(why).raw("</li>");
     }
     if report.facts.is_recording() {
         page.raw("<li>").leaf("b", "", "Bursts").text(": ").text(BURSTS_NOT_RECORDED).raw("</li>");
