@@ -289,7 +289,7 @@ pub struct ViewArgs {
     pub output: Option<Output>,
     /// Write the report to this file
     ///
-    /// Instead of standard output.
+    /// Instead of standard output. Without --output its name decides: .html, .json, .jsonl, .csv, else text.
     #[arg(help_heading = "Output")]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,

@@ -32,7 +32,7 @@ mod values;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -145,10 +145,25 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The output format: `--output`, else by whether standard output is a terminal.
+/// The output format: `--output`, else by the name of the file, else by whether standard output is a terminal.
 fn chosen(view: &ViewArgs) -> Output {
-    let terminal = view.out.is_none() && std::io::stdout().is_terminal();
-    view.output.unwrap_or(if terminal { Output::Tui } else { Output::Text })
+    let by_place = || match &view.out {
+        Some(file) => of_name(file),
+        None if std::io::stdout().is_terminal() => Output::Tui,
+        None => Output::Text,
+    };
+    view.output.unwrap_or_else(by_place)
+}
+
+/// The format that the name of a file promises; else text.
+fn of_name(file: &Path) -> Output {
+    match file.extension().and_then(std::ffi::OsStr::to_str) {
+        Some("html" | "htm") => Output::Html,
+        Some("json") => Output::Json,
+        Some("jsonl" | "ndjson") => Output::Jsonl,
+        Some("csv") => Output::Csv,
+        _ => Output::Text,
+    }
 }
 
 /// Options of the views, from command line and configuration file.
@@ -316,3 +331,22 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
 
 #[cfg(not(feature = "live"))]
 const NO_KERNEL_SIDE: &str = "this build has no kernel programs: build with `cargo xtask build`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_decides_its_format() {
+        for (name, format) in [
+            ("report.html", Output::Html),
+            ("r.json", Output::Json),
+            ("r.jsonl", Output::Jsonl),
+            ("flows.csv", Output::Csv),
+            ("report.txt", Output::Text),
+            ("report", Output::Text),
+        ] {
+            assert_eq!(of_name(Path::new(name)), format, "{name}");
+        }
+    }
+}

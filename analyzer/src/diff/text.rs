@@ -79,7 +79,14 @@ fn verdict(diff: &Diff) -> (String, Role) {
     let count = |(worse, better): (u64, u64), what: &str| {
         format!("{} worse, {} better", units::plural(worse, what), units::count(better))
     };
-    (format!("B is {word}: {}; {}", count(findings, "finding above info"), count(metrics, "metric")), role)
+    (
+        format!(
+            "B is {word}: {} (info not counted); {}",
+            count(findings, "finding"),
+            count(metrics, "metric")
+        ),
+        role,
+    )
 }
 
 /// A table of figures in both.

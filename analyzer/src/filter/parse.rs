@@ -136,8 +136,7 @@ impl Parser<'_> {
         if let Some((field, value)) = name.split_once(':')
             && self.vocabulary.find(field).is_some()
         {
-            let value = if value.is_empty() { "VALUE" } else { value };
-            return self.fail(token, format!("no colon after `{field}`"), format!("write {field} {value}"));
+            return self.colon(token, field, value);
         }
         match (known, self.scope) {
             (Some(FieldRef::Core(core)), _) => self.core(core, &name),
@@ -162,6 +161,19 @@ impl Parser<'_> {
                 None => Some(self.word(word, None)),
             },
         }
+    }
+
+    /// `field:value`, as other languages write it.
+    fn colon<T>(&mut self, token: &Token, field: &str, value: &str) -> Option<T> {
+        let remedy = match self.peek() {
+            Some(TokenKind::Compare(op)) if value.is_empty() => format!("write {field} {} VALUE", op.sign()),
+            _ if value.is_empty() => format!("write {field} VALUE"),
+            _ => format!("write {field} {value}"),
+        };
+        let view_only =
+            self.scope == Scope::Source && !matches!(self.vocabulary.find(field), Some(FieldRef::Core(_)));
+        let remedy = if view_only { format!("{remedy} in --view-filter or /") } else { remedy };
+        self.fail(token, format!("no colon after `{field}`"), remedy)
     }
 
     /// The fields that can stand in place of `word`: packets have few, of the others those nearest to it.

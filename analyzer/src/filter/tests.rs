@@ -116,6 +116,7 @@ fn packets_and_flows_match_alike() {
         ("link *.pcap", true),
         ("link h*1", false),
         ("link != 'h1.pcap'", true),
+        ("link h0 and not link h", true),
     ] {
         let filter = source(text).unwrap();
         assert_eq!(filter.packet(&frame, "h0.pcap"), expected, "packet: {text}");
@@ -293,7 +294,7 @@ const MISTAKES: [&[Mistake]; 2] = [
         ("qp 1 latency > 1", "unknown field 'latency'", "fields: p99, ", "latency"),
         ("throughput > 1G", "unknown field 'throughput'", " more, see the help", "throughput"),
         ("foo >1", "unknown field 'foo'", "", "foo"),
-        ("ce:>1%", "no colon after `ce`", "write ce VALUE", "ce:"),
+        ("ce:>1%", "no colon after `ce`", "write ce > VALUE", "ce:"),
         ("qp:17", "no colon after `qp`", "write qp 17", "qp:17"),
         ("ce >x", "expected a percentage after `ce`, found 'x'", "for example 1%", "x"),
         ("ce > 1", "`ce` is a share from 0 to 1, found '1'", "write 1%", "1"),

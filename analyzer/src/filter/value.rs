@@ -7,6 +7,7 @@ use rocescope_common::wire::frame::{Addr, FAMILY_LID};
 use rocescope_common::wire::opcode::{Name, transport};
 
 use crate::sample::Address;
+use crate::util::layout::tap_name;
 
 /// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,9 +253,13 @@ impl Pattern {
         Self { text: text.to_owned() }
     }
 
-    /// True if a name is so.
+    /// True if a link's name is so, as it is or as reports print it: without the suffix of a capture file.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
+        self.matches(name) || self.matches(&tap_name(name))
+    }
+
+    fn matches(&self, name: &str) -> bool {
         let mut parts = self.text.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = name.strip_prefix(first) else { return false };

@@ -76,6 +76,18 @@ impl<'a> Verdict<'a> {
         Self { health, sentence, worst: troubles().next() }
     }
 
+    /// The verdict of a whole report: the worst finding is the first of those that make it so, also where it is quiet
+    /// by now. On a screen the headline is one that shows now.
+    #[must_use]
+    pub fn of_report(findings: &'a [Finding], recorded: bool) -> Self {
+        let verdict = Self::of(findings, recorded);
+        let critical = findings
+            .iter()
+            .find(|one| one.severity == Severity::Critical && one.owner.is_none() && one.stands())
+            .filter(|_| verdict.health == Health::Critical);
+        Self { worst: critical.or(verdict.worst), ..verdict }
+    }
+
     /// Adds retransmissions to the sentence if nothing else is wrong and they are more than isolated: even below the
     /// thresholds they have a cost.
     #[must_use]
@@ -127,6 +139,17 @@ mod tests {
             Verdict::of(&[all[1].clone(), owned], false).sentence,
             "Degraded: 1 active warning (and 1 consequence)"
         );
+    }
+
+    /// The first in order is the one that shows now; a critical one that is quiet makes the traffic critical.
+    #[test]
+    fn the_worst_of_a_report_is_as_severe_as_its_verdict() {
+        let all = [finding(Severity::Warning, true), finding(Severity::Critical, true)];
+        assert_eq!(Verdict::of(&all, false).worst.unwrap().severity, Severity::Warning);
+        let verdict = Verdict::of_report(&all, false);
+        assert_eq!((verdict.health, verdict.worst.unwrap().severity), (Health::Critical, Severity::Critical));
+        let ended = [finding(Severity::Warning, true), finding(Severity::Critical, false)];
+        assert_eq!(Verdict::of_report(&ended, false).worst.unwrap().severity, Severity::Warning);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The verdict of a report, the same in its text, JSON and HTML.
 
+use rocescope_common::wire::SkipReason;
 use serde::Serialize;
 
 use crate::analysis::{Facts, InputKind};
 use crate::findings::{Finding, Health, Verdict, order};
+use crate::util::units::plural;
 
 /// The conclusion from all findings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,13 +29,19 @@ impl ReportVerdict {
         let (retransmitted, packets) = facts.retransmitted();
         let recorded = facts.source.kind == InputKind::Replay;
         let Verdict { health, sentence, worst } =
-            Verdict::of(&findings, recorded).noting(retransmitted, packets);
+            Verdict::of_report(&findings, recorded).noting(retransmitted, packets);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
         let next = Verdict { health, sentence: String::new(), worst }.next_command();
         let next = next.unwrap_or_else(|| next_when_healthy(&findings, nothing || !recorded));
         let worst = worst.map(|finding| finding.id);
         if worst.is_none() && nothing {
-            let sentence = "Unknown: no RoCE packet was observed".to_owned();
+            let filtered = |(reason, n): &(SkipReason, u64)| (*reason == SkipReason::Filtered).then_some(*n);
+            let sentence = match facts.totals.skipped.0.iter().find_map(filtered) {
+                Some(packets) => {
+                    format!("Unknown: none of {} matched --filter", plural(packets, "RoCE packet"))
+                }
+                None => "Unknown: no RoCE packet was observed".to_owned(),
+            };
             return Self { health: None, sentence, worst, next };
         }
         Self { health: Some(health), sentence, worst, next }
@@ -45,4 +53,24 @@ impl ReportVerdict {
 fn next_when_healthy(findings: &[Finding], check: bool) -> String {
     let info = findings.first().map(|one| format!("rocescope explain {}", one.id));
     if check { "rocescope doctor".to_owned() } else { info.unwrap_or_else(|| "rocescope explain".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::everything;
+    use crate::report::{Options, Report};
+
+    #[test]
+    fn without_packets_nothing_is_known() {
+        let mut facts = Report::build(&everything(), &Options::default()).facts;
+        facts.totals.roce_packets = 0;
+        facts.devices.clear();
+        facts.totals.skipped.0.retain(|(reason, _)| *reason != SkipReason::Filtered);
+        let none = ReportVerdict::of(&facts, &[]);
+        assert_eq!((none.health, none.sentence.as_str()), (None, "Unknown: no RoCE packet was observed"));
+        facts.totals.skipped.0.push((SkipReason::Filtered, 9_614));
+        let none = ReportVerdict::of(&facts, &[]);
+        assert_eq!(none.sentence, "Unknown: none of 9,614 RoCE packets matched --filter");
+    }
 }

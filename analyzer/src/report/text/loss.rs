@@ -10,6 +10,7 @@ use crate::analysis::{Between, Episodes, Flow, Loss};
 use crate::findings::{Finding, Problem, Severity};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
+use crate::sample::Address;
 use crate::util::layout::wrap;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -285,75 +286,71 @@ fn counters(loss: &Loss, upstream: Upstream, downstream: Downstream) -> Option<S
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Loss between two taps, by pair of hosts.
-#[expect(clippy::too_many_lines, reason = "sums, then the table of them")]
-pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
-    #[derive(Default)]
-    struct Sum {
-        matched: u64,
-        vanished: Option<u64>,
-        only: [u64; 2],
-        copies: [u64; 2],
-        not_compared: [Option<u64>; 2],
-        change: (i64, i64),
-    }
-    let mut pairs: BTreeMap<_, Sum> = BTreeMap::new();
-    for tap in &report.facts.taps {
-        let known = tap.from.is_some();
-        let new = Sum { vanished: Some(0), not_compared: [Some(0); 2], ..Sum::default() };
-        let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
-        sum.matched += tap.packets_matched;
-        sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
-        let counts = [(&mut sum.only, tap.only_at), (&mut sum.copies, tap.copies_at)];
-        for (sum, n) in counts.into_iter().flat_map(|(sum, of)| sum.iter_mut().zip(of)) {
-            *sum += n;
+/// Packets of a pair of hosts at two taps.
+#[derive(Default)]
+struct AtTwo {
+    matched: u64,
+    /// `None` where the order of the taps is not known.
+    vanished: Option<u64>,
+    only: [u64; 2],
+    copies: [u64; 2],
+    not_compared: [Option<u64>; 2],
+    change: (i64, i64),
+}
+
+/// Two taps, whether their order is known, source and destination.
+type OfPair<'a> = (&'a [String; 2], bool, Address, Address);
+
+impl AtTwo {
+    /// The sums over the flows of each pair of hosts.
+    fn of(report: &Report) -> BTreeMap<OfPair<'_>, Self> {
+        let mut pairs: BTreeMap<_, Self> = BTreeMap::new();
+        for tap in &report.facts.taps {
+            let known = tap.from.is_some();
+            let new = Self { vanished: Some(0), not_compared: [Some(0); 2], ..Self::default() };
+            let sum = pairs.entry((&tap.links, known, tap.src, tap.dst)).or_insert(new);
+            sum.matched += tap.packets_matched;
+            sum.vanished = sum.vanished.zip(tap.vanished).map(|(a, b)| a + b);
+            let counts = [(&mut sum.only, tap.only_at), (&mut sum.copies, tap.copies_at)];
+            for (sum, n) in counts.into_iter().flat_map(|(sum, of)| sum.iter_mut().zip(of)) {
+                *sum += n;
+            }
+            for (sum, n) in sum.not_compared.iter_mut().zip(tap.not_compared) {
+                *sum = sum.zip(n).map(|(a, b)| a + b);
+            }
+            let change = &tap.delay_change_ns;
+            sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
         }
-        for (sum, n) in sum.not_compared.iter_mut().zip(tap.not_compared) {
-            *sum = sum.zip(n).map(|(a, b)| a + b);
+        // As the headline has it: with what was lost at the end of a queue pair, or of one that never arrived.
+        let between = report.facts.between_taps();
+        for ((links, known, src, dst), sum) in &mut pairs {
+            let is_own =
+                |one: &&Between<'_>| [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst);
+            if let Some(one) = between.iter().find(|one| *known && is_own(one)) {
+                sum.vanished = sum.vanished.max(Some(one.vanished + one.missed));
+            }
         }
-        let change = &tap.delay_change_ns;
-        sum.change = (sum.change.0.min(change.min), sum.change.1.max(change.max));
+        pairs
     }
-    // As the headline has it: with what was lost at the end of a queue pair, or of one that never arrived.
-    let between = report.facts.between_taps();
-    for ((links, known, src, dst), sum) in &mut pairs {
-        let is_own =
-            |one: &&Between<'_>| [one.from, one.to] == links[..] && (one.src, one.dst) == (*src, *dst);
-        if let Some(one) = between.iter().find(|one| *known && is_own(one)) {
-            sum.vanished = sum.vanished.max(Some(one.vanished + one.missed));
-        }
-    }
-    let hidden = pairs.len().saturating_sub(TAPS);
-    let mut pairs: Vec<_> = pairs.into_iter().collect();
-    pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
-    let mut lines = Vec::new();
-    for (([first, second], known, src, dst), sum) in pairs.into_iter().take(TAPS) {
+
+    fn text(&self, ([first, second], known, src, dst): OfPair<'_>) -> String {
+        let count = units::count;
         let (first, second) = (link_name(first, None), link_name(second, None));
         let arrow = if known { "→" } else { "and" };
-        let lost = match (sum.vanished, sum.only) {
-            (Some(vanished), [_, 0]) => format!("{} lost", units::count(vanished)),
+        let lost = match (self.vanished, self.only) {
+            (Some(vanished), [_, 0]) => format!("{} lost", count(vanished)),
             (Some(vanished), [_, more]) => {
-                format!("{} lost, {} seen at the second tap only", units::count(vanished), units::count(more))
+                format!("{} lost, {} seen at the second tap only", count(vanished), count(more))
             }
             (None, [a, b]) => {
-                format!(
-                    "{} seen at the first tap only, {} at the second only",
-                    units::count(a),
-                    units::count(b)
-                )
+                format!("{} seen at the first tap only, {} at the second only", count(a), count(b))
             }
         };
-        let copies = match sum.copies {
+        let copies = match self.copies {
             [0, 0] => String::new(),
-            [a, b] => {
-                format!(
-                    ", {} duplicates at the first tap, {} at the second",
-                    units::count(a),
-                    units::count(b)
-                )
-            }
+            [a, b] => format!(", {} duplicates at the first tap, {} at the second", count(a), count(b)),
         };
-        let rest = match sum.not_compared {
+        let rest = match self.not_compared {
             [Some(0), Some(0)] => String::new(),
             [a, b] => format!(
                 ", {} at the first and {} at the second not compared (outside the common time range, or indistinguishable)",
@@ -361,14 +358,23 @@ pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
                 units::count_or_unknown(b)
             ),
         };
-        let text = format!(
+        format!(
             "{first} {arrow} {second}, {src} → {dst}: {} matched, {lost}{copies}{rest}; one-way delay {} to {} against the start",
-            plural(sum.matched, "packet"),
-            signed(sum.change.0),
-            signed(sum.change.1)
-        );
-        lines.extend(hanging(&text, room, INDENT));
+            plural(self.matched, "packet"),
+            signed(self.change.0),
+            signed(self.change.1)
+        )
     }
+}
+
+/// Loss between two taps, by pair of hosts.
+pub(super) fn taps(report: &Report, room: usize) -> Vec<String> {
+    let mut pairs: Vec<_> = AtTwo::of(report).into_iter().collect();
+    let hidden = pairs.len().saturating_sub(TAPS);
+    pairs.sort_by_key(|(_, sum)| Reverse(sum.vanished));
+    let shown = pairs.into_iter().take(TAPS);
+    let mut lines: Vec<String> =
+        shown.flat_map(|(pair, sum)| hanging(&sum.text(pair), room, INDENT)).collect();
     if hidden > 0 {
         lines.push(format!("… and {} more", units::count(hidden as u64)));
     }

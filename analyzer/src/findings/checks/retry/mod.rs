@@ -305,6 +305,10 @@ pub(super) fn raise(
         plural(storm.packets, "packet"),
         units::ratio(Some(storm.ratio()))
     );
+    let lost = flows().any(|flow| flow.losses().iter().flatten().any(|loss| loss.lost > 0));
+    let reordered = Some(storm.reordered).filter(|late| *late > 0 && !lost);
+    let reordered =
+        reordered.map_or_else(String::new, |late| format!(", {} out of order", units::count(late)));
     let advice = advice(storm.reordered, hosts, known, found);
     let (requester, responder) = ends::of_data(input, flows());
     let place = Place::of_several(input, flows());
@@ -321,22 +325,25 @@ pub(super) fn raise(
         scaled(storm.retransmitted, bytes, cost.retransmissions.unwrap_or(storm.retransmitted).max(1))
     });
     let cost = Impact { retransmissions: Some(storm.retransmitted), goodput_lost_bytes: bytes, ..cost };
-    let mut raise =
-        Raise::new(&STORM, Severity::Warning, title(diagnosis, [title::hosts(hosts.iter().copied())]))
-            .advice(&advice)
-            .evidence("late", storm.reordered)
-            .evidence("asked_again", asked)
-            .evidence("retransmitted", storm.retransmitted)
-            .evidence("retransmitted_ratio", storm.ratio())
-            .evidence("packets", storm.packets)
-            .evidence("timeouts", storm.timeouts)
-            .evidence("flows_unjudged", not_evaluated)
-            .evidence("rnr_resent", storm.after_rnr)
-            .flows(flows())
-            .place(place)
-            .ends(requester, responder)
-            .impact(cost)
-            .episodes(episodes.clone());
+    let mut raise = Raise::new(
+        &STORM,
+        Severity::Warning,
+        title(diagnosis, [reordered, title::hosts(hosts.iter().copied())]),
+    )
+    .advice(&advice)
+    .evidence("late", storm.reordered)
+    .evidence("asked_again", asked)
+    .evidence("retransmitted", storm.retransmitted)
+    .evidence("retransmitted_ratio", storm.ratio())
+    .evidence("packets", storm.packets)
+    .evidence("timeouts", storm.timeouts)
+    .evidence("flows_unjudged", not_evaluated)
+    .evidence("rnr_resent", storm.after_rnr)
+    .flows(flows())
+    .place(place)
+    .ends(requester, responder)
+    .impact(cost)
+    .episodes(episodes.clone());
     if storm.reordered > 0 || asked.is_some() {
         raise = raise.owns(&[super::timeouts::TIMEOUTS.id]);
     }

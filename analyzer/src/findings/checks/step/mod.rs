@@ -2,8 +2,8 @@
 
 mod path;
 
-use crate::analysis::ports;
 use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
+use crate::analysis::{Flow, ports};
 use crate::findings::span::{Span, Wait};
 use crate::findings::title::title;
 use crate::findings::{
@@ -138,7 +138,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     slower(input, steps, found);
 }
 
-#[expect(clippy::too_many_lines, reason = "conditions, then the texts that their values go into")]
 fn named(
     input: &Input<'_>,
     steps: &Steps,
@@ -162,48 +161,8 @@ fn named(
         flow.src == *waits_for && flow.payload_bytes > 0 && ports::is_of(&flow.link, &straggler.link)
     });
     let name = straggler.link.as_str();
-    let here = Commands::on(input, name);
-    let mut raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
-    if straggler.kind == "slow_transfer" {
-        raise = raise
-            .step(
-                format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst),
-                ByHand::Reading,
-            )
-            .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
-    } else if straggler.host.is_none() {
-        raise =
-            raise.caveat(format!("The hosts that {waits_for} depends on are not visible at this tap.")).step(
-                format!("Capture at {waits_for} and its upstream neighbours, or at a switch."),
-                ByHand::Elsewhere,
-            );
-    }
-    if !straggler.certain && straggler.host.is_some() {
-        raise = raise.caveat(format!(
-            "Likely, not certain: what {waits_for} receives is not visible at this tap, so it may wait for another host."
-        ));
-    }
-    if straggler.kind != "slow_transfer" {
-        let there = flows
-            .clone()
-            .next()
-            .map_or_else(|| Commands::of_host(*waits_for), |flow| Commands::at(input, flow, *waits_for));
-        raise = raise
-            .step(
-                format!("Check clocks, throttling and ECC errors of the GPUs on {waits_for}."),
-                there.gpus(),
-            )
-            .step(format!("Check Xid, PCIe and driver errors on {waits_for}."), there.kernel_log())
-            .step(
-                format!("Check CPU and NUMA placement, data loader and storage on {waits_for}."),
-                there.threads(),
-            )
-            .step(
-                format!("Check speed, errors and discards of the NIC on {waits_for}."),
-                there.nic_counters(),
-            );
-    }
-    raise
+    let raise = Raise::new(&STRAGGLER, severity, title(diagnosis, [share]));
+    advised(raise, input, straggler, flows.clone().next())
         .evidence("kind", straggler.kind)
         .evidence("host", straggler.host.map(|host| host.to_string()))
         .evidence("waits_for", waits_for.to_string())
@@ -228,6 +187,44 @@ fn named(
             peak: Some(cost),
         }])
         .into(found);
+}
+
+/// Adds the steps and caveats; `flow`: one of data from the straggler.
+fn advised(mut raise: Raise, input: &Input<'_>, straggler: &StepStraggler, flow: Option<&Flow>) -> Raise {
+    let waits_for = straggler.waits_for;
+    let here = Commands::on(input, &straggler.link);
+    if straggler.kind == "slow_transfer" {
+        raise = raise
+            .step(
+                format!("Check CE marks, pauses and loss from {waits_for} to {}.", straggler.dst),
+                ByHand::Reading,
+            )
+            .step(format!("Check link speed and lanes of {waits_for} and {}.", straggler.dst), here.link());
+    } else if straggler.host.is_none() {
+        raise =
+            raise.caveat(format!("The hosts that {waits_for} depends on are not visible at this tap.")).step(
+                format!("Capture at {waits_for} and its upstream neighbours, or at a switch."),
+                ByHand::Elsewhere,
+            );
+    }
+    if !straggler.certain && straggler.host.is_some() {
+        raise = raise.caveat(format!(
+            "Likely, not certain: what {waits_for} receives is not visible at this tap, so it may wait for another host."
+        ));
+    }
+    if straggler.kind == "slow_transfer" {
+        return raise;
+    }
+    let there =
+        flow.map_or_else(|| Commands::of_host(waits_for), |flow| Commands::at(input, flow, waits_for));
+    raise
+        .step(format!("Check clocks, throttling and ECC errors of the GPUs on {waits_for}."), there.gpus())
+        .step(format!("Check Xid, PCIe and driver errors on {waits_for}."), there.kernel_log())
+        .step(
+            format!("Check CPU and NUMA placement, data loader and storage on {waits_for}."),
+            there.threads(),
+        )
+        .step(format!("Check speed, errors and discards of the NIC on {waits_for}."), there.nic_counters())
 }
 
 /// The time by which steps are longer.
