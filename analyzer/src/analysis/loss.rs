@@ -34,7 +34,8 @@ pub struct Loss {
     /// or the capture missed them; or the loss was not repaired by the end. Unit: PSNs. Null: of a recording.
     #[cfg_attr(test, schemars(with = "Option<u64>"))]
     pub unfilled: PackedOption,
-    /// Retransmissions of packets that had already passed this tap. Unit: packets.
+    /// Retransmissions of packets that had already passed this tap; one whose previous retransmission was lost upstream
+    /// counts in `lost`. Unit: packets.
     pub retransmitted: u64,
     /// Duplicates, by the capture or by the network: packets that the capture has twice; the same PSN
     /// with the same IPv4 identification, or twice in a row within 10 µs; a single packet that passes again without a
