@@ -45,8 +45,8 @@ pub struct TapFlow {
     /// in no other count. Unit: packets.
     pub copies_at: [u64; 2],
     /// Packets at the first, and at the second link that could not be compared: before the first (while nothing else
-    /// passed both) or after the last packet that both saw, CNPs without distinct IPv4 identification, and packets for which there was
-    /// no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`. Unit:
+    /// passed both) or after the last packet that both saw, CNPs without distinct IPv4 identification, and packets for
+    /// which there was no room. With `packets_matched`, `only_at` and `copies_at` they make up `flows[].packets`. Unit:
     /// packets. Null: the flow was retired during the run.
     pub not_compared: [Option<u64>; 2],
     /// Packets that `from` saw after the last packet that both saw, while other flows between the same hosts

@@ -185,8 +185,8 @@ impl Group {
         self.insert_at(free, tap, arrived, place);
     }
 
-    /// Of packets with one identity that wait for this one, the place of that whose delay is nearest to the delay of the
-    /// packet before: the others are lost, or still to come. `found`: the place of one of them.
+    /// Of packets with one identity that wait for this one, the place of that whose delay is nearest to the delay of
+    /// the packet before: the others are lost, or still to come. `found`: the place of one of them.
     fn nearest(&self, found: usize, tap: usize, arrived: &TapPacket) -> usize {
         let places = self.entries.len();
         let start = spread(arrived.id, places);

@@ -125,8 +125,8 @@ pub struct Peer {
     pub shared: Shared,
     /// Number of queue pairs.
     pub flows: usize,
-    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts or a queue pair are
-    /// those that ask its source for less, and travel the other way.
+    /// Counts in the time range, or while that is not known since the start. CNPs of a pair of hosts or a queue pair
+    /// are those that ask its source for less, and travel the other way.
     pub counts: Counts,
     /// Length of the time range in seconds; `None` while it is not known.
     pub seconds: Option<f64>,
