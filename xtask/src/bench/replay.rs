@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
     /// Rounds in which every program runs once
     #[arg(long, default_value_t = ROUNDS)]
     rounds: usize,
-    /// Frames of the truncated capture; that of complete frames has a fifth
+    /// Frames of the truncated capture; those of complete frames have a fifth and a quarter
     #[arg(long, default_value_t = PACKETS)]
     packets: u64,
     /// Connections in the captures, unless a row specifies the number
@@ -191,6 +191,8 @@ struct Inputs {
     snapped: PathBuf,
     gzip: PathBuf,
     full: PathBuf,
+    /// The same with the path MTU of most networks without jumbo frames.
+    full_1024: PathBuf,
     slice: PathBuf,
     many: PathBuf,
     million: Option<PathBuf>,
@@ -200,13 +202,13 @@ impl Inputs {
     fn write(wanted: &Wanted) -> Result<Self> {
         let folder = target_dir().join("bench");
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let make = |name: &str, packets, snap, flows| -> Result<PathBuf> {
+        let with_mtu = |name: &str, packets, snap, flows, mtu| -> Result<PathBuf> {
             let out = folder.join(name);
             generate(&Generate {
                 packets,
                 snap,
                 flows,
-                mtu: 4096,
+                mtu,
                 other: 0,
                 slower: 1,
                 seed: 1,
@@ -217,12 +219,14 @@ impl Inputs {
             written.with_context(|| format!("cannot write {} to disk", out.display()))?;
             Ok(out)
         };
+        let make = |name: &str, packets, snap, flows| with_mtu(name, packets, snap, flows, 4096);
         let (packets, flows) = (wanted.packets, wanted.flows);
         let million = || make("million.pcap", MILLION_FRAMES, Snap(96), MILLION_CONNECTIONS);
         Ok(Self {
             snapped: make("snap96.pcap", packets, Snap(96), flows)?,
             gzip: make("snap96.pcap.gz", packets, Snap(96), flows)?,
             full: make("full.pcap", packets / 5, Snap::FULL, flows)?,
+            full_1024: with_mtu("full1024.pcap", packets / 4, Snap::FULL, flows, 1024)?,
             slice: make("slice.pcap", packets / TSHARK_SHARE, Snap(96), flows)?,
             many: make("many.pcap", packets / 2, Snap(96), MANY)?,
             million: if wanted.no_million { None } else { Some(million()?) },
@@ -276,35 +280,18 @@ fn cases(wanted: &Wanted, binary: &Path, inputs: &Inputs) -> Result<Vec<Case>> {
         let fields = TSHARK_FIELDS.into_iter().flat_map(|field| ["-e", field]).map(OsStr::new);
         Entry::new("tshark", frames, "tshark", front.into_iter().chain(fields))
     };
-    let (packets, whole, slice) = (wanted.packets, wanted.packets / 5, wanted.packets / TSHARK_SHARE);
+    let (packets, slice) = (wanted.packets, wanted.packets / TSHARK_SHARE);
     let case = |title, goals, entries| Case { title, entries, goals, text: None };
+    let with_floor =
+        |file: &Path, frames| vec![rocescope(file, frames), tcpdump(file, frames), floor(file, frames)];
     let gzip = Entry::new(GZIP, packets, "gzip", ["-dc".as_ref(), inputs.gzip.as_os_str()]);
     let mut cases = vec![
-        case(
-            "frames snapped at 96 bytes",
-            SNAPPED,
-            vec![
-                rocescope(&inputs.snapped, packets),
-                tcpdump(&inputs.snapped, packets),
-                floor(&inputs.snapped, packets),
-            ],
-        ),
-        case(
-            "whole frames, MTU 4096",
-            WHOLE,
-            vec![rocescope(&inputs.full, whole), tcpdump(&inputs.full, whole), floor(&inputs.full, whole)],
-        ),
+        case("frames snapped at 96 bytes", SNAPPED, with_floor(&inputs.snapped, packets)),
+        case("whole frames, MTU 4096", WHOLE, with_floor(&inputs.full, packets / 5)),
+        case("whole frames, MTU 1024", WHOLE, with_floor(&inputs.full_1024, packets / 4)),
         Case {
             text: Some((report(binary, &inputs.many)?, Vec::new())),
-            ..case(
-                "20,000 connections, snapped",
-                CONNECTIONS,
-                vec![
-                    rocescope(&inputs.many, packets / 2),
-                    tcpdump(&inputs.many, packets / 2),
-                    floor(&inputs.many, packets / 2),
-                ],
-            )
+            ..case("20,000 connections, snapped", CONNECTIONS, with_floor(&inputs.many, packets / 2))
         },
         case(
             "compressed, snapped",
