@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Device, QpPosts};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::devices::QpSample;
-use crate::entity::lives::{DEVX, KERNEL, QpControl, QpLife, VERBS};
+use crate::entity::lives::{DEVX, KERNEL, PathChoices, QpControl, QpLife, VERBS};
 use crate::entity::pauses::Stall;
 use crate::sample::{Address, FlowSample, address};
 use crate::util::map::Set;
@@ -86,7 +86,8 @@ pub struct DeviceQp {
     pub context_ns: Option<u64>,
     /// Readings of its context. Unit: readings. Null: none was read.
     pub context_readings: Option<u64>,
-    /// Priority (PCP) of its packets. Null: no context, or not in it.
+    /// Priority (PCP) of its packets; this and the following fields up to `bond_port` come from the command that
+    /// connected a queue pair past the verbs, too. Null: neither context nor such a command, or not in it.
     pub priority: Option<u8>,
     /// The NIC may send its packets on several paths (adaptive routing). Null: as `priority`.
     pub adaptive_routing: Option<bool>,
@@ -94,16 +95,16 @@ pub struct DeviceQp {
     pub plane: Option<u8>,
     /// Port of the bond that it sends on, from 1. Null: as `priority`, or none is chosen.
     pub bond_port: Option<u8>,
-    /// Packets sent and not acknowledged. Unit: packets. Null: as `priority`, it has sent nothing yet, or it is in the
-    /// error state.
+    /// Packets sent and not acknowledged. Unit: packets. Null: no context, or not in it, it has sent nothing yet, or it
+    /// is in the error state.
     pub in_flight: Option<u32>,
     /// Time for which packets have been in flight without one being acknowledged, at least: up to the latest reading.
     /// 0: acknowledgements arrive, or nothing is in flight. Unit: ns. Null: as `in_flight`.
     pub stuck_ns: Option<u64>,
-    /// Send work posted and not begun. Unit: the driver's blocks of work requests (mlx5: of 64 bytes). Null: as
-    /// `priority`.
+    /// Send work posted and not begun. Unit: the driver's blocks of work requests (mlx5: of 64 bytes). Null: no
+    /// context, or not in it.
     pub unsent_wqes: Option<u32>,
-    /// Receive work requests posted and not used yet. Unit: work requests. Null: as `priority`, or a shared receive
+    /// Receive work requests posted and not used yet. Unit: work requests. Null: as `unsent_wqes`, or a shared receive
     /// queue.
     pub posted_receives: Option<u32>,
     /// Retries used up at the latest reading, of `retry_cnt`. Unit: retries. Null: as `in_flight`, or no idle queue
@@ -173,6 +174,9 @@ impl DeviceQp {
         self.comm = self.comm.take().or_else(|| life.comm.clone());
         self.pod = life.made_in().cloned().unwrap_or_else(|| self.pod.take().or_else(|| life.pod.clone()));
         self.control = life.control.clone();
+        let PathChoices { priority, adaptive_routing, plane, bond_port } = life.choices;
+        (self.priority, self.adaptive_routing) = (priority, adaptive_routing);
+        (self.plane, self.bond_port) = (plane, bond_port);
     }
 }
 

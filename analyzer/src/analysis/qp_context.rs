@@ -65,9 +65,11 @@ impl DeviceQp {
         self.rqpn = self.rqpn.or(context.rqpn.filter(|qpn| *qpn != 0));
         self.state = self.state.or(context.state);
         let control = &mut self.control;
+        control.src = control.src.or(of.src);
         control.dst = control.dst.or(context.dst);
         // The NIC's own values come first here: a firmware may replace what was asked for.
         control.udp_port = context.udp_port.or(control.udp_port);
+        control.flow_label = control.flow_label.or(context.flow_label);
         control.dscp = context.dscp.or(control.dscp);
         control.path_mtu = control.path_mtu.or(context.path_mtu);
         control.timeout_ns = control.timeout_ns.or(context.timeout.map(timeout_ns));
@@ -77,10 +79,10 @@ impl DeviceQp {
         self.received_packets = self.received_packets.or(of.received);
         self.context_ns = Some(of.read_ns);
         self.context_readings = Some(of.readings);
-        self.priority = context.priority;
-        self.adaptive_routing = context.adaptive_routing;
-        self.plane = context.plane;
-        self.bond_port = context.bond_port;
+        self.priority = context.priority.or(self.priority);
+        self.adaptive_routing = context.adaptive_routing.or(self.adaptive_routing);
+        self.plane = context.plane.or(self.plane);
+        self.bond_port = context.bond_port.or(self.bond_port);
         self.in_flight = of.in_flight;
         self.stuck_ns = of.stuck_ns;
         self.unsent_wqes = context.unsent;

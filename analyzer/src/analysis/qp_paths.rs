@@ -396,6 +396,28 @@ mod tests {
         assert_eq!((ports.weighted_by, &loads[..]), ("queue_pairs", &[(3, 3), (0, 0)][..]));
     }
 
+    /// Of a queue pair that was made before the run past the verbs, there is nothing but its context.
+    #[test]
+    fn a_context_gives_the_own_address_where_no_command_was_seen() {
+        let mut life = fixtures::qp_life(17, 1_017);
+        (life.control.src, life.control.udp_port) = (None, Some(50_000));
+        let mut sample =
+            fixtures::with_lives(fixtures::port(), Lives { qps: vec![life].into(), ..Lives::default() });
+        let paths = |sample: &_| Facts::of(sample, &Options::default()).qp_paths.unwrap();
+        let unknown: Vec<String> = paths(&sample).unknown.into_keys().collect();
+        assert_eq!(unknown, ["its source address was not seen"]);
+        let context = ContextSample {
+            device: "mlx5_0".into(),
+            port: 1,
+            lqpn: 17,
+            src: "10.0.0.1".parse().ok(),
+            ..ContextSample::default()
+        };
+        Arc::make_mut(&mut sample.devices).contexts =
+            Arc::new(Contexts { qps: vec![context], ..Contexts::default() });
+        assert_eq!((paths(&sample).known, paths(&sample).unknown), (1, BTreeMap::new()));
+    }
+
     #[test]
     fn what_is_not_known_has_its_reason() {
         let given = [(17, 2, None, Some(10), None), (18, 2, None, Some(10), None)];

@@ -1,5 +1,7 @@
 //! The NIC's own context of queue pairs, and what follows from several of them.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
 use super::spell::Spell;
@@ -26,6 +28,8 @@ pub struct ContextSample {
     pub lqpn: u32,
     /// Latest context that was read.
     pub context: QpContext,
+    /// Address that it sends from, by the index in that context.
+    pub src: Option<IpAddr>,
     /// Time of the latest context. Unit: Unix ns.
     pub read_ns: u64,
     /// Number of contexts read.

@@ -72,6 +72,8 @@ pub struct PortSample {
     /// Priority of each DSCP on the host; `None` for a DSCP that is not mapped, empty where none is or the driver does
     /// not tell.
     pub dscp_priorities: Arc<[Option<u8>]>,
+    /// The port is known to derive priorities from the PCP that queue pairs set, not from their DSCP.
+    pub trusts_pcp: bool,
     /// Largest path MTU that the port offers, from its interface's MTU. Unit: bytes. `None`: not known.
     pub active_mtu: Option<u32>,
     /// Its queue pairs, by number; shared by all samples until they are read again.

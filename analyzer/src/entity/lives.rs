@@ -63,6 +63,21 @@ pub struct QpLife {
     pub rqpn: Option<u32>,
     /// Its packets' path, its settings, its beginning and end.
     pub control: QpControl,
+    /// What commands past the verbs chose of its path.
+    pub choices: PathChoices,
+}
+
+/// Properties of a path that no verb has: only commands to the firmware set them, and the NIC's own context shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathChoices {
+    /// Priority (PCP).
+    pub priority: Option<u8>,
+    /// The NIC may send its packets on several paths (adaptive routing).
+    pub adaptive_routing: Option<bool>,
+    /// Plane of a multi-plane port, from 1.
+    pub plane: Option<u8>,
+    /// Port of the bond that it sends on, from 1.
+    pub bond_port: Option<u8>,
 }
 
 /// Path, settings, beginning and end of a queue pair on the kernel's control path, as sample and report have them.
@@ -78,6 +93,9 @@ pub struct QpControl {
     /// (`rdma_get_udp_sport`). Null: not connected, not seen, or the driver leaves it to the firmware (bnxt_re,
     /// EFA), sends another by version (ionic), or has another rule (irdma and rxe before kernel 5.17).
     pub udp_port: Option<u16>,
+    /// Flow label of its path, from which drivers that compute `udp_port` take it; 0: none, they take it from both
+    /// queue pair numbers. Null: as `dst`.
+    pub flow_label: Option<u32>,
     /// DSCP of its packets. Null: as `dst`.
     pub dscp: Option<u8>,
     /// Path MTU. Unit: bytes. Null: as `dst`.
@@ -90,6 +108,12 @@ pub struct QpControl {
     pub rnr_retry: Option<u8>,
     /// Creation. Unit: Unix ns. Null: before the run, or not seen there.
     pub created_ns: Option<u64>,
+    /// Time at which it became ready to send (RTS), first or after a reset. Unit: Unix ns. Null: before the run, not
+    /// seen there, or it only receives.
+    pub connected_ns: Option<u64>,
+    /// Time that the verbs to RTR and RTS took together; the first waits for the peer's address to be resolved. Unit:
+    /// ns. Null: as `connected_ns`, or past the verbs.
+    pub connect_took_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
     /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in

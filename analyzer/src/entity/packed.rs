@@ -2,7 +2,7 @@
 
 use super::contexts::{Blamed, ContextSample, ContextTimes, Contexts, Queries, RawContext};
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
-use super::lives::{Calls, Lists, Lives, QpControl, QpEvent, QpLife};
+use super::lives::{Calls, Lists, Lives, PathChoices, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
 use super::pauses::{PauseSpell, PauseSpells, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
@@ -16,7 +16,7 @@ pack! {
     struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
     struct PortSample {
         device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
-        dscp_priorities, active_mtu, qps, qp_counters, qps_left_out,
+        dscp_priorities, trusts_pcp, active_mtu, qps, qp_counters, qps_left_out,
     }
     struct PodInterface { pod, pid, name }
     struct Growth { first_ns, last_ns, count, at_first, at_last }
@@ -38,9 +38,11 @@ pack! {
     struct Ets { class_of, bandwidth, willing }
     struct App { selector, protocol, priorities }
     struct Lives { qps, events, events_left_out, qps_left_out, unavailable, calls }
-    struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control }
+    struct QpLife { device, lqpn, origin, port, kind, state, pid, comm, pod, rqpn, control, choices }
+    struct PathChoices { priority, adaptive_routing, plane, bond_port }
     struct QpControl {
-        src, dst, udp_port, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, ended_ns, end,
+        src, dst, udp_port, flow_label, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, connected_ns,
+        connect_took_ns, ended_ns, end,
     }
     struct QpEvent {
         device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,
@@ -49,12 +51,12 @@ pack! {
     struct Lists { lists, queries, took_ns }
     struct Contexts { qps, queries }
     struct ContextSample {
-        device, port, lqpn, context, read_ns, readings, sent, received, in_flight, stuck_ns, retries_used, rnr_retries_used,
+        device, port, lqpn, context, src, read_ns, readings, sent, received, in_flight, stuck_ns, retries_used, rnr_retries_used,
         retrying, rnr_retrying, receives_exhausted, times, blamed,
     }
     struct ContextTimes { retrying, rnr_retrying, exhausted }
     struct QpContext {
-        state, rqpn, dst, udp_port, dscp, priority, path_mtu, timeout, retry_cnt, rnr_retry, retry_now, rnr_retry_now,
+        state, rqpn, dst, src_index, udp_port, flow_label, dscp, priority, path_mtu, timeout, retry_cnt, rnr_retry, retry_now, rnr_retry_now,
         next_send_psn, acked_psn, next_recv_psn, used, unsent, received_wqes, posted_receives, adaptive_routing, plane,
         bond_port, idle_distance, counts_down,
     }

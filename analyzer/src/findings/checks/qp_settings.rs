@@ -19,7 +19,7 @@ pub(super) const FAMILY: Family = Family {
     evidence: &[
         label("qps", "queue pairs", Unit::Count),
         label("dscp", "DSCP", Unit::Id),
-        label("priority", "priority of the DSCP on this host", Unit::Id),
+        label("priority", "priority on this host", Unit::Id),
         label("lossless_priorities", "priorities with PFC", Unit::Text),
         label("processes", "processes", Unit::Text),
         label("timeout_ns", "transport timeout", Unit::Nanoseconds),
@@ -39,7 +39,8 @@ const DSCP: Entry = Entry {
     meaning: "Queue pairs send with a DSCP whose priority has no PFC on this port, although the port has lossless priorities. Under congestion their packets are dropped where those of the \
               lossless class wait, and each drop costs a go-back-N. Queue pairs that a GPU drives (DEVX) ignore the global traffic class of the device and often end up here.",
     computed: "Live, from the settings of connected RC queue pairs on the kernel's control path (devices[].qps[].dscp), the host's mapping of DSCPs to priorities and its PFC configuration (dcb): the priority \
-               of the DSCP has no PFC while another one has. A DSCP without a mapping has priority 0. A warning for each device and DSCP.",
+               of the DSCP has no PFC while another one has. A DSCP without a mapping has priority 0. On a port that trusts the PCP instead (doctor: qos.trust), from the priority of the queue pair (devices[].qps[].priority). \
+               A warning for each device and DSCP, or priority.",
     advice: "Send with the DSCP of the lossless class: NCCL_IB_TC (106 for DSCP 26), UCX_IB_TRAFFIC_CLASS, `cma_roce_tos` for RDMA CM; for queue pairs of GPU-initiated transports the library's own setting \
              (NVSHMEM_IB_TRAFFIC_CLASS). Or map the DSCP to a lossless priority on hosts and switches.",
     caveat: "Traffic that is meant to be lossy (storage, control) shows here too. The mapping is the host's: switches have their own.",
@@ -98,42 +99,76 @@ fn by<'a, K: Ord>(
     groups
 }
 
+/// What decides the priority of a queue pair's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Dscp(u8),
+    Priority(u8),
+}
+
+impl Class {
+    /// On a port that trusts DSCP, the priority of a context or command is what the application left it at, mostly 0.
+    fn of(port: &PortSample, qp: &DeviceQp) -> Option<Self> {
+        if port.trusts_pcp {
+            qp.priority.map(Self::Priority)
+        } else {
+            qp.control.dscp.filter(|_| !port.dscp_priorities.is_empty()).map(Self::Dscp)
+        }
+    }
+
+    /// Priority, and why it is outside the lossless ones.
+    fn priority(self, port: &PortSample) -> (u8, &'static str) {
+        match self {
+            Self::Dscp(dscp) => match port.dscp_priorities.get(usize::from(dscp)).copied().flatten() {
+                Some(mapped) => (mapped.min(7), "no PFC"),
+                None => (0, "unmapped"),
+            },
+            Self::Priority(priority) => (priority.min(7), "no PFC"),
+        }
+    }
+
+    /// A step to a lossless priority.
+    fn remedy(self, with_pfc: &str) -> String {
+        match self {
+            Self::Dscp(dscp) => format!(
+                "Send with a DSCP of priority {with_pfc} (NCCL_IB_TC=106 for DSCP 26), or map DSCP {dscp} to it."
+            ),
+            Self::Priority(_) => {
+                format!("Send with priority {with_pfc} (NCCL_IB_SL), or let the port trust DSCP.")
+            }
+        }
+    }
+}
+
 fn dscp(
     input: &Input<'_>,
     (device, port): (&Device, &PortSample),
     qps: &[&DeviceQp],
     found: &mut Vec<Finding>,
 ) {
-    let Some(lossless) = port.lossless.filter(|mask| *mask != 0 && !port.dscp_priorities.is_empty()) else {
-        return;
-    };
+    let Some(lossless) = port.lossless.filter(|mask| *mask != 0) else { return };
     let with_pfc: Vec<String> = (0..8)
         .filter(|priority| lossless >> priority & 1 == 1)
         .map(|priority| priority.to_string())
         .collect();
     let with_pfc = with_pfc.join(", ");
-    for (dscp, qps) in by(qps, |qp| qp.control.dscp) {
-        let mapped = port.dscp_priorities.get(usize::from(dscp)).copied().flatten();
-        let priority = mapped.unwrap_or(0).min(7);
+    for (class, qps) in by(qps, |qp| Class::of(port, qp)) {
+        let (priority, why) = class.priority(port);
         if lossless >> priority & 1 == 1 {
             continue;
         }
-        let why = if mapped.is_none() { "unmapped" } else { "no PFC" };
-        let diagnosis = format!(
-            "DSCP {dscp} of {} of {} has priority {priority}: {why}",
-            plural(qps.len() as u64, "QP"),
-            device.name
-        );
+        let of = format!("{} of {}", plural(qps.len() as u64, "QP"), device.name);
+        let (diagnosis, dscp) = match class {
+            Class::Dscp(dscp) => (format!("DSCP {dscp} of {of} has priority {priority}: {why}"), Some(dscp)),
+            Class::Priority(_) => (format!("Priority {priority} of {of} has {why}"), None),
+        };
         let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
         of_all(input, device, &qps, Raise::new(&DSCP, Severity::Warning, title(diagnosis, [])))
             .evidence("dscp", dscp)
             .evidence("priority", priority)
             .evidence("lossless_priorities", with_pfc.as_str())
             .step("Read the mapping of DSCPs to priorities, and the priorities with PFC.", here.qos())
-            .step(
-                format!("Send with a DSCP of priority {with_pfc} (NCCL_IB_TC=106 for DSCP 26), or map DSCP {dscp} to it."),
-                ByHand::Job,
-            )
+            .step(class.remedy(&with_pfc), ByHand::Job)
             .into(found);
     }
 }

@@ -99,6 +99,8 @@ fn set_by(opcode: u16, given: &QpContext) -> QpContext {
             state,
             rqpn: given.rqpn.filter(|qpn| *qpn != 0),
             dst: given.dst,
+            src_index: given.src_index,
+            flow_label: given.flow_label,
             udp_port: given.udp_port,
             dscp: given.dscp,
             priority: given.priority,
@@ -194,7 +196,18 @@ pub(crate) mod tests {
         let mut to_rtr = record(
             command::INIT2RTR,
             0x1a2,
-            &[(0x40, 3, 5), (0xa8, 24, 0x2b3), (0x1ca, 6, 26), (0x1d0, 16, 0xc1ed), (0x38d, 3, 7)],
+            &[
+                (0x40, 3, 5),
+                (0xa8, 24, 0x2b3),
+                (0xc1, 1, 1),
+                (0xe0, 8, 2),
+                (0x108, 8, 5),
+                (0x12c, 20, 0x1_2345),
+                (0x1ca, 6, 26),
+                (0x1d0, 16, 0xc1ed),
+                (0x1e1, 3, 3),
+                (0x38d, 3, 7),
+            ],
         );
         let peer: Ipv6Addr = "::ffff:10.0.0.2".parse().unwrap();
         to_rtr.input[CONTEXT + 0x28..CONTEXT + 0x38].copy_from_slice(&peer.octets());
@@ -202,6 +215,9 @@ pub(crate) mod tests {
         let set = &rtr.set;
         assert_eq!((rtr.lqpn, set.rqpn, set.dst), (Some(0x1a2), Some(0x2b3), "10.0.0.2".parse().ok()));
         assert_eq!((set.path_mtu, set.dscp, set.udp_port), (Some(4096), Some(26), Some(0xc1ed)));
+        assert_eq!((set.src_index, set.priority, set.plane), (Some(5), Some(3), Some(2)));
+        assert_eq!((set.adaptive_routing, set.bond_port), (Some(true), None));
+        assert_eq!(set.flow_label, Some(0x1_2345));
         // Set only by the next command.
         assert_eq!((set.retry_cnt, set.timeout), (None, None));
 

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::entity::lives::{Calls, DESTROYED, DEVX, ERROR, Lives, NUMBER_REUSED, QpEvent, QpLife, TO_ERROR};
+use crate::entity::lives::{
+    Calls, DESTROYED, DEVX, ERROR, Lives, NUMBER_REUSED, QpControl, QpEvent, QpLife, TO_ERROR,
+};
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
@@ -218,6 +220,25 @@ impl Follower {
     }
 }
 
+impl QpControl {
+    /// Takes the time of a verb to RTR, or of the first one to RTS after that, which ends the connecting. True if it
+    /// changed anything.
+    fn connect(&mut self, to: Option<&str>, connected_ns: Option<u64>, took_ns: Option<u64>) -> bool {
+        match to {
+            Some("RTR") if took_ns.is_some() => self.connect_took_ns = took_ns,
+            Some("RTS") if self.connected_ns.is_none() && connected_ns.is_some() => {
+                self.connected_ns = connected_ns;
+                // Unknown when the verb to RTR was not seen.
+                let both = self.connect_took_ns.zip(took_ns);
+                self.connect_took_ns = both.map(|(earlier, last)| earlier.saturating_add(last));
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
 impl QpLife {
     /// The queue pair and its owner.
     pub(super) fn owner(&self) -> QpOwner {
@@ -260,11 +281,12 @@ impl QpLife {
             self.pod.is_none() && set(&mut self.pod, new.pod),
         ];
         let (known, control) = (&mut self.control, new.control);
-        // A verb can take it out of the error state.
+        // A verb can take it out of the error state, and connect it again.
         if matches!(new.state, Some("RESET" | "INIT")) {
-            known.end = None;
+            (known.end, known.connected_ns, known.connect_took_ns) = (None, None, None);
         }
         let news = [
+            known.connect(new.state, control.connected_ns, control.connect_took_ns),
             is_first,
             owned.contains(&true),
             set(&mut self.origin, new.origin),
@@ -275,12 +297,17 @@ impl QpLife {
             set(&mut known.src, control.src),
             set(&mut known.dst, control.dst),
             set(&mut known.udp_port, control.udp_port),
+            set(&mut known.flow_label, control.flow_label),
             set(&mut known.dscp, control.dscp),
             set(&mut known.path_mtu, control.path_mtu),
             set(&mut known.timeout_ns, control.timeout_ns),
             set(&mut known.retry_cnt, control.retry_cnt),
             set(&mut known.rnr_retry, control.rnr_retry),
             set(&mut known.created_ns, control.created_ns),
+            set(&mut self.choices.priority, new.choices.priority),
+            set(&mut self.choices.adaptive_routing, new.choices.adaptive_routing),
+            set(&mut self.choices.plane, new.choices.plane),
+            set(&mut self.choices.bond_port, new.choices.bond_port),
         ];
         news.contains(&true)
     }

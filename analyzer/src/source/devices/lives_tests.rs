@@ -105,6 +105,35 @@ fn a_queue_pair_in_the_error_state_died_unless_a_verb_took_it_there() {
     assert_eq!(all(&mut follower).qps[0].pod.as_deref(), Some("trainer-0"));
 }
 
+#[test]
+fn connecting_takes_the_time_of_both_verbs_and_ends_once() {
+    let verb = |state, connected_ns, took_ns| {
+        let control = QpControl { connected_ns, connect_took_ns: Some(took_ns), ..QpControl::default() };
+        Change::Is(QpLife { state: Some(state), control, ..life(17) })
+    };
+    let found = |state| Change::Found { life: QpLife { state: Some(state), ..life(17) }, time_ns: 900 };
+    let connected = |changes: Vec<Change>| {
+        let mut follower = Follower::default();
+        for change in changes {
+            follower.take(change);
+        }
+        let control = &all(&mut follower).qps[0].control;
+        (control.connected_ns, control.connect_took_ns)
+    };
+    assert_eq!(connected(vec![verb("RTR", None, 40)]), (None, Some(40)));
+    let both = || vec![verb("RTR", None, 40), found("RTR"), verb("RTS", Some(100), 2), found("RTS")];
+    assert_eq!(connected(both()), (Some(100), Some(42)));
+    // SQD and back: it was connected before.
+    let again = vec![Change::Is(QpLife { state: Some("SQD"), ..life(17) }), verb("RTS", Some(700), 9)];
+    assert_eq!(connected([both(), again].concat()), (Some(100), Some(42)));
+    let reset = vec![Change::Is(QpLife { state: Some("RESET"), ..life(17) })];
+    assert_eq!(connected([both(), reset.clone()].concat()), (None, None));
+    let anew = vec![verb("RTR", None, 1), verb("RTS", Some(800), 1)];
+    assert_eq!(connected([both(), reset, anew].concat()), (Some(800), Some(2)));
+    assert_eq!(connected(vec![verb("RTS", Some(100), 2)]), (Some(100), None), "the verb to RTR was missed");
+    assert_eq!(connected(vec![found("RTS")]), (None, None), "connected before the run");
+}
+
 /// Listing queries each queue pair while its process continues.
 #[test]
 fn a_query_that_verbs_overtake_changes_nothing() {

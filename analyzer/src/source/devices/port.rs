@@ -1,6 +1,7 @@
 //! A port of an RDMA device, read periodically.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::context::ask::{Counted, Port};
@@ -16,6 +17,8 @@ use crate::host::process::pods::PodInterface;
 use crate::host::rdma::counters::{Reading, Source};
 use crate::host::rdma::device::{Hardware, Identity};
 use crate::host::rdma::nldev::{self, QpCounter, Query, QueuePair};
+use crate::host::rdma::port::Gid;
+use crate::host::rdma::settings::Trust;
 use crate::host::rdma::{RdmaDevice, RdmaPort};
 use crate::host::read::queries::Queries;
 use crate::host::read::{HostRoot, Unread};
@@ -54,6 +57,9 @@ pub(super) struct PortWatch {
     priorities: u8,
     lossless: Option<u8>,
     dscp_priorities: Arc<[Option<u8>]>,
+    trusts_pcp: bool,
+    /// Addresses by their index in the GID table, up to the highest that contexts can name.
+    addresses: Arc<BTreeMap<u8, IpAddr>>,
     active_mtu: Option<u32>,
     qps: HashMap<u32, QpWatch>,
     /// A copy for samples, which are taken more often than queue pairs are read.
@@ -143,7 +149,8 @@ impl PortWatch {
     /// The port for queries of queue pairs; `None` if RDMA netlink does not list the device.
     pub(super) fn asked(&self) -> Option<Port> {
         let driver = self.identity.driver.clone();
-        Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver })
+        let addresses = Arc::clone(&self.addresses);
+        Some(Port { device: self.device.clone(), index: self.index?, number: self.number, driver, addresses })
     }
 
     /// Counters that help to attribute packets and errors.
@@ -189,6 +196,9 @@ impl PortWatch {
         let mut dcb = facts.ethernet_of(port).filter_map(|i| i.dcb.as_ref()).filter(|dcb| dcb.maps_dscp());
         let map = |dcb: &Dcb| (0..64).map(|dscp| dcb.priority_of_dscp(dscp)).collect();
         self.dscp_priorities = dcb.next().map(map).unwrap_or_default();
+        self.trusts_pcp = port.settings.trust == Some(Trust::Pcp);
+        let address = |gid: &Gid| Some((u8::try_from(gid.index).ok()?, IpAddr::from(gid.gid).to_canonical()));
+        self.addresses = Arc::new(port.port.gids.iter().filter_map(address).collect());
         for ethernet in &mut self.ethernet {
             let interface = facts.interface(&ethernet.interface);
             ethernet.speed_mbps = interface.and_then(|interface| interface.speed_mbps);
@@ -273,6 +283,7 @@ impl PortWatch {
             pause_source: ethernet::pause_source(&self.ethernet),
             lossless: self.lossless,
             dscp_priorities: Arc::clone(&self.dscp_priorities),
+            trusts_pcp: self.trusts_pcp,
             active_mtu: self.active_mtu,
             qps: Arc::clone(&self.sampled),
             qp_counters: qp_counters.collect(),

@@ -46,6 +46,19 @@ fn watched(snapshots: &[&str], interface: &str) -> Devices {
     watch.unwrap().sample()
 }
 
+#[test]
+fn a_port_has_its_trust_mode_and_its_addresses_by_index() {
+    for (trust, trusts_pcp) in [("dscp", false), ("pcp", true)] {
+        let host = Recorded::unpack(&MLX5.replace("qos/trust = dscp", &format!("qos/trust = {trust}")));
+        let mut watch = Watch::new(&host.root(), &host.kernel(), &[IFACE.to_owned()], &[]);
+        read(&mut watch, &host, fixtures::START);
+        assert_eq!(watch.sample().ports[0].trusts_pcp, trusts_pcp, "{trust}");
+        let asked = watch.ports[0].asked().unwrap();
+        let address = |index: u8| asked.addresses.get(&index).map(ToString::to_string);
+        assert_eq!([3, 4].map(address), [Some("192.0.2.1".to_owned()), None]);
+    }
+}
+
 fn busy() -> Devices {
     watched(&[&format!("{MLX5}\n{BUSY}"), &format!("{MLX5}\n{BUSY}\n{LATER}")], IFACE)
 }

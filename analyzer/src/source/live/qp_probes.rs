@@ -162,7 +162,7 @@ impl QpProbes {
             }
         });
         if let Ok(devx) = &mut self.devx {
-            devx.read(&mut changes, &mut makers);
+            devx.read(root, &mut changes, &mut makers);
         }
         // Now, since the processes may have ended by the next reading.
         if let Some(root) = (!makers.is_empty()).then(root).flatten() {
@@ -286,7 +286,14 @@ fn change(
         }),
         kind::CREATED => Some(of.failure("create".to_owned(), None)),
         kind::MODIFIED if record.result == 0 => {
-            of.life(layout.attributes(record, record.mask), driver).map(Change::Is)
+            let life = of.life(layout.attributes(record, record.mask), driver)?;
+            let took_ns = Some(record.duration_ns).filter(|took| *took > 0);
+            let control = QpControl {
+                connected_ns: (life.state == Some("RTS")).then_some(of.time_ns),
+                connect_took_ns: took_ns.filter(|_| matches!(life.state, Some("RTR" | "RTS"))),
+                ..life.control
+            };
+            Some(Change::Is(QpLife { control, ..life }))
         }
         kind::MODIFIED => {
             let wanted = layout.attributes(record, record.mask);
@@ -332,6 +339,7 @@ impl Reader<'_> {
                 src: self.src(),
                 dst: set.peer,
                 udp_port: set.flow_label.zip(set.dest_qp).and_then(|(label, rqpn)| port(label, rqpn)),
+                flow_label: set.flow_label,
                 dscp: set.traffic_class.map(|class| class >> 2),
                 path_mtu: set.path_mtu,
                 timeout_ns: set.timeout.map(timeout_ns),
@@ -454,6 +462,14 @@ mod tests {
         };
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
         assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
+        assert_eq!((life.control.flow_label, life.control.connected_ns), (Some(0), None));
+        let mut to_rts = record(kind::MODIFIED, 17, mask::STATE, &|attr| {
+            attr[..4].copy_from_slice(&3u32.to_ne_bytes());
+        });
+        to_rts.duration_ns = 7_000;
+        let Some(Change::Is(ready)) = of(&to_rts) else { panic!() };
+        assert_eq!((ready.state, ready.control.connect_took_ns), (Some("RTS"), Some(7_000)));
+        assert!(ready.control.connected_ns.is_some());
 
         // A query in RTR: attributes that are set in the transition to RTS are 0, which is no value.
         let Some(Change::Found { life, .. }) = of(&record(kind::QUERIED, 17, 0, &set)) else { panic!() };

@@ -29,6 +29,8 @@ const FIELDS: &[Field] = &[
     field("ads.free_ar", 0xc1, 1, |c, v| c.adaptive_routing = Some(v == 1)),
     field("ads.plane_index", 0xe0, 8, |c, v| c.plane = nonzero(v)),
     field("ads.ack_timeout", 0x100, 5, |c, v| c.timeout = Some(byte(v))),
+    field("ads.src_addr_index", 0x108, 8, |c, v| c.src_index = Some(byte(v))),
+    field("ads.flow_label", 0x12c, 20, |c, v| c.flow_label = Some(v)),
     field("ads.dscp", 0x1ca, 6, |c, v| c.dscp = Some(byte(v))),
     field("ads.udp_sport", 0x1d0, 16, |c, v| c.udp_port = u16::try_from(v).ok().filter(|port| *port != 0)),
     field("ads.eth_prio", 0x1e1, 3, |c, v| c.priority = Some(byte(v))),
@@ -76,6 +78,10 @@ pub(super) fn context(qpc: &[u8]) -> QpContext {
     let mut context = QpContext::default();
     fill(&mut context, FIELDS, value);
     context.dst = qpc.get(RGID..).and_then(<[u8]>::first_chunk).and_then(|gid| address(*gid));
+    // Without a peer's address there is no path: index and label are 0 without meaning it.
+    let has_path = context.dst.is_some();
+    context.src_index = context.src_index.filter(|_| has_path);
+    context.flow_label = context.flow_label.filter(|_| has_path);
     context.unsent =
         value(&SW_SQ).zip(value(&HW_SQ)).map(|(posted, begun)| posted.wrapping_sub(begun) & 0xffff);
     context.used = value(&HW_SQ).map(|begun| begun != 0);

@@ -32,8 +32,12 @@ pub struct QpContext {
     pub rqpn: Option<u32>,
     /// Address of the peer.
     pub dst: Option<IpAddr>,
+    /// Index of its own address in the port's GID table.
+    pub src_index: Option<u8>,
     /// UDP source port.
     pub udp_port: Option<u16>,
+    /// IPv6 flow label; 0 for none.
+    pub flow_label: Option<u32>,
     /// DSCP of its packets.
     pub dscp: Option<u8>,
     /// Priority (PCP), 0 to 7.

@@ -211,6 +211,8 @@ const SET: &[(&str, u32)] = &[
     ("ads.free_ar", 1),
     ("ads.plane_index", 3),
     ("ads.ack_timeout", 20),
+    ("ads.src_addr_index", 3),
+    ("ads.flow_label", 0xa_bcde),
     ("ads.rgid_2", 0xffff),
     ("ads.rgid_3", 0x0a00_0002),
     ("ads.dscp", 26),
@@ -237,7 +239,9 @@ fn every_field_of_mlx5_is_read_from_its_place() {
         state: Some("RTS"),
         rqpn: Some(0x3b7),
         dst: "10.0.0.2".parse().ok(),
+        src_index: Some(3),
         udp_port: Some(0xc1ed),
+        flow_label: Some(0xa_bcde),
         dscp: Some(26),
         priority: Some(5),
         path_mtu: Some(4_096),
@@ -271,6 +275,7 @@ fn fields_that_are_not_in_use_are_unknown() {
     let context = decode("mlx5_ib", &mlx5_dump(1, &shared), 1, Some(9)).unwrap();
     assert_eq!((context.received_wqes, context.posted_receives), (None, None), "a shared receive queue");
     assert_eq!((context.path_mtu, context.state, context.dst), (None, None, None));
+    assert_eq!((context.src_index, context.flow_label), (None, None), "without a path");
     assert_eq!((context.plane, context.bond_port, context.udp_port), (None, None, None));
 }
 

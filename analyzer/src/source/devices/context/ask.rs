@@ -1,7 +1,8 @@
 //! Schedules queries for the contexts of queue pairs within a budget, and tracks refusals and the cost of queries.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::attribution::{Errors, TimeoutAttribution};
@@ -52,6 +53,8 @@ pub struct Port {
     pub number: u32,
     /// Name of the RDMA driver.
     pub driver: Option<String>,
+    /// Addresses by their index in the GID table, as far as contexts can name them.
+    pub addresses: Arc<BTreeMap<u8, IpAddr>>,
 }
 
 /// Counters of a port since the start of the run; `None` if nothing counts them.
@@ -407,10 +410,12 @@ impl Asker {
     fn sample_of(&self, (device, lqpn): &Key, qp: &Qp) -> Option<ContextSample> {
         let (progress, rules) = (qp.progress.as_ref()?, &self.devices.get(device)?.rules);
         let port = self.ports.get(&(device.clone(), qp.port));
+        let address = |index: u8| port?.port.addresses.get(&index).copied();
         Some(ContextSample {
             device: device.clone(),
             port: qp.port,
             lqpn: *lqpn,
+            src: progress.context.src_index.and_then(address),
             context: progress.context.clone(),
             read_ns: progress.read.unix_ns,
             readings: progress.readings,

@@ -72,6 +72,9 @@ impl Queries for Nic {
                 &[
                     ("state", 3),
                     ("remote_qpn", lqpn + 1_000),
+                    ("ads.src_addr_index", lqpn + 2),
+                    ("ads.rgid_2", 0xffff),
+                    ("ads.rgid_3", 0x0a00_0002),
                     ("retry_count", 7),
                     ("cur_retry_count", of.retry_now),
                     ("rnr_retry", 6),
@@ -135,7 +138,13 @@ impl Nic {
     }
 
     fn list(&self, asker: &mut Asker, driver: &str) {
-        let port = Port { device: "mlx5_0".into(), index: 7, number: 1, driver: Some(driver.into()) };
+        let port = Port {
+            device: "mlx5_0".into(),
+            index: 7,
+            number: 1,
+            driver: Some(driver.into()),
+            addresses: Arc::new([(3, "10.0.0.1".parse().unwrap())].into()),
+        };
         let found: Vec<QueuePair> = self.qps.borrow().keys().map(|lqpn| listed(*lqpn)).collect();
         asker.take_qps(&[port], found.iter());
     }
@@ -196,6 +205,18 @@ fn the_budget_is_kept_and_all_queue_pairs_have_their_turn() {
             assert!(done <= 3 * 11, "an idle queue pair once a second is enough: {done}");
         }
     }
+}
+
+/// The first is at the index of a known address, the second at one that the port does not have.
+#[test]
+fn the_own_address_is_that_of_the_index_in_the_context() {
+    let nic = Nic::with(2);
+    let mut asker = nic.asker(50, "mlx5_ib");
+    nic.run(&mut asker, 1_000, |_, _| {});
+    let sample = asker.sample();
+    let ends: Vec<_> = sample.qps.iter().map(|qp| (qp.lqpn, qp.src, qp.context.dst)).collect();
+    let [own, peer] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().ok());
+    assert_eq!(ends, [(1, own, peer), (2, None, peer)]);
 }
 
 #[test]
@@ -280,7 +301,13 @@ fn a_number_that_is_in_use_again_starts_anew() {
     nic.run(&mut asker, 3_000, |_, _| {});
     assert!(asker.sample().qps.iter().all(|qp| qp.readings >= 2));
     // Removed, and recreated with another peer: its context now contradicts the kernel's list.
-    let port = Port { device: "mlx5_0".into(), index: 7, number: 1, driver: Some("mlx5_ib".into()) };
+    let port = Port {
+        device: "mlx5_0".into(),
+        index: 7,
+        number: 1,
+        driver: Some("mlx5_ib".into()),
+        ..Port::default()
+    };
     let again = QueuePair { rqpn: Some(5), ..listed(2) };
     asker.take_qps(&[port], [listed(1), again].iter());
     assert_eq!(asker.sample().qps.iter().map(|qp| qp.lqpn).collect::<Vec<_>>(), [1]);
