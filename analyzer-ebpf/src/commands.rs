@@ -9,7 +9,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
-use aya_ebpf::btf_maps::{HashMap, RingBuf};
+use aya_ebpf::btf_maps::{LruHashMap, RingBuf};
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::{btf_map, kprobe, kretprobe};
@@ -18,7 +18,7 @@ use rocescope_common::abi::qp::{
     ABSENT, COMM, COMMAND_INPUT, COMMAND_OUTPUT, CommandRecord, DEVICE_NAME, command, count,
 };
 
-use super::{CALLS, CALLS_MAX, add, cgroup, copy, now, of, pointer};
+use super::{CALLS_MAX, OF_EACH_CPU, add, cgroup, copy, is_in_verb, now, of, pointer};
 
 /// Some 170 records, emptied every 50 ms; a command takes the firmware some microseconds.
 const COMMANDS_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ static QP_COMMANDS: RingBuf<CommandRecord, COMMANDS_BYTES> = RingBuf::new();
 
 /// Arguments of the commands that have not ended, by thread.
 #[btf_map]
-static COMMANDS: HashMap<u64, Command, CALLS_MAX> = HashMap::new();
+static COMMANDS: LruHashMap<u64, Command, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -60,8 +60,7 @@ pub fn rocescope_qp_command(ctx: ProbeContext) -> u32 {
         return 0;
     }
     let thread = bpf_get_current_pid_tgid();
-    // SAFETY: the entry belongs to this thread alone.
-    if unsafe { CALLS.get(thread) }.is_some() {
+    if is_in_verb(thread) {
         return 0;
     }
     let (Some(device), Some(output), Some(output_len)) =

@@ -11,8 +11,8 @@
 mod commands;
 
 use aya_ebpf::Global;
-use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
-use aya_ebpf::btf_maps::{HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::bindings::{BPF_F_NO_COMMON_LRU, BPF_RB_NO_WAKEUP};
+use aya_ebpf::btf_maps::{LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::{
     bpf_get_current_cgroup_id, bpf_ktime_get_ns, bpf_probe_read_kernel as read_kernel,
 };
@@ -25,8 +25,11 @@ use rocescope_common::abi::qp::{
 
 /// Some 600 records, emptied every 50 ms: a thousand queue pairs made and ended in a second are 300 in that time.
 const RECORDS_BYTES: usize = 512 << 10;
-/// Calls that sleep at once.
-const CALLS_MAX: usize = 1_024;
+/// Calls under way at once: the kernel divides them among its CPUs, 128 on each of 128.
+const CALLS_MAX: usize = 16_384;
+/// Each CPU makes room among its own entries. With a common list CPUs set free entries aside, and on hosts with many of
+/// them calls that are under way would go.
+const OF_EACH_CPU: usize = BPF_F_NO_COMMON_LRU as usize;
 
 #[btf_map]
 static QP_RECORDS: RingBuf<QpRecord, RECORDS_BYTES> = RingBuf::new();
@@ -34,9 +37,14 @@ static QP_RECORDS: RingBuf<QpRecord, RECORDS_BYTES> = RingBuf::new();
 #[btf_map]
 static QP_COUNTS: PerCpuArray<u64, { count::COUNTS as usize }> = PerCpuArray::new();
 
-/// Arguments of the calls that have not returned, by thread: a thread is in one verb at a time.
+/// Arguments of the calls that have not returned, by thread: a thread is in one verb at a time. The entry of a call
+/// whose return is missed stays, and if its thread ends nothing removes it: the least recently used make room.
 #[btf_map]
-static CALLS: HashMap<u64, Call, CALLS_MAX> = HashMap::new();
+static CALLS: LruHashMap<u64, Call, CALLS_MAX, OF_EACH_CPU> = LruHashMap::new();
+
+/// The longest time that a call is taken to be under way. The kernel resolves an address for a second or a few; a
+/// longer one has returned unseen.
+const LONGEST_CALL_NS: u64 = 10_000_000_000;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -195,6 +203,14 @@ fn remember(call: Call) {
     add(count::ENTERED);
     // Without room the return is not seen, which the two counts show.
     let _full = CALLS.insert(bpf_get_current_pid_tgid(), call, 0);
+}
+
+/// True while this thread is in a verb.
+#[inline(always)]
+fn is_in_verb(thread: u64) -> bool {
+    // SAFETY: the entry belongs to this thread alone.
+    let Some(call) = (unsafe { CALLS.get(thread) }) else { return false };
+    now().wrapping_sub(call.time_ns) < LONGEST_CALL_NS
 }
 
 #[inline(always)]

@@ -7,6 +7,7 @@ use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::lives::{FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
+use crate::util::units::plural;
 
 /// Port counters that indicate why queue pairs fail.
 const COUNTERS: [(&str, &str); 4] = [
@@ -26,6 +27,9 @@ struct Death<'a> {
     likely: bool,
     /// It refused a request of its peer, which is the requester.
     own_nak: bool,
+    /// A query alone shows it, while results of this number of verbs were not seen: one of them may have taken it to
+    /// the error state.
+    unseen_verbs: u64,
 }
 
 /// Raises one finding per device, without deaths already seen in packets.
@@ -50,7 +54,8 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
     let lived =
         |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
     let qp = device.qps.iter().find(lived);
-    let death = |cause: String| Death { device, event, qp, cause, likely: false, own_nak: false };
+    let death =
+        |cause: String| Death { device, event, qp, cause, likely: false, own_nak: false, unseen_verbs: 0 };
     let named = FATAL_EVENTS.iter().find(|(name, _)| *name == event.event);
     // The driver's reason takes precedence.
     let of_same = |other: &&QpEvent| {
@@ -78,7 +83,8 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
         COUNTERS.iter().filter(|(name, _)| grew(name)).map(|(_, meaning)| *meaning).collect();
     let likely = !causes.is_empty();
     let cause = if likely { causes.join(", or ") } else { "found in the error state".to_owned() };
-    Some(Death { likely, ..death(cause) })
+    let unseen_verbs = input.sample.devices.lives.calls.missed_returns;
+    Some(Death { likely, unseen_verbs, ..death(cause) })
 }
 
 /// A fatal NAK that packets show for a queue pair: received, or its own (true).
@@ -102,7 +108,10 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
     ) else {
         return;
     };
-    let Death { device, event, qp, cause, likely, own_nak } = first;
+    let Death { device, event, qp, cause, likely, own_nak, unseen_verbs } = first;
+    // Neither the port nor a packet shows a failure.
+    let is_doubtful = *unseen_verbs > 0 && !*likely;
+    let severity = if is_doubtful { Severity::Warning } else { Severity::Critical };
     let lqpn = event.lqpn.unwrap_or(0);
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
     let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
@@ -116,7 +125,7 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
         None => "Read the log of the process for a work completion with error.".to_owned(),
     };
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
-    let mut raise = Raise::new(&DIED, Severity::Critical, title(diagnosis, [hosts, more(others, "QP")]))
+    let mut raise = Raise::new(&DIED, severity, title(diagnosis, [hosts, more(others, "QP")]))
         .evidence("cause", cause.as_str())
         .evidence("lqpn", lqpn)
         .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
@@ -138,6 +147,13 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
         raise = raise.caveat(
             "The reason is inferred from counters of the whole port: another queue pair may have made them grow.",
         );
+    }
+    if *unseen_verbs > 0 {
+        raise = raise.caveat(format!(
+            "The results of {} were not seen (qp_lives.missed_returns): one of them may have taken the queue pair to the \
+             error state.",
+            plural(*unseen_verbs, "verb")
+        ));
     }
     raise
         .step("Look for link flaps, route changes and drops on the path at that time.", here.nic_counters())
@@ -211,6 +227,27 @@ mod tests {
         assert_eq!(died.requester.as_ref().and_then(|end| end.pid), Some(4_711));
         let process = died.evidence.get("process").and_then(|process| process.value.as_str());
         assert_eq!(process, Some("train (4711)"));
+    }
+
+    /// The verb to the error state may be among those whose return the kernel did not show.
+    #[test]
+    fn a_death_that_only_a_query_shows_is_doubtful_while_verbs_were_missed() {
+        let died = |name: &str, counters: &[(&str, u64)], missed_returns: u64| {
+            let mut sample = after(&[(17, name)], counters);
+            let devices = Arc::make_mut(&mut sample.devices);
+            Arc::make_mut(&mut devices.lives).calls.missed_returns = missed_returns;
+            let [died] = &deaths(&sample)[..] else { panic!() };
+            (
+                died.severity,
+                died.caveats.iter().any(|one| one.contains("The results of 3 verbs were not seen")),
+            )
+        };
+        let grew = [("retries_exceeded", 1)];
+        assert_eq!(died(TO_ERROR, &[], 0), (Severity::Critical, false));
+        assert_eq!(died(TO_ERROR, &[], 3), (Severity::Warning, true));
+        assert_eq!(died(TO_ERROR, &grew, 3), (Severity::Critical, true));
+        // The device itself says so.
+        assert_eq!(died("QP_FATAL", &[], 3), (Severity::Critical, false));
     }
 
     /// A fatal NAK ends both queue pairs: that which sent the request, and that which refused it.
