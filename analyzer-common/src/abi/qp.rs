@@ -58,7 +58,7 @@ pub mod kind {
     pub const EVENT: u8 = 5;
     /// An event of a port or device (`ib_dispatch_event`).
     pub const DEVICE_EVENT: u8 = 6;
-    /// The reason for which a queue pair is in the error state (`bnxt_re_handle_qp_async_event`): that of its requester
+    /// The reason for which a queue pair is in the error state (`bnxt_re_aeq_handler`): that of its requester
     /// in the lowest byte of `mask`, that of its responder in the next.
     pub const REASON: u8 = 7;
 }
