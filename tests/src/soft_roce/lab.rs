@@ -6,6 +6,7 @@
 //! changes packets between the two taps.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -46,6 +47,10 @@ pub const FAR: End =
     End { interface: "h1", device: "rxe1", address: "10.0.0.2", hop: "b1", mac: "02:00:00:00:00:02" };
 /// Both ends.
 pub const ENDS: [End; 2] = [NEAR, FAR];
+/// The requester, by its address of [`Version6`].
+pub const NEAR6: End = NEAR.at("fd00::1");
+/// The responder, likewise.
+pub const FAR6: End = FAR.at("fd00::2");
 const BRIDGE: &str = "br0";
 /// MTU of the interfaces.
 pub const MTU: u32 = 1500;
@@ -173,11 +178,83 @@ impl Drop for Hosts {
     }
 }
 
+/// IPv6 addresses of both ends, removed when dropped: without neighbour discovery, as otherwise on this wire.
+#[derive(Debug)]
+pub struct Version6(());
+
+impl Version6 {
+    /// Adds them.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses one, or a device does not take it.
+    pub fn add() -> Result<Self> {
+        up()?;
+        let added = Self(());
+        for end in [NEAR6, FAR6] {
+            let set = |name: &str, value: &str| {
+                let setting = format!("/proc/sys/net/ipv6/conf/{}/{name}", end.interface);
+                fs::write(&setting, value).with_context(|| setting.clone())
+            };
+            // No address of the link, which would be announced.
+            for (name, value) in [("addr_gen_mode", "1"), ("accept_ra", "0"), ("disable_ipv6", "0")] {
+                set(name, value)?;
+            }
+        }
+        let mut lines = vec!["rule add pref 900 lookup local".to_owned(), "rule del pref 0".to_owned()];
+        for ((number, end), other) in (1..).zip([NEAR6, FAR6]).zip([FAR6, NEAR6]) {
+            let End { interface, address, .. } = end;
+            let (arriving, leaving) = (100 + number, 200 + number);
+            lines.push(format!("addr add {address}/64 dev {interface} nodad noprefixroute"));
+            lines.push(format!("route add local {address} dev {interface} table {arriving}"));
+            lines.push(format!("route add fd00::/64 dev {interface} table {arriving}"));
+            lines.push(format!("route add fd00::/64 dev {interface} table {leaving}"));
+            lines.extend(Self::rules(number, end, "add"));
+            lines.push(format!(
+                "neigh replace {} lladdr {} nud permanent dev {interface}",
+                other.address, other.mac
+            ));
+        }
+        batch_of(&["-6"], &(lines.join("\n") + "\n"))?;
+        for end in [NEAR6, FAR6] {
+            wait_for(&format!("{} among the GIDs of {}", end.address, end.device), || {
+                Ok(gid_index(end).is_ok().then_some(()))
+            })?;
+        }
+        Ok(added)
+    }
+
+    fn rules(number: u32, End { interface, address, .. }: End, add: &str) -> [String; 3] {
+        let (arriving, leaving) = (100 + number, 200 + number);
+        [
+            format!("rule {add} pref {arriving} iif {interface} lookup {arriving}"),
+            format!("rule {add} pref {leaving} oif {interface} lookup {leaving}"),
+            format!("rule {add} pref {} from {address} iif lo lookup {leaving}", 200 + leaving),
+        ]
+    }
+}
+
+impl Drop for Version6 {
+    fn drop(&mut self) {
+        let mut lines = vec!["rule add pref 0 lookup local".to_owned(), "rule del pref 900".to_owned()];
+        for (number, end) in (1..).zip([NEAR6, FAR6]) {
+            lines.extend(Self::rules(number, end, "del"));
+            // With its addresses, routes and neighbours.
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", end.interface), "1");
+        }
+        let _ = batch_of(&["-6"], &(lines.join("\n") + "\n"));
+    }
+}
+
 /// Runs these commands with `ip`, continuing after failures.
 fn batch(commands: &str) -> Result<()> {
+    batch_of(&[], commands)
+}
+
+/// The same with options.
+fn batch_of(options: &[&str], commands: &str) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), commands)?;
-    run("ip", &["-force", "-batch", &file.path().to_string_lossy()]).map(drop)
+    run("ip", &[options, &["-force", "-batch", &file.path().to_string_lossy()]].concat()).map(drop)
 }
 
 /// Adds the RDMA devices, and waits until they work.
@@ -231,8 +308,11 @@ fn commands() -> String {
 /// # Errors
 /// Fails if it has none.
 pub fn gid_index(end: End) -> Result<u32> {
-    let wanted = end.address.parse::<std::net::Ipv4Addr>()?.to_ipv6_mapped();
-    let of = |index: u32| -> Option<std::net::Ipv6Addr> {
+    let wanted = match end.address.parse()? {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let of = |index: u32| -> Option<Ipv6Addr> {
         let file = format!("/sys/class/infiniband/{}/ports/1/gids/{index}", end.device);
         fs::read_to_string(file).ok()?.trim().parse().ok()
     };

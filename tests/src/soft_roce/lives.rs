@@ -58,14 +58,7 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
             assert_eq!(life["end"], "destroyed", "{life}");
             let flow = flow(report, end, "egress", other, *peer)?;
             assert!(made < count(&flow["first_ns"]) && count(&flow["last_ns"]) < gone, "{life} {flow}");
-            // Computed, and on the wire in every packet.
-            let ports = flow["src_ports"].as_array().map_or(&[][..], Vec::as_slice);
-            assert_eq!((ports.len(), &flow["src_port_count"]), (1, &1.into()), "{flow}");
-            assert_eq!(
-                (&computed(&ports[0]["port"]), &ports[0]["packets"]),
-                (&life["udp_port"], &flow["packets"]),
-                "{life} {flow}"
-            );
+            one_port(life, flow);
         }
     }
     Ok(())
@@ -79,12 +72,31 @@ pub fn computed(port: &Value) -> Value {
     if has_shared_rule { port.clone() } else { Value::Null }
 }
 
-/// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end.
+/// The packets of a queue pair have one source port, every one of them, and it is the computed one.
 ///
 /// # Panics
-/// If it differs from `rdma resource`, or its packets had another source port.
+/// If not.
+pub fn one_port(life: &Value, sent: &Value) {
+    let ports = sent["src_ports"].as_array().map_or(&[][..], Vec::as_slice);
+    assert_eq!((ports.len(), &sent["src_port_count"]), (1, &1.into()), "{sent}");
+    assert_eq!(
+        (&computed(&ports[0]["port"]), &ports[0]["packets"]),
+        (&life["udp_port"], &sent["packets"]),
+        "{life} {sent}"
+    );
+}
+
+/// Timeouts that the connection manager chooses for these devices: twice the lifetime of packets, 2^18 or since kernel
+/// 6.5 2^16 (`CMA_IBOE_PACKET_LIFETIME` and `cm_ack_timeout` of drivers/infiniband/core).
+const CM_TIMEOUTS_NS: [u64; 2] = [4_096 << 19, 4_096 << 17];
+
+/// Checks a queue pair set up by the connection manager, from its creation to its end; returns the other end. `retries`
+/// are those that its program asks for.
+///
+/// # Panics
+/// If it differs from `rdma resource`, from what its program asks for, or its packets had another source port.
 #[must_use]
-pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
+pub fn connected(report: &Value, end: End, qp: &Qp, retries: u8) -> End {
     let other = if end == NEAR { FAR } else { NEAR };
     let devices = report["devices"].as_array().into_iter().flatten();
     let mut lives = devices
@@ -95,10 +107,15 @@ pub fn connected(report: &Value, end: End, qp: &Qp) -> End {
     assert_eq!((&life["kind"], &life["rqpn"]), (&qp.kind.as_str().into(), &qp.rqpn.into()), "{life}");
     assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
     assert_eq!((life["comm"].as_str(), &life["path_mtu"]), (qp.comm.as_deref(), &PATH_MTU.into()), "{life}");
-    assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+    // Neither program sets a type of service.
+    assert_eq!((&life["dscp"], &life["retry_cnt"]), (&0.into(), &retries.into()), "{life}");
+    assert!(CM_TIMEOUTS_NS.contains(&count(&life["timeout_ns"])), "{life}");
+    assert!(life["rnr_retry"].as_u64() <= Some(7) && life["rnr_retry"].is_u64(), "{life}");
+    let [made, ready, gone] = ["created_ns", "connected_ns", "ended_ns"].map(|name| count(&life[name]));
+    assert!(made < ready && ready < gone, "{life}");
     let peer = qp.rqpn.map(u64::from).unwrap_or_default();
     let sent = flow(report, end, "egress", other, peer).unwrap_or_else(|why| panic!("{why:#}: {life}"));
-    let ports = sent["src_ports"].as_array().map(Vec::as_slice).unwrap_or_default();
-    assert_eq!((ports.len(), computed(&ports[0]["port"])), (1, life["udp_port"].clone()), "{sent}");
+    assert_eq!(sent["dscp"], life["dscp"], "{sent}");
+    one_port(life, sent);
     other
 }

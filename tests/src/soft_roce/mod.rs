@@ -8,6 +8,7 @@ pub mod hop;
 pub mod kernel_memory;
 pub mod lab;
 pub mod lives;
+pub mod loaded;
 pub mod perftest;
 pub mod qps;
 pub mod report;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use rocescope::entity::owners::QpOwner;
+use rocescope::host::rdma::nldev::QueuePair;
 use rocescope::host::read::queries::Kernel;
 use rocescope::host::read::{HostRoot, Unread};
 use rocescope::source::devices::listed;
@@ -10,7 +12,7 @@ use serde_json::Value;
 
 use super::tool::{Tool, json, wait_for};
 
-/// A queue pair, without values that change while it sends.
+/// A queue pair.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Qp {
     /// RDMA device.
@@ -25,6 +27,20 @@ pub struct Qp {
     pub pid: Option<u32>,
     /// Command of the process; for queue pairs of the kernel, the module.
     pub comm: Option<String>,
+    /// `RTS`, `RTR` …
+    pub state: Option<String>,
+    /// PSN sent next.
+    pub sq_psn: Option<u32>,
+    /// PSN expected next.
+    pub rq_psn: Option<u32>,
+}
+
+impl Qp {
+    /// Without the values that change while it sends.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        Self { sq_psn: None, rq_psn: None, ..self }
+    }
 }
 
 /// The queue pairs in `rdma resource show qp`.
@@ -48,6 +64,9 @@ pub fn shown() -> Result<Vec<Qp>> {
                 pid: number(&qp["pid"]).filter(|pid| *pid != 0),
                 // Some versions put kernel modules in brackets.
                 comm: text(&qp["comm"]).map(|comm| comm.trim_matches(['[', ']']).to_owned()),
+                state: text(&qp["state"]),
+                sq_psn: number(&qp["sq-psn"]),
+                rq_psn: number(&qp["rq-psn"]),
             })
         })
         .collect();
@@ -63,18 +82,21 @@ pub fn read() -> Result<Vec<Qp>> {
     let mut unread = Unread::new();
     let root = HostRoot::here()?;
     let addresses = listed::addresses(&root, &mut unread);
-    let owners = listed::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).owners;
+    let list = listed::read(&root, &Kernel, &addresses, &mut unread, &mut || {}).list;
     let reasons = unread.into_reasons();
     anyhow::ensure!(reasons.is_empty(), "not all was read: {reasons:?}");
-    let of = |owner: &rocescope::entity::owners::QpOwner| Qp {
+    let of = |(qp, owner): &(QueuePair, QpOwner)| Qp {
         device: owner.device.clone(),
         lqpn: owner.lqpn,
         rqpn: owner.rqpn,
         kind: owner.kind.unwrap_or("unknown").to_owned(),
         pid: owner.pid,
         comm: owner.comm.clone(),
+        state: qp.state.map(str::to_owned),
+        sq_psn: qp.sq_psn,
+        rq_psn: qp.rq_psn,
     };
-    let mut found: Vec<Qp> = owners.all().iter().map(of).collect();
+    let mut found: Vec<Qp> = list.iter().map(of).collect();
     found.sort();
     Ok(found)
 }
@@ -86,7 +108,8 @@ pub fn read() -> Result<Vec<Qp>> {
 pub fn while_running(program: &mut Tool, wanted: impl Fn(&Qp) -> bool) -> Result<Vec<Qp>> {
     let mut found = BTreeSet::new();
     wait_for("the end of a program while its queue pairs are listed", || {
-        found.extend(shown()?.into_iter().filter(|qp| wanted(qp) && qp.rqpn.is_some()));
+        let now = shown()?.into_iter().filter(|qp| wanted(qp) && qp.rqpn.is_some());
+        found.extend(now.map(Qp::steady));
         Ok((!program.is_running()?).then_some(()))
     })?;
     anyhow::ensure!(

@@ -7,7 +7,9 @@
 mod abi;
 
 use std::ffi::{CStr, c_int};
-use std::net::Ipv4Addr;
+use std::fs::File;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::FileExt as _;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -156,6 +158,16 @@ impl Port {
         Ok(event.kind)
     }
 
+    /// The first byte of the provider's `post_send`, as this process would execute it: a probe replaces it.
+    ///
+    /// # Errors
+    /// Fails if the kernel does not show it.
+    pub fn code_of_post_send(&self) -> Result<u8> {
+        let mut code = [0];
+        File::open("/proc/self/mem")?.read_exact_at(&mut code, self.operation(POST_SEND).addr() as u64)?;
+        Ok(code[0])
+    }
+
     fn region(&self) -> &Region {
         // SAFETY: registered until the port is dropped.
         unsafe { &*self.region }
@@ -198,11 +210,19 @@ impl Drop for Port {
     }
 }
 
+/// The GID of an address.
+fn gid(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
 /// Settings of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Address of the peer.
-    pub peer: Ipv4Addr,
+    pub peer: IpAddr,
     /// The peer's queue pair number.
     pub qpn: u32,
     /// Path MTU as an `enum ibv_mtu`: 3 for 1,024 bytes.
@@ -294,7 +314,7 @@ impl QueuePair<'_> {
     /// The error number of the verb.
     pub fn receive(&self, to: &Settings) -> Result<()> {
         let address = AddressHandle {
-            dgid: to.peer.to_ipv6_mapped().octets(),
+            dgid: gid(to.peer).octets(),
             flow_label: to.flow_label,
             sgid_index: self.port.gid,
             hop_limit: 64,

@@ -7,24 +7,26 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
 mod clock;
+mod connections;
 mod faults;
 mod hosts;
 mod jobs;
+mod probe;
 mod queue_pairs;
 mod queue_pairs_died;
+mod queue_pairs_driver;
 mod queue_pairs_kernel;
 
 use std::net::Ipv6Addr;
 use std::str::FromStr as _;
 
 use rocescope_tests::live::program::{Program, Start};
-use rocescope_tests::oracle::binary;
 use rocescope_tests::soft_roce::lab::{self, ENDS, FAR, Harm, NEAR, PATH_MTU};
 use rocescope_tests::soft_roce::perftest::{Transfer, Transferred};
 use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow, on_link, sum, used, with_opcodes};
 use rocescope_tests::soft_roce::session::{Session, SessionResult};
-use rocescope_tests::soft_roce::tool::{self, Tool};
+use rocescope_tests::soft_roce::tool;
 use rocescope_tests::soft_roce::{devices, lives};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -73,7 +75,7 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     let session = Session::start(hook, arguments).unwrap();
     let (clean, connected) = {
         let _slow = Harm::add(&[DELAY]).unwrap();
-        ([WRITE, SEND, READ].map(|transfer| transfer.run().unwrap()), rping())
+        ([WRITE, SEND, READ].map(|transfer| transfer.run().unwrap()), connections::rping())
     };
     let (lossy, lost) = {
         let harm = Harm::add(&["root handle 5: netem limit 20000 loss 2%"]).unwrap();
@@ -106,10 +108,10 @@ fn counted(hook: &'static str, arguments: &[&str]) {
     for transfer in &clean {
         owned(report, transfer);
     }
-    for transfer in [write, send, &lossy, &marked] {
+    for transfer in [write, send, read, &lossy, &marked] {
         lives::check(report, transfer).unwrap();
     }
-    connections(&seen, &connected);
+    connections::check(&seen, &connected);
     by_the_driver(&seen);
     followed(&seen, &clean[..2]);
     losses(report, &lossy, &lost);
@@ -219,70 +221,6 @@ fn named(flow: &Value, of: &Qp, sender: u64) {
     assert_eq!(flow["pairing"]["how"], "device", "{flow}");
     assert_eq!(flow["pid"].as_u64(), of.pid.map(u64::from), "the process that `rdma resource` names: {flow}");
     assert_eq!(flow["comm"].as_str(), of.comm.as_deref(), "{flow}");
-}
-
-// Connections
-
-/// Connects through the connection manager and communicates; returns the queue pairs that `rdma resource` showed.
-/// rocescope must read the same list of queue pairs meanwhile.
-fn rping() -> Vec<Qp> {
-    let count = "25";
-    let mut server =
-        Tool::start("rping", &["-s", "-a", FAR.address, "-C", count, "-S", "1500", "-V"]).unwrap();
-    // It prints nothing when it is ready, but the kernel lists its identifier.
-    tool::wait_for("rping listening", || {
-        anyhow::ensure!(server.is_running()?, "the server of rping ended at once: {}", server.said()?);
-        let shown = tool::json("rdma", &["-j", "resource", "show", "cm_id"])?;
-        let mut all = shown.as_array().into_iter().flatten();
-        Ok(all.any(|id| id["state"] == "LISTEN" && id["comm"] == "rping").then_some(()))
-    })
-    .unwrap();
-    let mut client =
-        Tool::start("rping", &["-c", "-a", FAR.address, "-I", NEAR.address, "-C", count, "-S", "1500", "-V"])
-            .unwrap();
-    let pids = [client.id(), server.id()];
-    let of_them = |qp: &Qp| qp.kind == "RC" && qp.pid.is_some_and(|pid| pids.contains(&pid));
-    let both = |all: &[Qp]| all.iter().filter(|qp| of_them(qp) && qp.rqpn.is_some()).count() == ENDS.len();
-    let mut compared = false;
-    let shown = tool::wait_for("rping ending", || {
-        let before = qps::shown()?;
-        if both(&before) && !compared {
-            let read = qps::read()?;
-            // No queue pair was created or destroyed while rocescope read.
-            if qps::shown()? == before {
-                assert_eq!(read, before, "what rocescope reads, and what `rdma resource` shows");
-                compared = true;
-            }
-        }
-        let found: Vec<Qp> = before.into_iter().filter(of_them).collect();
-        Ok((both(&found) && compared || !client.is_running()?).then_some(found))
-    })
-    .unwrap();
-    client.finish().unwrap();
-    server.finish().unwrap();
-    assert!(compared, "rping ended before its queue pairs could be compared: {shown:?}");
-    shown
-}
-
-/// The connection's queue pairs are those of `rdma resource`: from the device in the live report, and from the
-/// connection's own messages in a replay of the capture.
-fn connections(seen: &SessionResult, connected: &[Qp]) {
-    for (end, capture) in ENDS.into_iter().zip(&seen.captures) {
-        let replayed = binary::replay(std::slice::from_ref(capture), [] as [&str; 0]).unwrap();
-        let qp = connected.iter().find(|qp| qp.device == end.device).unwrap();
-        let (own, peer) = (u64::from(qp.lqpn), u64::from(qp.rqpn.unwrap()));
-        let other = lives::connected(&seen.report, end, qp);
-        named(flow(&seen.report, end, "egress", other, peer).unwrap(), qp, own);
-        named(flow(&seen.report, end, "ingress", end, own).unwrap(), qp, peer);
-        for (dst, qpn, sender) in [(other, peer, own), (end, own, peer)] {
-            let mut flows = replayed["flows"].as_array().unwrap().iter();
-            let found = flows.find(|flow| flow["dst"] == dst.address && flow["dest_qp"] == qpn);
-            let found =
-                found.unwrap_or_else(|| panic!("no flow to QP {qpn} of {} in the capture", dst.device));
-            assert_eq!(found["peer_qp"], sender, "from the messages that set it up: {found}");
-            assert_eq!(found["pairing"]["how"], "cm", "{found}");
-        }
-    }
 }
 
 // What others counted

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rocescope_tests::live::program::{Program, Start};
-use rocescope_tests::soft_roce::lab::{self, ENDS, End, FAR, NEAR};
-use rocescope_tests::soft_roce::lives::computed;
-use rocescope_tests::soft_roce::qps;
+use rocescope_tests::soft_roce::lab::{self, ENDS, End, FAR, FAR6, Harm, NEAR, NEAR6};
+use rocescope_tests::soft_roce::lives::{connected, one_port};
+use rocescope_tests::soft_roce::loaded::Loaded;
+use rocescope_tests::soft_roce::qps::{self, Qp};
 use rocescope_tests::soft_roce::report::{count, flow};
 use rocescope_tests::soft_roce::tool::{self, Tool};
 use rocescope_tests::soft_roce::verbs::{Port, QueuePair, SQ_DRAINED, Settings, errno};
@@ -81,44 +82,101 @@ fn settings_are_those_that_were_asked_for() {
         near.write_all(&ends.far, 3, 2048).unwrap();
         made.push((with(Settings::to(FAR, far.number()).unwrap()), near, far));
     }
+    // Nothing is under way any more.
     let shown = qps::shown().unwrap();
+    psns_are_shown(&program, &shown);
     let numbers: Vec<_> = made.iter().map(|(to, near, far)| (*to, near.number(), far.number())).collect();
     drop(made);
     let (report, _) = ended(program);
     for (to, near, far) in numbers {
         for (end, other, own, peer) in [(NEAR, FAR, near, far), (FAR, NEAR, far, near)] {
             let shown = shown.iter().find(|qp| qp.device == end.device && qp.lqpn == own).unwrap();
+            assert_eq!(shown.rqpn, Some(peer), "{shown:?}");
             let life = life(&report, end, own);
-            // The kernel lists the thread that created a queue pair: here one of the test.
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            assert_eq!((shown.rqpn, shown.pid), (Some(peer), u32::try_from(thread).ok()), "{shown:?}");
-            let pid = std::process::id();
-            assert_eq!((&life["rqpn"], &life["pid"]), (&peer.into(), &pid.into()), "{life}");
-            assert_eq!(
-                (&life["state"], &life["kind"]),
-                (&"RTS".into(), &shown.kind.as_str().into()),
-                "{life}"
-            );
-            assert_eq!(life["comm"].as_str(), shown.comm.as_deref(), "{life}");
             assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
-            assert_eq!(life["path_mtu"], 128_u32 << to.mtu, "{life}");
-            assert_eq!(life["timeout_ns"], 4_096_u64 << to.timeout, "{life}");
-            assert_eq!(
-                (&life["retry_cnt"], &life["rnr_retry"]),
-                (&to.retries.into(), &to.rnr_retries.into()),
-                "{life}"
-            );
-            assert_eq!(life["dscp"], to.traffic_class >> 2, "{life}");
-            assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
-            assert_eq!(life["end"], "destroyed", "{life}");
+            is_as_asked(life, &to);
+            is_as_shown(life, shown, end, &to);
             let sent = flow(&report, end, "egress", other, peer.into()).unwrap();
-            let ports = sent["src_ports"].as_array().unwrap();
-            assert_eq!(ports.len(), 1, "{sent}");
-            assert_eq!(
-                (&computed(&ports[0]["port"]), &ports[0]["packets"]),
-                (&life["udp_port"], &sent["packets"]),
-                "{sent}"
-            );
+            one_port(life, sent);
+        }
+    }
+}
+
+/// The report has the PSNs that `rdma resource` shows, as long as nothing is sent.
+fn psns_are_shown(program: &Program, shown: &[Qp]) {
+    let is_reported = |report: &Value, of: &Qp| {
+        let ends = ENDS.into_iter().filter(|end| end.device == of.device);
+        let psns: [Value; 2] = [of.sq_psn.into(), of.rq_psn.into()];
+        let is_same =
+            |qp: &Value| qp["lqpn"] == of.lqpn && [&qp["sq_psn"], &qp["rq_psn"]] == [&psns[0], &psns[1]];
+        ends.flat_map(|end| listed(report, end, "qps")).any(is_same)
+    };
+    let connected = || shown.iter().filter(|qp| qp.kind == "RC");
+    program.reported(|report| connected().all(|of| is_reported(report, of))).unwrap_or_else(|why| {
+        let now = program.reported(|_| true).unwrap();
+        let reported = ENDS.map(|end| listed(&now, end, "qps").cloned().collect::<Vec<_>>());
+        panic!("{why:#}: {shown:?} {reported:?}")
+    });
+}
+
+/// The settings and times of a queue pair that this program connected.
+fn is_as_asked(life: &Value, to: &Settings) {
+    assert_eq!((&life["rqpn"].is_u64(), &life["pid"]), (&true, &std::process::id().into()), "{life}");
+    assert_eq!(life["path_mtu"], 128_u32 << to.mtu, "{life}");
+    assert_eq!(life["timeout_ns"], 4_096_u64 << to.timeout, "{life}");
+    let retries = (&to.retries.into(), &to.rnr_retries.into());
+    assert_eq!((&life["retry_cnt"], &life["rnr_retry"]), retries, "{life}");
+    assert_eq!(
+        (&life["dscp"], &life["end"]),
+        (&(to.traffic_class >> 2).into(), &"destroyed".into()),
+        "{life}"
+    );
+    assert_eq!(life["flow_label"], to.flow_label, "{life}");
+    let [made, ready, gone] = ["created_ns", "connected_ns", "ended_ns"].map(|name| count(&life[name]));
+    let took = count(&life["connect_took_ns"]);
+    assert!(made < ready && ready < gone && (1..ready - made).contains(&took), "{life}");
+}
+
+/// What `rdma resource` shows of a queue pair of this program, after three messages of 2,048 bytes to the far end.
+fn is_as_shown(life: &Value, shown: &Qp, end: End, to: &Settings) {
+    // The kernel lists the thread that created a queue pair: here one of the test.
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    assert_eq!(shown.pid, u32::try_from(thread).ok(), "{shown:?}");
+    assert_eq!(life["rqpn"].as_u64(), shown.rqpn.map(u64::from), "{life}");
+    assert_eq!(life["comm"].as_str(), shown.comm.as_deref(), "{life}");
+    assert_eq!(
+        (life["state"].as_str(), life["kind"].as_str()),
+        (shown.state.as_deref(), Some(&*shown.kind)),
+        "{life}"
+    );
+    let after = (to.psn + 3 * 2_048 / (128 << to.mtu)) & 0xff_ffff;
+    let (sent, received) = if end == NEAR { (after, to.psn) } else { (to.psn, after) };
+    assert_eq!((shown.sq_psn, shown.rq_psn), (Some(sent), Some(received)), "{shown:?}");
+}
+
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn an_ipv6_path_has_its_traffic_class_and_flow_label() {
+    lab::up().unwrap();
+    let _addresses = lab::Version6::add().unwrap();
+    let ends = Ends { near: Port::open(NEAR6).unwrap(), far: Port::open(FAR6).unwrap() };
+    let program = live(&[]);
+    let mut made = Vec::new();
+    for (flow_label, traffic_class) in [(0x1_2345, 106), (0, 34)] {
+        let (near, far) = ends.connection(|to| Settings { flow_label, traffic_class, ..to });
+        near.write_all(&ends.far, 3, 2048).unwrap();
+        made.push((flow_label, traffic_class, near.number(), far.number()));
+    }
+    let (report, _) = ended(program);
+    for (flow_label, traffic_class, near, far) in made {
+        for (end, other, own, peer) in [(NEAR6, FAR6, near, far), (FAR6, NEAR6, far, near)] {
+            let life = life(&report, end, own);
+            assert_eq!((&life["src"], &life["dst"]), (&end.address.into(), &other.address.into()), "{life}");
+            let dscp = traffic_class >> 2;
+            assert_eq!((&life["flow_label"], &life["dscp"]), (&flow_label.into(), &dscp.into()), "{life}");
+            let sent = flow(&report, end, "egress", other, peer.into()).unwrap();
+            assert_eq!(sent["dscp"], dscp, "{sent}");
+            one_port(life, sent);
         }
     }
 }
@@ -127,6 +185,8 @@ fn settings_are_those_that_were_asked_for() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn queue_pairs_of_the_connection_manager_are_followed() {
     const CONNECTIONS: usize = 3;
+    /// As ucmatose asks for.
+    const RETRIES: u8 = 5;
     lab::up().unwrap();
     let program = live(&[]);
     let count_of = CONNECTIONS.to_string();
@@ -139,12 +199,25 @@ fn queue_pairs_of_the_connection_manager_are_followed() {
         Ok(all.any(|id| id["state"] == "LISTEN" && id["comm"] == "ucmatose").then_some(()))
     })
     .unwrap();
+    // Each message takes 100 ms, in which the queue pairs can be listed.
+    let slow = Harm::add(&["root handle 5: netem limit 20000 delay 100ms"]).unwrap();
     let client = Tool::start("ucmatose", &[&["-s", FAR.address, "-b", NEAR.address][..], &common].concat());
-    let client = client.unwrap();
+    let mut client = client.unwrap();
     let pids = [client.id(), server.id()];
+    let of_them = |qp: &Qp| qp.kind == "RC" && qp.pid.is_some_and(|pid| pids.contains(&pid));
+    let shown = qps::while_running(&mut client, of_them).unwrap();
     client.finish().unwrap();
     server.finish().unwrap();
+    drop(slow);
     let (report, _) = ended(program);
+    println!("`rdma resource` showed {shown:?}");
+    for end in ENDS {
+        let mut of_end = shown.iter().filter(|qp| qp.device == end.device).peekable();
+        assert!(of_end.peek().is_some(), "no queue pair of {}: {shown:?}", end.device);
+        for qp in of_end {
+            let _other = connected(&report, end, qp, RETRIES);
+        }
+    }
     for (end, other, pid) in [(NEAR, FAR, pids[0]), (FAR, NEAR, pids[1])] {
         let own = |qp: &&Value| qp["pid"] == pid && qp["kind"] == "RC";
         let lives: Vec<&Value> = listed(&report, end, "qps").filter(own).collect();
@@ -153,7 +226,7 @@ fn queue_pairs_of_the_connection_manager_are_followed() {
             assert_eq!((&life["comm"], &life["dst"]), (&"ucmatose".into(), &other.address.into()), "{life}");
             assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
             let sent = flow(&report, end, "egress", other, count(&life["rqpn"])).unwrap();
-            assert_eq!(computed(&sent["src_ports"][0]["port"]), life["udp_port"], "{sent}");
+            one_port(life, sent);
             let seen = ["control_path", "packets"];
             assert!(
                 seen.iter().all(|one| life["sources"].as_array().unwrap().contains(&(*one).into())),
@@ -177,7 +250,7 @@ fn verbs_that_fail_and_sleep_are_reported_or_counted() {
     let bare = fresh();
     assert_eq!(errno(&bare.bare("RTR").unwrap_err()), Some(libc::EINVAL));
     // An address without a host: more calls sleep at once than the kernel has slots for probing their returns.
-    let nobody = Settings { peer: Ipv4Addr::new(10, 0, 0, 77), ..Settings::to(FAR, 5).unwrap() };
+    let nobody = Settings { peer: Ipv4Addr::new(10, 0, 0, 77).into(), ..Settings::to(FAR, 5).unwrap() };
     let sleepers: Vec<QueuePair<'_>> = (0..24).map(|_| fresh()).collect();
     let errors: BTreeSet<Option<i32>> = std::thread::scope(|scope| {
         let calls: Vec<_> =
@@ -243,12 +316,12 @@ fn events_of_queue_pairs_and_ports_are_reported() {
 }
 
 /// Puts this process into a control group of a pod until dropped.
-struct InPod(String);
+pub(crate) struct InPod(String);
 
 impl InPod {
     const ROOT: &str = "/sys/fs/cgroup";
 
-    fn enter(uid: &str) -> Self {
+    pub(crate) fn enter(uid: &str) -> Self {
         if !Path::new(Self::ROOT).join("cgroup.controllers").exists() {
             tool::run("mount", &["-t", "cgroup2", "none", Self::ROOT]).unwrap();
         }
@@ -347,6 +420,17 @@ fn churn(port: &Port, count: usize) -> [Duration; 3] {
     })
 }
 
+/// States whether this number of queue pairs was made and ended within a second, as on real hosts.
+fn in_a_second(lives: usize, took: Duration) {
+    println!("{lives} in {took:?}");
+    if took > Duration::from_secs(1) {
+        let rate = lives as f64 / took.as_secs_f64();
+        println!(
+            "SKIP {lives} queue pairs in a second: this machine is so slow that it makes and ends {rate:.0}"
+        );
+    }
+}
+
 /// rocescope's programs loaded in the kernel.
 fn loaded() -> Vec<String> {
     let all = aya::programs::loaded_programs().filter_map(Result::ok);
@@ -365,6 +449,7 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     churn(&ends.near, 50);
     let without = churn(&ends.near, LIVES);
     assert_eq!(loaded(), [] as [&str; 0]);
+    let before_run = Loaded::now();
     // Each report contains all of them, which the guest is slow to write and read: with a shorter interval the latest
     // report would be old.
     let program = live(&["--interval", "10s"]);
@@ -396,7 +481,7 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
     assert_eq!((whole, missed), (STOPPED as u64, 0));
     let began = Instant::now();
     churn(&ends.near, LIVES);
-    println!("{LIVES} in {:?}", began.elapsed());
+    in_a_second(LIVES, began.elapsed());
     // At this rate none is missed, unless other work of the machine keeps the reader of the records waiting.
     let (whole, missed) = seen(STOPPED + LIVES);
     assert!(whole + missed >= (STOPPED + LIVES) as u64, "{whole} complete lifecycles, {missed} missed");
@@ -417,8 +502,10 @@ fn a_thousand_short_lives_are_whole_or_counted_and_a_kill_leaves_no_probe() {
         Ok(loaded().iter().all(|name| !name.starts_with("rocescope_qp")).then_some(()))
     })
     .unwrap();
-    // Leftovers of the kill at TC are covered by another test.
+    // Filters at TC outlive a kill on some kernels, which another test covers. Without them nothing is left, whatever
+    // its name.
     Program::run(Start::default(), &["doctor", "--clean"]).unwrap();
+    before_run.again().unwrap();
 }
 
 #[test]

@@ -10,7 +10,10 @@ use rocescope_tests::soft_roce::verbs::{REMOTE_ACCESS_ERROR, RETRY_EXCEEDED};
 use serde_json::Value;
 
 use super::faults::{Ends, findings};
-use super::queue_pairs::{ended, events, life, listed, live};
+use super::queue_pairs::{InPod, ended, events, life, listed, live};
+
+/// The pod in which a queue pair is made that dies.
+const POD: &str = "11111111-2222-3333-4444-777777777777";
 
 /// Unix time in nanoseconds.
 fn now_ns() -> u64 {
@@ -20,9 +23,12 @@ fn now_ns() -> u64 {
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_death_is_known_without_a_packet() {
+    /// With reports every half second, on a machine that is emulated.
+    const REPORTED_NS: u64 = 5_000_000_000;
     let ends = Ends::open();
     // No packet is exchanged with this host.
     let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
+    let pod = InPod::enter(POD);
     let (near, far) = ends.connection(|to| to);
     near.write_all(&ends.far, 3, 4096).unwrap();
     let numbers = [near.number(), far.number()];
@@ -35,6 +41,8 @@ fn a_death_is_known_without_a_packet() {
             [(NEAR, numbers[0]), (FAR, numbers[1])].into_iter().all(is_ready)
         })
         .unwrap();
+    // Their process leaves the pod in which it made them.
+    drop(pod);
     // Their 5-tuples are still known: one in each direction.
     let paths = &connected["qp_paths"];
     assert_eq!((&paths["qps"], &paths["known"]), (&2.into(), &2.into()), "{paths}");
@@ -53,10 +61,17 @@ fn a_death_is_known_without_a_packet() {
     assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
     let given_up_ns = now_ns();
     let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
-    println!("reported after {} ms", (now_ns() - given_up_ns) / 1_000_000);
+    let reported_ns = now_ns() - given_up_ns;
+    println!("reported after {} ms", reported_ns / 1_000_000);
     ended(program);
+    assert!(reported_ns < REPORTED_NS, "{reported_ns} ns after the last retry");
+    died_of_retries(&report, numbers, given_up_ns);
+}
+
+/// The near end's queue pair gave up at this time, for want of an answer.
+fn died_of_retries(report: &Value, numbers: [u32; 2], given_up_ns: u64) {
     assert_eq!(report["flows"], serde_json::json!([]), "no packet was counted");
-    let died = findings(&report).find(|one| one["id"] == "qp.died").unwrap();
+    let died = findings(report).find(|one| one["id"] == "qp.died").unwrap();
     let evidence = &died["evidence"];
     assert_eq!(evidence["cause"], "retry count exceeded", "{died}");
     assert_eq!(
@@ -71,9 +86,9 @@ fn a_death_is_known_without_a_packet() {
         "{died}"
     );
     assert_eq!((&requester["qpn"], &responder["qpn"]), (&numbers[0].into(), &numbers[1].into()), "{died}");
-    assert_eq!(requester["pid"], std::process::id(), "{died}");
-    assert_eq!(life(&report, NEAR, numbers[0])["end"], "error");
-    let [event] = events(&report, NEAR, "RTS to ERR")[..] else { panic!("{report}") };
+    assert_eq!((&requester["pid"], &requester["pod"]), (&std::process::id().into(), &POD.into()), "{died}");
+    assert_eq!(life(report, NEAR, numbers[0])["end"], "error");
+    let [event] = events(report, NEAR, "RTS to ERR")[..] else { panic!("{report}") };
     let after = count(&event["time_ns"]).saturating_sub(given_up_ns);
     println!("found {} ms after the last retry", after / 1_000_000);
     assert!(after < 1_000_000_000, "{after} ns after the last retry");

@@ -1,14 +1,11 @@
 //! Unusual conditions for queue pairs: more of them than the ring buffer has room for in one listing, drivers that
 //! give reasons, kernels without types or probes.
 
-#![expect(unsafe_code, reason = "a program of the kernel's is attached to a function of this test")]
-
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeScope};
-use aya::programs::{ProbeKind, UProbe};
+use aya::programs::ProbeKind;
 use rocescope::host::kernel::btf::Btf;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::soft_roce::kernel_memory::KernelMemory;
@@ -19,6 +16,7 @@ use rocescope_tests::soft_roce::verbs::{QueuePair, RETRY_EXCEEDED};
 use serde_json::Value;
 
 use super::faults::{Ends, findings};
+use super::probe;
 use super::queue_pairs::{ended, life, listed, live};
 
 #[test]
@@ -56,27 +54,6 @@ extern "C" fn handler(rcfw: u64, event: u64, own: u64) {
     black_box((rcfw, event, own));
 }
 
-/// Its address in this executable.
-fn place() -> u64 {
-    let address = handler as *const () as u64;
-    let text = fs::read_to_string("/proc/self/maps").unwrap();
-    let all = rocescope::host::rdma::verbs_context::mappings(&text);
-    let code = all.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
-    address - code.start + code.offset
-}
-
-/// Attaches the program that a running rocescope uses for bnxt_re to [`handler`].
-fn attached() -> UProbe {
-    let all = aya::programs::loaded_programs().filter_map(Result::ok);
-    let found = all.into_iter().find(|program| program.name_as_str() == Some("rocescope_qp_re"));
-    let info = found.unwrap_or_else(|| panic!("the program for bnxt_re is not loaded"));
-    // SAFETY: programs of kprobes and uprobes have one type, and this is a kprobe's.
-    let mut probe = unsafe { UProbe::from_program_info(info, "reason".into(), ProbeKind::Entry) }.unwrap();
-    let place = UProbeAttachLocation::AbsoluteOffset(place());
-    probe.attach(place, fs::read_link("/proc/self/exe").unwrap(), UProbeScope::CallingProcess).unwrap();
-    probe
-}
-
 /// The guest has no bnxt_re hardware, but its driver and types. The firmware's notification and the driver's queue
 /// pair are synthesised at kernel addresses; everything after that is as with hardware.
 #[test]
@@ -111,7 +88,7 @@ fn bnxt_re_says_why_a_queue_pair_died() {
     memory.write(ib_qp + place("ib_qp", "device"), &at_device.to_ne_bytes()).unwrap();
     memory.write(ib_qp + place("ib_qp", "qp_num"), &number.to_ne_bytes()).unwrap();
     memory.write(device + place("ib_device", "name"), NEAR.device.as_bytes()).unwrap();
-    let _attached = attached();
+    let _attached = probe::attach("rocescope_qp_reason", 0, ProbeKind::Entry, handler as *const ()).unwrap();
     drop(far);
     near.write(&ends.far, 4096, None).unwrap();
     assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
