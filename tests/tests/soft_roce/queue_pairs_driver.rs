@@ -48,7 +48,7 @@ extern "C" fn command(
 
 /// A verb that gives a command to the firmware.
 #[inline(never)]
-fn verb(firmware: &mut Firmware, given: &Given) {
+fn verb(firmware: &Firmware, given: &Given) {
     black_box(1);
     firmware.execute(given);
     black_box(2);
@@ -146,25 +146,32 @@ fn connection(lqpn: u32) -> [Given; 4] {
     ]
 }
 
-/// A device of mlx5, whose firmware is this test.
-struct Firmware(KernelMemory);
+/// A device of mlx5, whose firmware is this test. Each command has a page of its own: the kernel moves the pages of a
+/// process, when it joins them to a large one or copies them after a fork.
+struct Firmware {
+    /// Of a pointer to [`DEVICE_AT`], and of one to [`NAME_AT`] behind that.
+    device: usize,
+    name: usize,
+}
 
 impl Firmware {
     fn new() -> Self {
         let btf = types("mlx5_core");
-        let mut memory = KernelMemory::new().unwrap();
-        let at = |offset: usize| (memory.address() + offset as u64).to_ne_bytes();
-        let (device, name) = (at(DEVICE_AT), at(NAME_AT));
-        memory.write(place(&btf, "mlx5_core_dev", "device"), &device).unwrap();
-        memory.write(DEVICE_AT + place(&btf, "device", "kobj.name"), &name).unwrap();
-        memory.write(NAME_AT, PCI.as_bytes()).unwrap();
-        Self(memory)
+        Self {
+            device: place(&btf, "mlx5_core_dev", "device"),
+            name: DEVICE_AT + place(&btf, "device", "kobj.name"),
+        }
     }
 
-    fn execute(&mut self, Given { input, output, result }: &Given) {
-        self.0.write(INPUT_AT, input).unwrap();
-        self.0.write(OUTPUT_AT, output).unwrap();
-        let at = |offset: usize| self.0.address() + offset as u64;
+    fn execute(&self, Given { input, output, result }: &Given) {
+        let mut memory = KernelMemory::new().unwrap();
+        let address = memory.address();
+        let at = |offset: usize| address + offset as u64;
+        memory.write(self.device, &at(DEVICE_AT).to_ne_bytes()).unwrap();
+        memory.write(self.name, &at(NAME_AT).to_ne_bytes()).unwrap();
+        memory.write(NAME_AT, PCI.as_bytes()).unwrap();
+        memory.write(INPUT_AT, input).unwrap();
+        memory.write(OUTPUT_AT, output).unwrap();
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
         let returned = command(at(0), at(INPUT_AT), len(input), at(OUTPUT_AT), len(output), *result);
         assert_eq!(returned, *result);
@@ -210,7 +217,7 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     const AFTER_ALL: u32 = 0xa005;
     lab::up().unwrap();
     tool::run("modprobe", &["mlx5_core"]).unwrap();
-    let mut firmware = Firmware::new();
+    let firmware = Firmware::new();
     let program = live(&["--interval", "500ms"]);
     program.reported(|report| report["qp_lives"]["devx_unavailable"].is_null()).unwrap();
     let on_pci = OnPci::mount();
@@ -220,7 +227,9 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     let _entry = attach("rocescope_qp_command", 0, ProbeKind::Entry, function).unwrap();
     let _return = attach("rocescope_qp_commanded", 1, ProbeKind::Return, function).unwrap();
 
-    connection(FOLLOWED).iter().for_each(|one| firmware.execute(one));
+    for one in &connection(FOLLOWED) {
+        firmware.execute(one);
+    }
     let [of_kernel, of_verb, of_unseen] = OTHERS.map(|lqpn| given(CREATE, lqpn, &[]));
     let mut no_user = of_kernel;
     no_user.input[3] = 0;
@@ -229,14 +238,14 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     {
         let _entry = attach("rocescope_qp_modify", 0, ProbeKind::Entry, verb as *const ()).unwrap();
         let _return = attach("rocescope_qp_modified", 1, ProbeKind::Return, verb as *const ()).unwrap();
-        verb(&mut firmware, &of_verb);
+        verb(&firmware, &of_verb);
     }
     let mut refused = to_rtr(FOLLOWED + 1);
     refused.result = -121;
     refused.output[7] = 0x2a;
     firmware.execute(&refused);
     is_connected(&program, FOLLOWED);
-    dies_with_its_reason(&program, &mut firmware, FOLLOWED);
+    dies_with_its_reason(&program, &firmware, FOLLOWED);
     firmware.execute(&given(DESTROY, FOLLOWED, &[]));
 
     // A call whose return was missed hides the commands of its thread for ten seconds, not for ever.
@@ -248,8 +257,9 @@ fn queue_pairs_past_the_verbs_are_those_of_their_commands() {
     std::thread::sleep(Duration::from_secs(11));
     firmware.execute(&given(CREATE, AFTER_ALL, &[]));
     let known = |report: &Value| listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == AFTER_ALL);
-    program.reported(known).unwrap();
+    let reported = program.reported(known);
     let (last, _) = ended(program);
+    reported.unwrap_or_else(|why| panic!("{why:#}: {}", last["qp_lives"]));
     drop(on_pci);
     let lives = &last["qp_lives"];
     let all: Vec<&Value> = listed(&last, NEAR, "qps").map(|qp| &qp["lqpn"]).collect();
@@ -280,7 +290,7 @@ fn is_connected(program: &Program, lqpn: u32) {
 }
 
 /// The driver asks why a queue pair is in the error state.
-fn dies_with_its_reason(program: &Program, firmware: &mut Firmware, lqpn: u32) {
+fn dies_with_its_reason(program: &Program, firmware: &Firmware, lqpn: u32) {
     firmware.execute(&asked_why(lqpn, false));
     firmware.execute(&asked_why(lqpn, true));
     let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
@@ -337,12 +347,6 @@ fn events_that_devices_report_lead_to_their_findings() {
     const QP_AT: usize = 128;
     let ends = Ends::open();
     let btf = types("ib_core");
-    let mut memory = KernelMemory::new().unwrap();
-    let at = |offset: usize| (memory.address() + offset as u64).to_ne_bytes();
-    let (qp, device) = (at(QP_AT), at(DEVICE_AT));
-    memory.write(EVENT_AT + place(&btf, "ib_event", "element"), &qp).unwrap();
-    memory.write(QP_AT + place(&btf, "ib_qp", "device"), &device).unwrap();
-    memory.write(DEVICE_AT + place(&btf, "ib_device", "name"), NEAR.device.as_bytes()).unwrap();
     // One finding names the deaths of a device: each has a run of its own, the first one also the harmless events.
     let deaths = EVENTS.iter().filter(|(.., cause)| cause.is_some());
     for (run, fatal) in deaths.enumerate() {
@@ -359,9 +363,15 @@ fn events_that_devices_report_lead_to_their_findings() {
         };
         program.reported(ready).unwrap();
         for ((number, ..), (near, _)) in &told {
+            let mut memory = KernelMemory::new().unwrap();
+            let address = memory.address();
+            let at = |offset: usize| (address + offset as u64).to_ne_bytes();
+            memory.write(EVENT_AT + place(&btf, "ib_event", "element"), &at(QP_AT)).unwrap();
             memory.write(EVENT_AT + place(&btf, "ib_event", "event"), &number.to_ne_bytes()).unwrap();
+            memory.write(QP_AT + place(&btf, "ib_qp", "device"), &at(DEVICE_AT)).unwrap();
             memory.write(QP_AT + place(&btf, "ib_qp", "qp_num"), &near.number().to_ne_bytes()).unwrap();
-            event_handler(memory.address() + EVENT_AT as u64, 0);
+            memory.write(DEVICE_AT + place(&btf, "ib_device", "name"), NEAR.device.as_bytes()).unwrap();
+            event_handler(address + EVENT_AT as u64, 0);
         }
         let all =
             |report: &Value| told.iter().all(|((_, name, _), _)| !events(report, NEAR, name).is_empty());

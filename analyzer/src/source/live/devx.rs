@@ -20,6 +20,9 @@ use crate::source::devices::lives::Change;
 /// Function of mlx5's core driver that executes all commands.
 const FUNCTION: &str = "mlx5_cmd_do";
 const DEVICES: &str = "/sys/class/infiniband";
+/// Gives the address of a device, port and index in its GID table.
+type AddressOf<'a> = dyn Fn(&str, Option<u32>, u8) -> Option<IpAddr> + 'a;
+
 /// Maximum number of queue pairs whose destruction is followed by commands.
 const MOST_QPS: usize = 65_536;
 
@@ -97,14 +100,8 @@ struct Follower {
 }
 
 impl Follower {
-    /// The change made by a command that completed at Unix time `time_ns`. `address` gives the address of a device,
-    /// port and index.
-    fn take(
-        &mut self,
-        record: &CommandRecord,
-        time_ns: u64,
-        address: &dyn Fn(&str, Option<u32>, u8) -> Option<IpAddr>,
-    ) -> Option<Change> {
+    /// The change made by a command that completed at Unix time `time_ns`.
+    fn take(&mut self, record: &CommandRecord, time_ns: u64, address: &AddressOf<'_>) -> Option<Change> {
         let device = self.devices.get(&text(&record.device)?)?.clone();
         if let Some((lqpn, reason)) = mlx5_command::reason(record) {
             return Some(Change::Event(QpEvent {

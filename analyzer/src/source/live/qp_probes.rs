@@ -463,11 +463,11 @@ mod tests {
         let Some(Change::Is(life)) = of(&record(kind::MODIFIED, 17, to_rtr, &set)) else { panic!() };
         assert_eq!((life.state, life.rqpn, life.control.udp_port), (Some("RTR"), Some(29), Some(0xc1ed)));
         assert_eq!((life.control.flow_label, life.control.connected_ns), (Some(0), None));
-        let mut to_rts = record(kind::MODIFIED, 17, mask::STATE, &|attr| {
+        let mut sending = record(kind::MODIFIED, 17, mask::STATE, &|attr| {
             attr[..4].copy_from_slice(&3u32.to_ne_bytes());
         });
-        to_rts.duration_ns = 7_000;
-        let Some(Change::Is(ready)) = of(&to_rts) else { panic!() };
+        sending.duration_ns = 7_000;
+        let Some(Change::Is(ready)) = of(&sending) else { panic!() };
         assert_eq!((ready.state, ready.control.connect_took_ns), (Some("RTS"), Some(7_000)));
         assert!(ready.control.connected_ns.is_some());
 
