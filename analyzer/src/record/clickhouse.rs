@@ -37,8 +37,12 @@ const LAST: Duration = Duration::from_secs(5);
 const MOST_ANSWER: u64 = 4_096;
 /// Number of inserts whose tokens ClickHouse remembers.
 const WINDOW: u32 = 10_000;
-/// Files refused in a row after which the rest waits: the server takes none.
+/// Files of a table refused in a row after which the table's others wait for the next pass, which begins with them.
 const REFUSALS: u32 = 3;
+/// Response header with the exception code of ClickHouse.
+const EXCEPTION: &str = "x-clickhouse-exception-code";
+/// Exception code of ClickHouse for a lack of rights.
+const ACCESS_DENIED: u32 = 497;
 
 /// The URL of an insert, with its deduplication token, or of another statement.
 fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
@@ -111,14 +115,18 @@ struct State {
 }
 
 impl Shared {
-    /// Waits until woken, ended or timed out. Returns false if the thread should end.
+    /// Waits until timed out, or the end of the run begins, or woken if that counts. Returns false if the thread should
+    /// end.
     fn wait(&self, most: Duration, until_woken: bool) -> bool {
         let end = Instant::now() + most;
         let mut state = self.state.locked();
+        // What waits is tried once more when the end begins, however long the pause.
+        let is_last = state.until.is_some();
         loop {
             let now = Instant::now();
             let ends = state.until.is_some_and(|until| now >= until);
-            if ends || now >= end || (until_woken && (state.woken || state.until.is_some())) {
+            let begins = !is_last && state.until.is_some();
+            if ends || begins || now >= end || (until_woken && state.woken) {
                 state.woken = false;
                 return !ends;
             }
@@ -219,63 +227,106 @@ struct Work {
     has_tables: bool,
     /// The reason reported last, until a file is accepted.
     said: Option<String>,
-    /// Files that the server refused, with the reason said.
-    refused: BTreeMap<PathBuf, String>,
+    /// Files that the server refused.
+    refused: BTreeMap<PathBuf, Refusal>,
+}
+
+/// A file that the server refused.
+#[derive(Debug)]
+struct Refusal {
+    why: Why,
+    /// Time of the next attempt.
+    again: Instant,
+    /// Pause before it.
+    pause: Duration,
+}
+
+/// Outcome of sending the queued files once.
+#[derive(Debug, Default)]
+struct Pass {
+    sent: u64,
+    refused: u64,
+    /// The server is unreachable or overloaded, or the queue cannot be changed: files behind were not tried.
+    is_stopped: bool,
 }
 
 impl Work {
     fn run(&mut self) {
         let mut pause = PAUSES.0;
         loop {
-            let (mut failed, mut in_a_row) = (false, 0);
-            for file in waiting(&self.queue) {
-                if self.is_over() {
-                    return;
-                }
-                // Retention has given it up.
-                if !file.exists() {
-                    continue;
-                }
-                match self.send(&file) {
-                    Ok(()) => {
-                        pause = PAUSES.0;
-                        in_a_row = 0;
-                        self.recovered();
-                        self.shared.state.locked().sent += 1;
-                        if let Err(error) = std::fs::remove_file(&file) {
-                            self.complain(format!("cannot remove {}: {error}", file.display()));
-                            failed = true;
-                            break;
-                        }
-                    }
-                    // Those behind it may be of another table.
-                    Err(Failure::Refused(reason)) => {
-                        self.refused(&file, &reason);
-                        failed = true;
-                        in_a_row += 1;
-                        if in_a_row >= REFUSALS {
-                            break;
-                        }
-                    }
-                    Err(Failure::Away(reason)) => {
-                        self.complain(reason);
-                        failed = true;
-                        break;
-                    }
-                }
-            }
-            let is_last = self.shared.state.locked().until.is_some();
-            if !failed && is_last && waiting(&self.queue).is_empty() {
+            let Some(pass) = self.pass() else { return };
+            if self.shared.state.locked().until.is_some() && waiting(&self.queue).is_empty() {
                 return;
             }
-            let goes_on = if failed { self.shared.wait(pause, false) } else { self.shared.wait(LOOK, true) };
-            if !goes_on {
+            if pass.sent > 0 {
+                pause = PAUSES.0;
+            }
+            let has_failed = pass.is_stopped || pass.refused > 0;
+            let most = if has_failed { pause } else { self.until_again() };
+            // A new file is tried at once, unless the server takes none.
+            if !self.shared.wait(most, !pass.is_stopped) {
                 return;
             }
-            if failed {
+            if has_failed {
                 pause = (pause * 2).min(PAUSES.1);
             }
         }
+    }
+
+    /// Time to the next attempt at a refused file, or to the next check of the queue.
+    fn until_again(&self) -> Duration {
+        let next = self.refused.values().map(|refusal| refusal.again).min();
+        next.map_or(LOOK, |again| again.saturating_duration_since(Instant::now()).clamp(PAUSES.0, LOOK))
+    }
+
+    /// Sends the queued files: first those that were never refused, the oldest first; then refused ones whose time
+    /// has come. So no number of refused files keeps others from being sent. `None`: the thread should end.
+    fn pass(&mut self) -> Option<Pass> {
+        let mut files = waiting(&self.queue);
+        self.refused.retain(|file, _| files.binary_search(file).is_ok());
+        let now = Instant::now();
+        files.retain(|file| self.refused.get(file).is_none_or(|refusal| refusal.again <= now));
+        files.sort_by_key(|file| self.refused.get(file).map(|refusal| refusal.again));
+        let mut pass = Pass::default();
+        let mut in_a_row: BTreeMap<String, u32> = BTreeMap::new();
+        for file in files {
+            if self.is_over() {
+                return None;
+            }
+            let table = table_of(&file);
+            // Retention has given it up, or the server refuses the table.
+            if !file.exists() || in_a_row.get(&table).is_some_and(|refused| *refused >= REFUSALS) {
+                continue;
+            }
+            match self.send(&file) {
+                Ok(()) => {
+                    pass.sent += 1;
+                    in_a_row.remove(&table);
+                    self.recovered();
+                    self.refused.remove(&file);
+                    self.shared.state.locked().sent += 1;
+                    if let Err(error) = std::fs::remove_file(&file) {
+                        self.complain(format!("cannot remove {}: {error}", file.display()));
+                        pass.is_stopped = true;
+                    }
+                }
+                // Retention has given it up meanwhile.
+                Err(Failure::Refused(_)) if !file.exists() => {}
+                Err(Failure::Refused(why)) => {
+                    pass.refused += 1;
+                    *in_a_row.entry(table).or_default() += 1;
+                    self.refused(&file, why);
+                }
+                Err(Failure::Away(reason)) => {
+                    self.complain(reason);
+                    pass.is_stopped = true;
+                }
+            }
+            if pass.is_stopped {
+                break;
+            }
+        }
+        Some(pass)
     }
 
     fn is_over(&self) -> bool {
@@ -293,15 +344,22 @@ impl Work {
         }
     }
 
-    fn refused(&mut self, file: &Path, reason: &str) {
-        let said = self.refused.insert(file.to_owned(), reason.to_owned());
-        if said.is_none_or(|said| said != reason) {
+    /// Notes a refusal. It is said once for all files of a table with the same cause.
+    fn refused(&mut self, file: &Path, why: Why) {
+        let table = table_of(file);
+        let is_same =
+            |(other, refusal): (&PathBuf, &Refusal)| table_of(other) == table && refusal.why.is_like(&why);
+        if !self.refused.iter().any(is_same) {
             say(&format!(
-                "ClickHouse at {} does not take {}: {reason}; it is tried again, and the others are sent",
+                "ClickHouse at {} does not take {}: {}; it is tried again, and the others are sent",
                 self.server,
-                file.display()
+                file.display(),
+                why.reason
             ));
         }
+        let before = self.refused.get(file).map(|refusal| refusal.pause);
+        let pause = before.map_or(PAUSES.0, |pause| (pause * 2).min(PAUSES.1));
+        self.refused.insert(file.to_owned(), Refusal { why, again: Instant::now() + pause, pause });
     }
 
     fn recovered(&mut self) {
@@ -318,9 +376,9 @@ impl Work {
             self.has_tables = true;
         }
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let of = |(_, end): (&str, &str)| TABLES.iter().find(|table| table.name == end);
-        let Some(table) = name.rsplit_once('.').and_then(of) else {
-            return Err(Failure::Refused("it is no file of a recording; remove it".to_owned()));
+        let end = table_of(file);
+        let Some(table) = TABLES.iter().find(|table| table.name == end) else {
+            return Err(Failure::Refused(Why::own("it is no file of a recording; remove it".to_owned())));
         };
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
         self.post(&url(&self.server, &sql, Some(&name)), Some(file))
@@ -330,10 +388,12 @@ impl Work {
     fn prepare(&self, table: &Table) -> Result<(), Failure> {
         for sql in [create_table(table), add_columns(table)] {
             match self.post(&url(&self.server, &sql, None), None) {
-                Err(Failure::Refused(reason)) => {
-                    say(&format!("ClickHouse does not make table {}: {reason}", table.name));
+                Err(Failure::Refused(why)) if why.is_final() => {
+                    say(&format!("ClickHouse does not make table {}: {}", table.name, why.reason));
                     return Ok(());
                 }
+                // It may make it later.
+                Err(Failure::Refused(why)) => return Err(Failure::Away(why.reason)),
                 other => other?,
             }
         }
@@ -344,7 +404,7 @@ impl Work {
         let request = self.server.post(&self.agent, url).header("Content-Type", "application/octet-stream");
         let sent = match file {
             Some(file) => {
-                let of = |error: io::Error| Failure::Away(format!("cannot read {}: {error}", file.display()));
+                let of = |error| Failure::Refused(Why::own(format!("cannot read it: {error}")));
                 let body = File::open(file).map_err(of)?;
                 let length = body.metadata().map_err(of)?.len();
                 request.header("Content-Length", length.to_string()).send(body)
@@ -353,6 +413,8 @@ impl Work {
         };
         let mut response = sent.map_err(|error| Failure::Away(request::reason(&error)))?;
         let status = response.status();
+        let of_header =
+            response.headers().get(EXCEPTION).and_then(|code| code.to_str().ok()?.trim().parse().ok());
         let answer =
             response.body_mut().with_config().limit(MOST_ANSWER).read_to_string().unwrap_or_default();
         if status.is_success() {
@@ -360,14 +422,60 @@ impl Work {
         }
         let words = answer.lines().next().unwrap_or_default();
         let reason = format!("it answers {status} {words}").trim_end().to_owned();
-        Err(if status.is_client_error() { Failure::Refused(reason) } else { Failure::Away(reason) })
+        let exception = of_header.or_else(|| exception_of(words));
+        // An exception is of this statement, even with a status of 500. Without one, a proxy answers, or the server
+        // cannot; two statuses of clients' errors say that it is busy.
+        let is_busy = matches!(status.as_u16(), 408 | 429);
+        let is_refused = !is_busy && (status.is_client_error() || exception.is_some());
+        let why = Why { reason, status: status.as_u16(), exception };
+        Err(if is_refused { Failure::Refused(why) } else { Failure::Away(why.reason) })
+    }
+}
+
+/// The exception code at the begin of a response's text: `Code: 60. DB::Exception: ...`.
+fn exception_of(words: &str) -> Option<u32> {
+    let (code, _) = words.strip_prefix("Code: ")?.split_once(['.', ','])?;
+    code.parse().ok()
+}
+
+/// The table in the name of a queued file.
+fn table_of(file: &Path) -> String {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.rsplit_once('.').map_or(String::new(), |(_, table)| table.to_owned())
+}
+
+/// Why the server refuses a statement.
+#[derive(Debug)]
+struct Why {
+    /// For the user.
+    reason: String,
+    /// HTTP status; 0 if the reason is not the server's.
+    status: u16,
+    /// Exception code of ClickHouse.
+    exception: Option<u32>,
+}
+
+impl Why {
+    /// A reason that is not the server's.
+    const fn own(reason: String) -> Self {
+        Self { reason, status: 0, exception: None }
+    }
+
+    /// True if the cause is the same; texts differ by names and sizes.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.status, self.exception) == (other.status, other.exception)
+    }
+
+    /// True if the same statement will be refused again.
+    fn is_final(&self) -> bool {
+        (400..500).contains(&self.status) || self.exception == Some(ACCESS_DENIED)
     }
 }
 
 /// Reason for the failure of a request.
 enum Failure {
-    /// The server refused it.
-    Refused(String),
+    /// The server refused it, and may take others.
+    Refused(Why),
     /// The server is unreachable or overloaded.
     Away(String),
 }

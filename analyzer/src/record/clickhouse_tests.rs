@@ -17,7 +17,10 @@ struct Got {
 /// Responses in sequence; 200 to all further requests.
 #[derive(Clone, Copy)]
 enum Answer {
+    /// With the text of an exception.
     Status(u16),
+    /// Of a proxy, without one.
+    Proxy(u16),
     /// The server accepts the body, but its response is lost.
     Lost,
     Slow(Duration),
@@ -74,26 +77,41 @@ fn server(answers: Vec<Answer>) -> (String, Receiver<Got>) {
 }
 
 fn serve(listener: TcpListener, answers: Vec<Answer>) -> Receiver<Got> {
+    let mut answers = answers.into_iter();
+    serve_by(listener, move |_| answers.next())
+}
+
+/// Starts a server that never takes the files of these tokens.
+fn refusing(tokens: &'static [&'static str], answer: Answer) -> (String, Receiver<Got>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let refuses =
+        move |got: &Got| got.token.as_deref().is_some_and(|token| tokens.contains(&token)).then_some(answer);
+    (address, serve_by(listener, refuses))
+}
+
+fn serve_by(
+    listener: TcpListener,
+    mut answer: impl FnMut(&Got) -> Option<Answer> + Send + 'static,
+) -> Receiver<Got> {
     let (tell, got) = channel();
     std::thread::spawn(move || {
-        let mut answers = answers.into_iter();
         for mut stream in listener.incoming().flatten() {
             let Some(request) = request(&stream) else { continue };
-            let is_insert = request.query.starts_with("INSERT");
+            let answer = if request.query.starts_with("INSERT") { answer(&request) } else { None };
             if tell.send(request).is_err() {
                 return;
             }
-            let answer = if is_insert { answers.next() } else { None };
             let status = match answer {
                 None => 200,
-                Some(Answer::Status(status)) => status,
+                Some(Answer::Status(status) | Answer::Proxy(status)) => status,
                 Some(Answer::Lost) => continue,
                 Some(Answer::Slow(time)) => {
                     std::thread::sleep(time);
                     200
                 }
             };
-            let text = "Code: 60. Unknown table";
+            let text = if matches!(answer, Some(Answer::Proxy(_))) { "" } else { "Code: 60. Unknown table" };
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
@@ -186,6 +204,23 @@ fn a_file_is_sent_until_the_server_says_that_it_has_it() {
     assert_eq!(waiting(&queue(dir.path())).len(), 0);
 }
 
+/// A pause of a minute would outlast the end of the run.
+#[test]
+fn a_server_that_came_back_gets_the_files_at_the_end() {
+    let dir = folder(&[("1-a.flow_seconds", b"one")]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let sender = Sender::start(dir.path(), format!("http://{address}").parse().unwrap()).unwrap();
+    // Tried at 0 s, 1 s, 3 s and 7 s, and then after 8 s.
+    std::thread::sleep(Duration::from_millis(7_700));
+    let got = serve(TcpListener::bind(address).unwrap(), Vec::new());
+    let begin = Instant::now();
+    sender.finish(dir.path());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!((inserts(&got).len(), waiting(&queue(dir.path())).len()), (1, 0));
+}
+
 /// An hour of rotations of a minute waits in the queue. Then every block arrives once, whole and in order, and a second
 /// time only where the confirmation was lost, as its token shows.
 #[test]
@@ -237,6 +272,75 @@ fn a_refused_file_does_not_stop_the_others() {
     sender.finish(dir.path());
     let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
     assert_eq!(sent, ["1-a.flow_seconds", "2-b.hosts", "3-c.findings", "1-a.flow_seconds"]);
+}
+
+/// More refused files than a pass tries, at the head of the queue: those behind them arrive, of the same table and of
+/// others, and the refused ones stay.
+#[test]
+fn refused_files_at_the_head_do_not_stop_those_behind_them() {
+    const BAD: &[&str] = &["1-a.flow_seconds", "2-b.flow_seconds", "3-c.flow_seconds", "4-d.flow_seconds"];
+    let mut files: Vec<(&str, &[u8])> = BAD.iter().map(|name| (*name, b"bad".as_slice())).collect();
+    files.extend([("5-e.flow_seconds", b"good".as_slice()), ("6-f.hosts", b"good".as_slice())]);
+    let dir = folder(&files);
+    let (address, got) = refusing(BAD, Answer::Status(400));
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 2);
+    // A new file as well, while the refused ones are retried.
+    std::fs::write(queue(dir.path()).join("7-g.flow_seconds"), b"good").unwrap();
+    sender.wake();
+    wait_until(|| sender.sent() == 3);
+    sender.finish(dir.path());
+    let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
+    assert_eq!(
+        sent[..4],
+        ["1-a.flow_seconds", "2-b.flow_seconds", "3-c.flow_seconds", "6-f.hosts"],
+        "{sent:?}"
+    );
+    assert_eq!(sent[4..6], ["4-d.flow_seconds", "5-e.flow_seconds"], "the untried come first: {sent:?}");
+    assert!(BAD.iter().all(|bad| sent.iter().filter(|token| token == bad).count() >= 2), "{sent:?}");
+    let left: Vec<PathBuf> = BAD.iter().map(|name| queue(dir.path()).join(name)).collect();
+    assert_eq!(waiting(&queue(dir.path())), left);
+}
+
+/// ClickHouse answers many exceptions with 500, although it could take other files.
+#[test]
+fn an_exception_with_the_status_500_is_of_its_file_only() {
+    const BAD: &[&str] = &["1-a.flow_seconds"];
+    let dir =
+        folder(&[("1-a.flow_seconds", b"one"), ("2-b.flow_seconds", b"two"), ("3-c.flow_seconds", b"three")]);
+    let (address, got) = refusing(BAD, Answer::Status(500));
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 2);
+    let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
+    assert_eq!(sent, ["1-a.flow_seconds", "2-b.flow_seconds", "3-c.flow_seconds"]);
+    // Its pause doubles: the second attempt is 1 s after the first, the third 2 s after that.
+    let begin = Instant::now();
+    let again = [(); 2].map(|()| got.recv_timeout(Duration::from_secs(60)).unwrap().token.unwrap());
+    assert_eq!(again, ["1-a.flow_seconds", "1-a.flow_seconds"]);
+    assert!(begin.elapsed() >= Duration::from_millis(2_500), "{:?}", begin.elapsed());
+    sender.finish(dir.path());
+}
+
+/// Without the text of an exception nobody says that other files would be taken: the first is tried again.
+#[test]
+fn a_proxy_that_answers_502_stops_all() {
+    let dir = folder(&[("1-a.flow_seconds", b"one"), ("2-b.hosts", b"two")]);
+    let (address, got) = server(vec![Answer::Proxy(502), Answer::Proxy(503), Answer::Proxy(429)]);
+    let sender = Sender::start(dir.path(), format!("http://{address}/").parse().unwrap()).unwrap();
+    wait_until(|| sender.sent() == 2);
+    sender.finish(dir.path());
+    let sent: Vec<String> = inserts(&got).into_iter().map(|one| one.token.unwrap()).collect();
+    assert_eq!(
+        sent,
+        ["1-a.flow_seconds", "1-a.flow_seconds", "1-a.flow_seconds", "1-a.flow_seconds", "2-b.hosts"]
+    );
+}
+
+#[test]
+fn exception_codes_are_read() {
+    assert_eq!(exception_of("Code: 117. DB::Exception: Unknown column"), Some(117));
+    assert_eq!(exception_of("Code: 60, e.displayText() = DB::Exception"), Some(60));
+    assert_eq!(exception_of("<html>Bad gateway. Code: 60."), None);
 }
 
 #[test]
