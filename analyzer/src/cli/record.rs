@@ -103,10 +103,11 @@ fn live(_: RecordArgs, _: &Interrupt) -> Result<()> {
 /// Origin columns of the rows; of this host if `is_live`.
 pub(super) fn origin(host: Option<&str>, job: Option<&str>, is_live: bool) -> Origin {
     let host = host.map(str::to_owned).or_else(system::host_name).unwrap_or_else(|| "host".to_owned());
-    let job = job.map(str::to_owned).or_else(job_of_environment);
+    let of_environment = job_of_environment();
     Origin {
         host: host.as_str().into(),
-        job: job.as_deref().map(Into::into),
+        job: job.or(of_environment.as_deref()).map(Into::into),
+        is_job_given: job.is_some(),
         job_of: job_of(),
         kernel: system::kernel_release().filter(|_| is_live).as_deref().map(Into::into),
         clock: if is_live { clock } else { || None },

@@ -308,3 +308,24 @@ fn recordings_of_one_interval_have_no_verdict_that_their_captures_contradict() {
     assert!(of_captures.is_string(), "{of_captures}");
     assert!(of_recordings.is_null() || of_recordings == of_captures, "{of_recordings}, {of_captures}");
 }
+
+/// Packets of a capture have no owner: their job is that of the environment, unless the user names one.
+#[test]
+fn the_job_of_a_capture_is_that_of_the_environment_unless_it_is_named() {
+    let jobs = |options: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (capture("b1_send.h1.pcap"), dir.path().to_str().unwrap());
+        let output = rocescope(&["record", "--read", file.to_str().unwrap(), "--dir", to])
+            .args(options)
+            .env("SLURM_JOB_ID", "4711")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let mut jobs: Vec<Option<String>> =
+            flow_rows(dir.path()).unwrap().iter().map(|row| row.job.as_deref().map(str::to_owned)).collect();
+        jobs.dedup();
+        jobs
+    };
+    assert_eq!(jobs(&[]), [Some("slurm job 4711".to_owned())]);
+    assert_eq!(jobs(&["--job", "mine"]), [Some("mine".to_owned())]);
+}

@@ -48,7 +48,7 @@ pub(super) struct Flows(Map<Key, LatestFlow>);
 impl Flows {
     pub(super) fn take(
         &mut self,
-        (origin, is_job_given): (&Origin, bool),
+        origin: &Origin,
         at: Interval,
         sample: &Sample,
         report: &Report,
@@ -94,7 +94,7 @@ impl Flows {
             (known.counts, known.losses) = (counts, losses);
             known.naks = flow.ack.naks.others();
             let row = row(origin, at, flow, rails.get(flow.link.as_str()), new, lost, times);
-            let job = origin.job(flow.pod.as_deref(), is_job_given);
+            let job = origin.job(flow.pod.as_deref());
             rows.push(FlowSecond { job, nak_other_json, first, ..row });
         }
         self.0.retain(|_, known| known.present);

@@ -33,8 +33,10 @@ const HOST_EVERY_NS: u64 = 60_000_000_000;
 pub struct Origin {
     /// Name of the host.
     pub host: Shared,
-    /// Job of the host as given by the user; without it, the job of the owning processes is used.
+    /// Job of the host: given by the user, or of the environment, which owning processes override.
     pub job: Option<Shared>,
+    /// The user gave the job, for all rows.
+    pub is_job_given: bool,
     /// Extracts the job from a pod label of the report; `None` if the pod belongs to no job.
     pub job_of: fn(&str) -> Option<&str>,
     /// Kernel release; `None` for captures.
@@ -70,8 +72,6 @@ struct Interval {
 #[derive(Debug)]
 pub struct Collector {
     origin: Origin,
-    /// The user gave the job.
-    is_job_given: bool,
     rollup: Option<rollup::Rollup>,
     /// Rails by link, as the user names them.
     rails: Vec<(String, String)>,
@@ -125,7 +125,6 @@ impl Collector {
     #[must_use]
     pub fn new(origin: Origin, rollup_ns: Option<u64>) -> Self {
         Self {
-            is_job_given: origin.job.is_some(),
             origin,
             rollup: rollup_ns.map(rollup::Rollup::new),
             rails: Vec::new(),
@@ -184,8 +183,7 @@ impl Collector {
         self.last_ns = Some(sample.time_ns);
         let mut rows = Rows::default();
         let rails = rails(report, &self.rails);
-        let given = self.is_job_given;
-        self.flows.take((&self.origin, given), at, sample, report, &rails, &mut rows.flow_seconds);
+        self.flows.take(&self.origin, at, sample, report, &rails, &mut rows.flow_seconds);
         let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
         self.unrecorded_packets += unrecorded;
         self.devices.take(&self.origin, at, report, &mut rows);
@@ -202,7 +200,7 @@ impl Collector {
     /// Sets the job of the host, unless given by the user: the job of the flow with the most bytes, else the last
     /// known job.
     fn find_job(&mut self, report: &Report) {
-        if self.is_job_given {
+        if self.origin.is_job_given {
             return;
         }
         let job_of = self.origin.job_of;
@@ -213,6 +211,13 @@ impl Collector {
         {
             self.origin.job = Some(job.into());
         }
+    }
+
+    /// Rows of an interval that is not over, as they would be if it ended now.
+    #[must_use]
+    pub fn unfinished(&self) -> Rows {
+        let flow_rollup = self.rollup.as_ref().map(rollup::Rollup::unfinished).unwrap_or_default();
+        Rows { flow_rollup, ..Rows::default() }
     }
 
     /// Rows that were waiting for the end of an interval.
@@ -324,8 +329,8 @@ fn rails<'a>(report: &'a Report, named: &[(String, String)]) -> BTreeMap<&'a str
 
 impl Origin {
     /// The job of a process in a pod.
-    fn job(&self, pod: Option<&str>, given: bool) -> Option<Shared> {
-        let own = pod.filter(|_| !given).and_then(self.job_of);
+    fn job(&self, pod: Option<&str>) -> Option<Shared> {
+        let own = pod.filter(|_| !self.is_job_given).and_then(self.job_of);
         own.map(Shared::from).or_else(|| self.job.clone())
     }
 }

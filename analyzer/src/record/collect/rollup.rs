@@ -33,6 +33,11 @@ impl Rollup {
         }
     }
 
+    /// The sums of the current interval so far.
+    pub(super) fn unfinished(&self) -> Vec<FlowRollup> {
+        self.sums.values().cloned().collect()
+    }
+
     pub(super) fn finish(&mut self, rows: &mut Vec<FlowRollup>) {
         rows.extend(std::mem::take(&mut self.sums).into_values());
     }

@@ -17,6 +17,7 @@ fn collector(rollup_ns: Option<u64>) -> Collector {
     let origin = Origin {
         host: "node1".into(),
         job: None,
+        is_job_given: false,
         job_of: |pod| pod.strip_suffix("-0"),
         kernel: None,
         clock: || None,
@@ -249,9 +250,22 @@ fn the_job_is_that_of_the_processes_unless_the_user_names_it() {
     let mut found = collector(None);
     let rows = found.take(&everything(), &report, None);
     assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("llama")));
+    // That of the environment is of the recorder: flows of other jobs have their own.
+    let around = || {
+        let mut around = collector(None);
+        around.origin.job = Some("slurm job 77".into());
+        around
+    };
+    let of_nobody = Report::build(&everything(), &Options::default());
+    let rows = around().take(&everything(), &of_nobody, None);
+    assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("slurm job 77")));
+    assert_eq!(rows.hosts[0].job.as_deref(), Some("slurm job 77"));
+    let rows = around().take(&everything(), &report, None);
+    assert_eq!(rows.flow_seconds[0].job.as_deref(), Some("llama"));
+    assert_eq!(rows.hosts[0].job.as_deref(), Some("llama"));
     let mut given = collector(None);
     given.origin.job = Some("mine".into());
-    given.is_job_given = true;
+    given.origin.is_job_given = true;
     let rows = given.take(&everything(), &report, None);
     assert!(rows.flow_seconds.iter().all(|row| row.job.as_deref() == Some("mine")));
 }
