@@ -2,7 +2,9 @@
 //! appended.
 //!
 //! A frame of rows contains the rows of one table in one interval. A frame of a block contains a complete row group,
-//! and replaces all earlier row frames of its table. A frame truncated by a kill has a wrong checksum and is ignored.
+//! and replaces all earlier row frames of its table. A frame of unfinished rows contains what became rows only if
+//! nothing follows: the next frame of its table replaces it. A frame truncated by a kill has a wrong checksum and is
+//! ignored.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -11,6 +13,8 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
+
+use super::layout;
 
 /// Magic number of a frame.
 const MAGIC: [u8; 4] = *b"RSJ1";
@@ -26,7 +30,12 @@ pub(super) enum FrameKind {
     Rows,
     /// A row group.
     Block,
+    /// Rows of an interval that is not over.
+    Unfinished,
 }
+
+/// Kinds of frames in the order of their codes.
+const KINDS: [FrameKind; 3] = [FrameKind::Rows, FrameKind::Block, FrameKind::Unfinished];
 
 /// Position of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +66,8 @@ impl Journal {
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // After a power failure its rows are of no use without its name.
+        path.parent().map_or(Ok(()), layout::sync)?;
         Ok(Self { file, path, len: 0 })
     }
 
@@ -101,7 +112,7 @@ impl Journal {
                 return Err(io::Error::other("a frame is too long"));
             };
             buffer.extend(MAGIC);
-            buffer.extend([u8::from(*kind == FrameKind::Block), name, 0, 0]);
+            buffer.extend([*kind as u8, name, 0, 0]);
             buffer.extend(len.to_le_bytes());
             buffer.extend(checksum(table, payload).to_le_bytes());
             buffer.extend(table.as_bytes());
@@ -155,7 +166,8 @@ fn frame(reader: &mut impl io::Read, at: u64, end: u64) -> io::Result<Option<(Fr
     let (len, sum) = (u32::from_le_bytes([l0, l1, l2, l3]), u32::from_le_bytes([c0, c1, c2, c3]));
     let offset = at + (HEAD + usize::from(name)) as u64;
     let next = offset + u64::from(len);
-    if [m0, m1, m2, m3] != MAGIC || kind > 1 || len > MOST || next > end {
+    let Some(kind) = KINDS.get(usize::from(kind)).copied() else { return Ok(None) };
+    if [m0, m1, m2, m3] != MAGIC || len > MOST || next > end {
         return Ok(None);
     }
     let mut table = vec![0; usize::from(name)];
@@ -166,6 +178,5 @@ fn frame(reader: &mut impl io::Read, at: u64, end: u64) -> io::Result<Option<(Fr
     if checksum(&table, &payload) != sum {
         return Ok(None);
     }
-    let kind = if kind == 1 { FrameKind::Block } else { FrameKind::Rows };
     Ok(Some((Frame { kind, table, place: Place { offset, len } }, next)))
 }

@@ -7,7 +7,9 @@
 //! ```
 
 use std::collections::hash_map::RandomState;
+use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::record::parquet::VERSION;
@@ -129,6 +131,26 @@ pub(super) fn uuid() -> String {
         low >> 48,
         low & 0xFFFF_FFFF_FFFF
     )
+}
+
+/// Waits until the names in a folder are on disk.
+pub(super) fn sync(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // Some file systems sync no folders.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        result => result,
+    }
+}
+
+/// Creates a folder with its parents, each of which is on disk with its name.
+pub(super) fn create(folder: &Path) -> io::Result<()> {
+    let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let new: Vec<&Path> = folder.ancestors().take_while(is_new).collect();
+    std::fs::create_dir_all(folder)?;
+    new.iter().rev().filter_map(|folder| folder.parent()).try_for_each(|parent| {
+        // The parent of a relative name is the current folder.
+        sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    })
 }
 
 /// Visits all files below a folder, in no particular order. Unreadable folders are skipped.

@@ -21,6 +21,8 @@ use crate::util::units;
 
 /// Data time between two attempts to seal after a failure, and between two fsyncs.
 const AGAIN_NS: u64 = 30_000_000_000;
+/// Time that tables of rare rows lack at most after a kill.
+const LATE_NS: u64 = 60_000_000_000;
 /// Longest plausible time between two rows: a host has a row each minute. Beyond it, the clock is not trusted at
 /// once.
 const STEP_NS: u64 = HOUR_NS;
@@ -66,6 +68,8 @@ pub struct Store {
     /// Sealed files are also linked into the queue.
     queue: bool,
     volume: Option<Volume>,
+    /// Rows of intervals that are not over.
+    unfinished: Rows,
     /// Time of the first row in the volume.
     begin_ns: u64,
     last_ns: u64,
@@ -75,6 +79,8 @@ pub struct Store {
     wary_until_ns: u64,
     /// The last write failed; avoids repeated notices.
     failing: bool,
+    /// Number of journals that killed processes of this host left.
+    killed: u32,
     /// Files were sealed since the last [`take_sealed`](Self::take_sealed).
     sealed: bool,
 }
@@ -85,9 +91,10 @@ pub type Notices = Vec<String>;
 /// What a kill left of a recording, and what it cost: rows are appended per interval, and synced each [`AGAIN_NS`].
 fn sealed(files: usize, last_ns: u64, journal: &Path) -> String {
     format!(
-        "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, after a power failure up to {} ({})",
+        "sealed {} of a recording that was killed: the rows reach to {}; at most one interval after that is lost, of hosts, of figures of findings and of the last step up to {}, after a power failure up to {} of all ({})",
         units::plural(files as u64, "file"),
         units::time_utc(last_ns),
+        units::duration(LATE_NS),
         units::duration(AGAIN_NS),
         journal.display()
     )
@@ -105,10 +112,10 @@ impl Store {
         keep: Keep,
         queue: bool,
     ) -> io::Result<(Self, Notices)> {
-        std::fs::create_dir_all(layout::journals(dir))?;
-        std::fs::create_dir_all(layout::folder(dir))?;
+        layout::create(&layout::journals(dir))?;
+        layout::create(&layout::folder(dir))?;
         if queue {
-            std::fs::create_dir_all(layout::queue(dir))?;
+            layout::create(&layout::queue(dir))?;
         }
         let mut store = Self {
             dir: dir.to_owned(),
@@ -117,12 +124,14 @@ impl Store {
             keep,
             queue,
             volume: None,
+            unfinished: Rows::default(),
             begin_ns: 0,
             last_ns: 0,
             seal_from_ns: 0,
             synced_ns: 0,
             wary_until_ns: 0,
             failing: false,
+            killed: 0,
             sealed: false,
         };
         let notices = store.recover()?;
@@ -136,15 +145,21 @@ impl Store {
             let path = entry.path();
             match Volume::recover(path.clone()) {
                 Ok(None) => {}
-                Ok(Some(volume)) => match (volume.last_ns(), self.finish(volume)) {
-                    (_, Ok(0)) => {}
-                    (last_ns, Ok(files)) => notices.push(sealed(files, last_ns, &path)),
-                    (_, Err((_, error))) => notices.push(format!(
-                        "cannot seal {}, the journal of a recording that was killed: {error}; it is tried again at the next start",
-                        path.display()
-                    )),
-                },
-                Err(error) => notices.push(format!("cannot read the journal {}: {error}; remove it if it is of no use", path.display())),
+                Ok(Some(volume)) => {
+                    self.killed += u32::from(volume.is_of(&self.host));
+                    match (volume.last_ns(), self.finish(volume)) {
+                        (_, Ok(0)) => {}
+                        (last_ns, Ok(files)) => notices.push(sealed(files, last_ns, &path)),
+                        (_, Err((_, error))) => notices.push(format!(
+                            "cannot seal {}, the journal of a recording that was killed: {error}; it is tried again at the next start",
+                            path.display()
+                        )),
+                    }
+                }
+                Err(error) => notices.push(format!(
+                    "cannot read the journal {}: {error}; remove it if it is of no use",
+                    path.display()
+                )),
             }
         }
         self.remove_asides();
@@ -184,17 +199,27 @@ impl Store {
                     _ => {}
                 }
             }
+            if let Err(error) = layout::sync(&queue(&self.dir)) {
+                return Err((volume, error));
+            }
         }
         // A journal that stays is sealed again at the next start, into the same files.
         let _ = volume.remove();
         Ok(parts.len())
     }
 
+    /// Sets the rows of intervals that are not over, which become rows if the process is killed. They replace those of
+    /// the last call, and reach the journal with the next rows.
+    pub fn set_unfinished(&mut self, rows: Rows) {
+        self.unfinished = rows;
+    }
+
     /// Adds the rows of an interval that ends at `time_ns`. Returns lost rows, and messages for the user.
     pub fn append(&mut self, time_ns: u64, rows: Rows) -> (Losses, Notices) {
         let mut notices = Notices::new();
         let mut losses = Losses::default();
-        if rows.is_empty() {
+        // Rows that wait for the journal are tried again.
+        if rows.is_empty() && self.volume.as_ref().is_none_or(|volume| volume.unwritten() == 0) {
             return (losses, notices);
         }
         if self.last_ns != 0 && time_ns.abs_diff(self.last_ns) > STEP_NS {
@@ -214,7 +239,7 @@ impl Store {
                 if volume.is_empty() {
                     self.begin_ns = time_ns;
                 }
-                let appended = volume.append(rows);
+                let appended = volume.append(rows, &self.unfinished);
                 losses.rows += appended.lost;
                 let mut error = appended.error;
                 if error.is_none() && time_ns.abs_diff(self.synced_ns) >= AGAIN_NS {
@@ -301,6 +326,12 @@ impl Store {
     /// True if files were sealed since the last call.
     pub fn take_sealed(&mut self) -> bool {
         std::mem::take(&mut self.sealed)
+    }
+
+    /// True if the folder had the journal of a process of this host that was killed.
+    #[must_use]
+    pub const fn is_after_kill(&self) -> bool {
+        self.killed > 0
     }
 
     /// Number of rows that are in no block yet.

@@ -2,6 +2,7 @@
 //! table.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,8 +37,10 @@ pub(super) struct Volume {
     blocks: BTreeMap<&'static str, Blocks>,
     /// Total length of the blocks, in bytes.
     block_bytes: u64,
-    /// Open rows missing from the journal, by table.
+    /// Number of open rows missing from the journal, by table: always the last ones.
     unwritten: BTreeMap<&'static str, u64>,
+    /// Rows of intervals that are not over, as the journal has them.
+    unfinished: Rows,
     /// Time of the latest row that was recovered, Unix nanoseconds.
     last_ns: u64,
 }
@@ -59,8 +62,9 @@ impl Volume {
     }
 
     fn with(journal: Journal, id: String, host: String) -> Self {
-        let (open, blocks, unwritten) = (Rows::default(), BTreeMap::new(), BTreeMap::new());
-        Self { journal, id, host, open, blocks, block_bytes: 0, unwritten, last_ns: 0 }
+        let (open, unfinished) = (Rows::default(), Rows::default());
+        let (blocks, unwritten) = (BTreeMap::new(), BTreeMap::new());
+        Self { journal, id, host, open, blocks, block_bytes: 0, unwritten, unfinished, last_ns: 0 }
     }
 
     /// Recovers the volume of a killed process; `None` while a process writes it, or if the path is not a journal's.
@@ -68,11 +72,17 @@ impl Volume {
         let Some((host, id)) = layout::journal_name(&path) else { return Ok(None) };
         let Some((journal, frames)) = Journal::open(path)? else { return Ok(None) };
         let mut volume = Self::with(journal, id, host);
-        let mut open = Rows::default();
+        let (mut open, mut unfinished) = (Rows::default(), Rows::default());
         for frame in frames {
             let mut taking = Recover { volume: &mut volume, frame: &frame };
-            open.visit(&mut taking)?;
+            if frame.kind == FrameKind::Unfinished {
+                unfinished.visit(&mut taking)?;
+            } else {
+                let Ok(()) = unfinished.visit(&mut Clear(&frame.table));
+                open.visit(&mut taking)?;
+            }
         }
+        open.append(unfinished);
         volume.open = open;
         Ok(Some(volume))
     }
@@ -80,6 +90,11 @@ impl Volume {
     /// True if it has no rows.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.blocks.is_empty()
+    }
+
+    /// True if its rows are of this host.
+    pub(super) fn is_of(&self, host: &str) -> bool {
+        self.host == host
     }
 
     /// Time of the latest row that was recovered, Unix nanoseconds; 0 if none was.
@@ -110,30 +125,39 @@ impl Volume {
         self.journal.sync()
     }
 
-    /// Adds the rows of an interval.
-    pub(super) fn append(&mut self, mut rows: Rows) -> Appended {
-        let mut frames = Frames { kind: FrameKind::Rows, of: Vec::new() };
-        let encoded = rows.visit(&mut frames);
-        let mut error = encoded.and_then(|()| self.write(&frames).map(|_| ())).err();
-        if error.is_some() {
-            for (table, _, count) in frames.of {
-                *self.unwritten.entry(table).or_default() += count;
-            }
-        }
+    /// Adds the rows of an interval, and writes all rows to the journal that it lacks: these, and those that waited in
+    /// memory while it could not be written. `unfinished` become rows if nothing is added any more.
+    pub(super) fn append(&mut self, mut rows: Rows, unfinished: &Rows) -> Appended {
+        let Ok(()) = rows.visit(&mut Count(&mut self.unwritten));
         self.open.append(rows);
         let mut open = std::mem::take(&mut self.open);
         let mut groups = Groups { volume: self, lost: 0, error: None };
         let ended = open.visit(&mut groups).err();
         let Groups { lost, error: of_groups, .. } = groups;
+        let written = self.write(&mut open, unfinished);
         self.open = open;
-        error = error.or(of_groups).or(ended);
-        Appended { lost, error }
+        Appended { lost, error: of_groups.or(ended).or(written.err()) }
     }
 
-    fn write(&mut self, frames: &Frames) -> io::Result<Vec<Place>> {
-        let of: Vec<(FrameKind, &str, &[u8])> =
-            frames.of.iter().map(|(table, payload, _)| (frames.kind, *table, payload.as_slice())).collect();
-        if of.is_empty() { Ok(Vec::new()) } else { self.journal.append(&of) }
+    /// Writes the open rows that the journal lacks, and unfinished ones that changed.
+    fn write(&mut self, open: &mut Rows, unfinished: &Rows) -> io::Result<()> {
+        let mut frames = Frames { kind: FrameKind::Rows, count: &self.unwritten, of: Vec::new() };
+        open.visit(&mut frames)?;
+        if self.unfinished != *unfinished {
+            let (mut rows, mut all) = (unfinished.clone(), BTreeMap::new());
+            let Ok(()) = rows.visit(&mut Count(&mut all));
+            let mut more = Frames { kind: FrameKind::Unfinished, count: &all, of: frames.of };
+            rows.visit(&mut more)?;
+            frames.of = more.of;
+        }
+        let of: Vec<_> =
+            frames.of.iter().map(|(kind, table, rows)| (*kind, *table, rows.as_slice())).collect();
+        if !of.is_empty() {
+            self.journal.append(&of)?;
+        }
+        self.unwritten.clear();
+        self.unfinished.clone_from(unfinished);
+        Ok(())
     }
 
     /// Writes and returns the files of all tables. After an error the volume is unchanged.
@@ -165,29 +189,40 @@ impl Volume {
 /// Moves a finished file into place. An existing file of this name is the same one, made before a kill.
 fn publish(aside: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(aside, path)?;
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
+    path.parent().map_or(Ok(()), layout::sync)
+}
+
+/// Counts rows by table.
+struct Count<'a>(&'a mut BTreeMap<&'static str, u64>);
+
+impl Visit for Count<'_> {
+    type Error = Infallible;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), Infallible> {
+        if !rows.is_empty() {
+            *self.0.entry(R::TABLE.name).or_default() += rows.len() as u64;
+        }
+        Ok(())
     }
 }
 
-/// Encodes rows as frames.
-struct Frames {
+/// Encodes the last rows of each table as frames.
+struct Frames<'a> {
     kind: FrameKind,
-    /// Tables with their encoded rows, and the number of rows.
-    of: Vec<(&'static str, Vec<u8>, u64)>,
+    /// Number of rows by table.
+    count: &'a BTreeMap<&'static str, u64>,
+    /// Tables with their encoded rows.
+    of: Vec<(FrameKind, &'static str, Vec<u8>)>,
 }
 
-impl Visit for Frames {
+impl Visit for Frames<'_> {
     type Error = io::Error;
 
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> io::Result<()> {
-        if !rows.is_empty() {
-            self.of.push((
-                R::TABLE.name,
-                parquet::encode(rows).map_err(io::Error::other)?,
-                rows.len() as u64,
-            ));
+        let count = self.count.get(R::TABLE.name).copied().unwrap_or(0);
+        let from = rows.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+        if let Some(rows) = rows.get(from..).filter(|rows| !rows.is_empty()) {
+            self.of.push((self.kind, R::TABLE.name, parquet::encode(rows).map_err(io::Error::other)?));
         }
         Ok(())
     }
@@ -225,9 +260,10 @@ impl Visit for Groups<'_> {
                     self.error = Some(error);
                     if rows.len() > WAITING * GROUP {
                         self.lost += GROUP as u64;
-                        let unwritten = self.volume.unwritten.entry(table).or_default();
-                        *unwritten = unwritten.saturating_sub(GROUP as u64);
                         rows.drain(..GROUP);
+                        // The oldest may be in the journal.
+                        let unwritten = self.volume.unwritten.entry(table).or_default();
+                        *unwritten = (*unwritten).min(rows.len() as u64);
                     }
                     return Ok(());
                 }
@@ -253,9 +289,12 @@ impl Visit for Recover<'_> {
         }
         let payload = self.volume.journal.read(self.frame.place)?;
         let decoded: Vec<R> = parquet::decode(payload).map_err(io::Error::other)?;
-        let last_ns = decoded.iter().map(|row| row.t().0).max();
-        self.volume.last_ns = self.volume.last_ns.max(last_ns.unwrap_or(0));
+        let last_ns = decoded.iter().map(|row| row.t().0).max().unwrap_or(0);
+        if self.frame.kind != FrameKind::Unfinished {
+            self.volume.last_ns = self.volume.last_ns.max(last_ns);
+        }
         match self.frame.kind {
+            FrameKind::Unfinished => *rows = decoded,
             FrameKind::Rows => rows.extend(decoded),
             FrameKind::Block => {
                 rows.clear();
@@ -263,6 +302,20 @@ impl Visit for Recover<'_> {
                 blocks.first_ns = blocks.first_ns.or(decoded.first().map(|row| row.t().0));
                 blocks.places.push(self.frame.place);
             }
+        }
+        Ok(())
+    }
+}
+
+/// Drops the rows of a table.
+struct Clear<'a>(&'a str);
+
+impl Visit for Clear<'_> {
+    type Error = Infallible;
+
+    fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), Infallible> {
+        if R::TABLE.name == self.0 {
+            rows.clear();
         }
         Ok(())
     }
@@ -287,7 +340,7 @@ impl Visit for Seal<'_> {
         let part = Part::of(self.dir, R::TABLE.name, host, first_ns, id);
         let aside = part.aside();
         if let Some(folder) = part.path.parent() {
-            std::fs::create_dir_all(folder)?;
+            layout::create(folder)?;
         }
         // Left by a process that was killed while sealing.
         let _ = std::fs::remove_file(&aside);
