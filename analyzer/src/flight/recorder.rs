@@ -5,14 +5,17 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use super::Settings;
 use super::dump::Dump;
-use super::ring::Ring;
+use super::ring::{Lost, Ring};
 use super::trigger::{Cause, Reason, Triggers};
 use crate::model::History;
+use crate::record::clock::{Step, Watch};
 use crate::record::collect::{Collector, Origin};
+use crate::record::store::Losses;
 use crate::report::{self, Report};
 use crate::sample::{EventSample, Sample};
 use crate::util::lock::Locked;
 use crate::util::time::nanos;
+use crate::util::units::plural;
 
 /// Memory limit of the history for the HTML page, in bytes.
 const HISTORY_BYTES: usize = 16 << 20;
@@ -68,6 +71,7 @@ pub struct Recorder {
     host: String,
     report: report::Options,
     collector: Collector,
+    clock: Watch,
     ring: Ring,
     triggers: Triggers,
     history: History,
@@ -95,6 +99,7 @@ impl Recorder {
             host: origin.host.as_str().to_owned(),
             report,
             collector: Collector::new(origin, None),
+            clock: Watch::default(),
             ring: Ring::new(nanos(settings.keep)),
             triggers: Triggers::new(settings.on.clone(), nanos(settings.cooldown)),
             history: History::new(HISTORY_BYTES),
@@ -118,8 +123,8 @@ impl Recorder {
         self.collector.events(events.to_vec());
     }
 
-    /// Adds a sample.
-    pub fn sample(&mut self, sample: &Sample) {
+    /// Adds a sample. Returns a message for the user if the clock stepped.
+    pub fn sample(&mut self, sample: &Sample) -> Option<String> {
         let change = self.requests.change.locked().take();
         if let Some(change) = change {
             let (settings, report) = *change;
@@ -128,8 +133,15 @@ impl Recorder {
             self.report = report;
         }
         let report = Report::build(sample, &self.report);
-        let rows = self.collector.take(sample, &report, None);
+        let step = self.clock.take(sample);
+        if let Some(Step { jump_ns, .. }) = step {
+            self.collector.losses(Losses { clock_jump_ns: jump_ns, ..Losses::default() });
+            self.ring.step(jump_ns, sample.time_ns);
+        }
+        let before = self.ring.lost();
+        let rows = self.collector.take(sample, &report, step.map(|step| step.elapsed_ns));
         self.ring.push(sample.time_ns, rows);
+        let notice = step.map(|step| said(step, before, self.ring.lost()));
         self.history.push(sample, false);
         let mut reasons = self.triggers.take(&report.findings, sample.time_ns);
         let mut wanted_ns = if reasons.is_empty() { 0 } else { u64::MAX };
@@ -150,6 +162,7 @@ impl Recorder {
         }
         // Kept in case the source ends before the time after the trigger is over.
         self.latest = self.pending.is_some().then(|| Arc::new(sample.clone()));
+        notice
     }
 
     /// Call at the end of the source: makes a pending dump now.
@@ -182,4 +195,16 @@ impl Recorder {
             self.skipped += 1;
         }
     }
+}
+
+/// What a clock step costs the recorder.
+fn said(step: Step, before: Lost, now: Lost) -> String {
+    let (rows, events) = (now.rows - before.rows, now.events - before.events);
+    let cost = if rows + events == 0 {
+        "the flight recorder keeps what it has".to_owned()
+    } else {
+        let (rows, events) = (plural(rows, "row"), plural(events, "packet event"));
+        format!("the flight recorder loses {rows} and {events}, which are now beyond --keep")
+    };
+    format!("{}: {cost}", step.sentence())
 }

@@ -17,7 +17,7 @@ const OPEN_NS: u64 = 30_000_000_000;
 /// Maximum size of events with packet headers, in bytes.
 const MOST_EVENT_BYTES: usize = 16 << 20;
 /// Size of an event without its headers, in bytes.
-const EVENT_BYTES: usize = size_of::<EventSample>();
+const EVENT_BYTES: usize = size_of::<(i64, EventSample)>();
 
 /// Sealed rows of all tables: a Parquet file per table with rows.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Block {
     pub first_ns: u64,
     /// Time of the last interval.
     pub last_ns: u64,
+    /// Sum of the clock's steps before it.
+    stepped_ns: i64,
     /// Tables with their encoded files.
     files: Vec<(&'static str, Bytes)>,
 }
@@ -33,6 +35,11 @@ pub struct Block {
 impl Block {
     fn bytes(&self) -> usize {
         self.files.iter().map(|(_, file)| file.len()).sum()
+    }
+
+    /// Number of rows.
+    fn count(&self) -> u64 {
+        self.rows().map_or(0, |rows| rows.len() as u64)
     }
 
     /// Decodes the rows.
@@ -84,7 +91,10 @@ pub struct Ring {
     bytes: usize,
     open: Rows,
     open_ns: Option<(u64, u64)>,
-    events: VecDeque<EventSample>,
+    /// Sum of the clock's steps so far.
+    stepped_ns: i64,
+    /// Events, each with the sum of the clock's steps before it.
+    events: VecDeque<(i64, EventSample)>,
     event_bytes: usize,
     lost: Lost,
 }
@@ -92,9 +102,9 @@ pub struct Ring {
 /// Data missing from the time range of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Rows that were dropped for lack of memory, or could not be encoded.
+    /// Rows that were dropped for lack of memory or after a clock step, or could not be encoded.
     pub rows: u64,
-    /// Packet events that were dropped for lack of memory.
+    /// Packet events that were dropped for lack of memory or after a clock step.
     pub events: u64,
 }
 
@@ -108,9 +118,24 @@ impl Ring {
             bytes: 0,
             open: Rows::default(),
             open_ns: None,
+            stepped_ns: 0,
             events: VecDeque::new(),
             event_bytes: 0,
             lost: Lost::default(),
+        }
+    }
+
+    /// Notes a step of the clock in the interval that ends at `time_ns`. What is held keeps its time: some of it may
+    /// leave early.
+    pub fn step(&mut self, jump_ns: i64, time_ns: u64) {
+        // Rows of both times in one block would leave together.
+        self.seal();
+        self.stepped_ns = self.stepped_ns.saturating_add(jump_ns);
+        let unstepped_ns = time_ns.saturating_add_signed(jump_ns.saturating_neg());
+        // Events of this interval may have the new time.
+        let is_after = |at_ns: u64| at_ns.abs_diff(time_ns) < at_ns.abs_diff(unstepped_ns);
+        for (stepped_ns, _) in self.events.iter_mut().rev().take_while(|(_, event)| is_after(event.time_ns)) {
+            *stepped_ns = self.stepped_ns;
         }
     }
 
@@ -127,10 +152,22 @@ impl Ring {
         // Compares the distance in time: after a backward step of the clock, rows in its future are dropped as well.
         let keep_ns = self.keep_ns;
         let is_old = |at_ns: u64| at_ns.abs_diff(time_ns) > keep_ns;
+        let stepped_ns = self.stepped_ns;
+        // By a clock without steps it is not: the step costs it.
+        let is_lost = |at_ns: u64, before_ns: i64| {
+            !is_old(at_ns.saturating_add_signed(stepped_ns.saturating_sub(before_ns)))
+        };
         while self.blocks.front().is_some_and(|block| is_old(block.last_ns)) {
-            self.evict();
+            let Some(block) = self.evict() else { break };
+            if is_lost(block.last_ns, block.stepped_ns) {
+                self.lost.rows += block.count();
+            }
         }
-        while self.events.front().is_some_and(|event| is_old(event.time_ns)) {
+        while let Some((before_ns, event)) = self.events.front() {
+            if !is_old(event.time_ns) {
+                break;
+            }
+            self.lost.events += u64::from(is_lost(event.time_ns, *before_ns));
             self.evict_event();
         }
     }
@@ -141,7 +178,7 @@ impl Ring {
             // Copied, since a slice of a few bytes would keep the whole buffer alive.
             let headers = Bytes::copy_from_slice(&event.headers);
             self.event_bytes += EVENT_BYTES + headers.len();
-            self.events.push_back(EventSample { headers, ..event.clone() });
+            self.events.push_back((self.stepped_ns, EventSample { headers, ..event.clone() }));
         }
         while self.event_bytes > MOST_EVENT_BYTES {
             self.lost.events += 1;
@@ -150,7 +187,7 @@ impl Ring {
     }
 
     fn evict_event(&mut self) {
-        if let Some(event) = self.events.pop_front() {
+        if let Some((_, event)) = self.events.pop_front() {
             self.event_bytes = self.event_bytes.saturating_sub(EVENT_BYTES + event.headers.len());
         }
     }
@@ -170,12 +207,11 @@ impl Ring {
             self.lost.rows += count;
             return;
         }
-        let block = Block { first_ns, last_ns, files: seal.0 };
+        let block = Block { first_ns, last_ns, stepped_ns: self.stepped_ns, files: seal.0 };
         self.bytes += block.bytes();
         self.blocks.push_back(block);
         while self.bytes > MOST_BYTES {
-            let rows = self.evict().and_then(|block| block.rows().ok()).map_or(0, |rows| rows.len());
-            self.lost.rows += rows as u64;
+            self.lost.rows += self.evict().map_or(0, |block| block.count());
         }
     }
 
@@ -183,7 +219,7 @@ impl Ring {
     pub fn contents(&mut self, from_ns: u64) -> (Vec<Block>, Vec<EventSample>) {
         self.seal();
         let blocks = self.blocks.iter().filter(|block| block.last_ns >= from_ns);
-        let events = self.events.iter().filter(|event| event.time_ns >= from_ns);
+        let events = self.events.iter().map(|(_, event)| event).filter(|event| event.time_ns >= from_ns);
         (blocks.cloned().collect(), events.cloned().collect())
     }
 

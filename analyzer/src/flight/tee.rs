@@ -68,7 +68,10 @@ impl Tee {
     fn pass(&mut self, update: Update) -> bool {
         match &update {
             Update::Sample(sample) => {
-                self.recorder.sample(sample);
+                if let Some(notice) = self.recorder.sample(sample) {
+                    // If the view has ended, the sample tells.
+                    let _gone = self.end.tell(Update::Notice(notice));
+                }
                 return match self.end.updates.try_send(update) {
                     Ok(()) => {
                         self.waiting = None;

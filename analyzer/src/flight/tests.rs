@@ -39,7 +39,14 @@ fn settings(folder: &Path) -> Settings {
 }
 
 fn origin() -> Origin {
-    Origin { host: "gpu7".into(), job: None, job_of: |_| None, kernel: None, clock: || None }
+    Origin {
+        host: "gpu7".into(),
+        job: None,
+        is_job_given: false,
+        job_of: |_| None,
+        kernel: None,
+        clock: || None,
+    }
 }
 
 /// A live sample with one ingress flow; `seconds` and `packets` since the start.
@@ -48,6 +55,7 @@ fn at(seconds: u64, packets: u64) -> Sample {
     let mut sample = sample(vec![link("eth0", Some(Direction::Ingress))], vec![flow]);
     sample.kind = crate::sample::SourceKind::Live;
     sample.time_ns += seconds * S;
+    sample.steady_ns = Some(seconds * S);
     sample
 }
 
@@ -127,14 +135,80 @@ fn only_the_last_minutes_are_held_whatever_the_clock_does() {
     assert!((600..=920).contains(&held), "{held}");
     assert!(dump.blocks.first().unwrap().last_ns + 60 * S >= at(200, 0).time_ns);
     // The clock steps back by an hour: rows in its future are dropped, and further dumps are made.
-    let mut back = at(0, 2_020);
+    let mut back = at(203, 2_020);
     back.time_ns -= 3_600 * S;
     requests.key.store(true, Ordering::Relaxed);
     recorder.sample(&back);
     back.time_ns += 2 * S;
+    back.steady_ns = Some(205 * S);
     recorder.sample(&back);
     let dump = dumps.try_recv().unwrap();
     assert!(dump.blocks.iter().all(|block| block.last_ns <= back.time_ns), "{:?}", dump.blocks.len());
+}
+
+/// The clock is set forward by an hour: the minutes before are beyond `keep` by the new time, which is said and counted.
+/// The rows have the interval that has passed and the size of the step, and what leaves later is not counted.
+#[test]
+fn a_step_of_the_clock_forwards_is_said_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut recorder, requests, dumps) = recorder(&settings(folder.path()));
+    let mut said = Vec::new();
+    let mut dumped = |seconds: std::ops::Range<u64>, ahead: u64| {
+        for second in seconds.clone() {
+            if second == seconds.end - 3 {
+                requests.key.store(true, Ordering::Relaxed);
+            }
+            let mut sample = at(second, 10 * (second + 1));
+            sample.time_ns += ahead;
+            recorder.events(&[event(sample.time_ns, 90)]);
+            said.extend(recorder.sample(&sample));
+        }
+        dumps.try_recv().unwrap()
+    };
+    let rows = |dump: &Dump| dump.blocks.iter().map(|block| block.rows().unwrap().len() as u64).sum::<u64>();
+    let before = dumped(0..50, 0);
+    assert_eq!((before.lost.rows, before.lost.events), (0, 0));
+    assert_eq!(before.events.len(), 50);
+    let after = dumped(50..60, 3_600 * S);
+    assert_eq!((after.lost.rows, after.lost.events), (rows(&before), 50), "all that was held");
+    let table = |of: fn(Rows) -> Vec<(u64, i64)>| {
+        after.blocks.iter().flat_map(|block| of(block.rows().unwrap())).collect::<Vec<_>>()
+    };
+    let flows = table(|rows| rows.flow_seconds.iter().map(|row| (row.interval_ns, 0)).collect());
+    assert_eq!(flows, [(S, 0); 10]);
+    let steps = table(|rows| rows.hosts.iter().map(|row| (row.interval_ns, row.clock_jump_ns)).collect());
+    assert_eq!(steps.iter().map(|(_, jump)| jump).sum::<i64>(), 3_600_000_000_000, "{steps:?}");
+    let later = dumped(60..300, 3_600 * S);
+    assert_eq!(later.lost, after.lost, "what is older than --keep is no loss");
+    assert_eq!(said.len(), 1, "{said:?}");
+    let cost = format!("loses {} rows and 50 packet events", rows(&before));
+    assert!(said[0].starts_with("the clock stepped forwards by 1") && said[0].contains(&cost), "{said:?}");
+}
+
+/// A step of less than `keep` takes what is held out early, which is counted when it leaves.
+#[test]
+fn a_small_step_of_the_clock_is_counted_as_far_as_it_costs() {
+    let mut ring = Ring::new(60 * S);
+    let mut collector = crate::record::collect::Collector::new(origin(), None);
+    let mut pushed = 0;
+    for second in 0..200 {
+        let mut sample = at(second, 10 * (second + 1));
+        if second >= 100 {
+            sample.time_ns += 40 * S;
+        }
+        if second == 100 {
+            ring.step(40_000_000_000, sample.time_ns);
+        }
+        let report = crate::report::Report::build(&sample, &report::Options::default());
+        let rows = collector.take(&sample, &report, (second == 100).then_some(S));
+        pushed += if (30..100).contains(&second) { rows.flow_seconds.len() as u64 } else { 0 };
+        ring.push(sample.time_ns, rows);
+        if second == 99 {
+            assert_eq!(ring.lost(), super::ring::Lost::default());
+        }
+    }
+    let lost = ring.lost().rows;
+    assert!((30..=2 * pushed).contains(&lost), "{lost}, {pushed} flow rows were held");
 }
 
 #[test]

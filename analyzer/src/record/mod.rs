@@ -6,6 +6,7 @@
 //! | [`cell`], [`table`] | values, columns and rows |
 //! | [`parquet`] | rows as Parquet files and back |
 //! | [`collect`] | rows from successive reports; pure |
+//! | [`clock`] | steps of the wall clock; pure |
 //! | [`clickhouse`] | sends files to ClickHouse, from a queue on disk |
 //! | [`spans`] | captures that a folder has already |
 //! | [`recorder`] | a running recording, which combines all of these |
@@ -15,6 +16,7 @@
 pub mod table;
 pub mod cell;
 pub mod clickhouse;
+pub mod clock;
 pub mod collect;
 #[cfg(test)]
 mod document;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::clickhouse::Sender;
+use super::clock::Watch;
 use super::collect::{Collector, Origin};
 use super::registry::Rows;
 use super::store::{Keep, Losses, Notices, Rotate, Store};
@@ -11,9 +12,6 @@ use crate::report::Report;
 use crate::sample::{EventSample, Sample};
 use crate::util::clickhouse::Server;
 use crate::util::units;
-
-/// Smallest clock step that is reported and counted. Samples are late by less.
-const STEP_NS: u64 = 2_000_000_000;
 
 /// Settings of a recording.
 #[derive(Clone, Debug)]
@@ -54,8 +52,7 @@ pub struct Recorder {
     dir: PathBuf,
     /// Time of the latest sample.
     time_ns: u64,
-    /// The same by the wall clock and by the monotonic clock, of a live one.
-    last: Option<(u64, u64)>,
+    clock: Watch,
     recorded: Recorded,
 }
 
@@ -70,7 +67,15 @@ impl Recorder {
         let sender = clickhouse.map(|server| Sender::start(&dir, server)).transpose()?;
         let collector = Collector::new(origin, rollup_ns).with_rails(rails).with_interval(interval_ns);
         Ok((
-            Self { collector, store, sender, dir, time_ns: 0, last: None, recorded: Recorded::default() },
+            Self {
+                collector,
+                store,
+                sender,
+                dir,
+                time_ns: 0,
+                clock: Watch::default(),
+                recorded: Recorded::default(),
+            },
             notices,
         ))
     }
@@ -83,20 +88,19 @@ impl Recorder {
     /// Records the interval since the latest sample.
     pub fn take(&mut self, sample: &Sample, report: &Report) -> Notices {
         let mut notices = Notices::new();
-        let step = step(self.last, sample.time_ns, sample.steady_ns);
+        let step = self.clock.take(sample);
         self.time_ns = sample.time_ns;
-        self.last = sample.steady_ns.map(|steady| (sample.time_ns, steady));
-        if let Some((jump_ns, elapsed_ns)) = step {
-            let way = if jump_ns > 0 { "forwards" } else { "back" };
+        if let Some(step) = step {
             notices.push(format!(
-                "the clock stepped {way} by {}: rows have the new time from now on, and the right interval of {}",
-                units::duration(jump_ns.unsigned_abs()),
-                units::duration(elapsed_ns)
+                "{}: rows have the new time from now on, and the right interval of {}",
+                step.sentence(),
+                units::duration(step.elapsed_ns)
             ));
-            self.collector.losses(Losses { clock_jump_ns: jump_ns, ..Losses::default() });
-            self.recorded.losses.clock_jump_ns += jump_ns;
+            self.collector.losses(Losses { clock_jump_ns: step.jump_ns, ..Losses::default() });
+            self.recorded.losses.clock_jump_ns += step.jump_ns;
         }
-        let rows = self.collector.take(sample, report, step.map(|(_, elapsed)| elapsed));
+        let rows = self.collector.take(sample, report, step.map(|step| step.elapsed_ns));
+        self.store.set_unfinished(self.collector.unfinished());
         notices.extend(self.append(sample.time_ns, rows));
         notices
     }
@@ -112,6 +116,12 @@ impl Recorder {
         notices
     }
 
+    /// True if the folder had the journal of a process of this host that was killed.
+    #[must_use]
+    pub const fn is_after_kill(&self) -> bool {
+        self.store.is_after_kill()
+    }
+
     /// Rows and losses so far.
     #[must_use]
     pub const fn recorded(&self) -> Recorded {
@@ -122,6 +132,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self) -> (Recorded, Notices) {
         let rows = self.collector.finish();
+        self.store.set_unfinished(Rows::default());
         let mut notices = self.append(self.time_ns, rows);
         let (losses, of_close) = self.store.close();
         self.recorded.losses.add(losses);
@@ -131,15 +142,6 @@ impl Recorder {
         }
         (self.recorded, notices)
     }
-}
-
-/// The step of the wall clock since the latest sample, and the elapsed time; `None` without a step.
-fn step(last: Option<(u64, u64)>, time_ns: u64, steady_ns: Option<u64>) -> Option<(i64, u64)> {
-    let ((last_ns, last_steady), steady) = last.zip(steady_ns)?;
-    let elapsed = steady.saturating_sub(last_steady);
-    let expected = last_ns.saturating_add(elapsed);
-    let jump = i64::try_from(i128::from(time_ns) - i128::from(expected)).unwrap_or(i64::MAX);
-    (jump.unsigned_abs() >= STEP_NS).then_some((jump, elapsed))
 }
 
 #[cfg(test)]
@@ -153,20 +155,25 @@ mod tests {
 
     /// A recorder with a single file per table.
     fn started(dir: &std::path::Path) -> Recorder {
+        started_with(dir, Rotate { time_ns: u64::MAX, bytes: u64::MAX }, None)
+    }
+
+    fn started_with(dir: &std::path::Path, rotate: Rotate, rollup_ns: Option<u64>) -> Recorder {
         let settings = Settings {
             dir: dir.to_owned(),
             origin: Origin {
                 host: "node1".into(),
                 job: None,
+                is_job_given: false,
                 job_of: |_| None,
                 kernel: None,
                 clock: || None,
             },
-            rotate: Rotate { time_ns: u64::MAX, bytes: u64::MAX },
+            rotate,
             keep: Keep::default(),
             rails: Vec::new(),
             interval_ns: None,
-            rollup_ns: None,
+            rollup_ns,
             clickhouse: None,
         };
         Recorder::start(settings).unwrap().0
@@ -282,14 +289,51 @@ mod tests {
         assert_eq!(jumps, [HOUR, -2 * HOUR]);
     }
 
+    /// A kill within an interval of the rollup, one that began before the last rotation: all of it is in the files that
+    /// the next start makes, once.
     #[test]
-    fn a_clock_step_differs_from_a_late_reading() {
-        use crate::util::time::NS_PER_S as S;
-        assert_eq!(step(None, 5, Some(1)), None);
-        assert_eq!(step(Some((5, 1)), 5, None), None);
-        assert_eq!(step(Some((100 * S, 7 * S)), 103 * S, Some(10 * S)), None);
-        assert_eq!(step(Some((100 * S, 7 * S)), 102 * S, Some(8 * S)), None, "late by one");
-        assert_eq!(step(Some((100 * S, 7 * S)), 3_701 * S, Some(8 * S)), Some((3_600_000_000_000, S)));
-        assert_eq!(step(Some((100 * S, 7 * S)), 41 * S, Some(8 * S)), Some((-60_000_000_000, S)));
+    fn a_kill_loses_no_sum_of_the_rollup() {
+        use crate::record::parquet::decode;
+        use crate::record::registry::{FlowRollup, FlowSecond};
+
+        let (dir, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let rotate = Rotate { time_ns: 25 * SECOND, bytes: u64::MAX };
+        let mut recorder = started_with(dir.path(), rotate, Some(60 * SECOND));
+        for second in 1..=200 {
+            let flow = (key(0, "10.0.0.1", "10.0.0.2", 7), stats(49_152, 10 * second, 1_000 * second));
+            let links = vec![link("eth0", Some(Direction::Egress))];
+            let sample = Sample { time_ns: START + second * SECOND, ..sample(links, vec![flow]) };
+            assert!(recorder.take(&sample, &Report::build(&sample, &Options::default())).is_empty());
+        }
+        let journals = |dir: &std::path::Path| dir.join("journal");
+        std::fs::create_dir(journals(next.path())).unwrap();
+        for entry in std::fs::read_dir(journals(dir.path())).unwrap().flatten() {
+            std::fs::copy(entry.path(), journals(next.path()).join(entry.file_name())).unwrap();
+        }
+        std::mem::forget(recorder);
+        let (_, said) = Store::open(next.path(), "node1", rotate, Keep::default(), false).unwrap();
+        let last = units::time_utc(START + 200 * SECOND);
+        assert!(said[0].contains(&format!("the rows reach to {last}; at most one interval")), "{said:?}");
+        let (mut rolled, mut flows) = (Vec::new(), 0);
+        for dir in [dir.path(), next.path()] {
+            crate::record::store::walk(&dir.join("v1"), &mut |path, _| {
+                let file = || std::fs::read(&path).unwrap().into();
+                if path.to_str().unwrap().contains("flow_seconds") {
+                    flows += decode::<FlowSecond>(file()).unwrap().iter().map(|row| row.packets).sum::<u64>();
+                } else if path.to_str().unwrap().contains("flow_rollup") {
+                    rolled.extend(
+                        decode::<FlowRollup>(file()).unwrap().iter().map(|row| (row.t.0, row.packets)),
+                    );
+                }
+            });
+        }
+        rolled.sort_unstable();
+        let times: std::collections::BTreeSet<u64> = rolled.iter().map(|(t, _)| *t).collect();
+        assert_eq!(times.len(), rolled.len(), "an interval twice: {rolled:?}");
+        assert_eq!(
+            (flows, rolled.iter().map(|(_, packets)| packets).sum::<u64>()),
+            (2_000, 2_000),
+            "{rolled:?}"
+        );
     }
 }
