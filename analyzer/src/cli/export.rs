@@ -16,16 +16,14 @@ use super::confine;
 use super::flight::{Dumps, Flight};
 use super::live::{netns, source};
 use super::output::{Interrupt, say};
+use super::push::{self, Push};
 use super::systemd::Systemd;
 use super::{ExportArgs, Views, record, views};
 use crate::export::exposition::Format;
 use crate::export::listen::{DEFAULT, Listen, Listener};
-use crate::export::otlp::Encoder;
-use crate::export::otlp::send::Pusher;
-use crate::export::otlp::settings::{self, Host};
 use crate::export::serve::{Board, Dump, Server};
 use crate::export::web::Web;
-use crate::export::{Exporter, Exposition, Options, Process, Series};
+use crate::export::{Exporter, Exposition, Options, Process};
 use crate::findings::Limits;
 use crate::flight;
 use crate::flight::recorder::Requests;
@@ -83,21 +81,23 @@ pub(super) struct Reloaded {
 }
 
 /// Runs the source, publishes metrics and drives the parts of `agent`, until the source ends or a signal arrives.
-pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
+pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
     let interrupt = Interrupt::catch()?;
     let netns = netns(&args.source)?;
     let view = args.view();
     let views = views(&view, None)?;
     let settings = args.flight.settings();
-    if let Some(settings) = &settings {
-        super::flight::announce(settings);
-    }
+    settings.iter().for_each(super::flight::announce);
     let requests = Requests::default();
+    args.otlp = args.otlp.take().filter(|_| push::is_enabled());
     // First, so that an address in use is reported before anything has to be detached.
     let Sockets { listeners, mut folders, web } = Sockets::open(&args, beside.runtime.as_deref())?;
     // These threads need privileges that are about to be dropped, and have sandboxes of their own.
-    let push = args.otlp.as_deref().map(Push::start).transpose()?;
+    let push = args.otlp.as_deref().map(|url| Push::start(url, args.interval)).transpose()?;
+    if is_after_kill(&listeners, args.textfile.as_deref(), beside.recorder.as_ref()) {
+        lost_in_kill(push.is_some(), settings.as_ref()).as_deref().into_iter().for_each(say);
+    }
     let board = Arc::new(Board::new(settings.as_ref().map(|_| dump(&requests))));
     let options = Options { peers: whole(args.peers), qps: whole(args.per_qp) };
     let (interval, textfile) = (args.interval, args.textfile.clone());
@@ -115,9 +115,7 @@ pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     let server = Server::start(listeners, &board, web).context("cannot start the HTTP server")?;
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
-    for hook in &hooks {
-        say(hook);
-    }
+    hooks.iter().map(String::as_str).for_each(say);
     board.views().open(Hello::of(interfaces, &hooks));
     let mut flight = None;
     if let Some(dumps) = dumps {
@@ -150,6 +148,26 @@ pub(super) fn serve(args: ExportArgs, beside: AgentParts) -> Result<()> {
     ended
 }
 
+/// True if the run before this one has left what it removes at its end.
+fn is_after_kill(listeners: &[Listener], textfile: Option<&Path>, recorder: Option<&Recorder>) -> bool {
+    listeners.iter().any(Listener::is_after_kill)
+        || textfile.is_some_and(Path::is_file)
+        || recorder.is_some_and(Recorder::is_after_kill)
+}
+
+/// What the end of a killed run has cost beside rows of a recording; `None` if a run like this one keeps nothing in
+/// memory alone.
+fn lost_in_kill(has_push: bool, flight: Option<&flight::Settings>) -> Option<String> {
+    let requests = has_push.then(|| "OTLP requests in its queue".to_owned());
+    let held = flight.map(|flight| {
+        let keep = duration(nanos(flight.keep));
+        format!("the last {keep}, which its flight recorder held")
+    });
+    let lost: Vec<String> = [requests, held].into_iter().flatten().collect();
+    (!lost.is_empty())
+        .then(|| format!("the previous run was killed, or the host failed: lost are {}", lost.join(", and ")))
+}
+
 /// Handler of clients' dump requests.
 fn dump(requests: &Requests) -> Dump {
     Dump { wanted_ns: Arc::clone(&requests.socket_ns), time: |text| parse_duration(text).ok() }
@@ -167,44 +185,6 @@ fn folders(textfile: Option<&Path>, addresses: &[Listen]) -> Vec<PathBuf> {
         Listen::Tcp(_) => None,
     });
     textfile.into_iter().chain(sockets).map(confine::parent).collect()
-}
-
-/// The content of a one-line file; `None` if it cannot be read.
-fn read(path: &str) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-/// The push to an OpenTelemetry collector.
-struct Push {
-    encoder: Encoder,
-    pusher: Pusher,
-}
-
-impl Push {
-    /// Sends to the URL of `--otlp`, or to the one in the environment.
-    fn start(url: &str) -> Result<Self> {
-        let env = |name: &str| std::env::var(name).ok();
-        let host = Host { name: system::host_name(), id: read("/etc/machine-id") };
-        let targets = settings::targets(url, &env).map_err(|error| anyhow!(error))?;
-        let resource = settings::resource(&host, &env).map_err(|error| anyhow!(error))?;
-        for target in &targets {
-            say(&format!("{} are sent to {}", target.signal.name(), target.url));
-        }
-        let pusher = Pusher::start(targets).context("cannot start the thread that sends OTLP")?;
-        Ok(Self { encoder: Encoder::new(resource), pusher })
-    }
-
-    fn take(&mut self, families: &[Series], report: &Report, sample: &Sample) {
-        let requests = self.encoder.take(families, report, sample.time_ns);
-        if let Some(back_ns) = requests.back_ns {
-            let back = duration(back_ns);
-            say(&format!(
-                "the clock stepped back by {back}: OTLP counters start anew, and a database may reject that time"
-            ));
-        }
-        self.pusher.push(requests);
-    }
 }
 
 fn whole(number: u64) -> usize {
@@ -515,6 +495,20 @@ mod tests {
         let error = Textfile(folder.path().join("no/rocescope.prom")).write("").unwrap_err();
         let said = format!("{error:#}");
         assert!(said.contains("no/rocescope.prom") && said.contains("its folder does not exist"), "{said}");
+    }
+
+    #[test]
+    fn what_a_kill_cost_is_said_of_what_was_in_memory_alone() {
+        let line = ["rocescope", "agent", "--keep", "10m"].iter().map(OsString::from);
+        let Verb::Agent(args) = Args::read(line).unwrap().verb else { unreachable!() };
+        let flight = args.export.flight.settings();
+        assert_eq!(lost_in_kill(false, None), None);
+        let said = lost_in_kill(true, flight.as_ref()).unwrap();
+        let both =
+            "lost are OTLP requests in its queue, and the last 10 min 0 s, which its flight recorder held";
+        assert!(said.ends_with(both), "{said}");
+        let said = lost_in_kill(true, None).unwrap();
+        assert!(said.ends_with("lost are OTLP requests in its queue"), "{said}");
     }
 
     #[test]

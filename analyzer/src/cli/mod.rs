@@ -23,6 +23,8 @@ mod manual;
 mod mistake;
 pub mod output;
 mod progress;
+#[cfg(feature = "live")]
+mod push;
 mod record;
 #[cfg(target_os = "linux")]
 mod start;

@@ -60,6 +60,8 @@ pub enum Listener {
 pub struct SocketFile {
     path: PathBuf,
     id: (u64, u64),
+    /// It replaced the file of a process that was killed.
+    is_after_kill: bool,
 }
 
 impl Drop for SocketFile {
@@ -85,9 +87,9 @@ impl Listener {
         match address {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address)?)),
             Listen::Unix(path) => {
-                remove_stale(path)?;
+                let is_after_kill = remove_stale(path)?;
                 let listener = UnixListener::bind(path)?;
-                let file = SocketFile { id: file_id(path)?, path: path.clone() };
+                let file = SocketFile { id: file_id(path)?, path: path.clone(), is_after_kill };
                 // Owner and group only: a host's figures are not meant for all of its users.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
                 Ok(Self::Unix(listener, Some(file)))
@@ -140,6 +142,12 @@ impl Listener {
         }
     }
 
+    /// True if it replaced the socket of a process that was killed.
+    #[must_use]
+    pub fn is_after_kill(&self) -> bool {
+        matches!(self, Self::Unix(_, Some(file)) if file.is_after_kill)
+    }
+
     /// True if other hosts can reach it.
     #[must_use]
     pub fn is_remote(&self) -> bool {
@@ -147,14 +155,16 @@ impl Listener {
     }
 }
 
-/// Removes the socket file of a killed process.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    let Ok(data) = std::fs::symlink_metadata(path) else { return Ok(()) };
+/// Removes the socket file of a killed process. Returns true if there was one.
+fn remove_stale(path: &Path) -> io::Result<bool> {
+    let Ok(data) = std::fs::symlink_metadata(path) else { return Ok(false) };
     if !data.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map(|()| true)
+        }
         _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on it")),
     }
 }
@@ -183,6 +193,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let error = Listener::bind(&listen).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(!first.is_after_kill());
         drop(first);
         assert!(!path.exists());
 
@@ -190,6 +201,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let second = Listener::bind(&listen).unwrap();
+        assert!(second.is_after_kill());
         // Another process has replaced the file, which must stay.
         std::fs::remove_file(&path).unwrap();
         let other = UnixListener::bind(&path).unwrap();

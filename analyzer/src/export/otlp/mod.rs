@@ -45,7 +45,7 @@ pub struct Encoder {
 /// The requests for one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests {
-    /// An encoded `ExportMetricsServiceRequest`.
+    /// An encoded `ExportMetricsServiceRequest`; empty if none is due.
     pub metrics: Vec<u8>,
     /// An encoded `ExportLogsServiceRequest`, if a finding began, changed or ended.
     pub logs: Option<Vec<u8>>,

@@ -78,7 +78,7 @@ impl Pusher {
     /// Queues the requests of a sample. Never blocks.
     pub fn push(&self, requests: Requests) {
         let Requests { metrics, mut logs, .. } = requests;
-        let mut metrics = Some(metrics);
+        let mut metrics = Some(metrics).filter(|body| !body.is_empty());
         for channel in &self.0 {
             let body = match channel.signal {
                 Signal::Metrics => metrics.take(),

@@ -59,6 +59,37 @@ pub struct Target {
     pub certificates: Certificates,
 }
 
+/// True if the environment turns OTLP off.
+#[must_use]
+pub fn is_disabled(env: &impl Fn(&str) -> Option<String>) -> bool {
+    env("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+}
+
+/// The interval of the metrics that the environment asks for; `None` without one.
+///
+/// # Errors
+/// If the value is no number of milliseconds.
+pub fn interval(env: &impl Fn(&str) -> Option<String>) -> Result<Option<Duration>, String> {
+    const NAME: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+    let Some(text) = env(NAME).filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    match text.trim().parse() {
+        Ok(ms) if ms > 0 => Ok(Some(Duration::from_millis(ms))),
+        _ => Err(format!("invalid value '{text}' for {NAME}: write milliseconds, such as 60000")),
+    }
+}
+
+/// Counters and histograms are cumulative, whatever the environment prefers.
+fn check_temporality(env: &impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    const NAME: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+    match env(NAME).filter(|text| !text.trim().is_empty()) {
+        Some(text) if !text.trim().eq_ignore_ascii_case("cumulative") => Err(format!(
+            "invalid value '{text}' for {NAME}: rocescope sends cumulative counts only, of which a lost request loses \
+             none; the processor cumulativetodelta of a collector makes deltas of them"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Identity of the host.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
@@ -81,6 +112,9 @@ pub fn targets(option: &str, env: &impl Fn(&str) -> Option<String>) -> Result<Ve
             Some("none") => continue,
             None | Some("" | "otlp") => {}
             Some(other) => return Err(format!("invalid value '{other}' for {switch}: write otlp or none")),
+        }
+        if signal == Signal::Metrics {
+            check_temporality(env)?;
         }
         all.push(target(signal, option, env)?);
     }

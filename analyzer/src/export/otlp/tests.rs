@@ -11,7 +11,7 @@ use prost::Message as _;
 use super::proto::{Any, AnyValue, KeyValue, LogRecord};
 use super::queue::Tally;
 use super::send::Pusher;
-use super::settings::{DEFAULT, Host, Signal, Target, resource, targets};
+use super::settings::{DEFAULT, Host, Signal, Target, interval, is_disabled, resource, targets};
 use super::*;
 use crate::export::registry::REGISTRY;
 use crate::export::tests::full;
@@ -255,12 +255,45 @@ fn what_cannot_be_used_is_named() {
         (&[("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0D%0Ac")], "OTEL_EXPORTER_OTLP_HEADERS"),
         (&[("OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY", "k")], "belong together"),
         (&[("OTEL_LOGS_EXPORTER", "console")], "OTEL_LOGS_EXPORTER"),
+        (
+            &[("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")],
+            "'delta' for OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: rocescope sends cumulative counts only",
+        ),
         (&[("OTEL_LOGS_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")], "nothing is left to send"),
     ] {
         let said = error("", variables);
         assert!(said.contains(part), "{said}");
     }
     assert!(error("ftp://c", &[]).contains("http://HOST:PORT"));
+}
+
+#[test]
+fn the_environment_sets_the_interval_and_turns_all_off() {
+    let preference = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+    for accepted in ["cumulative", "Cumulative", ""] {
+        assert_eq!(
+            targets("", &move |name| (name == preference).then(|| accepted.to_owned())).unwrap().len(),
+            2
+        );
+    }
+    // It is of metrics only.
+    let logs = |name: &str| match name {
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE" => Some("delta".to_owned()),
+        "OTEL_METRICS_EXPORTER" => Some("none".to_owned()),
+        _ => None,
+    };
+    assert_eq!(targets("", &logs).unwrap().len(), 1);
+    let with = |name: &'static str, text: &'static str| move |of: &str| (of == name).then(|| text.to_owned());
+    assert_eq!(interval(&env(&[])), Ok(None));
+    assert_eq!(interval(&with("OTEL_METRIC_EXPORT_INTERVAL", "60000")), Ok(Some(Duration::from_secs(60))));
+    for wrong in ["1m", "0", "-5"] {
+        let error = interval(&with("OTEL_METRIC_EXPORT_INTERVAL", wrong)).unwrap_err();
+        assert!(error.contains("OTEL_METRIC_EXPORT_INTERVAL: write milliseconds"), "{error}");
+    }
+    for (text, disabled) in [("true", true), ("TRUE", true), ("false", false), ("", false), ("1", false)] {
+        assert_eq!(is_disabled(&with("OTEL_SDK_DISABLED", text)), disabled, "{text}");
+    }
+    assert!(!is_disabled(&env(&[])));
 }
 
 #[test]
