@@ -1,5 +1,5 @@
-//! A small set of hops that explains the bad port pairs: chosen one after the other, and without one that the others
-//! make superfluous.
+//! A small set of hops that explains the bad port pairs: chosen one after the other, without one that the others make
+//! superfluous, and of few hops the smallest set.
 //!
 //! Each pair passes several hops: two links, two hosts, two switches, a path, a rail, a plane. A hop is a better
 //! explanation the more bad pairs pass it that no earlier hop explains, and the fewer good pairs pass it.
@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Row;
+use super::fewest::Search;
 use super::question::COMPARED;
 use crate::util::map::{Map, Set};
 
@@ -76,12 +77,15 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
     let mut open: Vec<bool> = vec![true; pairs.len()];
     let mut chosen: Vec<&Hop> = Vec::new();
     while chosen.len() < MOST
-        && let Some(best) = best(&hops, &pairs, &open)
+        && let Some(best) = best(hops.iter(), &pairs, &open)
     {
         chosen.push(best);
         best.pairs.iter().for_each(|pair| open[*pair] = false);
     }
     leave_out(&mut chosen);
+    if let Some(fewer) = fewer(&hops, &pairs, &chosen) {
+        chosen = fewer;
+    }
     open.fill(true);
     let mut answers = Vec::new();
     for hop in chosen {
@@ -99,8 +103,8 @@ fn score(hop: &Hop, pairs: &[Pair], open: &[bool]) -> f64 {
 }
 
 /// The hop that explains most of what is open.
-fn best<'a>(hops: &'a [Hop], pairs: &[Pair], open: &[bool]) -> Option<&'a Hop> {
-    let scored = hops.iter().map(|hop| (score(hop, pairs, open), hop)).filter(|(score, _)| *score > 0.0);
+fn best<'a>(hops: impl Iterator<Item = &'a Hop>, pairs: &[Pair], open: &[bool]) -> Option<&'a Hop> {
+    let scored = hops.map(|hop| (score(hop, pairs, open), hop)).filter(|(score, _)| *score > 0.0);
     // A lost packet can have any number of retransmissions.
     let known = |hop: &Hop| hop.of.metric != RETRANSMITTED;
     let best = scored.max_by(|(a, one), (b, other)| {
@@ -125,6 +129,24 @@ fn leave_out(chosen: &mut Vec<&Hop>) {
             chosen.remove(at);
         }
     }
+}
+
+/// A smaller set that explains the same pairs as well, best explanation first; `None` if there is none, or if the set is
+/// too large for a search.
+fn fewer<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: &[&'a Hop]) -> Option<Vec<&'a Hop>> {
+    let place = |hop: &&Hop| hops.iter().position(|other| std::ptr::eq(*hop, other));
+    let greedy: Vec<usize> = chosen.iter().filter_map(place).collect();
+    let of_hops: Vec<&[usize]> = hops.iter().map(|hop| hop.pairs.as_slice()).collect();
+    let worth = |hop: usize, pair: usize| pairs[pair].weight.max(1.0) * hops[hop].share * hops[hop].share;
+    let set = Search::new(&of_hops, pairs.len(), &worth).fewer(&greedy)?;
+    let mut left: Vec<&Hop> = set.into_iter().map(|hop| &hops[hop]).collect();
+    let (mut ordered, mut open) = (Vec::new(), vec![true; pairs.len()]);
+    while let Some(best) = best(left.iter().copied(), pairs, &open) {
+        left.retain(|hop| !std::ptr::eq(*hop, best));
+        best.pairs.iter().for_each(|pair| open[*pair] = false);
+        ordered.push(best);
+    }
+    Some(ordered)
 }
 
 /// Identity of a pair: metric, job, direction, source and destination.
@@ -262,6 +284,36 @@ mod tests {
             ("e", "h", &only_y),
         ]));
         assert_eq!(places(&answers.unwrap()), ["to x", "to y"]);
+    }
+
+    /// The greedy choice begins with the six pairs of a switch, and needs three hops, none of them superfluous. Two links
+    /// explain all pairs.
+    #[test]
+    fn two_hops_are_found_where_the_greedy_choice_takes_three() {
+        let (x, y) = (("link", 1, "x", 5, 5), ("link", 1, "y", 5, 5));
+        let (s, t) = (("switch", 3, "s", 6, 6), ("path", 4, "t", 3, 3));
+        let (x_s, y_s, x_t, y_t, only_y) = ([x, s], [y, s], [x, t], [y, t], [y]);
+        let all: [(&str, &str, &[Passed]); 10] = [
+            ("a", "x", &x_s),
+            ("b", "x", &x_s),
+            ("c", "x", &x_s),
+            ("a", "y", &y_s),
+            ("b", "y", &y_s),
+            ("c", "y", &y_s),
+            ("d", "x", &x_t),
+            ("e", "x", &x_t),
+            ("d", "y", &y_t),
+            ("e", "y", &only_y),
+        ];
+        assert_eq!(places(&explain(rows(&all)).unwrap()), ["to x", "to y"]);
+        // A link of which most pairs lose nothing explains less: its pairs stay with the hops that lose at all of them.
+        let worse = ("link", 1, "x", 5, 20);
+        let (worse_s, worse_t) = ([worse, s], [worse, t]);
+        let mut all = all;
+        for (at, hops) in [(0, &worse_s), (1, &worse_s), (2, &worse_s), (6, &worse_t), (7, &worse_t)] {
+            all[at].2 = hops;
+        }
+        assert_eq!(places(&explain(rows(&all)).unwrap()), ["to s", "to t", "to y"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | [`question`] | the questions: SQL in a dialect that both engines accept, and the columns of the answers |
 //! | [`recording`] | locations of the tables, and their declaration for an engine |
 //! | [`engine`], [`server`] | run SQL on an engine of this host, or on a server |
-//! | [`cover`] | a small set (greedy) of hops that explains bad pairs of ports |
+//! | [`cover`], `fewest` | a small set of hops that explains bad pairs of ports |
 //! | [`answer`] | rows, and the confidence in them |
 //! | `headline`, `coverage` | the sentence about the first row, or about what was looked at if nothing stands out |
 //! | [`page`] | the answer as text, JSON and HTML |
@@ -14,6 +14,7 @@ pub mod answer;
 pub mod cover;
 mod coverage;
 pub mod engine;
+mod fewest;
 mod headline;
 pub mod page;
 pub mod question;

@@ -37,10 +37,14 @@ pub enum Fault {
     Stalls,
     /// The steps of a job become twice as long; most of each is traffic.
     StepGrowth,
+    /// A leaf switch: three times the latency of all flows through it.
+    SlowSwitch,
+    /// A leaf switch drops few packets to each of its hosts.
+    LossySwitch,
 }
 
 /// All faults, in the order of their time ranges.
-pub const FAULTS: [Fault; 15] = [
+pub const FAULTS: [Fault; 17] = [
     Fault::Healthy,
     Fault::SlowLink,
     Fault::LossyPort,
@@ -56,6 +60,8 @@ pub const FAULTS: [Fault; 15] = [
     Fault::SlowReceiver,
     Fault::Stalls,
     Fault::StepGrowth,
+    Fault::SlowSwitch,
+    Fault::LossySwitch,
 ];
 
 /// The rail and pod whose leaf switches hash badly.
@@ -110,6 +116,12 @@ impl Fleet {
     const fn slow_path(&self) -> (Port, Port) {
         let from = Port { host: 0, rail: 1, plane: 0 };
         (from, Port { host: self.pod(), ..from })
+    }
+
+    /// A port at the slow switch, and one at the lossy switch: hosts of two jobs have ports there.
+    const fn at_switches(&self) -> (Port, Port) {
+        let host = self.hosts / 2;
+        (Port { host, rail: 2, plane: 0 }, Port { host, rail: 0, plane: 1 })
     }
 
     const fn marking(&self) -> Port {
@@ -176,7 +188,15 @@ impl Fleet {
         let pod = |port: Port| port.host / self.pod();
         let on_path =
             |at: Port, port: Port| (pod(at), at.rail, at.plane) == (pod(port), port.rail, port.plane);
+        let (slow_switch, lossy_switch) = self.at_switches();
         match fault {
+            Fault::SlowSwitch if on_path(slow_switch, src) || on_path(slow_switch, dst) => {
+                Effect { latency: 3.0, ..NOTHING }
+            }
+            Fault::LossySwitch if on_path(lossy_switch, dst) => {
+                // Less in all than at the lossy port, which the timeline names.
+                Effect { lost: if is_sender { 0.0 } else { 0.0003 }, resent: 0.0005, ..NOTHING }
+            }
             Fault::SlowLink if [src, dst].contains(&self.slow()) => Effect { latency: 3.0, ..NOTHING },
             Fault::SlowHost if [src.host, dst.host].contains(&self.slow_host()) => {
                 Effect { latency: 3.0, ..NOTHING }
@@ -229,6 +249,15 @@ impl Fleet {
             ("slow", Fault::ResendingPort) => {
                 Some(format!("Link from {}: retransmission 0.40", self.cable(self.resending())))
             }
+            ("slow", Fault::SlowSwitch) => {
+                Some(format!("Switch {}: latency", self.switch(self.at_switches().0)))
+            }
+            ("slow", Fault::LossySwitch) => {
+                Some(format!("Switch to {}: retransmission 0.05", self.switch(self.at_switches().1)))
+            }
+            ("loss", Fault::LossySwitch) => {
+                Some(format!("Switch to {}: 0.03", self.switch(self.at_switches().1)))
+            }
             ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(self.lossy()))),
             ("balance", Fault::PolarisedHash) => {
                 let (one, other) = (
@@ -278,7 +307,7 @@ impl Fleet {
     #[must_use]
     pub fn confidence(&self, question: &str, fault: Fault) -> &'static str {
         match (question, fault) {
-            ("slow", Fault::SlowLink | Fault::SlowHost | Fault::SlowRail)
+            ("slow", Fault::SlowLink | Fault::SlowHost | Fault::SlowRail | Fault::SlowSwitch)
             | ("balance" | "jobs", _)
             | ("stragglers", Fault::Straggler) => "high",
             // RNR waits alone do not say that the others wait for the host.
