@@ -177,7 +177,16 @@ impl ClickHouse {
     /// # Errors
     /// It does not start, or names no port.
     pub fn start(program: &Path, folder: &Path, certificate: &[&str]) -> Result<Self> {
+        Self::start_at(0, program, folder, certificate)
+    }
+
+    /// The same at a port; 0: any.
+    ///
+    /// # Errors
+    /// It does not start, or names no port.
+    pub fn start_at(port: u16, program: &Path, folder: &Path, certificate: &[&str]) -> Result<Self> {
         let mut command = Command::new(program);
+        command.env("PORT", port.to_string());
         command.arg("serve").arg(folder).args(certificate).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut server = Self { child: command.spawn().context("ClickHouse does not start")?, port: 0 };
         let mut port = String::new();

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rocescope_tests::browser::{self, Pixels, Scheme, chromium_or_skip};
+use rocescope_tests::fleet::ask::of_captures;
 use rocescope_tests::oracle::{binary, captures};
-use rocescope_tests::packages::perfetto_or_skip;
+use rocescope_tests::packages::{duck_db_or_skip, perfetto_or_skip};
+use rocescope_tests::sim::scenarios;
 use serde_json::{Value, json};
 
 fn capture(name: &str) -> PathBuf {
@@ -181,6 +183,43 @@ fn hostile_names_of_every_origin_stay_text_in_a_browser() {
     }
 }
 
+/// The page of an answer about a fleet, with a hostile name of a host: it opens without an error, and has the headline and
+/// the rows of the same answer in JSON.
+#[test]
+fn the_page_of_a_fleet_is_shown_in_a_browser() {
+    const TEST: &str = "the_page_of_a_fleet_is_shown_in_a_browser";
+    if !chromium_or_skip(TEST) {
+        return;
+    }
+    let Some(engine) = duck_db_or_skip(TEST) else { return };
+    let hosts = [("node<0>", &["e1_loss1.h0.pcap.gz"][..]), ("node1", &["e1_loss1.h1.pcap.gz"])];
+    let folder = of_captures(&hosts);
+    let asked = |output: &str| {
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["fleet", "loss"]).arg(folder.path()).arg("--engine").arg(&engine);
+        let output = command.args(["--output", output]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, asked("html")).unwrap();
+    let answer: Value = serde_json::from_str(&asked("json")).unwrap();
+    let opened = browser::open(&page).unwrap();
+    assert!(opened.console.is_empty(), "{:?}", opened.console);
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let headline = answer["headline"].as_str().unwrap();
+    assert!(headline.contains("packets lost"), "{headline}");
+    assert!(opened.dom.contains(&escaped(headline)), "{headline}: {}", opened.dom);
+    let rows = answer["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        let place = row["place"].as_str().unwrap();
+        assert!(opened.dom.contains(&escaped(place)), "{place}: {}", opened.dom);
+    }
+    assert!(!opened.dom.contains("node<0>"), "a name became markup");
+    assert_eq!(opened.dom.matches("<tr").count(), rows.len() + 1, "{}", opened.dom);
+}
+
 /// A policy that forbids its script leaves the page readable.
 #[test]
 fn the_page_is_readable_without_java_script() {
@@ -325,8 +364,14 @@ fn check_trace(all: &Value) {
 
 #[test]
 fn traces_have_the_flows_and_events_of_the_report() {
-    for name in ["e1_loss1.h1.pcap.gz", "g_rnr.h0.pcap", "f1_ecn_red.h1.pcap.gz", "h1_rping.h0.pcap"] {
-        let files = [capture(name)];
+    let folder = tempfile::tempdir().unwrap();
+    // Soft-RoCE sends no CNPs.
+    let with_cnps = scenarios::all().into_iter().find(|scenario| scenario.name == "cnp-storm").unwrap();
+    let with_cnps = with_cnps.run(4791, folder.path()).unwrap().files;
+    let names = ["e1_loss1.h1.pcap.gz", "g_rnr.h0.pcap", "f1_ecn_red.h1.pcap.gz", "h1_rping.h0.pcap"];
+    let (mut cnps, mut gaps) = (0, 0);
+    for file in names.map(capture).into_iter().chain(with_cnps) {
+        let (name, files) = (file.display().to_string(), [file]);
         let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
         let trace: Value = serde_json::from_str(&printed(&files, "trace")).unwrap();
         check_trace(&trace);
@@ -344,9 +389,29 @@ fn traces_have_the_flows_and_events_of_the_report() {
             sum(&|flow| &flow["ack"]["naks"]["psn_sequence_error"]),
             "{name}"
         );
+        let marks = sum(&|flow| &flow["cnp_packets"]);
+        assert_eq!(count("i", &|name| name == "CNP"), marks, "{name}");
+        let psns = |field: &str| -> u64 {
+            let of = |flow: &Value| {
+                ["psn", "psn_responses"]
+                    .map(|part| flow[part][field].as_u64().unwrap_or(0))
+                    .iter()
+                    .sum::<u64>()
+            };
+            report["flows"].as_array().unwrap().iter().map(of).sum()
+        };
+        let jumps = || {
+            let all = trace["traceEvents"].as_array().unwrap().iter();
+            all.filter(|entry| entry["name"].as_str().unwrap().starts_with("PSN gap: "))
+        };
+        assert_eq!(jumps().count() as u64, psns("gaps"), "{name}");
+        let missing: u64 = jumps().map(|entry| entry["args"]["missing_psns"].as_u64().unwrap()).sum();
+        assert_eq!(missing, psns("missing"), "{name}");
+        (cnps, gaps) = (cnps + marks, gaps + psns("gaps"));
         assert_eq!(trace["otherData"]["events_left_out"], 0);
         check_messages(&report, &trace);
     }
+    assert!(cnps > 10_000 && gaps > 50, "{cnps} {gaps}");
 }
 
 /// What Perfetto's trace processor has of a trace: the errors that it counts, slices (instants among them), counters'

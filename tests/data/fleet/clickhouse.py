@@ -3,7 +3,7 @@
 
 `clickhouse.py local --output-format FORMAT` reads SQL from standard input, as `clickhouse local` does.
 `clickhouse.py serve FOLDER [CERTIFICATE KEY]` has the tables of a recording and answers over HTTP as a server does, over
-TLS with a certificate; it prints its port. Without a recording in FOLDER it has no tables until they are made. The answer to
+TLS with a certificate; it listens on the port in PORT, or on any, and prints it. Without a recording in FOLDER it has no tables until they are made. The answer to
 every third insert is lost, as by a network that fails.
 """
 
@@ -84,7 +84,7 @@ def serve(folder, *certificate):
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.HTTPServer(("127.0.0.1", int(os.environ.get("PORT", 0))), Handler)
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rocescope::record::registry::FlowSecond;
+use rocescope::record::store::{Keep, Rotate, Store};
 use rocescope::util::units;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
 use rocescope_tests::live::attached::Hooks;
@@ -239,6 +240,12 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
         recording.to_str().unwrap(),
         "--listen",
         METRICS,
+        "--keep",
+        "1m",
+        "--dump-dir",
+        folder.path().to_str().unwrap(),
+        "--otlp",
+        "http://127.0.0.1:9",
     ];
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let agent = Program::watching(start, &arguments).unwrap();
@@ -278,6 +285,9 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let reach =
         format!("the rows reach to {}; at most one interval after that is lost", units::time_utc(last));
     assert!(said.starts_with(&reach), "{said}, not {reach}");
+    let lost = "the previous run was killed, or the host failed: lost are OTLP requests in its queue, and the last 1 min \
+                0 s, which its flight recorder held";
+    next.said(|text| text.contains(lost).then_some(())).unwrap();
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
@@ -338,6 +348,53 @@ fn an_agent_outlives_a_full_disk_and_loses_nothing_that_it_can_keep() {
     assert!(!ended.err.contains(" rows lost"), "rows kept in memory were not written: {}", ended.err);
     let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
     assert_eq!(packets(Path::new(&held)), all, "{}", ended.err);
+    Hooks::until_gone(&world, &mut link).unwrap();
+}
+
+/// Rows that waited in memory for a full disk are in the journal once it can be written again: a kill then costs none.
+#[test]
+fn a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory() {
+    if !root_or_skip("a_kill_after_a_full_disk_costs_no_row_that_waited_in_memory") {
+        return;
+    }
+    let (world, mut link) = world();
+    let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let recording = folder.path().join("recording");
+    let arguments = ["agent", "-i", "near0", "--interval", "200ms", "--record", recording.to_str().unwrap()];
+    let start = Start { netns: Some(&world.near), disk: Some((folder.path(), 512)), ..Start::default() };
+    let agent = Program::watching(start, &[&arguments[..], &["--listen", METRICS]].concat()).unwrap();
+    super::until_ready(&world);
+    let inside = PathBuf::from(format!("/proc/{}/root{}", agent.id(), folder.path().display()));
+    let filler = fill(&inside);
+    // The journal has room in its last page for the rows of some intervals.
+    let mut psn = 0;
+    until("a full disk", || {
+        link.receive(&[frames::send(0x100, psn)]).unwrap();
+        psn += 1;
+        std::thread::sleep(Duration::from_millis(100));
+        agent.said(|text| Some(text.contains("No space left"))).unwrap().then_some(())
+    });
+    // Several intervals that are in memory alone.
+    for _ in 0..10 {
+        link.receive(&[frames::send(0x100, psn)]).unwrap();
+        psn += 1;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(filler);
+    std::fs::remove_file(inside.join("filler")).unwrap();
+    agent.said(|text| text.contains("writing to").then_some(())).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let journals = beside.path().join("journal");
+    std::fs::create_dir(&journals).unwrap();
+    agent.signal(Signal::STOP).unwrap();
+    for entry in std::fs::read_dir(inside.join("recording/journal")).unwrap().flatten() {
+        std::fs::copy(entry.path(), journals.join(entry.file_name())).unwrap();
+    }
+    agent.signal(Signal::KILL).unwrap();
+    agent.end().unwrap();
+    let never = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
+    let (_, said) = Store::open(beside.path(), "other", never, Keep::default(), false).unwrap();
+    assert_eq!(packets(beside.path()), u64::from(psn), "{said:?}");
     Hooks::until_gone(&world, &mut link).unwrap();
 }
 

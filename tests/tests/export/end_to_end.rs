@@ -1,7 +1,7 @@
 //! Traffic of the demonstration through an agent: metrics, recording, view and report must have the same figures.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -153,17 +153,24 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
         &dump_dir,
     ];
     let click_house = click_house_or_skip(TEST);
-    // The response to every third insert is lost.
-    let server = click_house
-        .as_ref()
-        .map(|program| near.run(|| ClickHouse::start(program, folder.path(), &[])).unwrap().unwrap());
-    let url = server.as_ref().map(|server| format!("http://127.0.0.1:{}/", server.port));
+    // The server is away until files wait for it.
+    let free = near.run(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let url = click_house.as_ref().map(|_| format!("http://127.0.0.1:{port}/"));
     let sends: Vec<&str> = url.iter().flat_map(|url| ["--clickhouse", url, "--rotate", "3s"]).collect();
     let start = Start { netns: Some(near), ..Start::default() };
     let agent = Program::watching(start, &[&arguments[..], &sends].concat()).unwrap();
     let prometheus =
         program_or_skip(TEST, PACKAGE, "prometheus").map(|program| Prometheus::start(near, &program));
     let player = stage.start(Scenario::new(4791, BRIEF), Some(BRIEF + Duration::from_millis(500))).unwrap();
+    let queued = || std::fs::read_dir(Path::new(&recording).join("queue")).unwrap().count();
+    let server = click_house.as_ref().map(|program| {
+        until("files of two rotations in the queue", || (queued() > 8).then_some(()));
+        agent.said(|text| text.contains("cannot send to ClickHouse").then_some(())).unwrap();
+        // The response to every third insert is lost.
+        near.run(|| ClickHouse::start_at(port, program, folder.path(), &[])).unwrap().unwrap()
+    });
     until("the end of the traffic", || player.is_finished().then_some(()));
     let sent = player.join().unwrap();
     assert!(sent.first_error.is_none(), "{:?}", sent.first_error);
@@ -198,6 +205,9 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
             });
         }
     }
+    if server.is_some() {
+        until("the files of the time without the server", || (queued() <= 4).then_some(()));
+    }
     agent.signal(Signal::TERM).unwrap();
     let ended = agent.end().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
@@ -220,9 +230,9 @@ fn metrics_recording_view_and_report_of_the_demonstration_agree() {
             assert_eq!(of_engine(&mut command, &sql(&from), true), expected, "ClickHouse");
         }
     }
-    // Files sent during the run, some of them twice, and the rest at its end.
+    // Files that waited for the server, some of them sent twice, and the rest at the end.
     if let Some(server) = server {
-        assert!(ended.err.contains("cannot send to ClickHouse"), "no response was lost: {}", ended.err);
+        assert!(ended.err.contains("files are sent to ClickHouse"), "{}", ended.err);
         for table in ["flow_seconds", "link_seconds"] {
             assert_eq!(of_server(near, server.port, table), expected, "ClickHouse over HTTP, {table}");
         }
