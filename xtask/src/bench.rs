@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements alongside other programs, as ratios.
 
 mod child;
+mod cost;
 mod fleet;
 mod floor;
 mod goal;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     Floor(floor::Wanted),
     /// `rocescope live` on a flooded veth pair, compared with an empty program and with none
     Load(load::Wanted),
+    /// CPU time and memory of `export`, `record` and an agent at 400 flows; fails when a limit is missed
+    Cost(cost::Wanted),
     /// Questions of `rocescope fleet` over a simulated fleet with known faults
     Fleet(fleet::Wanted),
     /// Response time of the terminal UI to keys while it receives samples of 65,536 flows
@@ -51,6 +54,7 @@ pub(crate) fn bench(wanted: Option<&Bench>) -> Result<()> {
         Bench::Replay(wanted) => replay::replay(wanted),
         Bench::Floor(wanted) => floor::floor(wanted),
         Bench::Load(wanted) => load::load(wanted),
+        Bench::Cost(wanted) => cost::cost(wanted),
         Bench::Fleet(wanted) => fleet::fleet(wanted),
         Bench::Keys(wanted) => keys::keys(wanted),
         Bench::Screen(wanted) => screen::screen(wanted),
