@@ -39,14 +39,17 @@ $ rocescope diff monday/ today/                                    # recordings,
 - New files begin when `--rotate` is reached (15 minutes, or 64 MiB for all tables together), and with each hour (UTC).
 - The rows of every interval are first written to a journal. After `kill -9`, the next `record` in the same folder seals the journal
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
-  the journal. The journal is synced to the disk every 30 s: a power failure loses up to 30 s.
+  the journal. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
+  minute since its last row, `findings` up to a minute of new figures (begin, end and severity have a row at once), `steps` the last step. The
+  journal is synced to the disk every 30 s: a power failure loses up to 30 s.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder.
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than
   an hour, no file is removed because of its age for 15 minutes.
 - The size of `--keep` includes the queue: files that were removed because of their age and that ClickHouse does not have. Beyond it the oldest are
   removed from the queue as well; a message says how many, and from which time.
-- While the disk is full, rows are kept in memory, up to four row groups of 8,192 rows per table. Beyond that the oldest are lost. Start
+- While the disk is full, rows are kept in memory, up to four row groups of 8,192 rows per table. Beyond that the oldest are lost. As soon as there
+  is space again, all that wait are written to the journal. Start
   and end of this state are reported; `hosts.rows_lost` has the number of rows lost, and so have, for an agent,
   `rocescope_recording_rows_lost_total` and `systemctl status`.
 - A row group has the rows of a flow one after the other, which makes small files a sixth smaller; `replay` restores the order of
@@ -79,7 +82,9 @@ packets and is rejected; `--view-filter` works.
 
 `--clickhouse http://[USER:PASSWORD@]HOST:PORT/[?database=NAME]` creates the tables below, adds columns
 that tables of an older version lack, and posts every file unchanged after it is sealed (`--rotate 1m` sends each minute). While the server is unreachable, files are queued in `<dir>/queue` (as hard links, which take no space
-while the file exists) and are retried after 1 s to 60 s, also after the next start; a file that the server refuses is reported, and stays while those behind it are sent. A file's name is its `insert_deduplication_token`: a file
+while the file exists) and are retried after 1 s to 60 s, also after the next start. A file that the server refuses (a status of 4xx, or an exception
+of ClickHouse with one of 5xx) is reported once for each table and cause and stays in the queue; it is retried after 1 s to 60 s, after all files that were
+never refused. A file's name is its `insert_deduplication_token`: a file
 whose response was lost is not inserted twice, as long as the table remembers its token (`non_replicated_deduplication_window`, or
 `replicated_deduplication_window` of a replicated table). `https://` needs a build with the feature `tls`, which packages do not have:
 there, use a trusted network or a proxy. The packaged service may connect to this host alone: [agent.md](agent.md) has the setting for another.
