@@ -72,8 +72,7 @@ basic_auth_users:
 
 `--otlp URL` pushes the same metrics every `--interval` to a collector, as OTLP over HTTP with protobuf (`URL/v1/metrics`), and
 findings as log records (`URL/v1/logs`). `--otlp` without a URL uses that of the environment, else `http://localhost:4318`. The packaged service may
-connect to this host alone: [agent.md](agent.md) has the setting for a collector on another. `OTEL_SDK_DISABLED`, `OTEL_METRIC_EXPORT_INTERVAL` and
-preferences of temporality are not read: leave out `--otlp`, and set `--interval`.
+connect to this host alone: [agent.md](agent.md) has the setting for a collector on another.
 
 - Names and units are in the last column. Points of counters and histograms are cumulative; their start time is that of the run, or
   of the sample before the series appeared. Labels are attributes: `link` and `netdev` are `network.interface.name`, `direction` is
@@ -88,6 +87,9 @@ preferences of temporality are not read: leave out `--otlp`, and set `--interval
 - Variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_HEADERS`, `_TIMEOUT` (milliseconds), `_COMPRESSION` (`gzip`), `_PROTOCOL`
   (`http/protobuf`), each also with `METRICS_` or `LOGS_` before its last word; `OTEL_METRICS_EXPORTER=none` and
   `OTEL_LOGS_EXPORTER=none` disable a signal. Only `--otlp` enables OTLP, no variable does. Proxy variables are not used.
+- `OTEL_SDK_DISABLED=true` has the effect of no `--otlp`. `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds) sets the interval of the metrics sent, in
+  multiples of `--interval`; findings are sent at each `--interval`. `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` other than `cumulative` is an
+  error: of cumulative counts a lost request loses none, and the collector's processor `cumulativetodelta` makes deltas of them.
 - An `https` URL needs a build with the feature `tls` ([building.md](building.md)). The system's certificate authorities are trusted, or those in
   `SSL_CERT_FILE`, or in `OTEL_EXPORTER_OTLP_CERTIFICATE`; `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` are the client certificate and key. They are
   read at the start. A build without `tls` rejects the URL: send to a collector on this host that forwards over TLS.
@@ -95,7 +97,7 @@ preferences of temporality are not read: leave out `--otlp`, and set `--interval
   minutes), else with exponential backoff up to 30 s. After other errors it is dropped. Up to 240 requests per signal (an hour at 15 s) and 16 MiB are
   queued in memory; if the queue is full, the oldest is dropped. `rocescope_otlp_requests_total` counts all outcomes, and messages report the start and end
   of a failure. When the process ends, the queue is sent for at most 5 s, and the number of unsent requests is reported. A killed process loses the
-  queue. If the clock steps back, counters restart.
+  queue, which the next start says ([agent.md](agent.md)). If the clock steps back, counters restart.
 
 ## Metrics
 
