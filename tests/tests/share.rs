@@ -183,8 +183,8 @@ fn hostile_names_of_every_origin_stay_text_in_a_browser() {
     }
 }
 
-/// The page of an answer about a fleet, with a hostile name of a host: it opens without an error, and has the headline and
-/// the rows of the same answer in JSON.
+/// The page of an answer about a fleet, with a hostile name of a host: it opens without an error, and has the headline
+/// and the rows of the same answer in JSON.
 #[test]
 fn the_page_of_a_fleet_is_shown_in_a_browser() {
     const TEST: &str = "the_page_of_a_fleet_is_shown_in_a_browser";

@@ -19,7 +19,7 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// False if the environment turns OTLP off, which is said.
+/// False if the environment turns OTLP off, and reports it.
 pub(super) fn is_enabled() -> bool {
     let is_disabled = settings::is_disabled(&env);
     if is_disabled {

@@ -131,8 +131,8 @@ fn leave_out(chosen: &mut Vec<&Hop>) {
     }
 }
 
-/// A smaller set that explains the same pairs as well, best explanation first; `None` if there is none, or if the set is
-/// too large for a search.
+/// A smaller set that explains the same pairs as well, best explanation first; `None` if there is none, or if the set
+/// is too large for a search.
 fn fewer<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: &[&'a Hop]) -> Option<Vec<&'a Hop>> {
     let place = |hop: &&Hop| hops.iter().position(|other| std::ptr::eq(*hop, other));
     let greedy: Vec<usize> = chosen.iter().filter_map(place).collect();
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(places(&answers.unwrap()), ["to x", "to y"]);
     }
 
-    /// The greedy choice begins with the six pairs of a switch, and needs three hops, none of them superfluous. Two links
-    /// explain all pairs.
+    /// The greedy choice begins with the six pairs of a switch, and needs three hops, none of them superfluous. Two
+    /// links explain all pairs.
     #[test]
     fn two_hops_are_found_where_the_greedy_choice_takes_three() {
         let (x, y) = (("link", 1, "x", 5, 5), ("link", 1, "y", 5, 5));

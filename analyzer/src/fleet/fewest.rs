@@ -25,8 +25,8 @@ impl<'a> Search<'a> {
         Self { hops, worth, of_pair, looked_at: 0 }
     }
 
-    /// A smaller set than `greedy` that explains each pair which `greedy` explains, all of them together as well as that
-    /// or better. `None`: there is none, or the greedy set has too many hops for a search.
+    /// A smaller set than `greedy` that explains each pair which `greedy` explains, all of them together as well as
+    /// that or better. `None`: there is none, or the greedy set has too many hops for a search.
     pub(super) fn fewer(&mut self, greedy: &[usize]) -> Option<Vec<usize>> {
         if greedy.len() > MOST_HOPS {
             return None;

@@ -69,7 +69,7 @@ impl Tee {
         match &update {
             Update::Sample(sample) => {
                 if let Some(notice) = self.recorder.sample(sample) {
-                    // If the view has ended, the sample tells.
+                    // If the view has ended, sending the sample shows it.
                     let _gone = self.end.tell(Update::Notice(notice));
                 }
                 return match self.end.updates.try_send(update) {

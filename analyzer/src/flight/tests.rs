@@ -146,8 +146,8 @@ fn only_the_last_minutes_are_held_whatever_the_clock_does() {
     assert!(dump.blocks.iter().all(|block| block.last_ns <= back.time_ns), "{:?}", dump.blocks.len());
 }
 
-/// The clock is set forward by an hour: the minutes before are beyond `keep` by the new time, which is said and counted.
-/// The rows have the interval that has passed and the size of the step, and what leaves later is not counted.
+/// The clock is set forward by an hour: the minutes before are beyond `keep` by the new time, which is reported and
+/// counted. The rows have the interval that has passed and the size of the step, and what leaves later is not counted.
 #[test]
 fn a_step_of_the_clock_forwards_is_said_and_counted() {
     let folder = tempfile::tempdir().unwrap();

@@ -234,7 +234,7 @@ struct Work {
 /// A file that the server refused.
 #[derive(Debug)]
 struct Refusal {
-    why: Why,
+    cause: Cause,
     /// Time of the next attempt.
     again: Instant,
     /// Pause before it.
@@ -312,10 +312,10 @@ impl Work {
                 }
                 // Retention has given it up meanwhile.
                 Err(Failure::Refused(_)) if !file.exists() => {}
-                Err(Failure::Refused(why)) => {
+                Err(Failure::Refused(cause)) => {
                     pass.refused += 1;
                     *in_a_row.entry(table).or_default() += 1;
-                    self.refused(&file, why);
+                    self.refused(&file, cause);
                 }
                 Err(Failure::Away(reason)) => {
                     self.complain(reason);
@@ -344,22 +344,23 @@ impl Work {
         }
     }
 
-    /// Notes a refusal. It is said once for all files of a table with the same cause.
-    fn refused(&mut self, file: &Path, why: Why) {
+    /// Notes a refusal. It is reported once for all files of a table with the same cause.
+    fn refused(&mut self, file: &Path, cause: Cause) {
         let table = table_of(file);
-        let is_same =
-            |(other, refusal): (&PathBuf, &Refusal)| table_of(other) == table && refusal.why.is_like(&why);
+        let is_same = |(other, refusal): (&PathBuf, &Refusal)| {
+            table_of(other) == table && refusal.cause.is_like(&cause)
+        };
         if !self.refused.iter().any(is_same) {
             say(&format!(
                 "ClickHouse at {} does not take {}: {}; it is tried again, and the others are sent",
                 self.server,
                 file.display(),
-                why.reason
+                cause.reason
             ));
         }
         let before = self.refused.get(file).map(|refusal| refusal.pause);
         let pause = before.map_or(PAUSES.0, |pause| (pause * 2).min(PAUSES.1));
-        self.refused.insert(file.to_owned(), Refusal { why, again: Instant::now() + pause, pause });
+        self.refused.insert(file.to_owned(), Refusal { cause, again: Instant::now() + pause, pause });
     }
 
     fn recovered(&mut self) {
@@ -378,7 +379,7 @@ impl Work {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let end = table_of(file);
         let Some(table) = TABLES.iter().find(|table| table.name == end) else {
-            return Err(Failure::Refused(Why::own("it is no file of a recording; remove it".to_owned())));
+            return Err(Failure::Refused(Cause::own("it is no file of a recording; remove it".to_owned())));
         };
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
         self.post(&url(&self.server, &sql, Some(&name)), Some(file))
@@ -388,12 +389,12 @@ impl Work {
     fn prepare(&self, table: &Table) -> Result<(), Failure> {
         for sql in [create_table(table), add_columns(table)] {
             match self.post(&url(&self.server, &sql, None), None) {
-                Err(Failure::Refused(why)) if why.is_final() => {
-                    say(&format!("ClickHouse does not make table {}: {}", table.name, why.reason));
+                Err(Failure::Refused(cause)) if cause.is_final() => {
+                    say(&format!("ClickHouse does not make table {}: {}", table.name, cause.reason));
                     return Ok(());
                 }
                 // It may make it later.
-                Err(Failure::Refused(why)) => return Err(Failure::Away(why.reason)),
+                Err(Failure::Refused(cause)) => return Err(Failure::Away(cause.reason)),
                 other => other?,
             }
         }
@@ -404,7 +405,7 @@ impl Work {
         let request = self.server.post(&self.agent, url).header("Content-Type", "application/octet-stream");
         let sent = match file {
             Some(file) => {
-                let of = |error| Failure::Refused(Why::own(format!("cannot read it: {error}")));
+                let of = |error| Failure::Refused(Cause::own(format!("cannot read it: {error}")));
                 let body = File::open(file).map_err(of)?;
                 let length = body.metadata().map_err(of)?.len();
                 request.header("Content-Length", length.to_string()).send(body)
@@ -427,8 +428,8 @@ impl Work {
         // cannot; two statuses of clients' errors say that it is busy.
         let is_busy = matches!(status.as_u16(), 408 | 429);
         let is_refused = !is_busy && (status.is_client_error() || exception.is_some());
-        let why = Why { reason, status: status.as_u16(), exception };
-        Err(if is_refused { Failure::Refused(why) } else { Failure::Away(why.reason) })
+        let cause = Cause { reason, status: status.as_u16(), exception };
+        Err(if is_refused { Failure::Refused(cause) } else { Failure::Away(cause.reason) })
     }
 }
 
@@ -444,9 +445,9 @@ fn table_of(file: &Path) -> String {
     name.rsplit_once('.').map_or(String::new(), |(_, table)| table.to_owned())
 }
 
-/// Why the server refuses a statement.
+/// Reason for a refusal.
 #[derive(Debug)]
-struct Why {
+struct Cause {
     /// For the user.
     reason: String,
     /// HTTP status; 0 if the reason is not the server's.
@@ -455,7 +456,7 @@ struct Why {
     exception: Option<u32>,
 }
 
-impl Why {
+impl Cause {
     /// A reason that is not the server's.
     const fn own(reason: String) -> Self {
         Self { reason, status: 0, exception: None }
@@ -475,7 +476,7 @@ impl Why {
 /// Reason for the failure of a request.
 enum Failure {
     /// The server refused it, and may take others.
-    Refused(Why),
+    Refused(Cause),
     /// The server is unreachable or overloaded.
     Away(String),
 }

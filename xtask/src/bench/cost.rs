@@ -1,8 +1,8 @@
 //! `cargo xtask bench cost`: CPU time and memory of `export`, `record` and an agent with everything on at 400 flows,
 //! held to their limits.
 //!
-//! The measurement is an integration test that needs root. It is ignored elsewhere, since it depends on the machine: this
-//! command runs it with a release build, and fails when it misses a limit.
+//! The measurement is an integration test that needs root. It is ignored elsewhere, since it depends on the machine:
+//! this command runs it with a release build, and fails when it misses a limit.
 
 use std::path::PathBuf;
 use std::process::Command;
