@@ -90,13 +90,19 @@ impl Finding {
             (None, Some(last)) => format!("{} {} UTC", if ended { "ended" } else { "last seen" }, at(last)),
             (None, None) => return None,
         };
-        Some(match self.episodes.len() {
-            0 | 1 => text,
-            n => {
-                let since = self.first_seen_ns.map_or_else(String::new, |ns| format!(" since {}", at(ns)));
-                format!("{text}, {}{since}", plural(n as u64, "episode"))
-            }
-        })
+        Some(self.recurrence(end).map_or_else(|| text.clone(), |nth| format!("{text}, {nth}")))
+    }
+
+    /// Its latest episode among those since the first: "3rd time in 2 min 10 s"; `None` for the first one.
+    #[must_use]
+    pub fn recurrence(&self, end: DataEnd) -> Option<String> {
+        let nth = ordinal(self.episodes.len()).filter(|_| self.episodes.len() > 1)?;
+        let until = if self.has_ended(end.ns) { self.last_seen_ns } else { end.until() };
+        let since = until.zip(self.first_seen_ns).map(|(until, first)| until.saturating_sub(first));
+        Some(
+            since
+                .map_or_else(|| format!("{nth} time"), |ns| format!("{nth} time in {}", units::duration(ns))),
+        )
     }
 
     /// The evidence, each value with its label and unit; the measure of severity comes first.
@@ -127,6 +133,18 @@ impl Finding {
     pub fn has_ended(&self, end_ns: Option<u64>) -> bool {
         !self.active || self.over_since(end_ns).is_some()
     }
+}
+
+/// `1st`, `2nd`, `11th`; `None` for 0.
+fn ordinal(number: usize) -> Option<String> {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    (number > 0).then(|| format!("{number}{ending}"))
 }
 
 fn place(finding: &Finding) -> Option<String> {
@@ -349,17 +367,15 @@ mod tests {
         let episode = |from: u64| Episode { first_ns: START + from * SECOND, last_ns: START, peak: None };
         one.episodes = vec![episode(0), episode(5)];
         one.active = false;
-        let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2 episodes since 13:05:09";
+        let ended = "13:05:14 to 13:05:22 UTC, ended after 8.00 s, 2nd time in 13.0 s";
         assert_eq!(one.when(live).as_deref(), Some(ended));
         let tomorrow = DataEnd { ns: Some(START + 86_400 * SECOND), recorded: false, ..DataEnd::default() };
         assert_eq!(
             one.when(tomorrow).as_deref(),
-            Some(
-                "2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 8.00 s, 2 episodes since 2026-03-01 13:05"
-            )
+            Some("2026-03-01 13:05 to 2026-03-01 13:05 UTC, ended after 8.00 s, 2nd time in 13.0 s")
         );
         one.episodes[1].first_ns = START + 13 * SECOND;
-        let moment = "13:05:22 UTC, 2 episodes since 13:05:09";
+        let moment = "13:05:22 UTC, 2nd time in 13.0 s";
         assert_eq!(one.when(live).as_deref(), Some(moment), "a moment has no length");
         (one.first_seen_ns, one.episodes) = (None, Vec::new());
         assert_eq!(one.when(live).as_deref(), Some("ended 13:05:22 UTC"));

@@ -14,7 +14,7 @@ use crate::findings::{
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Counted};
 use crate::util::map::Set;
-use crate::util::units::{self, plural};
+use crate::util::units::plural;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -146,7 +146,7 @@ fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
     let (requester, responder) = ends::of_answers(input, flows.iter().map(|(flow, _)| *flow));
     let diagnosis = format!("{} from {} to {} QP {}", kind.diagnosis, worst.src, worst.dst, worst.dest_qp);
     let more = more(flows.len() as u64 - 1, "QP");
-    let times = if *naks > 1 { format!(": {}", units::count(*naks)) } else { String::new() };
+    let times = if *naks > 1 { format!(": {}", plural(*naks, "time")) } else { String::new() };
     let raise = Raise::new(kind.entry, Severity::Critical, title(diagnosis, [times, more]))
         .evidence("naks", *naks)
         .last_seen(latest_nak(&all, kind.last))
@@ -278,6 +278,20 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::findings::tests::found;
     use crate::sample::PeerKey;
+
+    #[test]
+    fn several_naks_of_a_queue_pair_say_that_they_are_times() {
+        let title = |naks| {
+            let mut answers = stats(50_001, 100, 6_200);
+            (answers.psn.seen, answers.opcodes) = (0, [(0x11, 100)].into());
+            answers.rare.naks[2] = naks;
+            let flows = vec![(key(0, "10.0.0.2", "10.0.0.1", 18), answers)];
+            let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
+            all.into_iter().find(|one| one.id == "nak.remote_access_error").unwrap().title
+        };
+        assert_eq!(title(1), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18");
+        assert_eq!(title(2), "Remote access error NAK from 10.0.0.2 to 10.0.0.1 QP 18: 2 times");
+    }
 
     /// The steps about a fatal NAK with this code for a request with this opcode; `None`: the requests are not
     /// captured.

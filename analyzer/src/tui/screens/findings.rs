@@ -469,7 +469,7 @@ mod tests {
         let page = lines.join("\n");
         for part in [
             " Where     upstream of rail0",
-            " When      since 13:05:09 UTC, for 8.00 s, 2 episodes",
+            " When      since 13:05:09 UTC, for 8.00 s, 2nd time in 8.00 s",
             " Impact    0.70 % of packets · 47 retransmissions",
             " Do        1. Read the counters.",
             "    $ ethtool -S rail0",
