@@ -9,6 +9,9 @@ definitions! {
     pub(super) LEAST_NS: u64 = 1_000_000_000,
         "Minimum time over which an episode's ratios and cost are taken, in nanoseconds",
         "Between signals of the same instant there are no packets. It covers many round trips of a sender, and one burst of drops does not look like a lossy link";
+    BRIDGED_RATIO: f64 = 0.1,
+        "Maximum silence between two episodes of a CNP storm over the time from the begin of the first to the end of the second, for them to be one",
+        "A storm that lasts for minutes and pauses for 10 s, as a job does for a checkpoint, is one trouble; two bursts with as much silence between them are two";
 }
 
 /// A time span in which a signal occurred in some flows without 10 s of silence.
@@ -211,6 +214,23 @@ pub(super) fn joined(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         }
     }
     times
+}
+
+/// The same, which are sorted latest first, with those as one between which there is little silence for their length.
+pub(super) fn bridged(spans: Vec<Span>) -> Vec<Span> {
+    let mut joined: Vec<Span> = Vec::new();
+    for span in spans.into_iter().rev() {
+        let is_brief = |before: &Span| {
+            let silence_ns = span.first_ns.saturating_sub(before.last_ns);
+            silence_ns as f64 <= BRIDGED_RATIO * span.last_ns.saturating_sub(before.first_ns) as f64
+        };
+        match joined.last_mut() {
+            Some(before) if is_brief(before) => before.last_ns = span.last_ns.max(before.last_ns),
+            _ => joined.push(span),
+        }
+    }
+    joined.reverse();
+    joined
 }
 
 /// One span from the first to the last of these, which are sorted latest first, for problems too small in each span.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ends;
 use crate::analysis::{Flow, FlowId};
 use crate::findings::once::{name, once};
-use crate::findings::span::{Span, latest, run, timed};
+use crate::findings::span::{Span, bridged, latest, run, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit,
@@ -54,7 +54,7 @@ pub(super) const STORM: Entry = Entry {
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode (10 s without a CNP end one), over 1 s at least.",
+               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over 1 s at least: 10 s without a CNP end one, if that is more than a tenth of the time from its begin to the end of the next.",
     advice: "Capture at the receiver: are its packets CE-marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no CE mark is visible, and heavy congestion looks like this there.",
@@ -113,7 +113,7 @@ fn storms<'a>(input: &Input<'a>, span: &Span) -> Vec<((Address, Address), Pair<'
 /// Hosts that send more CNPs than they receive CE marks.
 fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.cnps_once() > 0).collect();
-    let times = timed(&carriers, Signal::Cnp, Flow::cnps_once);
+    let times = bridged(timed(&carriers, Signal::Cnp, Flow::cnps_once));
     let judged = latest(&times, run(carriers.iter().copied()), |span| {
         let pairs = storms(input, span);
         let ratio = pairs.first()?.1.ratio();
@@ -263,6 +263,29 @@ mod tests {
             vec![(key(0, "10.0.0.1", "10.0.0.2", 17), there), (key(0, "10.0.0.2", "10.0.0.1", 18), back)];
         let all = found(&sample(vec![link("eth0", None)], flows), &Options::default());
         all.into_iter().find(|finding| finding.id == "cnp.storm")
+    }
+
+    #[test]
+    fn a_storm_that_pauses_briefly_for_its_length_is_one_episode() {
+        use crate::analysis::fixtures::{SECOND, START};
+        use crate::findings::episode_tests::{run, spell};
+        use crate::metrics::loss::Metrics;
+        use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal};
+        let episodes = |parts: &[std::ops::Range<u64>]| {
+            let spells: Vec<_> = parts.iter().map(|part| spell(part.clone(), 5_000)).collect();
+            let answers = FlowSignalIntervals::default().with(Signal::Cnp, spells);
+            let mut sample = run(600, Metrics::default(), FlowSignalIntervals::default(), answers);
+            sample.flows[1].stats.cnp_packets = 5_000 * parts.len() as u64;
+            let all = found(&sample, &Options::default());
+            let storm = all.iter().find(|one| one.id == "cnp.storm").unwrap();
+            let of = |ns: u64| (ns - START) / SECOND;
+            let times =
+                storm.episodes.iter().map(|one| (of(one.first_ns), of(one.last_ns))).collect::<Vec<_>>();
+            (times, storm.evidence["cnp_packets"].as_u64().unwrap())
+        };
+        assert_eq!(episodes(&[10..70, 82..150]), (vec![(10, 150)], 10_000));
+        assert_eq!(episodes(&[10..30, 42..70]), (vec![(10, 30), (42, 70)], 5_000), "a fifth of their time");
+        assert_eq!(episodes(&[10..70, 82..150, 165..200]).0, [(10, 200)], "compared with all so far");
     }
 
     #[test]
