@@ -70,8 +70,9 @@ pub struct Finding {
     pub causes: Vec<&'static str>,
     /// Ids of the findings that this one causes.
     pub effects: Vec<&'static str>,
-    /// Id of the finding that owns this one: of the causes the one that accounts for all of it. It counts with its
-    /// owner and is listed below it. Null: it stands for itself.
+    /// Id of the finding that owns this one: of the causes the one that accounts for all of it, or what it costs
+    /// (`retry.storm` of a `loss.after_tap` that is info). It counts with its owner and is listed below it. Null: it
+    /// stands for itself.
     pub owner: Option<&'static str>,
     /// Place among all findings in the order of the checks. `None`: from a recording.
     #[serde(skip)]
@@ -236,7 +237,7 @@ pub struct Episode {
     pub peak: Option<f64>,
 }
 
-/// Cost of a finding in its latest episode; each figure is at least that of the findings that it owns.
+/// Cost of a finding in its latest episode; each figure is at least that of the findings that it owns and causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Impact {

@@ -36,12 +36,19 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
         }
     }
     let owned = owned(found, &hosts, claimed.owned);
+    // What a finding costs may own it, and does not cause it.
+    let is_cost = |id, of| entry(id).is_some_and(|entry| entry.causes.contains(&of));
     for (cause, effect) in claimed.caused.into_iter().chain(owned.iter().copied()) {
         let (cause_id, effect_id) = (found[cause].id, found[effect].id);
-        add(&mut found[effect].causes, cause_id);
-        add(&mut found[cause].effects, effect_id);
+        if !is_cost(cause_id, effect_id) {
+            add(&mut found[effect].causes, cause_id);
+            add(&mut found[cause].effects, effect_id);
+        }
     }
     for (owner, effect) in &owned {
+        if is_cost(found[*owner].id, found[*effect].id) {
+            continue;
+        }
         let cost = found[*effect].impact;
         let timeouts = found[*effect].evidence.get("timeouts").cloned();
         found[*owner].bear(&cost, timeouts);
@@ -230,6 +237,25 @@ mod tests {
         ];
         relate(&mut found, |_| None);
         assert_eq!((found[0].impact.time_lost_ns, &found[0].evidence["timeouts"]), (Some(25), &11.into()));
+    }
+
+    #[test]
+    fn what_a_loss_costs_may_own_it_and_does_not_cause_it() {
+        let finding = |id, severity| Finding {
+            named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)].into_iter().collect(),
+            ..Finding::new(id, severity, String::new())
+        };
+        let mut found =
+            vec![finding("loss.after_tap", Severity::Info), finding("retry.storm", Severity::Warning)];
+        (found[0].owner, found[0].owner_at) = (Some("retry.storm"), Some(1));
+        relate(&mut found, |_| None);
+        assert!(found[0].causes.is_empty() && found[1].effects.is_empty());
+        assert_eq!(
+            (&found[1].causes[..], &found[0].effects[..]),
+            (&["loss.after_tap"][..], &["retry.storm"][..])
+        );
+        assert_eq!(found[0].owner, Some("retry.storm"));
+        assert_eq!(found[0].severity, Severity::Info, "neither has the severity of the other");
     }
 
     #[test]

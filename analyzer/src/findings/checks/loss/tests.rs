@@ -297,7 +297,11 @@ fn asked(retransmitted: u64) -> Sample {
 fn retransmissions_after_naks_cost_the_same_lost_or_reordered() {
     let warned = by_id(&asked(100), "retry.storm").unwrap();
     assert_eq!(warned.severity, Severity::Warning);
-    assert_eq!(warned.title, "Retransmissions: 100 of 10,000 packets (1.00 %), 10.0.0.1 → 10.0.0.2");
+    let title = "Loss or reordering downstream: 1.00 % retransmitted, 10.0.0.1 → 10.0.0.2";
+    assert_eq!((warned.title.as_str(), &warned.evidence["retransmitted"]), (title, &100.into()));
+    let downstream = by_id(&asked(100), "loss.after_tap").unwrap();
+    assert_eq!((downstream.owner, downstream.severity), (Some("retry.storm"), Severity::Info), "one trouble");
+    assert_eq!(by_id(&asked(99), "loss.after_tap").unwrap().owner, None);
     assert_eq!((&warned.evidence["asked_again"], &warned.causes[..]), (&9.into(), &["loss.after_tap"][..]));
     assert_eq!(by_id(&asked(99), "retry.storm"), None, "few");
     let storm = by_id(&asked(2_000), "retry.storm").unwrap();
@@ -324,7 +328,7 @@ fn retransmissions_after_rnr_naks_are_not_among_those_after_sequence_errors() {
         (&754.into(), &30.into())
     );
     assert_eq!(warned.impact.retransmissions, Some(754));
-    assert!(warned.title.starts_with("Retransmissions: 754 of 10,000 packets (7.54 %)"), "{}", warned.title);
+    assert!(warned.title.ends_with(": 7.54 % retransmitted, 10.0.0.1 → 10.0.0.2"), "{}", warned.title);
     assert_eq!(after_rnr(784, 685), None, "too few are asked for");
 }
 

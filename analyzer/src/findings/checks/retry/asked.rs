@@ -1,14 +1,16 @@
 //! Retransmissions after NAKs for packets that passed the tap, which does not show whether they were lost downstream or
 //! reordered: the cost is certain, whatever the reason.
 
-use super::{Pair, is_during, nak_episodes, raise, whole};
+use super::{Pair, STORM, is_during, raise, whole};
 use crate::analysis::Flow;
 use crate::findings::checks::loss::taps::Ends;
 use crate::findings::index::{ByHosts, FlowSet};
+use crate::findings::relate::causality::overlap;
 use crate::findings::span::{Judged, Span, latest, spans};
 use crate::findings::{Finding, Input, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
+use crate::util::map::Map;
 
 /// True for loss or reordering downstream of a tap.
 pub(super) fn asks(finding: &Finding) -> bool {
@@ -18,6 +20,48 @@ pub(super) fn asks(finding: &Finding) -> bool {
 /// True for a finding that owns loss downstream of a tap, and with it these retransmissions.
 pub(super) fn owns_asked(finding: &Finding) -> bool {
     finding.severity > Severity::Info && finding.owns.contains(&crate::findings::checks::loss::AFTER.id)
+}
+
+/// NAKs of receivers for packets that passed the tap.
+pub(super) struct Asked {
+    /// Episodes of NAKs or repeated READs.
+    pub(super) episodes: u64,
+    /// What they are, as the finding about them says: `Loss or reordering`. `None`: answers are not captured.
+    pub(super) what: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn of(finding: &Finding) -> Self {
+        let what = finding.title.split_once(" downstream of ").map(|(what, _)| what.to_owned());
+        Self { episodes: finding.evidence["asked_again"].as_u64().unwrap_or(0), what }
+    }
+}
+
+/// Gives such a finding to the retransmissions between all of its hosts at that time: they are what it costs, and the
+/// two are one trouble.
+pub(super) fn own(found: &mut [Finding]) {
+    let is_cost = |one: &Finding| one.id == STORM.id && !one.evidence["asked_again"].is_null();
+    let costs = found.iter().enumerate().filter(|(_, one)| is_cost(one));
+    let costs: Vec<(usize, Vec<Hosts>)> = costs.map(|(at, one)| (at, hosts(&one.named))).collect();
+    let mut by_hosts: Map<Hosts, Vec<&(usize, Vec<Hosts>)>> = Map::default();
+    for cost in &costs {
+        for pair in &cost.1 {
+            by_hosts.entry(*pair).or_default().push(cost);
+        }
+    }
+    for at in 0..found.len() {
+        let Some(asking) = found.get(at).filter(|one| asks(one) && one.owner.is_none()) else { continue };
+        let asked = hosts(&asking.named);
+        let accounts_for_all = |cost: &&&(usize, Vec<Hosts>)| {
+            let during = found.get(cost.0).is_some_and(|one| overlap(&one.episodes, &asking.episodes));
+            during && asked.iter().all(|pair| cost.1.binary_search(pair).is_ok())
+        };
+        let near = asked.first().and_then(|pair| by_hosts.get(pair));
+        let owner = near.into_iter().flatten().find(accounts_for_all).map(|cost| cost.0);
+        if let (Some(owner), Some(asking)) = (owner, found.get_mut(at)) {
+            (asking.owner, asking.owner_at) = (Some(STORM.id), Some(owner));
+        }
+    }
 }
 
 /// Raises retransmissions between the hosts that such a finding names, where no storm or loss has them.
@@ -53,18 +97,16 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
 
 /// True for a finding that has the retransmissions between its hosts.
 fn has(one: &Finding) -> bool {
-    one.id == super::STORM.id
-        || owns_asked(one)
-        || super::OWNERS.contains(&one.id) && one.severity > Severity::Info
+    one.id == STORM.id || owns_asked(one) || super::OWNERS.contains(&one.id) && one.severity > Severity::Info
 }
 
-/// NAK episodes of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
+/// The NAKs of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.
 fn judge<'a>(
     input: &Input<'a>,
     ends: &Ends<'_>,
     asking: &Finding,
     had: impl Fn(Hosts) -> bool,
-) -> Option<(u64, Vec<Hosts>, Judged<Pair<'a>>)> {
+) -> Option<(Asked, Vec<Hosts>, Judged<Pair<'a>>)> {
     let limits = &input.limits.retry;
     let mut hosts = hosts(&asking.named);
     hosts.retain(|hosts| !had(*hosts));
@@ -82,5 +124,5 @@ fn judge<'a>(
         let enough = asked >= limits.packets && ratio >= limits.asked_ratio;
         (enough && is_during(asking, span)).then_some((pair, Some(ratio)))
     };
-    Some((nak_episodes(asking), hosts, latest(&spans, whole(&flows), judge)?))
+    Some((Asked::of(asking), hosts, latest(&spans, whole(&flows), judge)?))
 }

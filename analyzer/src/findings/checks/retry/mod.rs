@@ -23,6 +23,7 @@ use crate::sample::{Address, Counted, Direction};
 use crate::util::map::Set;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
+use asked::Asked;
 
 /// Remedy if no other finding explains it.
 macro_rules! timers {
@@ -72,7 +73,7 @@ pub(in crate::findings) const STORM: Entry = Entry {
     title: "Retransmission storm",
     meaning: "Senders spend much of their capacity on retransmissions: the job gets the rest, and the fabric carries load without progress.",
     computed: "Per host pair: retransmissions of packets that had passed before, whatever the cause (flows[].loss.retransmitted; duplicates made by a mirror and reordered packets do not count). A warning when they are the share `retry.ratio` of the packets sent and at least `retry.packets`. \
-               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding. \
+               The share `retry.asked_ratio` suffices between hosts that an info loss.after_tap names: their receivers send sequence-error NAKs for these packets, and the cost is certain whether they were lost or reordered. Retransmissions that follow RNR NAKs do not count there. Its host pairs are one finding, which owns that loss.after_tap. \
                Not raised where a loss finding of the same hosts and time owns them, or rnr.slow_receiver does (the share `retry.rnr_share` of them follows RNR NAKs). Queue pairs that could not be followed (live) are left out: `flows_unjudged`. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: concat!(
         "Look for a finding that explains it: loss (upstream, downstream, between taps), rnr.slow_receiver, icrc.errors. Without one, look at timeouts. ",
@@ -238,15 +239,11 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         };
         let Some(judged) = latest(&spans, whole(flows), judge) else { continue };
         let asked = known.between(found, hosts).find(|one| asked::asks(one));
-        let asked = asked.filter(|one| is_during(one, &judged.span)).map(nak_episodes);
+        let asked = asked.filter(|one| is_during(one, &judged.span)).map(Asked::of);
         raise(input, &[hosts], &judged, (asked, *not_evaluated), &mut known, found);
     }
     asked::check(input, &ends, || *not_evaluated, known, found);
-}
-
-/// Episodes of NAKs or repeated READs of a loss downstream.
-pub(super) fn nak_episodes(loss: &Finding) -> u64 {
-    loss.evidence["asked_again"].as_u64().unwrap_or(0)
+    asked::own(found);
 }
 
 /// The run of these flows up to the last retransmission.
@@ -284,27 +281,33 @@ fn decide(input: &Input<'_>, flow: Option<&Flow>, raise: Raise) -> Raise {
     )
 }
 
-/// Raises it between these hosts. `asked`: NAK episodes of the receivers for packets that passed the tap; `None` where
+/// Raises it between these hosts. `asked`: the receivers sent NAKs for packets that passed the tap; `None` where
 /// the retransmissions have another reason. `not_evaluated`: flows that could not be followed.
 #[expect(clippy::too_many_lines, reason = "a list of evidence and steps")]
-pub(super) fn raise(
+fn raise(
     input: &Input<'_>,
     hosts: &[(Address, Address)],
     judged: &Judged<Pair<'_>>,
-    (asked, not_evaluated): (Option<u64>, u64),
+    (asked, not_evaluated): (Option<Asked>, u64),
     known: &mut ByHosts,
     found: &mut Vec<Finding>,
 ) {
     let Judged { span, what: storm, episodes } = judged;
     let flows = || storm.flows.iter().map(|(flow, _)| *flow);
+    let percent = units::ratio(Some(storm.ratio()));
     let is_storm = storm.ratio() >= input.limits.retry.ratio;
-    let diagnosis = format!(
-        "{}: {} of {} ({})",
-        if is_storm { "Retransmission storm" } else { "Retransmissions" },
-        units::count(storm.retransmitted),
-        plural(storm.packets, "packet"),
-        units::ratio(Some(storm.ratio()))
-    );
+    let diagnosis = match &asked {
+        // The receivers' NAKs and what they cost are one trouble.
+        Some(Asked { what: Some(what), .. }) if !is_storm => {
+            format!("{what} downstream: {percent} retransmitted")
+        }
+        _ => format!(
+            "{}: {} of {} ({percent})",
+            if is_storm { "Retransmission storm" } else { "Retransmissions" },
+            units::count(storm.retransmitted),
+            plural(storm.packets, "packet"),
+        ),
+    };
     let lost = flows().any(|flow| flow.losses().iter().flatten().any(|loss| loss.lost > 0));
     let reordered = Some(storm.reordered).filter(|late| *late > 0 && !lost);
     let reordered =
@@ -332,7 +335,7 @@ pub(super) fn raise(
     )
     .advice(&advice)
     .evidence("late", storm.reordered)
-    .evidence("asked_again", asked)
+    .evidence("asked_again", asked.as_ref().map(|asked| asked.episodes))
     .evidence("retransmitted", storm.retransmitted)
     .evidence("retransmitted_ratio", storm.ratio())
     .evidence("packets", storm.packets)
