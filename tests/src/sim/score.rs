@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::truth::{Expected, Place, Truth};
+use super::truth::{ANY, Expected, Place, Truth};
 
 /// The result of one run, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +93,8 @@ fn is_one_of(finding: &Value, expected: &Expected) -> bool {
 /// True if a finding is of the expected place and has the expected evidence.
 fn is_it(finding: &Value, expected: &Expected) -> bool {
     let has = |(name, value): &(&str, String)| match &finding["evidence"][*name] {
+        Value::Null => false,
+        _ if value == ANY => true,
         Value::String(text) => text == value,
         Value::Number(number) => number.to_string() == *value,
         _ => false,
@@ -135,7 +137,11 @@ fn is_at(finding: &Value, place: &Place) -> bool {
                 || ends.iter().all(|end| end == a || end == b)
                     && finding["flows"].as_array().is_some_and(|flows| flows.iter().any(of_flow))
         }
-        Place::Link(name) => names(title, &stem(name)) || text(&finding["where"]).contains(name),
+        // A title may name the peers of the link, too.
+        Place::Link(name) => match finding["where"]["link"].as_str() {
+            Some(link) => link.contains(name),
+            None => names(title, &stem(name)) || text(&finding["where"]).contains(name),
+        },
         Place::Hop(a, b) => {
             let hop = finding["where"]["hop"].as_str().unwrap_or("");
             let both = |text: &str| match (text.find(&stem(a)), text.find(&stem(b))) {

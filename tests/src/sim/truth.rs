@@ -28,6 +28,9 @@ impl Place {
     }
 }
 
+/// Stands for any value of evidence but null.
+pub(super) const ANY: &str = "*";
+
 /// A required diagnosis.
 #[derive(Clone, Debug)]
 pub struct Expected {
@@ -99,6 +102,11 @@ impl Expected {
     pub(crate) fn with(mut self, name: &'static str, value: String) -> Self {
         self.evidence.push((name, value));
         self
+    }
+
+    /// A value that its evidence must have, whatever it is.
+    pub(crate) fn having(self, name: &'static str) -> Self {
+        self.with(name, ANY.to_owned())
     }
 
     /// The address of the responder.

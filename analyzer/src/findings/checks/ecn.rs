@@ -10,7 +10,7 @@ use crate::findings::span::{Judged, Span, latest, run, timed};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{
     Better, ByHand, Commands, Entry, Family, Finding, Impact, Input, Lasting, Measure, Place, Problem, Raise,
-    Severity, Unit,
+    Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
@@ -19,8 +19,12 @@ use crate::util::time::NS_PER_MS;
 use crate::util::units;
 
 /// This family.
-pub(super) const FAMILY: Family =
-    Family { entries: &[CONGESTION, NO_CNP, NOT_CAPABLE], limits: &[Limits::META], evidence: &[], check };
+pub(super) const FAMILY: Family = Family {
+    entries: &[CONGESTION, NO_CNP, NOT_CAPABLE],
+    limits: &[Limits::META],
+    evidence: &[label("peers_ratio", "CE ratio on the parallel links", Unit::Ratio)],
+    check,
+};
 
 pub(super) const CONGESTION: Entry = Entry {
     id: "ecn.congestion",
@@ -35,7 +39,8 @@ pub(super) const CONGESTION: Entry = Entry {
                  packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that contain CE-marked \
                  packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode (10 s without a mark end one), over 1 s at least. Where at least the share ecn.drop_share of \
                  at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: \
-                 loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding.",
+                 loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this finding. Where links share the load of this one and are not congested \
+                 (as links.congested_one_of compares them), the finding has their CE ratio (peers_ratio).",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
                NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
                suit the port speed. On the hosts, check that DCQCN is enabled: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in \

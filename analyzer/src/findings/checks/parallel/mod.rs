@@ -10,8 +10,8 @@ use crate::findings::command::{Commands, priority};
 use crate::findings::span::{Span, latest, run, spans};
 use crate::findings::title::{short, title};
 use crate::findings::{
-    ByHand, Entry, Episode, Family, Finding, Impact, Input, Measure, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Entry, Episode, Evidence, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
+    Severity, Step, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
@@ -59,7 +59,8 @@ pub(super) const ONE_OF: Entry = Entry {
                from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
                the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
                link may only be busier; else it owns links.imbalance, since what a slow link carries takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
-               end one), over 1 s at least. Marks on the link that ecn.congestion names are a part of that finding.",
+               end one), over 1 s at least. Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the \
+               peers (peers_ratio) and the steps of this one: not raised.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",
@@ -436,6 +437,10 @@ fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static s
 }
 
 fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Vec<Finding>) {
+    if let (Some(own), Worse::Marks(_, peers)) = (same_marks(worst, group, found), worst.worse) {
+        of_one_link(input, own, group, worst, peers);
+        return;
+    }
     let name = short(worst.link);
     let (diagnosis, kind) = diagnosis(worst, &name, group.links.len());
     let place = Place::link(input, worst.link, group.direction);
@@ -446,7 +451,6 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     };
     let class = worst.flows.first().copied().and_then(priority);
     let here = Commands::on(input, worst.link).of_priority(class);
-    let owner = same_marks(worst, group, found);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
         .evidence("kind", kind)
         .evidence("links", group.links.clone())
@@ -454,8 +458,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
-        .owner(owner.map(|at| (CONGESTION.id, at)))
-        .step(format!("Check speed, lanes and FEC errors at both ends of {name}{port}."), here.link())
+        .step(check_ends(&name, &port), here.link())
         .step(
             format!("Compare discards, errors and pauses of {name} with those of its peers."),
             here.nic_counters(),
@@ -464,7 +467,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
             format!("Compare the egress queues, ECN thresholds and PFC of {name} and its peers."),
             here.pfc(),
         )
-        .step("Take the link out of the ECMP group for a test.", ByHand::Switch);
+        .step(OUT_OF_GROUP, ByHand::Switch);
     raise = match worst.worse {
         Worse::Marks(here, there) | Worse::Loss(here, there) => {
             raise.evidence("link_ratio", here).evidence("peers_ratio", there)
@@ -481,16 +484,48 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     dated(raise, input, worst, share).into(found);
 }
 
-/// Place of the congestion finding of the same link: its marks are the same, and it names the receivers.
-fn same_marks(worst: &Found<'_>, group: &Imbalance, found: &[Finding]) -> Option<usize> {
-    let is_here = |one: &Finding| {
+/// The congestion finding of the same link: its marks are the same, and it names the receivers.
+fn same_marks<'f>(worst: &Found<'_>, group: &Imbalance, found: &'f mut [Finding]) -> Option<&'f mut Finding> {
+    found.iter_mut().find(|one| {
         one.id == CONGESTION.id
             && one.place.link.as_deref() == Some(worst.link)
             && one.place.direction == group.direction
             && one.severity > Severity::Info
-    };
-    matches!(worst.worse, Worse::Marks(..)).then(|| found.iter().position(is_here))?
+    })
 }
+
+/// Says of congestion on a link that its peers between the same hosts have none, or far less: one trouble, one finding.
+fn of_one_link(
+    input: &Input<'_>,
+    congestion: &mut Finding,
+    group: &Imbalance,
+    worst: &Found<'_>,
+    peers_ratio: f64,
+) {
+    let peers: Vec<&str> =
+        group.links.iter().map(String::as_str).filter(|link| *link != worst.link).collect();
+    let which = if let [peer] = peers[..] { short(peer) } else { "its peers".to_owned() };
+    let compared = format!(", {} on {which}", units::ratio(Some(peers_ratio)));
+    congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
+    let evidence: [(&str, serde_json::Value); 2] =
+        [("peers_ratio", peers_ratio.into()), ("links", group.links.clone().into())];
+    for (name, value) in evidence {
+        congestion.evidence.insert(Evidence::declared(CONGESTION.id, name, value));
+    }
+    let speed = Commands::on(input, worst.link).link().map(|command| command.line);
+    let port = congestion.place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
+    let step = |text, command| Step { text, command, host: None };
+    congestion.steps.insert(1, step(check_ends(&short(worst.link), &port), speed));
+    congestion.steps.push(step(OUT_OF_GROUP.to_owned(), None));
+}
+
+/// Step for the link itself; `port`: the switch port at its other end.
+fn check_ends(name: &str, port: &str) -> String {
+    format!("Check speed, lanes and FEC errors at both ends of {name}{port}.")
+}
+
+/// Last step: whether the link is at fault.
+const OUT_OF_GROUP: &str = "Take the link out of the ECMP group for a test.";
 
 /// Adds time, and the ratio since then.
 fn dated(raise: Raise, input: &Input<'_>, worst: &Found<'_>, share: Option<f64>) -> Raise {

@@ -44,8 +44,15 @@ fn uplinks(change: impl Fn(u16, u32, &mut crate::sample::Stats, &mut Metrics, &m
 
 fn one_of(sample: &Sample) -> Option<Finding> {
     let groups = vec![vec!["up0.pcap".to_owned(), "up1.pcap".to_owned()]];
-    let mut all = found(sample, &Options { groups, ..Options::default() }).into_iter();
-    all.find(|finding| finding.id == "links.congested_one_of")
+    let all = found(sample, &Options { groups, ..Options::default() });
+    let compared = |finding: &&Finding| {
+        finding.id == "links.congested_one_of"
+            || finding.id == "ecn.congestion" && !finding.evidence["peers_ratio"].is_null()
+    };
+    let mut compared = all.iter().filter(compared);
+    let one = compared.next().cloned();
+    assert_eq!(compared.next(), None, "one trouble is one finding");
+    one
 }
 
 #[test]
@@ -57,8 +64,15 @@ fn marks_on_one_of_two() {
         }))
     };
     let finding = marked([0, 25], 3).unwrap();
-    assert_eq!(finding.title, "Congestion on up1, one of 2 links: 2.50 % CE-marked, peers 0 %");
+    assert_eq!(finding.title, "ECN congestion on up1: 2.50 % CE-marked, 6 flows, 0 % on up0");
     assert_eq!(finding.place.link.as_deref(), Some("up1.pcap"));
+    assert_eq!(finding.evidence["links"], serde_json::json!(["up0.pcap", "up1.pcap"]));
+    let steps: Vec<_> = finding.steps.iter().map(|step| step.text.as_str()).collect();
+    assert_eq!(steps[1], "Check speed, lanes and FEC errors at both ends of up1.");
+    assert_eq!(steps.last(), Some(&"Take the link out of the ECMP group for a test."));
+    // Too few marks for congestion: the comparison stands for itself.
+    let few = marked([0, 10], 3).unwrap();
+    assert_eq!(few.title, "Congestion on up1, one of 2 links: 1.00 % CE-marked, peers 0 %");
     assert_eq!(marked([0, 9], 3), None, "less than one in a hundred");
     assert_eq!(marked([10, 30], 3), None, "three times as many");
     assert_eq!(marked([0, 90], 1), None, "one pair of hosts has a trouble of its own");
@@ -127,7 +141,8 @@ fn one_pair_of_hosts_with_flows_enough() {
             sample.flows[at].stats.ecn_data = [0, 0, 1_000 - ce, ce];
         })
     };
-    assert!(marked(6).unwrap().title.starts_with("Congestion on up1, one of 2 links: 6.00 %"));
+    let title = "ECN congestion towards 10.0.1.1: 6.00 % CE-marked, 6 flows, 0 % on up0";
+    assert_eq!(marked(6).unwrap().title, title);
     assert_eq!(marked(4), None, "two of six flows on the link are fine");
 }
 
