@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Imbalance;
 use super::imbalance::{self, Windows, members, windows};
 use crate::metrics::steps::straggler::densest;
+use crate::metrics::traffic::times;
 use crate::sample::Sample;
 use crate::util::definition::definitions;
 
@@ -37,8 +38,8 @@ pub(crate) struct Uneven {
     /// Loaded windows of the minute from its start, or of the last minute of the run if it has just begun; of the whole
     /// stretch if that is longer.
     pub of_windows: u64,
-    /// True if that is less than the loaded windows of the run.
-    pub of_minute: bool,
+    /// Bytes of each link in the stretch, in the order of the group.
+    pub bytes: Vec<u64>,
     /// Bytes of the busy link in the stretch over the mean of the links.
     pub max_over_mean: f64,
     /// Share of the group's bytes in the run that passed in the stretch.
@@ -100,12 +101,23 @@ fn in_windows(
             silence_ns: silence.saturating_mul(windows.window_ns),
             windows: count,
             of_windows: near,
-            of_minute: near < loads.len() as u64,
+            bytes: bytes_of(sample, group, stretch),
             max_over_mean: ratio(own, sum, links.len()),
             bytes_ratio: sum / all,
         })
     });
     found.filter(|found| found.max_over_mean >= limit).max_by_key(|found| found.windows)
+}
+
+/// Bytes of each link of a group in these windows, in the order of its links.
+fn bytes_of(sample: &Sample, group: &Imbalance, stretch: &[(u64, &[f64])]) -> Vec<u64> {
+    let of = |name: &String| {
+        let is_own = |at: usize| sample.links.get(at).is_some_and(|link| link.name == *name);
+        let member = members(sample, group).position(is_own)?;
+        let own = stretch.iter().filter_map(|(_, loads)| loads.get(member));
+        Some(times(1, own.sum()))
+    };
+    group.links.iter().map(|name| of(name).unwrap_or(0)).collect()
 }
 
 /// Bytes of a link over the mean of the links.

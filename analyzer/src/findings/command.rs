@@ -208,6 +208,11 @@ impl<'a> Commands<'a> {
         self.with(|_| r"grep -haz ^NCCL_ /proc/*/environ | tr '\0' '\n'".to_owned())
     }
 
+    /// Shows the queue pairs of the interface, those with the highest rate first.
+    pub(super) fn source_ports(self) -> Option<Command> {
+        self.with(|dev| format!("rocescope live -i {dev} --screen qps --sort rate"))
+    }
+
     /// Shows filters that may drop RoCE.
     pub(super) fn filters(self) -> Option<Command> {
         self.with(|_| "nft list ruleset | grep -nE '4791|drop|reject'".to_owned())

@@ -161,7 +161,22 @@ fn place(finding: &Finding) -> Option<String> {
         (None, hop, at) => (hop.map(str::to_owned), at),
     };
     let switch = place.switch_port.as_ref().map(|port| format!("switch port {port}"));
-    listed([hop, at, switch], NEXT)
+    listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
+}
+
+/// The links that share the load of the place, of uneven load: `, parallel to rail1`.
+fn peers(finding: &Finding) -> String {
+    if finding.id != super::checks::balance::LINKS_IMBALANCE.id {
+        return String::new();
+    }
+    let links = finding.evidence["links"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let peers: Vec<&str> = links.filter(|link| !finding.place.has(link)).collect();
+    let named: Vec<String> = peers.iter().take(FLOWS).map(|link| tap_name(link)).collect();
+    match (named.is_empty(), peers.len() - named.len()) {
+        (true, _) => String::new(),
+        (_, 0) => format!(", parallel to {}", named.join(", ")),
+        (_, more) => format!(", parallel to {} and {more} more", named.join(", ")),
+    }
 }
 
 /// The links of the flows of a finding that spans several; `None` for a single link, or for too many.
@@ -251,8 +266,16 @@ fn impact(finding: &Finding) -> Option<String> {
         impact.time_lost_ns.map(|ns| format!("{} wait time, summed over QPs", units::duration(ns))),
         job_delay(finding),
         refused(finding),
+        moved(finding),
     ];
     listed(parts, NEXT)
+}
+
+/// What an even load would move from the busiest link to its peers.
+fn moved(finding: &Finding) -> Option<String> {
+    let ratio = finding.evidence["excess_ratio"].as_f64()?;
+    let bytes = finding.evidence["excess_bytes"].as_u64().map(units::bytes)?;
+    Some(format!("{} of the links' bytes ({bytes}) beyond an even share", units::ratio(Some(ratio))))
 }
 
 /// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
@@ -317,7 +340,9 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
     };
     let repeats = match evidence.name.as_str() {
         // Shown on a line of their own, or beside the value that they qualify.
-        "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" => true,
+        "flows" | "lower_bound" | "or_reordering" | "heaviest_ratios" | "excess_bytes" | "excess_ratio" => {
+            true
+        }
         // The title has `kind`, a caveat has `certain`.
         "kind" | "certain" => finding.id == super::checks::step::STRAGGLER.id,
         // Named together with their bytes.

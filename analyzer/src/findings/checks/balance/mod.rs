@@ -3,22 +3,20 @@
 mod stretch;
 #[cfg(test)]
 mod tests;
+mod uneven;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
-use crate::analysis::{Flow, Imbalance, QpSpread, direction_name, hashing_case};
-use crate::findings::order::OVER_NS;
-use crate::findings::span::Span;
+use crate::analysis::{Flow, Imbalance, QpSpread, hashing_case};
 use crate::findings::title::{short, title};
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Finding, Input, Measure, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, End, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, Severity, Unit, label,
 };
 use crate::sample::{Address, Direction};
-use crate::util::numbers::share;
 use crate::util::units::{self, plural};
+use uneven::Uneven;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
@@ -28,6 +26,11 @@ pub(super) const FAMILY: Family = Family {
         label("length_ns", "time with load in it", Unit::Nanoseconds),
         label("worse_direction", "busier in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
+        label("windows", "windows with load in it", Unit::Count),
+        label("of_windows", "windows with load, whole run or a minute of it", Unit::Count),
+        label("bytes_ratio", "share of the run's bytes", Unit::Ratio),
+        label("excess_bytes", "bytes above an even share", Unit::Bytes),
+        label("excess_ratio", "share of the links' bytes above an even share", Unit::Ratio),
         label("heaviest", "heaviest flows there", Unit::Text),
         label("heaviest_ratios", "their shares of the link's bytes", Unit::Ratio),
     ],
@@ -81,8 +84,10 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
-               direction in which it is busier and the time of both. It names the flows with most bytes on the busiest link in \
-               that time (heaviest: requester → responder) and the share of each (heaviest_ratios); in a part of the run, their bytes are \
+               direction in which it is busier and the time of both. While a part goes on, all figures are those of the part; when it has ended, \
+               its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes are those that would have passed the \
+               peers if the load had been even. It names the flows on the busiest link in that time, those with most bytes first \
+               (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of the run, their bytes are \
                those of their packets.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
@@ -96,9 +101,6 @@ const MORE_PORTS: &str =
     "Use more source ports: raise NCCL_IB_QPS_PER_CONNECTION (NCCL_IB_SPLIT_DATA_ON_QPS=1).";
 /// Step for flows that the switches hash alike.
 const OTHER_HASH: &str = "Enable hashing on the BTH destination QP, or adaptive routing, on the switches.";
-/// Step for uneven links.
-const HASHING: &str =
-    "Compare the hash fields of the switches (L4 ports, destination QP); check for polarisation.";
 /// First step if too few 5-tuples are known to be the cause.
 const ENTROPY_FIRST: &str = "See entropy.low first. ";
 
@@ -314,115 +316,6 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Links or rails of which one carries more than its share, in one or both directions.
-struct Uneven {
-    names: Vec<String>,
-    busiest: String,
-    /// Links of the busiest: itself, or those of a rail.
-    on: Vec<String>,
-    direction: Option<Direction>,
-    ratio: f64,
-    diagnosis: String,
-    /// Part of the title between the diagnosis and the direction.
-    more: String,
-    /// Its figures are those of the run.
-    whole: bool,
-    episodes: Vec<Episode>,
-    /// Even load was seen after it.
-    settled: bool,
-    raise: Raise,
-}
-
-impl Uneven {
-    fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
-        let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
-        let raise = raise.step(HASHING, ByHand::Switch).evidence("links", names.clone());
-        let (busiest, more) = (busiest.to_owned(), String::new());
-        let on = vec![busiest.clone()];
-        let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
-        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, raise }
-    }
-
-    fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
-        self.raise = self.raise.evidence(name, value);
-        self
-    }
-
-    /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
-    /// has the figures of the direction with more imbalance, and the time of both.
-    fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
-        let is_other_way = |known: &Self| {
-            let ways = known.direction.zip(self.direction);
-            ways.is_some_and(|(a, b)| a != b) && known.busiest == self.busiest && known.names == self.names
-        };
-        let other = all.iter_mut().find(|(known, other)| other.is_none() && is_other_way(known));
-        match other {
-            Some(both) if both.0.ratio >= self.ratio => both.1 = Some(self),
-            Some(both) => both.1 = Some(std::mem::replace(&mut both.0, self)),
-            None => all.push((self, None)),
-        }
-    }
-
-    /// True if its latest episode has ended.
-    fn has_ended(&self, input: &Input<'_>) -> bool {
-        let ends = input.facts.window.last_ns.zip(self.episodes.last());
-        self.settled || ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
-    }
-
-    /// The flows with most bytes on the busiest link in the latest episode, and the share of each.
-    fn heaviest(&self, input: &Input<'_>) -> Vec<(String, f64)> {
-        let span = match self.episodes.last() {
-            Some(part) if !self.whole => Span::between(part.first_ns, part.last_ns),
-            _ => Span::whole(0, 0),
-        };
-        let is_here = |flow: &&Flow| {
-            self.on.iter().any(|link| *link == *flow.link)
-                && self.direction.is_none_or(|way| flow.direction == Some(way))
-        };
-        let bytes = |flow: &Flow| span.part(input.facts, flow, flow.bytes);
-        let here = input.facts.flows.iter().filter(is_here);
-        let mut here: Vec<(u64, &Flow)> = here.map(|flow| (bytes(flow), flow)).collect();
-        let all: u64 = here.iter().map(|(bytes, _)| bytes).sum();
-        here.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let named = here.into_iter().take(HEAVIEST).filter(|(bytes, _)| *bytes > 0);
-        let words = |(bytes, flow): (u64, &Flow)| {
-            // Data of responses goes to the requester.
-            let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
-            let (requester, responder) = of(input, [flow]);
-            Some((format!("{} → {}", requester?, responder?), share(bytes, all)))
-        };
-        named.filter_map(words).collect()
-    }
-
-    fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
-        let (heaviest, ratios) = self.heaviest(input).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let Self { busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } = self;
-        raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
-        let mut place = Place::link(input, &busiest, direction);
-        let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
-        if let Some(other) = other {
-            (place.direction, way) = (None, " (in and out)".to_owned());
-            settled &= other.has_ended(input);
-            let worse = direction.map_or("", direction_name);
-            raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
-            if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
-                own.first_ns = own.first_ns.min(other.first_ns);
-                own.last_ns = own.last_ns.max(other.last_ns);
-            }
-        }
-        raise
-            .titled(title(diagnosis, [more, way]))
-            .place(place)
-            .last_seen(input.facts.window.last_ns)
-            .dated(episodes)
-            .settled(settled)
-            .into(found);
-    }
-}
-
-/// Flows of the busiest link that a finding names.
-const HEAVIEST: usize = 5;
-
 fn links(input: &Input<'_>, found: &mut Vec<Finding>) {
     let mut all = Vec::new();
     let on = |names: &[String], direction| {
@@ -483,13 +376,9 @@ fn whole(
     let diagnosis = format!("Uneven load: {name} carries {ratio:.2} × the mean of {count} {what}");
     let names = group.iter().map(|(_, _, name)| (*name).to_owned()).collect();
     let bytes: Vec<u64> = group.iter().map(|(_, bytes, _)| *bytes).collect();
-    let mut uneven = Uneven::new(names, busiest, ratio, diagnosis);
-    uneven.raise = uneven.raise.step(
-        "Check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
-        Commands::on(input, busiest).nccl_settings(),
-    );
+    let mut uneven = Uneven::new(names, busiest, ratio, diagnosis).of_bytes(bytes);
     uneven.direction = direction;
-    Some(uneven.evidence("bytes", bytes).evidence("max_over_mean", ratio))
+    Some(uneven.evidence("max_over_mean", ratio))
 }
 
 /// A captured link that is uneven in one direction although the sum of both directions is even.
@@ -516,7 +405,7 @@ fn one_way(input: &Input<'_>, group: &Imbalance) -> Option<Uneven> {
         n => format!(" and {} more", n - 1),
     };
     let mut uneven = Uneven::new(group.links.clone(), busiest, ratio, diagnosis)
-        .evidence("bytes", worst.bytes.clone())
+        .of_bytes(worst.bytes.clone())
         .evidence("max_over_mean", ratio)
         .evidence("run_max_over_mean", group.max_over_mean)
         .evidence("sources", worst.sources.iter().map(ToString::to_string).collect::<Vec<_>>());

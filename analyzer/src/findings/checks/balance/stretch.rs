@@ -6,6 +6,7 @@ use crate::analysis::{Imbalance, uneven};
 use crate::findings::order::{OVER_NS, QUIET_TIMES};
 use crate::findings::title::short;
 use crate::findings::{Episode, Input};
+use crate::util::units;
 
 /// Maximum number of parts of the run that are evaluated, each later than the previous one.
 const MOST_PARTS: usize = 64;
@@ -41,7 +42,7 @@ pub(super) fn of(input: &Input<'_>, group: &Imbalance, packets: u64) -> Option<U
             part.until_ns = part.until_ns.min(since_ns).max(part.since_ns);
         }
     }
-    uneven_of(input, group, parts, lasts).map(|uneven| Uneven { settled, ..uneven })
+    uneven_of(input, group, parts, settled)
 }
 
 /// Parts that are long enough, each after the one before it has ended.
@@ -109,12 +110,12 @@ fn settled_since(
     even_since(limits, latest, part, limits.lasting_ns.max(part.silence_ns.saturating_mul(QUIET_TIMES)))
 }
 
-/// The last of these parts in words, with all as episodes.
+/// The last of these parts in words, with all as episodes. `settled`: even load was seen after it.
 fn uneven_of(
     input: &Input<'_>,
     group: &Imbalance,
     mut parts: Vec<uneven::Uneven>,
-    lasts: bool,
+    settled: bool,
 ) -> Option<Uneven> {
     // Windows of bins begin before the data and end after it.
     let window = &input.facts.window;
@@ -124,12 +125,13 @@ fn uneven_of(
         last_ns: within(part.until_ns),
         peak: Some(part.max_over_mean),
     };
-    let episodes = parts.iter().map(episode).collect();
+    let episodes: Vec<Episode> = parts.iter().map(episode).collect();
     let part = parts.pop()?;
     let run_ns = window.length_ns().unwrap_or(part.length_ns);
     let length_ns = part.length_ns.min(run_ns);
     let (link, ratio, links) = (short(&part.link), part.max_over_mean, group.links.len());
-    let verb = if lasts { "carries" } else { "carried" };
+    let has_ended = settled || is_over(input, &part);
+    let verb = if has_ended { "carried" } else { "carries" };
     let diagnosis = format!("Uneven load: {link} {verb} {ratio:.2} × the mean of {links} links");
     let mut uneven = Uneven::new(group.links.clone(), &part.link, ratio, diagnosis)
         .evidence("busiest", part.link.as_str())
@@ -137,13 +139,15 @@ fn uneven_of(
         .evidence("run_max_over_mean", group.max_over_mean)
         .evidence("since_ns", within(part.since_ns))
         .evidence("length_ns", length_ns)
-        .evidence("windows", part.windows);
-    if !lasts {
-        let of = if part.of_minute { "the minute's active time" } else { "active time" };
-        uneven.more = format!(" in {:.0} % of {of}", 100.0 * part.windows as f64 / part.of_windows as f64);
+        .evidence("windows", part.windows)
+        .of_bytes(part.bytes);
+    // What share of the run it will have cost is known when it has ended.
+    if has_ended {
         uneven = uneven.evidence("of_windows", part.of_windows).evidence("bytes_ratio", part.bytes_ratio);
     }
+    let lasted = episodes.last().map_or(0, |last| last.last_ns.saturating_sub(last.first_ns));
+    uneven.more = format!(" for {}", units::duration(lasted));
     uneven.direction = group.direction;
-    (uneven.whole, uneven.episodes) = (false, episodes);
+    (uneven.whole, uneven.episodes, uneven.settled) = (false, episodes, settled);
     Some(uneven)
 }

@@ -3,13 +3,14 @@
 use rocescope_common::abi::Counter;
 use std::sync::Arc;
 
-use crate::analysis::{Options, fixtures};
-use crate::findings::tests::{found, severity};
+use crate::analysis::{Facts, Options, fixtures};
+use crate::ethernet::lldp::Neighbour;
+use crate::findings::tests::{found, found_on, severity};
 use crate::findings::{Finding, Severity};
 use crate::metrics::traffic::bins::{Bin, BinTotals};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::traffic::{LinkTraffic, Traffic};
-use crate::sample::{Direction, PeerKey, Sample};
+use crate::sample::{Direction, PeerKey, Sample, SourceKind};
 
 /// Queue pairs of one host, each with the given source port.
 fn pairs(ports: &[u16]) -> Sample {
@@ -165,6 +166,8 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
         "{words:?}"
     );
 
+    assert_eq!(finding.flows.iter().map(|flow| flow.dest_qp).collect::<Vec<_>>(), [100, 101], "worst first");
+
     // A flow of READ responses: its sender is the responder.
     sample.flows[0].stats.psn.seen = 0;
     let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
@@ -184,6 +187,26 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
     let finding = found(&part, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
     assert_eq!(finding.place.link.as_deref(), Some("u1"));
     assert_eq!(finding.evidence["heaviest"], serde_json::json!(["10.0.0.1 → 10.0.0.2 QP 100"]));
+}
+
+#[test]
+fn the_steps_name_the_switch_port_and_list_source_ports_on_this_host() {
+    let mut sample = links(&[6_000_000, 853_000]);
+    sample.kind = SourceKind::Live;
+    let group = Options { groups: vec![vec!["u0".into(), "u1".into()]], ..Options::default() };
+    let mut facts = Facts::of(&sample, &group);
+    let steps = |facts: &Facts| {
+        let finding = found_on(facts, "links.imbalance").unwrap();
+        finding.steps.into_iter().map(|step| (step.text, step.command)).collect::<Vec<_>>()
+    };
+    let [(_, ports), (switch, none), (_, settings)] = &steps(&facts)[..] else { panic!("three") };
+    assert_eq!(ports.as_deref(), Some("rocescope live -i u0 --screen qps --sort rate"));
+    assert!(switch.starts_with("On the switches, compare the hash fields") && none.is_none());
+    assert!(settings.as_ref().unwrap().contains("NCCL_"));
+    let (system, port) = (Some("leaf1".to_owned()), Some("swp11".to_owned()));
+    facts.links[0].neighbours = vec![Neighbour { system, port, ..Neighbour::default() }];
+    let named = steps(&facts);
+    assert!(named[1].0.starts_with("On leaf1 swp11, compare"), "{named:?}");
 }
 
 /// Interfaces with both directions: bytes received, then bytes sent.
@@ -228,7 +251,7 @@ fn a_part_of_the_run_in_which_one_link_carries_nearly_all() {
     };
     let finding = seen(10_000, &part(100..130, [400, 1600])).unwrap();
     assert_eq!(finding.severity, Severity::Warning);
-    let title = "Uneven load: u1 carried 1.60 × the mean of 2 links in 13 % of active time";
+    let title = "Uneven load: u1 carried 1.60 × the mean of 2 links for 3.84 s";
     assert_eq!(finding.title, title);
     assert_eq!(finding.evidence["length_ns"], 3_840_000_000_u64);
     let windows = (finding.evidence["windows"].as_u64(), finding.evidence["of_windows"].as_u64());
@@ -273,7 +296,8 @@ fn load_that_was_uneven_and_is_even_now_has_ended_though_the_run_is_uneven() {
         found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap()
     };
     let ended = judged(&|window| if window < 100 { [200, 1800] } else { [1000, 1000] });
-    assert!(ended.title.contains("u1 carried 1.80 × the mean of 2 links in "), "{}", ended.title);
+    assert_eq!(ended.evidence["of_windows"], 234);
+    assert!(ended.title.contains("u1 carried 1.80 × the mean of 2 links for "), "{}", ended.title);
     assert_eq!(ended.evidence["length_ns"], 12_800_000_000_u64);
     assert!(!ended.active && ended.last_seen_ns.is_some());
     // Without windows that show it no time is known.
@@ -302,8 +326,22 @@ fn in_steps(uneven: std::ops::Range<u64>, load: [u64; 2]) -> impl Fn(u64) -> [u6
 fn load_that_is_uneven_now_is_known_after_two_seconds() {
     // 234 windows: the last step begins with window 232.
     let finding = about(&|window| if window >= 218 { [400, 1600] } else { [1000, 1000] }).unwrap();
-    assert_eq!(finding.title, "Uneven load: u1 carries 1.60 × the mean of 2 links");
+    assert_eq!(finding.title, "Uneven load: u1 carries 1.60 × the mean of 2 links for 2.05 s");
     assert!(finding.active);
+    // While it goes on, nothing of the run is counted in but the ratio that is labelled so.
+    for name in ["of_windows", "bytes_ratio"] {
+        assert!(finding.evidence.get(name).is_none(), "{name}");
+    }
+    let bytes = 16 * 128;
+    assert_eq!(finding.evidence["bytes"], serde_json::json!([400 * bytes, 1600 * bytes]));
+    assert_eq!(
+        (&finding.evidence["excess_bytes"], &finding.evidence["excess_ratio"]),
+        (&(600 * bytes).into(), &0.3.into())
+    );
+    let lines = finding.fields(crate::findings::DataEnd::default());
+    let line = |label| lines.iter().find(|(of, _)| *of == label).map(|(_, text)| text.as_str());
+    assert_eq!(line("Where"), Some("u1, parallel to u0"));
+    assert_eq!(line("Impact"), Some("30.0 % of the links' bytes (1.23 MB) beyond an even share"));
     assert_eq!(finding.evidence["length_ns"], 2_048_000_000_u64);
     assert_eq!(finding.since_ns(), finding.evidence["since_ns"].as_u64());
     let steps = about(&in_steps(208..234, [400, 1600])).unwrap();

@@ -1,0 +1,160 @@
+//! Uneven load as a finding: the busiest link, its heaviest flows, what an even load would move, and the steps.
+
+use std::cmp::Reverse;
+
+use super::{LINKS_IMBALANCE, ends};
+use crate::analysis::{Flow, direction_name};
+use crate::findings::order::OVER_NS;
+use crate::findings::span::Span;
+use crate::findings::title::{short, title};
+use crate::findings::{ByHand, Commands, Episode, Finding, Input, Place, Raise, Severity};
+use crate::sample::Direction;
+use crate::util::numbers::share;
+
+/// Links or rails of which one carries more than its share, in one or both directions.
+pub(super) struct Uneven {
+    names: Vec<String>,
+    pub(super) busiest: String,
+    /// Links of the busiest: itself, or those of a rail.
+    pub(super) on: Vec<String>,
+    pub(super) direction: Option<Direction>,
+    ratio: f64,
+    diagnosis: String,
+    /// Part of the title between the diagnosis and the direction.
+    pub(super) more: String,
+    /// Its figures are those of the run.
+    pub(super) whole: bool,
+    pub(super) episodes: Vec<Episode>,
+    /// Even load was seen after it.
+    pub(super) settled: bool,
+    raise: Raise,
+}
+
+impl Uneven {
+    pub(super) fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
+        let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
+        let raise = raise.evidence("links", names.clone());
+        let (busiest, more) = (busiest.to_owned(), String::new());
+        let on = vec![busiest.clone()];
+        let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
+        Self { names, busiest, on, direction, ratio, diagnosis, more, whole, episodes, settled, raise }
+    }
+
+    pub(super) fn evidence(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.raise = self.raise.evidence(name, value);
+        self
+    }
+
+    /// Sets the bytes of each link, and what the busiest carries beyond an even share.
+    pub(super) fn of_bytes(self, bytes: Vec<u64>) -> Self {
+        let sum: u64 = bytes.iter().sum();
+        let most = bytes.iter().copied().max().unwrap_or(0);
+        let excess = most.saturating_sub(sum / (bytes.len() as u64).max(1));
+        self.evidence("bytes", bytes)
+            .evidence("excess_bytes", excess)
+            .evidence("excess_ratio", (sum > 0).then(|| share(excess, sum)))
+    }
+
+    /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
+    /// has the figures of the direction with more imbalance, and the time of both.
+    pub(super) fn join(self, all: &mut Vec<(Self, Option<Self>)>) {
+        let is_other_way = |known: &Self| {
+            let ways = known.direction.zip(self.direction);
+            ways.is_some_and(|(a, b)| a != b) && known.busiest == self.busiest && known.names == self.names
+        };
+        let other = all.iter_mut().find(|(known, other)| other.is_none() && is_other_way(known));
+        match other {
+            Some(both) if both.0.ratio >= self.ratio => both.1 = Some(self),
+            Some(both) => both.1 = Some(std::mem::replace(&mut both.0, self)),
+            None => all.push((self, None)),
+        }
+    }
+
+    /// True if its latest episode has ended.
+    pub(super) fn has_ended(&self, input: &Input<'_>) -> bool {
+        let ends = input.facts.window.last_ns.zip(self.episodes.last());
+        self.settled || ends.is_some_and(|(end_ns, last)| end_ns.saturating_sub(last.last_ns) >= OVER_NS)
+    }
+
+    /// The flows on the busiest link in the latest episode, those with most bytes first.
+    fn heaviest<'a>(&self, input: &Input<'a>) -> Vec<(u64, &'a Flow)> {
+        let span = match self.episodes.last() {
+            Some(part) if !self.whole => Span::between(part.first_ns, part.last_ns),
+            _ => Span::whole(0, 0),
+        };
+        let is_here = |flow: &&Flow| {
+            self.on.iter().any(|link| *link == *flow.link)
+                && self.direction.is_none_or(|way| flow.direction == Some(way))
+        };
+        let here = input.facts.flows.iter().filter(is_here);
+        let with_bytes = here.map(|flow| (span.part(input.facts, flow, flow.bytes), flow));
+        let mut heaviest: Vec<_> = with_bytes.filter(|(bytes, _)| *bytes > 0).collect();
+        heaviest.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        heaviest
+    }
+
+    pub(super) fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
+        let flows = self.heaviest(input);
+        let (heaviest, ratios) = in_words(input, &flows).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let Self { busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } = self;
+        raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
+        let mut place = Place::link(input, &busiest, direction);
+        let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
+        if let Some(other) = other {
+            (place.direction, way) = (None, " (in and out)".to_owned());
+            settled &= other.has_ended(input);
+            let worse = direction.map_or("", direction_name);
+            raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
+            if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
+                own.first_ns = own.first_ns.min(other.first_ns);
+                own.last_ns = own.last_ns.max(other.last_ns);
+            }
+        }
+        let with_data: Vec<&Flow> =
+            flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
+        steps(input, raise, &busiest, place.switch_port.as_deref())
+            .titled(title(diagnosis, [more, way]))
+            .place(place)
+            .flows(with_data)
+            .last_seen(input.facts.window.last_ns)
+            .dated(episodes)
+            .settled(settled)
+            .into(found);
+    }
+}
+
+/// Flows of the busiest link that a finding names with their shares.
+const HEAVIEST: usize = 5;
+
+/// The first of these, requester → responder, each with its share of all.
+fn in_words(input: &Input<'_>, flows: &[(u64, &Flow)]) -> Vec<(String, f64)> {
+    let all: u64 = flows.iter().map(|(bytes, _)| bytes).sum();
+    let words = |(bytes, flow): &(u64, &Flow)| {
+        // Data of responses goes to the requester.
+        let of = if flow.psn.is_none() { ends::of_answers } else { ends::of_data };
+        let (requester, responder) = of(input, [*flow]);
+        Some((format!("{} → {}", requester?, responder?), share(*bytes, all)))
+    };
+    flows.iter().take(HEAVIEST).filter_map(words).collect()
+}
+
+/// What distributes the load, nearest first: the source ports of the flows, the switch's hash, the job's settings.
+fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> Raise {
+    let (here, name) = (Commands::on(input, busiest), short(busiest));
+    let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));
+    raise
+        .step(
+            format!("List the source ports of the heaviest flows on {name} (SPORT: key C, set identity): few leave nothing to balance."),
+            here.source_ports(),
+        )
+        .step(
+            format!(
+                "{switch}, compare the hash fields (L4 ports, destination QP) and the load of the parallel ports; check for polarisation."
+            ),
+            ByHand::Switch,
+        )
+        .step(
+            "Check NCCL_IB_HCA, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION and the GPU to NIC assignment.",
+            here.nccl_settings(),
+        )
+}
