@@ -40,6 +40,8 @@ mod exports;
 mod filters;
 #[path = "tui/glance.rs"]
 mod glance;
+#[path = "tui/hostile.rs"]
+mod hostile;
 #[path = "tui/keys.rs"]
 mod keys;
 #[path = "tui/links.rs"]

@@ -48,9 +48,13 @@ fn kinds(objects: &[Value]) -> Vec<&str> {
     kinds
 }
 
-fn container(objects: &[Value]) -> &Value {
+fn pod(objects: &[Value]) -> &Value {
     let set = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
-    &set["spec"]["template"]["spec"]["containers"][0]
+    &set["spec"]["template"]["spec"]
+}
+
+fn container(objects: &[Value]) -> &Value {
+    &pod(objects)["containers"][0]
 }
 
 /// Runs the program with the arguments of the container, without a network: valid ones end with status 1, since there
@@ -86,8 +90,20 @@ fn the_default_values_give_one_pod_per_node_that_listens_on_the_address_of_the_n
     }
     let rights = &container["securityContext"];
     assert_eq!(rights["capabilities"], json!({ "drop": ["ALL"], "add": ["BPF", "PERFMON", "NET_ADMIN"] }));
-    assert_eq!(rights["readOnlyRootFilesystem"], true);
-    assert_eq!(rights["privileged"], false);
+    for (name, wanted) in [
+        ("readOnlyRootFilesystem", json!(true)),
+        ("privileged", json!(false)),
+        ("allowPrivilegeEscalation", json!(false)),
+        // Capabilities of a container are those of root.
+        ("runAsUser", json!(0)),
+    ] {
+        assert_eq!(rights[name], wanted, "{name}");
+    }
+    let pod = pod(&objects);
+    for name in ["hostNetwork", "hostPID"] {
+        assert_eq!(pod[name], true, "{name}");
+    }
+    assert_eq!(pod["automountServiceAccountToken"], false);
     assert_eq!(container["volumeMounts"], json!([{ "name": "sys", "mountPath": "/sys", "readOnly": true }]));
     read_by_the_program(container);
 }

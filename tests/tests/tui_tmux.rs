@@ -5,8 +5,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rocescope_tests::live::program::Tenant;
 use rocescope_tests::live::root_or_skip;
 use rocescope_tests::live::terminal::{PROMPT, Terminal, tmux_or_skip};
+use rocescope_tests::live::wire::World;
 use rocescope_tests::oracle::{binary, captures};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -383,4 +385,38 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
     terminal.press_until("Left", "an earlier time", |screen| screen.contains("ENDED −")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
+}
+
+/// Where no RDMA device is, an interface whose packets can be seen is offered.
+#[test]
+fn without_arguments_the_view_is_one_key_away() {
+    let name = "without_arguments_the_view_is_one_key_away";
+    if !root_or_skip(name) || !tmux_or_skip(name) {
+        return;
+    }
+    let (world, _link) = World::with_link(1500).unwrap();
+    let tenant = Tenant::of(&world.near).unwrap();
+    let session = Session::open(120, 40);
+    let terminal = &session.terminal;
+    let start = || {
+        let program = binary::path().unwrap();
+        let inside = format!("nsenter --net=/proc/{}/ns/net {}", tenant.id(), program.display());
+        terminal.command(&inside).unwrap();
+        let offer = "Enter starts `rocescope live -i near0`, q and Enter leaves:";
+        terminal.until("the offer", |screen| last_line(screen) == offer).unwrap();
+    };
+    start();
+    terminal.press_until("Enter", "the view", |screen| screen.contains("live near0")).unwrap();
+    assert!(terminal.modes().unwrap().0, "the alternate screen is used");
+    // The capabilities that threads keep are among the first notices.
+    let kept = "capabilities after set-up: devices: CAP_SYS_ADMIN (sysfs of a network namespace)";
+    terminal.press_until("7", "the notices", |screen| screen.contains(kept)).unwrap();
+    terminal.press(&["q"]).unwrap();
+    session.is_restored("0");
+    terminal.command("clear").unwrap();
+    start();
+    terminal.press(&["q", "Enter"]).unwrap();
+    terminal.until("the shell", |screen| last_line(screen) == PROMPT).unwrap();
+    assert_eq!(terminal.status().unwrap(), "0");
+    assert!(!terminal.modes().unwrap().0, "no view");
 }

@@ -99,7 +99,7 @@ impl Target {
 
     /// rustc includes everything for linking musl programs except, for a foreign architecture, the linker: the local
     /// C compiler links only for this machine.
-    fn foreign_linker(self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn foreign_linker(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::X86 if !cfg!(target_arch = "x86_64") => {
                 Some(("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld"))
@@ -170,11 +170,32 @@ fn static_program(toolchain: &EbpfToolchain, target: Target) -> Result<PathBuf> 
     let built = target_dir().join(triple).join("dist/rocescope");
     elf::ensure_static(&built, target.machine())?;
     ensure_no_path(&built)?;
+    if target.is_native() {
+        let printed = output_of(Command::new(&built).arg("--version"));
+        let printed = printed.with_context(|| format!("{} does not run", built.display()))?;
+        ensure_version(&printed, commit().as_ref().map(|(_, commit)| commit.as_str()))?;
+    }
     let folder = target_dir().join("static");
     let place = folder.join(format!("rocescope-{}-{triple}", env!("CARGO_PKG_VERSION")));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::copy(&built, &place).with_context(|| format!("cannot write {}", place.display()))?;
     Ok(place)
+}
+
+/// Fails unless the program says its version, the commit that it was built from (`None` outside of a repository), and
+/// what is in it.
+fn ensure_version(printed: &str, commit: Option<&str>) -> Result<()> {
+    let wanted = [
+        format!("rocescope {}", env!("CARGO_PKG_VERSION")),
+        format!("commit: {}", commit.unwrap_or("unknown")),
+        "features: live".to_owned(),
+    ];
+    let missing = wanted.iter().find(|line| !printed.lines().any(|printed| printed == line.as_str()));
+    match missing {
+        Some(line) => bail!("`rocescope --version` has no line `{line}`: {printed}"),
+        None if !printed.contains("kernel programs: XDP") => bail!("it has no kernel programs: {printed}"),
+        None => Ok(()),
+    }
 }
 
 /// Fails if a program, including its kernel programs, contains the path of a local folder, since another folder would
@@ -220,6 +241,22 @@ mod tests {
     fn only_static_targets_are_taken() {
         assert_eq!(Target::parse("aarch64-unknown-linux-musl"), Ok(Target::Arm));
         assert!(Target::parse("x86_64-unknown-linux-gnu").unwrap_err().contains("x86_64-unknown-linux-musl"));
+    }
+
+    #[test]
+    fn a_program_of_another_commit_or_without_the_kernel_side_is_found() {
+        let version = env!("CARGO_PKG_VERSION");
+        let text = |commit: &str, programs: &str, features: &str| {
+            format!(
+                "rocescope {version}\ncommit: {commit}\nkernel programs: {programs}\nfeatures: {features}\n"
+            )
+        };
+        let good = text("0123456789ab", "XDP, TC", "live");
+        assert!(ensure_version(&good, Some("0123456789ab")).is_ok());
+        assert!(ensure_version(&good, Some("ba9876543210")).is_err());
+        assert!(ensure_version(&text("0123456789ab", "none", "live"), Some("0123456789ab")).is_err());
+        assert!(ensure_version(&text("unknown", "XDP, TC", "live"), None).is_ok());
+        assert!(ensure_version(&text("unknown", "XDP, TC", "none"), None).is_err());
     }
 
     #[test]

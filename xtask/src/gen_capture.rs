@@ -12,6 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::run::Counted;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use flate2::Compression;
@@ -113,7 +114,11 @@ fn write<W: Write>(wanted: &Generate, out: W) -> io::Result<W> {
 
     let mut traffic = Traffic::new(wanted);
     let mut record = Vec::with_capacity(1 << 13);
-    for _ in 0..wanted.packets {
+    let mut progress = Counted::of("packets", wanted.packets);
+    for done in 0..wanted.packets {
+        if done % (1 << 16) == 0 {
+            progress.show(done);
+        }
         record.clear();
         record.extend([0; 16]);
         let packet = traffic.next(&mut record);

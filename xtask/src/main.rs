@@ -84,6 +84,10 @@ enum Task {
         /// that depend on it: the programs load and count, and follow queue pairs
         #[arg(long, value_parser = vm::Kernel::parse, default_value = "distribution")]
         kernel: vm::Kernel,
+        /// The guest's processor: with `aarch64`, the kernel of Debian for it verifies the programs, which count what a
+        /// replay counts, and queue pairs are followed
+        #[arg(long, value_parser = vm::Processor::parse, default_value = "x86_64")]
+        arch: vm::Processor,
     },
     /// Follow the README on a bare Debian and a bare Ubuntu, as a user with sudo: demonstration, tests, and the .deb
     /// without Rust. Takes an hour or more, and needs root for namespaces
@@ -136,7 +140,7 @@ fn work(task: &Task) -> Result<()> {
         Task::Test { packages: true, .. } => package::test(),
         Task::Test { vm: false, .. } => test::test(),
         Task::Test { vm: true, .. } => vm::test(),
-        Task::Vm { names, debug, kernel } => vm::vm(names, *debug, kernel),
+        Task::Vm { names, debug, kernel, arch } => vm::vm(names, *debug, kernel, *arch),
         Task::Fresh(wanted) => fresh::fresh(wanted),
         Task::Bench { measurement } => bench::bench(measurement.as_ref()),
         Task::Mutate(wanted) => mutate::mutate(wanted),

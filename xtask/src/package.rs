@@ -3,10 +3,12 @@
 
 mod archive;
 mod compare;
+mod container;
 mod dependencies;
 mod image;
 mod lint;
 mod oci;
+mod readers;
 mod systemd;
 mod tree;
 
@@ -128,9 +130,11 @@ pub(crate) fn test() -> Result<()> {
         Ok(made)
     })?;
     let newer = Release { version: format!("{}+next", release.version), ..release };
-    let upgrade = step("packing a higher version", || {
+    let (upgrade, upgrade_rpm) = step("packing a higher version", || {
         let to = empty(folder.join("newer"))?;
-        archive::deb(&newer, target, &parts(&newer, target, &program, &program)?, &to.join(".work"), &to)
+        let parts = parts(&newer, target, &program, &program)?;
+        let deb = archive::deb(&newer, target, &parts, &to.join(".work"), &to)?;
+        Ok((deb, archive::rpm(&newer, target, &parts, &to.join(".work"), &to)?))
     })?;
     let of_kind = |all: &[PathBuf], kind: &str| {
         let found = all.iter().find(|path| path.extension().is_some_and(|extension| extension == kind));
@@ -142,9 +146,17 @@ pub(crate) fn test() -> Result<()> {
     {
         ensure!(version.contains(env!("CARGO_PKG_VERSION")), "the image has another program: {version}");
     }
-    let deb = of_kind(&made, "deb")?;
+    step("running the image in a container", || container::run_in(&image, &folder.join("container")))?;
+    step("completions, read by their shells", || {
+        readers::completions(&program, &folder.join("completions"))
+    })?;
+    step("the bill of materials, by its schema", || readers::sbom(&of_kind(&made, "json")?))?;
+    let (deb, rpm) = (of_kind(&made, "deb")?, of_kind(&made, "rpm")?);
     lint::deb(&deb)?;
-    lint::rpm(&of_kind(&made, "rpm")?)?;
+    lint::rpm(&rpm)?;
+    step("the .rpm installed, upgraded and removed", || {
+        readers::rpm(&rpm, &upgrade_rpm, &folder.join("rpm"))
+    })?;
     vm::packages::test(&deb, &upgrade)
 }
 

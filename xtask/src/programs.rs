@@ -4,9 +4,11 @@
 //! therefore comes from runs for the same packages: any other selection would recompile most dependencies.
 
 use crate::build::with_ebpf;
+use crate::check::ensure_target;
+use crate::dist::Target;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::run::{cargo, show};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,6 +20,7 @@ pub(crate) const DEBUG: &str = "dev";
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
 const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", INTEGRATION, "xtask"];
 const LIBRARY: &str = "rocescope/live,rocescope/test-clock,rocescope/tls";
+const FOREIGN: &str = "rocescope/live,rocescope/test-clock";
 const TESTS: &str = "rocescope-tests/live";
 
 /// Features of a build.
@@ -27,7 +30,12 @@ pub(crate) enum Features {
     /// Those of unit tests: with its feature `live`, the helpers of the integration tests would need the whole
     /// library again, unoptimised.
     Units,
+    /// Those of integration tests on another processor.
+    Foreign,
 }
+
+/// Path of rocescope, and the test programs.
+type Built = (Option<PathBuf>, Vec<TestProgram>);
 
 /// Adds the packages to a cargo command, with features for the kernel programs if these can be built.
 pub(crate) fn select<'a>(
@@ -35,10 +43,13 @@ pub(crate) fn select<'a>(
     features: Features,
     toolchain: Option<&EbpfToolchain>,
 ) -> &'a mut Command {
-    command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+    // The tasks are for this machine.
+    let is_wanted = |package: &&&str| features != Features::Foreign || **package != "xtask";
+    command.args(PACKAGES.iter().filter(is_wanted).flat_map(|package| ["-p", package]));
     if let Some(toolchain) = toolchain {
-        with_ebpf(command, toolchain).args(["--features", LIBRARY]);
-        if features == Features::All {
+        let library = if features == Features::Foreign { FOREIGN } else { LIBRARY };
+        with_ebpf(command, toolchain).args(["--features", library]);
+        if features != Features::Units {
             command.args(["--features", TESTS]);
         }
     }
@@ -74,9 +85,25 @@ impl Programs {
         profile: &str,
         selection: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
-        let (rocescope, tests) = build(Features::All, toolchain, profile, selection)?;
-        let rocescope = rocescope.context("cargo built no rocescope")?;
-        Ok(Self { rocescope, tests })
+        Self::of(build(Features::All, toolchain, profile, None, selection)?)
+    }
+
+    /// The same as static programs for a machine with another processor. Without TLS, which takes a C compiler for it.
+    ///
+    /// # Errors
+    /// The command that failed.
+    pub(crate) fn foreign<'a>(
+        toolchain: &EbpfToolchain,
+        profile: &str,
+        target: Target,
+        selection: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
+        ensure_target(target.triple()).map_err(|why| anyhow!("{why}"))?;
+        Self::of(build(Features::Foreign, Some(toolchain), profile, Some(target), selection)?)
+    }
+
+    fn of((rocescope, tests): Built) -> Result<Self> {
+        Ok(Self { rocescope: rocescope.context("cargo built no rocescope")?, tests })
     }
 
     /// The integration test with this name.
@@ -96,7 +123,7 @@ impl Programs {
 /// # Errors
 /// The command that failed.
 pub(crate) fn units(toolchain: Option<&EbpfToolchain>) -> Result<Vec<TestProgram>> {
-    Ok(build(Features::Units, toolchain, DEBUG, ["--lib", "--bin", "xtask"])?.1)
+    Ok(build(Features::Units, toolchain, DEBUG, None, ["--lib", "--bin", "xtask"])?.1)
 }
 
 /// Builds `selection`: rocescope, if needed, and tests.
@@ -104,11 +131,17 @@ fn build<'a>(
     features: Features,
     toolchain: Option<&EbpfToolchain>,
     profile: &str,
+    target: Option<Target>,
     selection: impl IntoIterator<Item = &'a str>,
-) -> Result<(Option<PathBuf>, Vec<TestProgram>)> {
+) -> Result<Built> {
     let mut command = cargo();
     command.args(["test", "--no-run", "--profile", profile, "--message-format", "json-render-diagnostics"]);
     select(&mut command, features, toolchain).args(selection);
+    if let Some(target) = target {
+        // `strip` of this machine does not know its programs.
+        let strip = format!("CARGO_PROFILE_{}_STRIP", profile.to_uppercase());
+        command.args(["--target", target.triple()]).envs(target.foreign_linker()).env(strip, "symbols");
+    }
     let shown = show(&command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{shown}`"))?;
@@ -119,7 +152,7 @@ fn build<'a>(
 }
 
 /// The programs named in cargo's messages.
-fn built(messages: &str) -> (Option<PathBuf>, Vec<TestProgram>) {
+fn built(messages: &str) -> Built {
     let (mut rocescope, mut tests) = (None, Vec::new());
     for line in messages.lines() {
         let Some((program, is_test)) = program(line) else { continue };

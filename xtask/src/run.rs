@@ -84,6 +84,42 @@ fn time_left(passed: u64, last: Option<u64>) -> String {
     }
 }
 
+/// Progress of work with a known number of parts, on a terminal: share, rate and time left.
+pub(crate) struct Counted {
+    what: &'static str,
+    all: u64,
+    start: Instant,
+    /// `None` where standard error is no terminal.
+    next: Option<Duration>,
+}
+
+impl Counted {
+    pub(crate) fn of(what: &'static str, all: u64) -> Self {
+        Self { what, all, start: Instant::now(), next: io::stderr().is_terminal().then_some(PATIENCE) }
+    }
+
+    /// Call it often.
+    pub(crate) fn show(&mut self, done: u64) {
+        let passed = self.start.elapsed();
+        if self.next.is_some_and(|next| passed >= next) {
+            self.next = Some(passed + OFTEN);
+            say(&share_done(self.what, done, self.all, passed));
+        }
+    }
+}
+
+/// Shorter work shows no progress.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `packets: 25 % of 8000000, 500000/s, 12 s left`.
+fn share_done(what: &str, done: u64, all: u64, passed: Duration) -> String {
+    let rate = u128::from(done) * 1000 / passed.as_millis().max(1);
+    let left = u128::from(all.saturating_sub(done)).checked_div(rate);
+    let left = left.map_or_else(|| "waiting".to_owned(), |left| format!("{left} s left"));
+    let share = done.saturating_mul(100).checked_div(all).unwrap_or(100);
+    format!("{what}: {share} % of {all}, {rate}/s, {left}")
+}
+
 /// The file with the last duration of a step.
 struct Kept(PathBuf);
 
@@ -271,6 +307,17 @@ mod tests {
         assert_eq!(time_left(40, Some(60)), "40 s, some 20 s left");
         assert_eq!(time_left(70, Some(60)), "70 s, longer than the last time (60 s)");
         assert_eq!(time_left(40, None), "40 s");
+    }
+
+    #[test]
+    fn work_of_known_size_has_its_share_rate_and_time_left() {
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            share_done("packets", 2_000_000, 8_000_000, seconds(4)),
+            "packets: 25 % of 8000000, 500000/s, 12 s left"
+        );
+        assert_eq!(share_done("packets", 0, 10, seconds(4)), "packets: 0 % of 10, 0/s, waiting");
+        assert_eq!(share_done("packets", 0, 0, seconds(4)), "packets: 100 % of 0, 0/s, waiting");
     }
 
     #[test]

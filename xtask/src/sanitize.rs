@@ -17,15 +17,25 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Frames of the generated captures: enough for reading files alternately in two threads.
 const FRAMES: u64 = 200_000;
 
-/// Runs both.
+/// Runs both, one whatever the other finds.
 ///
 /// # Errors
 /// The nightly or a component is not available, something does not build, or one of them has a finding.
 pub(crate) fn sanitize() -> Result<()> {
-    for component in ["rust-src", "miri"] {
-        with_component(PINNED_NIGHTLY, component)?;
-    }
-    step("Miri: tests of the common crate", miri)?;
+    let results = [
+        ("Miri", step("Miri: tests of the common crate", miri)),
+        ("ThreadSanitizer", with_component(PINNED_NIGHTLY, "rust-src").and_then(|()| threads())),
+    ];
+    let failed: Vec<String> = results
+        .into_iter()
+        .filter_map(|(name, result)| result.err().map(|error| format!("{name}: {error:#}")))
+        .collect();
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(())
+}
+
+/// ThreadSanitizer on replay.
+fn threads() -> Result<()> {
     let program = step("building rocescope with ThreadSanitizer", build)?;
     let folder = target_dir().join("sanitize/captures");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -33,6 +43,9 @@ pub(crate) fn sanitize() -> Result<()> {
 }
 
 fn miri() -> Result<()> {
+    for component in ["rust-src", "miri"] {
+        with_component(PINNED_NIGHTLY, component)?;
+    }
     let mut command = nightly();
     // The tests read vectors from a file.
     command

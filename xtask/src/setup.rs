@@ -9,6 +9,7 @@ mod tool;
 use crate::ebpf_toolchain::{EbpfToolchain, cache_dir, record_path};
 use crate::recipe::{Facts, LLVM_MAJOR, PINNED_NIGHTLY, Recipe, llvm_major, plan};
 use crate::run::{cargo, has_program, is_ci, output_of, say};
+use crate::vm::Processor;
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::env;
 use std::ffi::OsString;
@@ -126,12 +127,22 @@ pub(crate) fn engines(packages: &Path, click_house: bool) -> Result<()> {
     if click_house || is_ci() { python::ensure(packages, python::CLICK_HOUSE) } else { Ok(()) }
 }
 
+/// The folder with the schemas of CycloneDX and a validator, for Python.
+///
+/// # Errors
+/// Names the package that is not available.
+pub(crate) fn cyclone_dx() -> Result<PathBuf> {
+    let dir = cache()?.join("packages");
+    python::ensure(&dir, python::CYCLONE_DX)?;
+    Ok(dir.join(python::CYCLONE_DX.0))
+}
+
 /// Installs programs used by the tests in a virtual machine.
 ///
 /// # Errors
 /// Names the packages that are missing and could not be installed.
-pub(crate) fn vm_tools() -> Result<()> {
-    packages::ensure_vm_tools()
+pub(crate) fn vm_tools(processor: Processor) -> Result<()> {
+    packages::ensure_vm_tools(processor)
 }
 
 /// Installs programs that build and check packages.

@@ -9,6 +9,7 @@ mod apt;
 mod cpio;
 mod debian;
 pub(crate) mod packages;
+mod processor;
 mod userland;
 
 use crate::ebpf_toolchain::cache_dir;
@@ -20,6 +21,7 @@ pub(crate) use apt::Kernel;
 use cpio::Archive;
 use debian::Parts;
 pub(crate) use debian::unpack;
+pub(crate) use processor::Processor;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::BufWriter;
@@ -60,6 +62,15 @@ const BY_KERNEL: [(&str, &str); 6] = [
 /// Those with Soft-RoCE devices on kernels that are newer than the distribution's: also settings and source ports of
 /// perftest's and rping's queue pairs.
 const NEWER_SOFT_ROCE: &str = "--ignored queue_pairs faults traffic_is_counted";
+/// Tests on another processor, `cargo xtask vm --arch aarch64`: its kernel verifies and translates the programs, which
+/// count what a replay counts on single frames and on interfaces; posts and queue pairs are probed.
+const BY_PROCESSOR: [(&str, &str); 5] = [
+    ("verifier", ""),
+    ("kernel_vs_replay", "every_crafted_capture"),
+    ("post_send", ""),
+    ("live_veth", ""),
+    ("soft_roce", "--ignored queue_pairs"),
+];
 /// The test on this machine that compares their results with tshark afterwards, since tshark would take minutes in
 /// the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
@@ -78,7 +89,7 @@ const DONE: &str = "guest: done";
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
-    let prepared = Prepared::new(CHECKED, &Kernel::Distribution, &OLDER_KERNEL)?;
+    let prepared = Prepared::new(CHECKED, &Kernel::Distribution, Processor::X86, &OLDER_KERNEL)?;
     thread::scope(|scope| {
         let older = scope.spawn(|| prepared.guest("older-kernel", &OLDER_KERNEL, &[])?.run(&prepared, true));
         let soft_roce = soft_roce(&prepared, &[]);
@@ -91,29 +102,33 @@ pub(crate) fn test() -> Result<()> {
 }
 
 /// Runs only the tests with Soft-RoCE devices: those whose names contain one of `names`, or all; on a kernel other
-/// than the distribution's those of [`BY_KERNEL`]. `debug`: program and tests without optimisation.
+/// than the distribution's those of [`BY_KERNEL`], on another processor those of [`BY_PROCESSOR`]. `debug`: program and tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
-pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel) -> Result<()> {
+pub(crate) fn vm(names: &[String], debug: bool, kernel: &Kernel, processor: Processor) -> Result<()> {
     let profile = if debug { DEBUG } else { CHECKED };
-    if *kernel == Kernel::Distribution {
-        return soft_roce(&Prepared::new(profile, kernel, &[])?, names);
+    if *kernel == Kernel::Distribution && processor == Processor::X86 {
+        return soft_roce(&Prepared::new(profile, kernel, processor, &[])?, names);
     }
-    let prepared = Prepared::new(profile, kernel, &BY_KERNEL)?;
+    let (name, all) = match processor {
+        Processor::X86 => ("by-kernel", &BY_KERNEL[..]),
+        Processor::Arm => ("by-processor", &BY_PROCESSOR[..]),
+    };
+    let prepared = Prepared::new(profile, kernel, processor, all)?;
     let is_older = debian::is_older(&prepared.parts.release);
-    let first = usize::from(!is_older);
+    let is_for = |name: &str| name != OLDER_KERNEL[0].0 || is_older;
     // Test names replace the default arguments.
     let of_names = |(name, arguments): (&'static str, &'static str)| {
         let option = if arguments.starts_with("--ignored") { "--ignored" } else { "" };
         match (name, names.is_empty()) {
-            ("soft_roce", true) if !is_older => (name, NEWER_SOFT_ROCE),
+            ("soft_roce", true) if !is_older && processor == Processor::X86 => (name, NEWER_SOFT_ROCE),
             (_, true) => (name, arguments),
             (_, false) => (name, option),
         }
     };
-    let tests: Vec<_> = BY_KERNEL[first..].iter().copied().map(of_names).collect();
-    prepared.guest("by-kernel", &tests, names)?.run(&prepared, false)
+    let tests: Vec<_> = all.iter().copied().filter(|(name, _)| is_for(name)).map(of_names).collect();
+    prepared.guest(name, &tests, names)?.run(&prepared, false)
 }
 
 /// Runs the tests with Soft-RoCE that `names` select in a guest, and compares their results with tshark.
@@ -131,6 +146,15 @@ fn soft_roce(prepared: &Prepared, names: &[String]) -> Result<()> {
     })
 }
 
+/// A shell and other basic programs in one static executable, for roots that have nothing else.
+///
+/// # Errors
+/// Fails if it is not available.
+pub(crate) fn shell() -> Result<PathBuf> {
+    let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for a shell")?;
+    Ok(unpack(&cache.join("vm"), debian::SHELL)?.join("bin/busybox"))
+}
+
 /// Parts common to all guests.
 struct Prepared {
     parts: Parts,
@@ -140,21 +164,22 @@ struct Prepared {
 impl Prepared {
     /// With `tests` and those with Soft-RoCE. In [`CHECKED`] they come from the build of `cargo xtask test`, and cost
     /// nothing after it. Their C library is that of the guest, which consists of packages of the same distribution.
-    fn new(profile: &str, kernel: &Kernel, tests: &[(&str, &str)]) -> Result<Self> {
+    fn new(profile: &str, kernel: &Kernel, processor: Processor, tests: &[(&str, &str)]) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
-            bail!("the guest is an x86_64 machine: run this on one");
+            bail!("the programs of this machine are those of the guest, an x86_64 machine: run this on one");
         }
-        setup::vm_tools()?;
+        setup::vm_tools(processor)?;
         let toolchain = setup::ebpf_toolchain()?;
         // Downloads are kept when the build tree is cleaned.
         let cache =
             cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-        let parts = debian::parts(&cache.join("vm"), kernel, &userland::RDMA)?;
+        let parts = debian::parts(&cache.join("vm"), kernel, processor, &userland::RDMA)?;
         let names = tests.iter().chain(&SOFT_ROCE).map(|(name, _)| *name).chain([AFTERWARDS]);
         // `--bin rocescope` would select the program's unit tests instead.
         let selection = [PROGRAMS_TEST].into_iter().chain(names).flat_map(|name| ["--test", name]);
-        let programs = step("building the tests for the guest", || {
-            Programs::build(Some(&toolchain), profile, selection)
+        let programs = step("building the tests for the guest", || match processor.foreign_target() {
+            None => Programs::build(Some(&toolchain), profile, selection),
+            Some(target) => Programs::foreign(&toolchain, profile, target, selection),
         })?;
         Ok(Self { parts, programs })
     }
@@ -244,13 +269,14 @@ fn boot(parts: &Parts, image: &Path, share: &Path, log: Option<&PathBuf>) -> Res
     let mut result = None;
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=5", LIMIT, "qemu-system-x86_64"])
-        .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536M"])
+        .args(["--kill-after=5", LIMIT, parts.processor.emulator()])
+        .args(parts.processor.machine())
+        .args(["-accel", "tcg,thread=multi", "-smp", "2", "-m", "1536M"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"])
         .args([OsStr::new("-kernel"), parts.kernel.as_os_str(), OsStr::new("-initrd"), image.as_os_str()])
         .arg("-virtfs")
         .arg(format!("local,path={},mount_tag=share,security_model=none", share.display()))
-        .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable"])
+        .args(["-append", parts.processor.kernel_arguments()])
         .stdin(Stdio::null());
     let mut watch = |line: &str| {
         if let Some(at) = line.find(DONE) {

@@ -88,10 +88,28 @@ pub(super) fn files(files: &[PathBuf]) {
 
 /// Call it after the programs were attached. The thread of the source has its own sandbox, whose state is `source`.
 #[cfg(feature = "live")]
-pub(super) fn live(tui: bool, source: &sandbox::State) -> Notes {
+pub(super) fn live(tui: bool, source: &sandbox::State, kept: &[String]) -> Notes {
     let mut notes = enter(&Plan::of_files(Vec::new(), exports(tui)));
     notes.extend(source.holds.iter().map(|held| format!("source: {held}")));
+    notes.push(summary(kept));
     notes
+}
+
+/// Names in one line the capabilities that threads keep, of a command without a view that lists them.
+#[cfg(feature = "live")]
+pub(super) fn tell(kept: &[String]) {
+    output::say(&summary(kept));
+}
+
+/// `capabilities after set-up: source: CAP_NET_ADMIN (TC filters are removed at the end)`.
+#[cfg(feature = "live")]
+fn summary(kept: &[String]) -> String {
+    let all = match kept {
+        _ if sandbox::is_off() => "all (--no-sandbox)".to_owned(),
+        [] => "none".to_owned(),
+        _ => kept.join("; "),
+    };
+    format!("capabilities after set-up: {all}")
 }
 
 /// Call it after sockets were bound and programs attached. In `folders`, files and sockets are replaced or removed;

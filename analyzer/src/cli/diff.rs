@@ -72,6 +72,8 @@ fn starts_like_json(path: &Path) -> Result<bool> {
 
 /// Reads a saved report. Of several in one file (`jsonl`) it takes the last, since reports are cumulative.
 fn saved(path: &Path) -> Result<Value> {
+    #[cfg(feature = "test-clock")]
+    crate::util::hijack::here("report");
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut last = None;
     for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {

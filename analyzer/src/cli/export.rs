@@ -105,7 +105,7 @@ pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     let mut config = source(args.source, netns, &view, &views)?;
     config.events_to_view = settings.is_some() || beside.recorder.is_some() || takes_views(&listeners);
     let running = live::start(config)?;
-    let Running { mut feed, thread, hooks, interfaces, sandbox: _ } = running;
+    let Running { mut feed, thread, hooks, interfaces, kept, .. } = running;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
     // The sandbox allows no further sockets.
     let systemd = Systemd::of_env();
@@ -116,6 +116,7 @@ pub(super) fn serve(mut args: ExportArgs, beside: AgentParts) -> Result<()> {
     let Views { mut report, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     hooks.iter().map(String::as_str).for_each(say);
+    confine::tell(&kept);
     board.views().open(Hello::of(interfaces, &hooks));
     let mut flight = None;
     if let Some(dumps) = dumps {

@@ -59,7 +59,7 @@ pub(super) fn live(args: LiveArgs, color: Color) -> Result<()> {
     let mut running = live::start(config)?;
     let mut flight = None;
     let dumps = settings.as_ref().map(Dumps::start).transpose()?;
-    let notes = confine::live(views.tui.is_some(), &running.sandbox);
+    let notes = confine::live(views.tui.is_some(), &running.sandbox, &running.kept);
     if let Some((dumps, settings)) = dumps.zip(settings) {
         flight::announce(&settings);
         let mut report = views.report.clone();
@@ -92,7 +92,7 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
     })?;
     // Before the first byte of the agent is read.
     let sandbox = sandbox::State::default();
-    let notes = confine::live(views.tui.is_some(), &sandbox);
+    let notes = confine::live(views.tui.is_some(), &sandbox, &[]);
     let attached = connection.greet()?;
     let Hello { pid, version, interfaces, hooks, .. } = attached.hello().clone();
     let hooks = hooks.iter().map(|hook| plain(hook));
@@ -101,7 +101,14 @@ fn attached(socket: PathBuf, view: &ViewArgs, color: Color) -> Result<()> {
         .chain(hooks);
     let hooks = hooks.collect();
     let (feed, thread) = attached.start()?;
-    show(Running { feed, thread, hooks, interfaces, sandbox }, view, views, notes, interrupt, color)
+    show(
+        Running { feed, thread, hooks, interfaces, sandbox, kept: Vec::new() },
+        view,
+        views,
+        notes,
+        interrupt,
+        color,
+    )
 }
 
 /// The host name, for users who watch several hosts.
@@ -185,7 +192,7 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
                 }
             });
         }
-        let notes = confine::live(views.tui.is_some(), &running.sandbox);
+        let notes = confine::live(views.tui.is_some(), &running.sandbox, &running.kept);
         let shown = show(running, &args.view, views, notes, interrupt, color);
         over.store(true, Ordering::Relaxed);
         shown
@@ -248,7 +255,7 @@ fn show(
     interrupt: Option<Interrupt>,
     color: Color,
 ) -> Result<()> {
-    let Running { feed, thread, hooks, interfaces, sandbox: _ } = running;
+    let Running { feed, thread, hooks, interfaces, .. } = running;
     let Views { mut report, tui, sink, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {

@@ -73,8 +73,8 @@ pub fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     if line.len() == 1 {
         match start::start() {
-            Ok(true) => line.push("live".into()),
-            Ok(false) => return ExitCode::SUCCESS,
+            Ok(Some(arguments)) => line.extend(arguments.into_iter().map(OsString::from)),
+            Ok(None) => return ExitCode::SUCCESS,
             Err(error) => {
                 output::say(&limit::explained(&error));
                 return ExitCode::FAILURE;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::source::recording::played::{self, Played};
 use crate::util::layout::plain;
 use crate::util::{notice, units};
 
@@ -26,8 +27,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of reading these files, on standard error: the time alone where a size is unknown, as of a pipe or a
-    /// recording. `None` if that is no terminal.
+    /// Progress of reading these files, on standard error: of a recording its share of the recorded time; the time alone
+    /// where a size is unknown, as of a pipe. `None` if that is no terminal.
     pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;
@@ -41,7 +42,11 @@ impl Progress {
                 Some("-") => "standard input".to_owned(),
                 _ => file.display().to_string(),
             });
-            return Self::waiting(format!("reading {}", plain(&names.collect::<Vec<_>>().join(", "))), None);
+            let reading = format!("reading {}", plain(&names.collect::<Vec<_>>().join(", ")));
+            return Self::showing(move |passed| match played::latest() {
+                Some(Played { began, share: Some(share), .. }) => recorded(share, began.elapsed()),
+                _ => waited(&reading, None, passed),
+            });
         };
         let sizes: u64 = sizes.iter().sum();
         let paths = files.iter().filter_map(|file| file.canonicalize().ok()).collect::<Vec<_>>();
@@ -171,6 +176,13 @@ fn waited(what: &str, most: Option<Duration>, passed: Duration) -> String {
     format!("{what}, {} s{}", passed.as_secs(), left.unwrap_or_default())
 }
 
+/// `34 % of the recorded time, 10 s left`.
+fn recorded(share: f64, passed: Duration) -> String {
+    let left = passed.as_secs_f64() * (1.0 - share) / share;
+    let left = if left.is_finite() { format!("{left:.0} s left") } else { "waiting".to_owned() };
+    format!("{:.0} % of the recorded time, {left}", (share * 100.0).floor())
+}
+
 /// `34 % of 12.3 GB read, 812 MB/s, 10 s left`.
 fn line(read: u64, size: u64, passed: Duration) -> String {
     let rate = u128::from(read) * 1000 / passed.as_millis().max(1);
@@ -193,6 +205,14 @@ mod tests {
         let text = line(2_000_000_000, 8_000_000_000, Duration::from_secs(4));
         assert!(text.starts_with("25 % of ") && text.ends_with(", 12 s left"), "{text}");
         assert!(line(0, 0, Duration::ZERO).contains("100 %"));
+    }
+
+    #[test]
+    fn a_recording_has_its_share_of_the_recorded_time_and_the_time_left() {
+        let shown = |share| recorded(share, Duration::from_secs(3));
+        assert_eq!(shown(0.25), "25 % of the recorded time, 9 s left");
+        assert_eq!(shown(0.0), "0 % of the recorded time, waiting");
+        assert_eq!(shown(1.0), "100 % of the recorded time, 0 s left");
     }
 
     #[test]

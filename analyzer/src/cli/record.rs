@@ -81,13 +81,14 @@ fn live(args: RecordArgs, interrupt: &Interrupt) -> Result<()> {
     let recorder = start(settings)?;
     let config = super::live::source(args.source, netns, &view, &views)?;
     let running = crate::source::live::start(crate::source::live::Config { events_to_view: true, ..config })?;
-    let crate::source::live::Running { feed, thread, hooks, interfaces, .. } = running;
+    let crate::source::live::Running { feed, thread, hooks, interfaces, kept, .. } = running;
     confine::record(&[], dir);
     let mut report = views.report;
     report.analysis.imbalance_all_links = interfaces > 1;
     for hook in &hooks {
         say(hook);
     }
+    confine::tell(&kept);
     let ended = run(&feed, recorder, &report, interrupt, &mut |_, _| Ok(()));
     drop(feed);
     // The source's own end has been reported through the feed.

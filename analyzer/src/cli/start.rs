@@ -15,31 +15,44 @@ use crate::util::layout::{plain, wrap};
 /// Names listed before the rest is only counted.
 const NAMES: usize = 6;
 
-/// Prints the page. Returns true if the user accepts the offer of the terminal view, which is made if it would show
-/// something.
-pub(super) fn start() -> Result<bool> {
+/// Prints the page. Returns the arguments of the terminal view if the user accepts its offer, which is made if it would
+/// show something.
+pub(super) fn start() -> Result<Option<Vec<String>>> {
     let facts = doctor::collect(&HostRoot::here()?, &Kernel);
     let visible = visibility::of_host(&facts);
     output::page(&page(&facts, &visible, output::width()))?;
-    let ready = visible.iter().any(|entry| is_ready(entry, &facts));
-    if !ready || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Ok(false);
+    let Some(offered) = offer(&facts, &visible) else { return Ok(None) };
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Ok(None);
     }
-    output::page("\nEnter starts `rocescope live`, q and Enter leaves: ")?;
+    let shown = plain(&offered.join(" "));
+    output::page(&format!("\nEnter starts `rocescope {shown}`, q and Enter leaves: "))?;
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer)?;
     let _ = io::stdout().flush();
-    Ok(read > 0 && answer.trim().is_empty())
+    Ok((read > 0 && answer.trim().is_empty()).then_some(offered))
 }
 
-/// True if `live` without options would show traffic, with the privileges of this process: it watches interfaces of
-/// RDMA devices.
-fn is_ready(entry: &Visibility, facts: &HostFacts) -> bool {
-    let sudo = entry.command.as_ref().is_some_and(|command| command.starts_with("sudo "));
-    entry.availability == Availability::Yes
-        && entry.source != SourceKind::Sniffer
-        && !sudo
-        && !facts.devices.is_empty()
+/// The arguments of a view that would show traffic, with the privileges of this process: without options `live` watches
+/// interfaces of RDMA devices; where there are none, the interface that [`commands`] names.
+fn offer(facts: &HostFacts, visible: &[Visibility]) -> Option<Vec<String>> {
+    let is_ready = |entry: &&Visibility| {
+        let sudo = entry.command.as_ref().is_some_and(|command| command.starts_with("sudo "));
+        entry.availability == Availability::Yes && entry.source != SourceKind::Sniffer && !sudo
+    };
+    let live = || "live".to_owned();
+    if !facts.devices.is_empty() {
+        return visible.iter().any(|entry| is_ready(&entry)).then(|| vec![live()]);
+    }
+    let seen = packets(visible).filter(is_ready)?;
+    Some(vec![live(), "-i".to_owned(), seen.subject.clone()])
+}
+
+/// The first interface whose packets can be seen.
+fn packets(visible: &[Visibility]) -> Option<&Visibility> {
+    let is_seen =
+        |entry: &&Visibility| entry.source == SourceKind::Packets && entry.availability == Availability::Yes;
+    visible.iter().find(is_seen)
 }
 
 /// The page. Pure.
@@ -110,9 +123,7 @@ fn commands(facts: &HostFacts, visible: &[Visibility]) -> [(String, &'static str
     if !facts.devices.is_empty() {
         return [(of("live"), "the RoCE traffic of this host"), doctor, replay];
     }
-    let packets = visible
-        .iter()
-        .find(|entry| entry.source == SourceKind::Packets && entry.availability == Availability::Yes);
+    let packets = packets(visible);
     let first = packets.map_or_else(
         || (of("demo"), "generated traffic with problems to find"),
         |entry| {
@@ -183,6 +194,15 @@ mod tests {
         assert!(text.contains("rocescope live -i eth0") && text.contains("rocescope demo"), "{text}");
         let text = shown(&host(&[], &[], &[]));
         assert!(text.contains("interfaces up: none") && text.contains("  rocescope demo"), "{text}");
+    }
+
+    #[test]
+    fn the_view_is_offered_where_it_shows_something() {
+        let offered = |facts: &HostFacts| offer(facts, &visibility::of_host(facts));
+        let of = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(offered(&host(&[], &["eth0", "eth1"], &[])), of(&["live", "-i", "eth0"]));
+        assert_eq!(offered(&host(&[], &["eth0"], &["CAP_BPF"])), None, "it would need sudo");
+        assert_eq!(offered(&host(&[], &[], &[])), None);
     }
 
     #[test]

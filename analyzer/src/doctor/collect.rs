@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{DeviceFacts, GpuDirect, HostFacts, InterfaceFacts, KernelState, PortFacts};
 use crate::host::error::AS_ROOT;
-use crate::host::kernel::{Capability, KernelFacts};
+use crate::host::kernel::{Capability, KernelFacts, PERF_EVENT_PARANOID};
 use crate::host::net::dcb::Dcb;
 use crate::host::net::interface::InterfaceKind;
 use crate::host::net::stack;
@@ -120,6 +120,9 @@ fn kernel_state(root: &HostRoot, unread: &mut Unread) -> KernelState {
         uprobes: probes(root, "uprobe"),
         fwctl: !root.names("/sys/class/fwctl").is_empty(),
         may_trace: facts.capabilities.map(|held| held.has(Capability::SysPtrace)),
+        may_administer: facts.capabilities.map(|held| held.has(Capability::SysAdmin)),
+        perf_event_paranoid: unread
+            .parsed(root, PERF_EVENT_PARANOID, "a number", |text| text.trim().parse().ok()),
         lockdown: root.text("/sys/kernel/security/lockdown").ok().as_deref().and_then(lockdown),
         root: status.as_deref().and_then(effective_user).map(|user| user == 0),
         program: program(root),

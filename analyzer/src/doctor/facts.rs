@@ -64,6 +64,10 @@ pub struct KernelState {
     pub fwctl: bool,
     /// True when this process may read the memory of others (CAP_SYS_PTRACE).
     pub may_trace: Option<bool>,
+    /// True when this process has CAP_SYS_ADMIN, which probes may need where `perf_event_paranoid` is above 2.
+    pub may_administer: Option<bool>,
+    /// Setting `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Option<i64>,
     /// Kernel lockdown: `none`, `integrity`, `confidentiality`; `None` when the kernel has none or it cannot be read.
     pub lockdown: Option<String>,
     /// True when the effective user is root.

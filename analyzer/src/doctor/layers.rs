@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::facts::{ContextFacts, DeviceFacts, HostFacts, Protocol};
 use super::visibility::Availability;
-use crate::host::kernel::{Capability, KernelVersion};
+use crate::host::kernel::{Capability, KernelVersion, PERFMON_SUFFICES};
 use crate::host::process::nccl::PORT;
 use crate::host::rdma::fwctl::BNXT_REFUSES;
 use crate::host::rdma::qp_context;
@@ -60,6 +60,15 @@ fn lacking(facts: &HostFacts, needed: &[Capability]) -> Option<&'static str> {
     needed.iter().map(|capability| capability.name()).find(|name| missing.contains(name))
 }
 
+/// The reason why the kernel may refuse probes to a process with CAP_PERFMON.
+fn for_administrators(facts: &HostFacts) -> Option<String> {
+    let level = facts.kernel.perf_event_paranoid.filter(|level| *level > PERFMON_SUFFICES)?;
+    let may = facts.kernel.may_administer.unwrap_or(true);
+    (!may).then(|| {
+        format!("kernel.perf_event_paranoid is {level}, for which kernels of Debian and Ubuntu want CAP_SYS_ADMIN: set it to 2, or run it as root")
+    })
+}
+
 /// NCCL's own service.
 fn ras(facts: &HostFacts) -> (Availability, String) {
     let (works, here) = match facts.ras_listens {
@@ -99,6 +108,9 @@ fn posts(facts: &HostFacts) -> (Availability, String) {
     if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]).or(untraced) {
         return no(format!("{missing} is missing: run it as root (sudo)"));
     }
+    if let Some(refused) = for_administrators(facts) {
+        return (Availability::Perhaps, refused);
+    }
     let works = if kernel.uprobes.is_none() { Availability::Perhaps } else { Availability::Yes };
     let reason = "`live --sample-posts` probes the post_send of processes (opt-in), which those that post by ibv_wr_* or a \
                   GPU do not call; tested with Soft-RoCE, not on hardware";
@@ -125,6 +137,9 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     }
     if let Some(missing) = lacking(facts, &[Capability::Bpf, Capability::Perfmon]) {
         return (Availability::No, format!("{missing} is missing: run it as root (sudo)"));
+    }
+    if let Some(refused) = for_administrators(facts) {
+        return (Availability::Perhaps, refused);
     }
     if let Some(needed) = kernel.qp_types.as_ref().and_then(|types| types.needed.as_ref()) {
         return (Availability::No, format!("the kernel's BTF has no {needed}; {TYPES_OF_MODULES}"));

@@ -57,6 +57,11 @@ fn faults() -> Vec<(&'static str, Status, String)> {
         ("kernel.features", Info, "proc/sys/kernel/osrelease = 6.1.0-31-amd64".into()),
         ("kernel.btf", Warning, "sys/kernel/btf/vmlinux = (none)".into()),
         ("kernel.capabilities", Warning, "proc/self/status = CapEff:\t0000000000003000".into()),
+        (
+            "kernel.perf_event_paranoid",
+            Info,
+            "proc/sys/kernel/perf_event_paranoid = 3\nproc/self/status = CapEff:\t000000c000001000".into(),
+        ),
         ("kernel.user_namespace", Warning, "proc/self/uid_map = 0 100000 65536".into()),
         ("kernel.bpf_jit", Warning, "proc/sys/net/core/bpf_jit_enable = 0".into()),
         ("kernel.bpf_jit_harden", Info, "proc/sys/net/core/bpf_jit_harden = 2".into()),

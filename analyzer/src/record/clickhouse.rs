@@ -413,6 +413,8 @@ impl Work {
             None => request.send_empty(),
         };
         let mut response = sent.map_err(|error| Failure::Away(request::reason(&error)))?;
+        #[cfg(feature = "test-clock")]
+        crate::util::hijack::here("clickhouse");
         let status = response.status();
         let of_header =
             response.headers().get(EXCEPTION).and_then(|code| code.to_str().ok()?.trim().parse().ok());

@@ -273,12 +273,9 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     if !plan.accept {
         rules.remove(&libc::SYS_accept4);
     }
-    let mut families = Vec::new();
-    families.extend(plan.netlink.then_some(libc::AF_NETLINK));
-    families
-        .extend((!plan.connect.is_empty()).then_some([libc::AF_INET, libc::AF_INET6]).into_iter().flatten());
-    if !families.is_empty() {
-        rules.insert(libc::SYS_socket, any_of(0, families.iter().map(|family| number(i64::from(*family))))?);
+    let sockets = sockets(plan)?;
+    if !sockets.is_empty() {
+        rules.insert(libc::SYS_socket, sockets);
     }
     if plan.write.is_empty() {
         // The filter refuses opening for writing, too, where Landlock is missing, or would hide too much. The flags of
@@ -304,6 +301,26 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     let no_input = TERMINAL_INPUT.iter().map(|request| condition(1, SeccompCmpOp::Ne, *request));
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(no_input.collect::<Result<_>>()?)?]);
     Ok(vec![threads_by_clone()?, program(rules, refused(libc::EPERM), SeccompAction::Allow)?])
+}
+
+/// The sockets that a thread may make: netlink; TCP; and datagrams, whose ports no rule of Landlock limits, only where
+/// names of hosts are looked up.
+fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>> {
+    /// Bits of the type; flags are beside them.
+    const TYPE: u64 = 0xf;
+    let family = |family: i32| condition(0, SeccompCmpOp::Eq, number(i64::from(family)));
+    let mut rules = Vec::new();
+    if plan.netlink {
+        rules.push(SeccompRule::new(vec![family(libc::AF_NETLINK)?])?);
+    }
+    let types = [(!plan.connect.is_empty(), libc::SOCK_STREAM), (plan.names, libc::SOCK_DGRAM)];
+    for (_, kind) in types.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        for of in [libc::AF_INET, libc::AF_INET6] {
+            let is_kind = condition(1, SeccompCmpOp::MaskedEq(TYPE), number(i64::from(kind)))?;
+            rules.push(SeccompRule::new(vec![family(of)?, is_kind])?);
+        }
+    }
+    Ok(rules)
 }
 
 /// The flags of clone3 are in memory, which a filter cannot read. Without it the C library uses clone.
@@ -344,6 +361,7 @@ mod tests {
             accept: true,
             tree: true,
             connect: vec![28_028],
+            names: true,
             write: vec!["/".into()],
             ..Plan::parser()
         };

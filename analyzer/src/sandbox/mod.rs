@@ -54,11 +54,24 @@ pub fn alone<T: Send>(name: &str, plan: &Plan, work: impl FnOnce() -> T + Send) 
     })
 }
 
+/// The capabilities that a thread keeps of those that the calling thread has, for people, each with what it is for; none
+/// when nothing is given up.
+#[must_use]
+pub fn kept(plan: &Plan) -> Vec<String> {
+    if is_off() { Vec::new() } else { rights::kept(plan) }
+}
+
+/// True if nothing is given up (`--no-sandbox`).
+#[must_use]
+pub fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
 /// Gives up everything that `plan` does not need, for the calling thread and those that it starts from now on. A right
 /// that cannot be given up stands in the result; the run goes on without that limit.
 #[must_use]
 pub fn enter(plan: &Plan) -> State {
-    if OFF.load(Ordering::Relaxed) {
+    if is_off() {
         return State { holds: vec!["privileges are kept (--no-sandbox)".to_owned()], missing: Vec::new() };
     }
     let mut state = State::default();

@@ -22,6 +22,8 @@ pub struct Plan {
     pub netlink: bool,
     /// TCP ports that are connected to.
     pub connect: Vec<u16>,
+    /// True when names of hosts are looked up, by datagrams.
+    pub names: bool,
     /// True when connections to sockets that listen already are accepted.
     pub accept: bool,
     /// True for bpf(2) and perf_event_open(2).
@@ -67,7 +69,7 @@ impl Plan {
     #[must_use]
     pub fn client(port: u16) -> Self {
         const DNS: u16 = 53;
-        let mut plan = Self { connect: vec![port, DNS], ..Self::parser() };
+        let mut plan = Self { connect: vec![port, DNS], names: true, ..Self::parser() };
         // Files in which names of hosts are looked up.
         plan.read.extend(["/etc", "/run/systemd/resolve"].map(PathBuf::from));
         plan
@@ -86,10 +88,9 @@ impl Plan {
         let plan = Self { bpf: true, ..self }
             .keeping(Capability::Bpf, reason)
             .keeping(Capability::Perfmon, "the same");
-        if kernel::perf_is_for_administrators(Path::new("/")) {
-            plan.keeping(Capability::SysAdmin, "the same: kernel.perf_event_paranoid is above 2")
-        } else {
-            plan
+        match kernel::perf_for_administrators(Path::new("/")) {
+            Some(_) => plan.keeping(Capability::SysAdmin, "the same: kernel.perf_event_paranoid is above 2"),
+            None => plan,
         }
     }
 

@@ -93,6 +93,28 @@ fn limit(kept: CapabilitySet) -> rustix::io::Result<()> {
     )
 }
 
+/// The capabilities of `plan` that the calling thread has.
+fn wanted(plan: &Plan) -> CapabilitySet {
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
+    let wanted = plan.keep.iter().fold(CapabilitySet::empty(), |all, (capability, _)| {
+        all | CapabilitySet::from_bits_retain(1 << (*capability as u32))
+    });
+    held & wanted
+}
+
+/// Those of `plan` in a set, for people.
+fn names(plan: &Plan, set: CapabilitySet) -> Vec<String> {
+    let all = plan.keep.iter().zip(plan.kept());
+    all.filter(|((capability, _), _)| set.bits() >> (*capability as u32) & 1 == 1)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// The capabilities that a thread of the calling one keeps, for people.
+pub(super) fn kept(plan: &Plan) -> Vec<String> {
+    names(plan, wanted(plan))
+}
+
 /// Changes the user and gives up capabilities.
 pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
     match set_no_new_privs(true) {
@@ -102,11 +124,7 @@ pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
     if plan.all_rights {
         return;
     }
-    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
-    let wanted = plan.keep.iter().fold(CapabilitySet::empty(), |all, (capability, _)| {
-        all | CapabilitySet::from_bits_retain(1 << (*capability as u32))
-    });
-    let kept = held & wanted;
+    let kept = wanted(plan);
     // Needs a capability itself. Without it, no new privileges and empty sets keep it from mattering.
     for capability in 0..64_u32 {
         let bit = CapabilitySet::from_bits_retain(1 << capability);
@@ -130,11 +148,7 @@ pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
         state.missing.push(format!("capabilities cannot be given up: {error}"));
         return;
     }
-    let names = plan.keep.iter().zip(plan.kept());
-    let names: Vec<String> = names
-        .filter(|((capability, _), _)| kept.bits() >> (*capability as u32) & 1 == 1)
-        .map(|(_, name)| name)
-        .collect();
+    let names = names(plan, kept);
     state.holds.push(if names.is_empty() {
         "no capabilities".to_owned()
     } else {

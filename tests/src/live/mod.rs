@@ -4,6 +4,7 @@
 
 pub mod attached;
 pub mod frames;
+pub mod hijack;
 pub mod program;
 pub mod tcp;
 pub mod terminal;

@@ -9,6 +9,7 @@ use rocescope::record::registry::FlowSecond;
 use rocescope::record::store::{Keep, Rotate, Store};
 use rocescope::util::units;
 use rocescope_tests::craft::{self, Mac, Net, Transport};
+use rocescope_tests::hostile::is_hostile;
 use rocescope_tests::live::attached::Hooks;
 use rocescope_tests::live::program::{PATIENCE, Program, Start};
 use rocescope_tests::live::wire::World;
@@ -535,4 +536,30 @@ fn systemd_hears_when_it_is_ready_works_reads_its_file_again_and_stops() {
         "{said}"
     );
     assert!(!said.contains("no.such_finding"), "text of the file: {said}");
+}
+
+/// The kernel takes such a name of an interface; the journal gets none of it.
+#[test]
+fn names_reach_the_journal_without_control_characters() {
+    const NAME: &str = "n\u{1b}[2J\u{7}\u{9b}";
+    if !root_or_skip("names_reach_the_journal_without_control_characters") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let world = World::new().unwrap();
+    let mut link = world.link(NAME, 1500).unwrap();
+    let how = Start { netns: Some(&world.near), ..Start::default() };
+    let (record, dumps, socket) = (at("recording"), at("dumps"), format!("unix:{}", at("agent.sock")));
+    let options = ["--record", &record, "--keep", "1m", "--dump-dir", &dumps, "--listen", &socket];
+    let program =
+        Program::watching(how, &[&["agent", "-i", NAME, "--on", "*"][..], &options].concat()).unwrap();
+    link.receive(&frames::sends(3, 5)).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    program.signal(Signal::USR1).unwrap();
+    program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.err.contains("n\u{fffd}[2J"), "the name is shown: {:?}", ended.err);
+    assert!(!ended.err.contains(is_hostile), "{:?}", ended.err);
 }

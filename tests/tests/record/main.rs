@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
+use rocescope_tests::capture_file::{ETHERNET, Order, Pcap};
 use rocescope_tests::live::frames;
 use rocescope_tests::oracle::{binary, captures};
 use rocescope_tests::packages::duck_db_or_skip;
@@ -526,8 +527,26 @@ fn on_a_terminal_progress_is_shown_and_removed() {
     let large = folder.path().join("a.pcap");
     std::fs::write(&large, frames::capture(&frames::sends(64, 1_000))).unwrap();
     let (large, dir) = (large.to_str().unwrap(), folder.path().join("recording").display().to_string());
+    // A minute in files of a second.
+    let long = folder.path().join("minute.pcap");
+    let mut pcap = Pcap::new(Order::Little, true, ETHERNET);
+    for (at, frame) in (0..).zip(&frames::sends(64, 400)) {
+        pcap.packet(1_700_000_000_000_000_000 + at * 2_500_000, frame);
+    }
+    std::fs::write(&long, pcap.finish()).unwrap();
+    let minute = folder.path().join("minute");
+    let made = self::record(&long, &minute, &["--interval", "100ms", "--rotate", "1s"]);
+    assert!(made.status.success(), "{}", text(&made));
+    let minute = minute.to_str().unwrap();
     let record = ["record", "--read", large, "--dir", &dir];
-    for arguments in [&record[..], &["diff", large, large, "--output", "json"]] {
+    let of_recording = " % of the recorded time, ";
+    for (arguments, share, end) in [
+        (&record[..], " % of ", "/s, "),
+        (&["diff", large, large, "--output", "json"], " % of ", "/s, "),
+        (&["replay", large], " % of ", "/s, "),
+        // At full speed it ends before there is anything to show.
+        (&["replay", minute, "--output", "json", "--speed", "30"], of_recording, " s left"),
+    ] {
         let mut command = Command::new("sh");
         // Standard error is the terminal.
         command
@@ -536,8 +555,8 @@ fn on_a_terminal_progress_is_shown_and_removed() {
             .args(arguments);
         let (status, shown) = pty::output(command.env("ROCESCOPE_TEST_IMPATIENT", "1")).unwrap();
         assert!(status.success(), "{shown}");
-        let last = shown.rfind(" % of ").unwrap_or_else(|| panic!("no progress: {shown:?}"));
-        assert!(shown[last..].contains("/s, ") && shown[last..].contains("\r\x1b[K"), "{shown:?}");
+        let last = shown.rfind(share).unwrap_or_else(|| panic!("no progress of {arguments:?}: {shown:?}"));
+        assert!(shown[last..].contains(end) && shown[last..].contains("\r\x1b[K"), "{shown:?}");
     }
     // Elsewhere it would be in the way.
     let output = self::record(Path::new(large), &folder.path().join("again"), &[]);

@@ -16,6 +16,7 @@ mod queue_pairs;
 mod queue_pairs_died;
 mod queue_pairs_driver;
 mod queue_pairs_kernel;
+mod rights;
 
 use std::net::Ipv6Addr;
 use std::str::FromStr as _;
@@ -50,7 +51,6 @@ const READ: Transfer = Transfer { program: "ib_read_bw", iterations: 80, ..WRITE
 const DELAY: &str = "root handle 5: netem limit 20000 delay 100ms";
 /// At maximum speed.
 const FAST: Transfer = Transfer { iterations: 10, size: 65536, one_by_one: false, ..WRITE };
-/// Through the queue that loses packets.
 const LOSSY: Transfer = FAST;
 /// A transfer that is not paced by a queue of 24 Mbit/s would never fill it.
 const MARKED: Transfer = FAST;

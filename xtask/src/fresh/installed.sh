@@ -16,7 +16,8 @@ listing >/tmp/before
 part install 'sudo apt-get install --yes --quiet=2 /fresh/rocescope.deb'
 part version 'rocescope --version' && has version '^rocescope [0-9]'
 part first 'rocescope' && cat /tmp/first
-part doctor 'rocescope doctor || [ $? = 1 ]' && has doctor 'kernel'
+# 3: a check is critical, which depends on the machine.
+part doctor 'rocescope doctor || [ $? = 3 ]' && has doctor 'kernel'
 # A queue pair that sends 20 packets over the loopback interface: BTH of an RC SEND only, its PSN, eight bytes, ICRC.
 cat >/tmp/send.sh <<'SEND'
 sudo timeout 30 tcpdump --immediate-mode -U -c 20 -i lo -w roce.pcap udp port 4791 2>said &

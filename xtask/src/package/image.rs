@@ -5,7 +5,7 @@ use crate::run::{is_ci, output_of, root_command, root_prefix, run, say};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Unpacks an OCI archive below `work` as a container engine does, and runs its entry point with `argument` in that
@@ -14,6 +14,22 @@ use std::process::Command;
 /// # Errors
 /// If the archive is incomplete, or its program does not run there. In continuous integration also without root.
 pub(crate) fn run_in(archive: &Path, work: &Path, argument: &str) -> Result<Option<String>> {
+    let (root, entry) = unpacked(archive, work)?;
+    if root_prefix().is_none() {
+        ensure!(!is_ci(), "the image must be run where CI=true, which needs root: chroot");
+        say("SKIP running the image: chroot needs root, and sudo is not installed");
+        return Ok(None);
+    }
+    let mut command = root_command("chroot", "running the image in its own root")?;
+    let output = output_of(command.arg(&root).arg(&entry).arg(argument));
+    output.with_context(|| format!("{entry} of the image does not run in its own root")).map(Some)
+}
+
+/// The root of an OCI archive, unpacked below `work` as a container engine does, and its entry point.
+///
+/// # Errors
+/// If the archive is incomplete.
+pub(super) fn unpacked(archive: &Path, work: &Path) -> Result<(PathBuf, String)> {
     let layout = empty(work.join("layout"))?;
     run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
     let index = json(&layout.join("index.json"))?;
@@ -24,14 +40,7 @@ pub(crate) fn run_in(archive: &Path, work: &Path, argument: &str) -> Result<Opti
         run(Command::new("tar").arg("-xf").arg(blob(&layout, layer)?).arg("-C").arg(&root))?;
     }
     let entry = config["config"]["Entrypoint"][0].as_str().context("the image has no entry point")?;
-    if root_prefix().is_none() {
-        ensure!(!is_ci(), "the image must be run where CI=true, which needs root: chroot");
-        say("SKIP running the image: chroot needs root, and sudo is not installed");
-        return Ok(None);
-    }
-    let mut command = root_command("chroot", "running the image in its own root")?;
-    let output = output_of(command.arg(&root).arg(entry).arg(argument));
-    output.with_context(|| format!("{entry} of the image does not run in its own root")).map(Some)
+    Ok((root, entry.to_owned()))
 }
 
 fn json(path: &Path) -> Result<Value> {
@@ -40,7 +49,7 @@ fn json(path: &Path) -> Result<Value> {
 }
 
 /// The file of a descriptor, which must have the size that it says.
-fn blob(layout: &Path, descriptor: &Value) -> Result<std::path::PathBuf> {
+fn blob(layout: &Path, descriptor: &Value) -> Result<PathBuf> {
     let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
     let path = layout.join("blobs/sha256").join(digest.context("a descriptor without a digest")?);
     let size = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?.len();

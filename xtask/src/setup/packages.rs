@@ -1,7 +1,7 @@
 //! Packages of the distribution.
 
 use crate::run::{has_program, output_of, root_command, root_prefix, run, say, step};
-use crate::vm::unpack;
+use crate::vm::{Processor, unpack};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -33,9 +33,22 @@ const VM_TOOLS: [(&str, &str); 4] = [
     ("tshark", "tshark"),
 ];
 
+/// The emulator of a machine with aarch64, with its package.
+const ARM_MACHINE: [(&str, &str); 1] = [("qemu-system-aarch64", "qemu-system-arm")];
+
 /// Programs that build and check packages, with their packages.
-const PACKAGE_TOOLS: [(&str, &str); 4] =
-    [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("lintian", "lintian"), ("systemd-analyze", "systemd")];
+const PACKAGE_TOOLS: [(&str, &str); 10] = [
+    ("dpkg-deb", "dpkg"),
+    ("rpmbuild", "rpm"),
+    ("lintian", "lintian"),
+    ("systemd-analyze", "systemd"),
+    ("runc", "runc"),
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("pip3", "python3-pip"),
+];
 
 /// Programs that create and run a bare root, with their packages.
 const FRESH_TOOLS: [(&str, &str); 4] =
@@ -75,8 +88,12 @@ pub(super) fn unpack_for_tests(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
-pub(super) fn ensure_vm_tools() -> Result<()> {
-    ensure_programs("the test in a virtual machine", &VM_TOOLS)
+pub(super) fn ensure_vm_tools(processor: Processor) -> Result<()> {
+    ensure_programs("the test in a virtual machine", &VM_TOOLS)?;
+    match processor {
+        Processor::X86 => Ok(()),
+        Processor::Arm => ensure_programs("a machine with aarch64", &ARM_MACHINE),
+    }
 }
 
 /// Installs the programs that build and check packages.

@@ -33,6 +33,19 @@ pub(super) const CHARTS: Folder = (
         "typing-extensions==4.15.0",
     ],
 );
+/// The schemas of CycloneDX, and a validator: 5 MB.
+pub(super) const CYCLONE_DX: Folder = (
+    "cyclonedx",
+    &[
+        "cyclonedx-python-lib==11.12.0",
+        "attrs==25.3.0",
+        "jsonschema==4.25.1",
+        "jsonschema-specifications==2025.9.1",
+        "referencing==0.36.2",
+        "rpds-py==0.27.1",
+        "typing-extensions==4.15.0",
+    ],
+);
 /// ClickHouse's engine: 560 MB, therefore only in CI and on request.
 pub(super) const CLICK_HOUSE: Folder = ("chdb", &["chdb==4.4.0", "chdb-core==26.9.0"]);
 

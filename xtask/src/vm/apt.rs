@@ -1,15 +1,20 @@
 //! Kernels for guests, and the package sources for apt.
 
 use super::debian::update;
+use super::processor::Processor;
 use crate::run::{output_of, run};
 use crate::ubuntu;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The package that depends on a distribution's current kernel. (The cloud variant has fewer modules.)
-const CURRENT: &str = "linux-image-amd64";
+/// The package that depends on a distribution's current kernel, followed by the architecture. (The cloud variant has
+/// fewer modules.)
+const CURRENT: &str = "linux-image-";
+/// The source of the distribution for another architecture than this machine's.
+const FOREIGN: &str =
+    "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
 /// The source of the distribution's newer kernel, for differences between kernels. No package of the machine's own
 /// sources comes from it.
 const BACKPORTS: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
@@ -59,20 +64,28 @@ impl Kernel {
                     SUITES.join(", ")
                 )
             }
-            _ => format!("apt knows no package {CURRENT}: run this on Debian 12 for x86_64"),
+            _ => format!("apt knows no kernel of the distribution ({CURRENT}*): run this on Debian 12"),
         }
     }
 }
 
 /// Package sources for apt: the machine's own, or others given by options.
 #[derive(Default)]
-pub(super) struct Apt(Vec<String>);
+pub(super) struct Apt {
+    options: Vec<String>,
+    processor: Processor,
+}
 
 impl Apt {
     /// Uses only the sources that contain a kernel, below `dir`; for the distribution's kernel the machine's own.
-    pub(super) fn new(dir: &Path, kernel: &Kernel) -> Result<Self> {
+    pub(super) fn new(dir: &Path, kernel: &Kernel, processor: Processor) -> Result<Self> {
+        let architecture = processor.debian();
         let (name, text) = match kernel {
-            Kernel::Distribution => return Ok(Self::default()),
+            Kernel::Distribution if processor == Processor::X86 => return Ok(Self::default()),
+            Kernel::Distribution => ("foreign", format!("deb [arch={architecture} {FOREIGN}")),
+            _ if processor != Processor::X86 => {
+                bail!("other kernels are for x86_64 alone: leave out --kernel or --arch")
+            }
             Kernel::Backports => ("backports", BACKPORTS.to_owned()),
             Kernel::Ubuntu(_) => {
                 let key = ubuntu::keyring(&dir.join("ubuntu"))?;
@@ -94,30 +107,34 @@ impl Apt {
             ("Dir::Cache::srcpkgcache", String::new()),
             ("APT::Sandbox::User", "root".to_owned()),
         ];
-        Ok(Self(
-            set.into_iter().flat_map(|(name, value)| ["-o".to_owned(), format!("{name}={value}")]).collect(),
-        ))
+        let of_processor =
+            [("APT::Architecture", architecture.to_owned()), ("APT::Architectures", architecture.to_owned())];
+        let all = set.into_iter().chain(of_processor);
+        let options = all.flat_map(|(name, value)| ["-o".to_owned(), format!("{name}={value}")]).collect();
+        Ok(Self { options, processor })
     }
 
     /// Arguments for apt's programs.
     pub(super) fn options(&self) -> &[String] {
-        &self.0
+        &self.options
     }
 
     /// Updates apt's package lists.
     pub(super) fn update(&self) -> Result<()> {
-        if self.0.is_empty() {
+        if self.options.is_empty() {
             return update();
         }
         // Separate lists need no root.
-        run(Command::new("apt-get").args(&self.0).args(["update", "--quiet=2"]).stdin(Stdio::null()))
+        run(Command::new("apt-get").args(&self.options).args(["update", "--quiet=2"]).stdin(Stdio::null()))
     }
 
     /// The packages of a kernel, image first. `None` if the kernel is unknown.
     pub(super) fn kernel(&self, kernel: &Kernel) -> Option<Vec<String>> {
-        let ask = |arguments: &[&str]| output_of(Command::new("apt-cache").args(&self.0).args(arguments));
+        let ask =
+            |arguments: &[&str]| output_of(Command::new("apt-cache").args(&self.options).args(arguments));
         let Kernel::Ubuntu(version) = kernel else {
-            return Some(vec![dependency(&ask(&["depends", CURRENT])?)?.to_owned()]);
+            let current = format!("{CURRENT}{}", self.processor.debian());
+            return Some(vec![dependency(&ask(&["depends", &current])?)?.to_owned()]);
         };
         let begin = format!("linux-image-unsigned-{version}.0-");
         let names = ask(&["pkgnames", &begin])?;

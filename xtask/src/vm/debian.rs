@@ -2,6 +2,7 @@
 //! not installed.
 
 use super::apt::{Apt, Kernel};
+use super::processor::Processor;
 use super::userland::{self, Userland};
 use crate::run::{has_program, root_command, run, say, step};
 use anyhow::{Context as _, Result, bail};
@@ -9,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const SHELL: &str = "busybox-static";
+/// The package with a shell.
+pub(super) const SHELL: &str = "busybox-static";
 /// The first kernel on which TC programs attach as links, and which is therefore too new for tests of older ones.
 const TOO_NEW: (u32, u32) = (6, 6);
 /// Modules of the interfaces that the tests create, and those that the kernel loads when a TC filter is added.
@@ -39,6 +41,8 @@ const SHARE_MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Parts of the guest.
 pub(super) struct Parts {
+    /// The processor for which all of it is.
+    pub(super) processor: Processor,
     /// Image of the kernel.
     pub(super) kernel: PathBuf,
     /// Its release, as printed by `uname -r`.
@@ -55,22 +59,29 @@ pub(super) struct Parts {
 ///
 /// # Errors
 /// Fails if the packages are not available, or the kernel is not one for the test.
-pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<Parts> {
+pub(super) fn parts(dir: &Path, kernel: &Kernel, processor: Processor, programs: &Userland) -> Result<Parts> {
     if !has_program("apt-get") || !has_program("dpkg-deb") {
         bail!(
             "the guest is made of Debian's packages, which needs apt-get and dpkg-deb: run this on Debian 12"
         );
     }
+    // Packages of another processor have the same names.
+    let dir = &match processor {
+        Processor::X86 => dir.to_path_buf(),
+        Processor::Arm => dir.join(processor.debian()),
+    };
+    // The programs come from the distribution, whose kernel it may not be.
+    let own = Apt::new(dir, &Kernel::Distribution, processor)?;
     let (kernel_package, shell_package) = step("getting a kernel and a shell for the guest", || {
-        let apt = Apt::new(dir, kernel)?;
+        let apt = Apt::new(dir, kernel, processor)?;
         let names = apt.kernel(kernel).or_else(|| {
             apt.update().ok()?;
             apt.kernel(kernel)
         });
         let names = names.with_context(|| kernel.unknown())?;
-        Ok((unpacked(dir, &names, &apt)?, unpacked(dir, &[SHELL.to_owned()], &Apt::default())?))
+        Ok((unpacked(dir, &names, &apt)?, unpacked(dir, &[SHELL.to_owned()], &own)?))
     })?;
-    let userland = step("getting the guest's programs", || userland::tree(dir, programs))?;
+    let userland = step("getting the guest's programs", || userland::tree(dir, programs, &own))?;
     let release = only_entry(&kernel_package.join("lib/modules"))?;
     if *kernel == Kernel::Distribution && !is_older(&release) {
         bail!(
@@ -81,6 +92,7 @@ pub(super) fn parts(dir: &Path, kernel: &Kernel, programs: &Userland) -> Result<
     }
     let modules = modules(dir, &kernel_package, &release)?;
     Ok(Parts {
+        processor,
         kernel: kernel_package.join(format!("boot/vmlinuz-{release}")),
         busybox: shell_package.join("bin/busybox"),
         userland,
@@ -139,11 +151,7 @@ fn unpacked(dir: &Path, packages: &[String], apt: &Apt) -> Result<PathBuf> {
 ///
 /// # Errors
 /// Fails if one of them is not available.
-pub(super) fn download(into: &Path, packages: &[&str]) -> Result<()> {
-    download_from(&Apt::default(), into, packages)
-}
-
-fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
+pub(super) fn download_from(apt: &Apt, into: &Path, packages: &[&str]) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     let mut command = Command::new("apt-get");
     command.args(apt.options());

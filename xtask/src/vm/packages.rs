@@ -1,7 +1,7 @@
 //! A guest with systemd as its first process, in which the package is installed, run, upgraded and purged.
 
 use super::cpio::Archive;
-use super::{Kernel, boot, debian, userland};
+use super::{Kernel, Processor, boot, debian, userland};
 use crate::ebpf_toolchain::cache_dir;
 use crate::run::{step, target_dir};
 use crate::setup;
@@ -18,9 +18,9 @@ pub(crate) fn test(first: &Path, second: &Path) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the guest is an x86_64 machine: run this on one");
     }
-    setup::vm_tools()?;
+    setup::vm_tools(Processor::X86)?;
     let cache = cache_dir().context("neither HOME nor XDG_CACHE_HOME is set: no directory for the guest")?;
-    let parts = debian::parts(&cache.join("vm"), &Kernel::Distribution, &userland::SYSTEMD)?;
+    let parts = debian::parts(&cache.join("vm"), &Kernel::Distribution, Processor::X86, &userland::SYSTEMD)?;
     let dir = target_dir().join("vm/packages");
     let _ = fs::remove_dir_all(&dir);
     let share = dir.join("share");

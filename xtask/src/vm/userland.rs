@@ -1,7 +1,8 @@
 //! Programs of a guest with their libraries: Debian's packages, unpacked into one tree. Nothing is installed and no
 //! maintainer script runs, so that no root is needed.
 
-use super::debian::{download, extract, update};
+use super::apt::Apt;
+use super::debian::{download_from, extract};
 use crate::run::{output_of, run, say};
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -24,7 +25,16 @@ pub(super) struct Userland {
 /// Programs for RDMA devices that the tests use.
 pub(super) const RDMA: Userland = Userland {
     name: "userland",
-    packages: &["perftest", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "iproute2", "tcpdump"],
+    packages: &[
+        "perftest",
+        "rdmacm-utils",
+        "ibverbs-utils",
+        "ibverbs-providers",
+        "iproute2",
+        "tcpdump",
+        // setpriv; that of busybox changes no user.
+        "util-linux",
+    ],
     left_out: &["usr/share", "var", "usr/lib/x86_64-linux-gnu/gconv"],
     is_merged: false,
 };
@@ -76,16 +86,16 @@ const LIST: &str = "packages.list";
 ///
 /// # Errors
 /// Fails if the packages are not available.
-pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
+pub(super) fn tree(dir: &Path, userland: &Userland, apt: &Apt) -> Result<PathBuf> {
     let place = dir.join(userland.name);
     let have = fs::read_to_string(place.join(LIST)).ok();
-    let wanted = match (closure(dir, userland), &have) {
+    let wanted = match (closure(dir, userland, apt), &have) {
         (Ok(wanted), _) => wanted,
         // Without package lists there is nothing newer.
         (Err(_), Some(_)) => return Ok(place),
         (Err(_), None) => {
-            update()?;
-            closure(dir, userland)?
+            apt.update()?;
+            closure(dir, userland, apt)?
         }
     };
     let list = wanted.join("\n");
@@ -97,14 +107,14 @@ pub(super) fn tree(dir: &Path, userland: &Userland) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(&partial);
     let names = |wanted: &[String]| -> Result<()> {
         let _ = fs::remove_dir_all(&downloads);
-        download(&downloads, &wanted.iter().map(String::as_str).collect::<Vec<_>>())
+        download_from(apt, &downloads, &wanted.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let list = if names(&wanted).is_ok() {
         list
     } else {
         // With outdated lists, the named versions may have been replaced.
-        update()?;
-        let newer = closure(dir, userland)?;
+        apt.update()?;
+        let newer = closure(dir, userland, apt)?;
         names(&newer).context("cannot get the programs for the guest")?;
         newer.join("\n")
     };
@@ -140,12 +150,18 @@ fn merge(root: &Path) -> Result<()> {
 }
 
 /// The packages with all dependencies, as `name=version`: what apt would install on an empty system.
-fn closure(dir: &Path, userland: &Userland) -> Result<Vec<String>> {
+fn closure(dir: &Path, userland: &Userland, apt: &Apt) -> Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let nothing = dir.join("nothing-installed");
     fs::write(&nothing, "").with_context(|| format!("cannot write {}", nothing.display()))?;
     let mut command = Command::new("apt-get");
-    command.args(["--simulate", "--no-install-recommends", "-o", "Debug::NoLocking=true", "-o"]);
+    command.args(apt.options()).args([
+        "--simulate",
+        "--no-install-recommends",
+        "-o",
+        "Debug::NoLocking=true",
+        "-o",
+    ]);
     command.arg(format!("Dir::State::status={}", nothing.display()));
     command.arg("install").args(userland.packages).env("LC_ALL", "C");
     let packages = output_of(&mut command).map(|text| installed(&text)).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::{Entry, Sheet, Status};
 use crate::doctor::facts::HostFacts;
-use crate::host::kernel::{KernelVersion, OLDEST};
+use crate::host::kernel::{Capability, KernelVersion, OLDEST, PERFMON_SUFFICES};
 use crate::host::net::hook::{FRAGS_SINCE, ONE_BUFFER_MTU, TCX_SINCE};
 
 const HOST: &str = "host";
@@ -22,7 +22,11 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "kernel.capabilities",
-        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed.",
+        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed. Probes of queue pairs may need more: `kernel.perf_event_paranoid`.",
+    },
+    Entry {
+        id: "kernel.perf_event_paranoid",
+        about: "sysctl kernel.perf_event_paranoid. Info above 2 when this process has CAP_PERFMON but not CAP_SYS_ADMIN: kernels of Debian (default 3) and Ubuntu (default 4) then refuse probes, and queue pairs are not followed by their control path.",
     },
     Entry {
         id: "kernel.user_namespace",
@@ -82,6 +86,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
         );
     }
     capabilities(facts, sheet);
+    probes(facts, sheet);
     match kernel.sandbox_missing.as_deref() {
         None => {}
         Some([]) => sheet.ok("kernel.sandbox", HOST, "all parts"),
@@ -214,6 +219,32 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
             HOST,
             "/proc/sys/kernel/unprivileged_bpf_disabled cannot be read",
         ),
+    }
+}
+
+/// Who may attach probes. Without any of the three capabilities, `kernel.capabilities` has the reason.
+fn probes(facts: &HostFacts, sheet: &mut Sheet) {
+    const ID: &str = "kernel.perf_event_paranoid";
+    let kernel = &facts.kernel;
+    let missing = kernel.missing_capabilities.as_deref().unwrap_or_default();
+    let has_perfmon = !missing.contains(&Capability::Perfmon.name());
+    match kernel.perf_event_paranoid {
+        Some(level) if level <= PERFMON_SUFFICES => {
+            sheet.ok(ID, HOST, format!("{level}, CAP_PERFMON suffices for probes"));
+        }
+        Some(level) if kernel.may_administer == Some(false) && has_perfmon => sheet.say(
+            (ID, Status::Info),
+            HOST,
+            level.to_string(),
+            "kernels of Debian and Ubuntu then refuse probes without CAP_SYS_ADMIN: `live` and the agent count packets, and do not follow queue pairs by their control path",
+            "sysctl kernel.perf_event_paranoid=2 (in /etc/sysctl.d/ to keep it), or run it as root",
+        ),
+        Some(level) => sheet.ok(
+            ID,
+            HOST,
+            format!("{level}, kernels of Debian and Ubuntu require CAP_SYS_ADMIN for probes"),
+        ),
+        None => sheet.unknown(ID, HOST, "/proc/sys/kernel/perf_event_paranoid cannot be read"),
     }
 }
 

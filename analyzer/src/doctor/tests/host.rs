@@ -44,6 +44,36 @@ fn the_right_to_be_promiscuous_is_a_thing_apart() {
     assert!(check.why.as_ref().unwrap().contains("without promiscuous mode"), "{check:?}");
 }
 
+/// Three capabilities do as long as the kernel takes CAP_PERFMON for probes; without that, there is nothing to add to
+/// what `kernel.capabilities` says.
+#[test]
+fn who_may_probe_follows_the_sysctl_and_the_rights() {
+    const THREE: &str = "000000c000001000";
+    let said = |level: &str, held: &str| {
+        let level = format!("proc/sys/kernel/perf_event_paranoid = {level}");
+        let page = page(RXE, &format!("{level}\nproc/self/status = CapEff:\t{held}"));
+        let check = page.checks.into_iter().find(|check| check.id == "kernel.perf_event_paranoid").unwrap();
+        (check.verdict, check.value.unwrap_or_default(), check.change.unwrap_or_default())
+    };
+    for (level, held, verdict) in [
+        ("-1", THREE, Status::Ok),
+        ("2", THREE, Status::Ok),
+        ("3", THREE, Status::Info),
+        ("4", THREE, Status::Info),
+        ("4", "000001ffffffffff", Status::Ok),
+        ("3", "0000000000003000", Status::Ok),
+    ] {
+        let (found, value, change) = said(level, held);
+        assert_eq!(found, verdict, "{level}, {held}: {value}");
+        assert!(value.starts_with(level), "{value}");
+        assert_eq!(
+            change.contains("sysctl kernel.perf_event_paranoid=2"),
+            verdict == Status::Info,
+            "{change}"
+        );
+    }
+}
+
 #[test]
 fn what_root_may_not_read_is_not_for_root_to_read() {
     // Configuration space as those without CAP_SYS_ADMIN see it.

@@ -125,6 +125,13 @@ fn each_layer_says_what_it_would_need() {
             "",
         ),
         (MLX5, with(user), "QP lives", Availability::No, "CAP_BPF is missing: run it as root"),
+        (
+            MLX5,
+            with("proc/sys/kernel/perf_event_paranoid = 3\nproc/self/status = CapEff:\t000000c000001000"),
+            "QP lives",
+            Availability::Perhaps,
+            "kernel.perf_event_paranoid is 3",
+        ),
         (MLX5, with("proc/self/uid_map = 0 100000 65536"), "QP lives", Availability::No, "user namespace"),
         (MLX5, with(""), "computed ports", Availability::Yes, "mlx5_ib computes them"),
         (

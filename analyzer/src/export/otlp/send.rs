@@ -221,6 +221,8 @@ impl Sender {
                 Outcome { answer: Answer::Again(None), rejected: 0, reason: Some(request::reason(&error)) }
             }
             Ok(mut response) => {
+                #[cfg(feature = "test-clock")]
+                crate::util::hijack::here("otlp");
                 let status = response.status();
                 let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
                 let answer = Answer::of(status.as_u16(), after, unix_s());

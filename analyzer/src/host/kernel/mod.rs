@@ -112,12 +112,18 @@ impl KernelFacts {
     }
 }
 
-/// True if perf_event_open, and with it a probe, needs CAP_SYS_ADMIN: kernels of Debian and Ubuntu have levels above
-/// 2 of kernel.perf_event_paranoid, for which CAP_PERFMON is not sufficient.
+/// The sysctl that decides who may call perf_event_open.
+pub const PERF_EVENT_PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+/// The highest level of [`PERF_EVENT_PARANOID`] at which CAP_PERFMON is sufficient for a probe on every kernel. Kernels
+/// of Debian and Ubuntu have levels above it, for which CAP_SYS_ADMIN is needed.
+pub const PERFMON_SUFFICES: i64 = 2;
+
+/// The level of [`PERF_EVENT_PARANOID`] below `root`, if it is one for which a probe may need CAP_SYS_ADMIN.
 #[must_use]
-pub fn perf_is_for_administrators(root: &Path) -> bool {
-    let level = fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid"));
-    level.is_ok_and(|level| level.trim().parse::<i64>().is_ok_and(|level| level > 2))
+pub fn perf_for_administrators(root: &Path) -> Option<i64> {
+    let level = fs::read_to_string(root.join(PERF_EVENT_PARANOID.trim_start_matches('/'))).ok()?;
+    level.trim().parse::<i64>().ok().filter(|level| *level > PERFMON_SUFFICES)
 }
 
 /// Privileges that a run needs in addition to loading and attaching programs.

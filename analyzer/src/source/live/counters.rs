@@ -82,6 +82,9 @@ pub(super) struct Reader {
     known: Arc<Mutex<LatestReadings>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Capabilities that its thread keeps at most.
+    kept: Vec<String>,
+    has_posts: bool,
 }
 
 impl Reader {
@@ -115,10 +118,18 @@ impl Reader {
             posts,
             audit: None,
         };
+        let kept = sandbox::kept(&work.needs_where(true));
+        let has_posts = work.posts.is_some();
         let interval = interval.max(SHORTEST);
         let read = move || work.run(interval, &stopped);
         let thread = std::thread::Builder::new().name("devices".into()).spawn(read).ok()?;
-        Some(Self { known, stop: Some(stop), thread: Some(thread) })
+        Some(Self { known, stop: Some(stop), thread: Some(thread), kept, has_posts })
+    }
+
+    /// The threads that keep capabilities, and these: at most, since probes may be refused.
+    pub(super) fn kept(&self) -> Vec<(&'static str, Vec<String>)> {
+        let posts = self.has_posts.then(|| ("post sampling", sandbox::kept(&super::posts::needs())));
+        [("devices", self.kept.clone())].into_iter().chain(posts).collect()
     }
 
     /// Latest reading of the devices.
@@ -211,6 +222,11 @@ impl Work {
 
     /// Privileges that the thread needs from now on.
     fn needs(&self) -> sandbox::Plan {
+        self.needs_where(matches!(self.probes, Some(Ok(_))))
+    }
+
+    /// The same, if it probes the kernel or not.
+    fn needs_where(&self, is_probing: bool) -> sandbox::Plan {
         let mut plan = sandbox::Plan { netlink: true, ..sandbox::Plan::parser() };
         // If /sys shows another network namespace.
         if SysRoot::needs_mount() {
@@ -224,7 +240,7 @@ impl Work {
         }
         plan.files = Files::OfProcesses;
         plan = plan.keeping(Capability::SysPtrace, "pods of processes with queue pairs");
-        if matches!(self.probes, Some(Ok(_))) {
+        if is_probing {
             plan = plan.probing("probes of the kernel, again when a module is loaded again");
         }
         if self.watch.may_read_contexts() {

@@ -60,6 +60,11 @@ impl CountersOnly {
         self.labels.join(", ")
     }
 
+    /// The threads that keep capabilities, and these.
+    pub(super) fn kept(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.reader.kept().into_iter().chain(self.nccl.as_ref().map(|_| RasReader::kept())).collect()
+    }
+
     /// The sources in use, one sentence each.
     pub(super) fn hooks(&self) -> Vec<String> {
         self.labels.iter().map(|label| format!("{label}: counters only")).collect()

@@ -152,6 +152,8 @@ pub struct Running {
     pub interfaces: usize,
     /// Privileges that the thread gave up.
     pub sandbox: crate::sandbox::State,
+    /// The capabilities that threads keep, one sentence for each that keeps any.
+    pub kept: Vec<String>,
 }
 
 /// The largest flow table; beyond it the maps' sizes overflow what the kernel accepts.
@@ -186,10 +188,11 @@ pub fn start(config: Config) -> Result<Running> {
                     Prepared::Packets(source) => source.hooks(),
                     Prepared::Counters(counting) => counting.hooks(),
                 };
+                let kept = prepared.kept();
                 let sandbox = crate::sandbox::enter(&prepared.needs());
                 // Loading took as much memory as hundreds of flows do.
                 memory::trim();
-                if ready_in.send(Ok((hooks, sandbox))).is_ok() {
+                if ready_in.send(Ok((hooks, sandbox, kept))).is_ok() {
                     match prepared {
                         Prepared::Packets(source) => source.run(&tap, notes),
                         Prepared::Counters(counting) => counting.run(&tap, notes),
@@ -202,9 +205,9 @@ pub fn start(config: Config) -> Result<Running> {
             }
         })
         .context("cannot start the live source thread")?;
-    let (hooks, sandbox) =
+    let (hooks, sandbox, kept) =
         ready_out.recv().map_err(|_| anyhow!("bug: the live source thread ended unexpectedly"))??;
-    Ok(Running { feed, thread, interfaces: hooks.len(), hooks, sandbox })
+    Ok(Running { feed, thread, interfaces: hooks.len(), hooks, sandbox, kept })
 }
 
 /// Opens the network namespace that the user named.

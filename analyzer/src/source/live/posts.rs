@@ -232,7 +232,7 @@ impl Shared {
 }
 
 /// Privileges of the thread.
-fn needs() -> sandbox::Plan {
+pub(super) fn needs() -> sandbox::Plan {
     sandbox::Plan { files: Files::OfProcesses, ..sandbox::Plan::parser() }
         .probing("probes of post_send")
         .keeping(Capability::SysPtrace, "memory of processes with queue pairs, to find their post_send")
@@ -426,6 +426,8 @@ impl Work {
 
     /// Searches the processes with queue pairs that are new or have more devices than before.
     fn search(&mut self) {
+        #[cfg(feature = "test-clock")]
+        crate::util::hijack::here("posts");
         let present = self.shared.present().processes();
         let now = Instant::now();
         self.processes.retain(|pid, _| present.contains_key(pid));

@@ -15,6 +15,7 @@ use super::load::Data;
 use super::qp_pods::Pods;
 use crate::entity::lives::{Calls, KERNEL, QpControl, QpEvent, QpLife, REASON, VERBS, timeout_ns};
 use crate::host::kernel::clock::WallClock;
+use crate::host::kernel::{Capability, KernelFacts, perf_for_administrators};
 use crate::host::rdma::nldev::{kind_name, state_name};
 use crate::host::rdma::qp_layout::{Attributes, Layout, address, mask};
 use crate::host::rdma::qp_reason;
@@ -118,7 +119,7 @@ impl QpProbes {
         }
         if attached == 0 {
             let why = absent.first().map_or("", |(_, why)| why);
-            return Err(anyhow!("no kprobe can be attached: {why}"));
+            return Err(anyhow!("no kprobe can be attached: {why}{}", for_administrators(Path::new("/"))));
         }
         // Without the probes of the verbs, all commands would look like DEVX.
         let devx = match offsets {
@@ -193,6 +194,15 @@ impl QpProbes {
             devx_unavailable: self.devx.as_ref().err().cloned(),
         }
     }
+}
+
+/// An addition to the error of a kernel that lets nobody but administrators probe; else empty.
+pub(super) fn for_administrators(root: &Path) -> String {
+    let may = KernelFacts::read(root).capabilities.is_none_or(|held| held.has(Capability::SysAdmin));
+    let level = perf_for_administrators(root).filter(|_| !may);
+    level.map_or_else(String::new, |level| {
+        format!(" (kernel.perf_event_paranoid is {level}: kernels of Debian and Ubuntu then want CAP_SYS_ADMIN for probes; with 2, CAP_PERFMON suffices)")
+    })
 }
 
 /// Loads a program and attaches it to a function.

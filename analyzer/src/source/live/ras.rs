@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::entity::nccl::{Answer, Nccl};
+use crate::entity::nccl::{Answer, Nccl, Rank};
 use crate::host::kernel::Capability;
 use crate::host::kernel::clock::{WallClock, monotonic_ns};
 use crate::host::process::local;
@@ -62,21 +62,22 @@ impl RasReader {
             greeting,
             track,
             known: Arc::clone(&known),
-            // Processes of others are identified only by PID, for which sysfs is not needed.
-            root: HostRoot::at("/"),
-            processes: BTreeMap::new(),
+            processes: Processes::start()?,
             monitor: None,
         };
         let connect = work.address.sockets().iter().map(std::net::SocketAddr::port).collect();
-        let plan = Plan { connect, netlink: true, files: Files::OfProcesses, ..Plan::parser() };
-        let plan = plan
-            .keeping(Capability::SysPtrace, "network namespaces of processes, to find those of the ranks");
+        let plan = Plan { connect, netlink: true, ..Plan::parser() };
         let thread = std::thread::Builder::new().name("nccl".into()).spawn(move || {
             let _state = sandbox::enter(&plan);
             work.run(&stopped);
         });
         let thread = thread.ok()?;
         Some(Self { known, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The thread that keeps capabilities, and these.
+    pub(super) fn kept() -> (&'static str, Vec<String>) {
+        ("NCCL's ranks", sandbox::kept(&Processes::needs()))
     }
 
     /// The state so far.
@@ -101,9 +102,7 @@ struct Work {
     greeting: Duration,
     track: Track,
     known: Arc<Mutex<Arc<Nccl>>>,
-    root: HostRoot,
-    /// Local PIDs of processes, by the PIDs that NCCL names.
-    processes: BTreeMap<u32, Option<u32>>,
+    processes: Processes,
     monitor: Option<Monitor<Timed>>,
 }
 
@@ -154,7 +153,10 @@ impl Work {
     fn status(&mut self) -> Result<Answer, DialogueError> {
         let mut attempts = 1;
         let mut answer = loop {
-            match dialogue::status(self.connect()?) {
+            let stream = self.connect()?;
+            #[cfg(feature = "test-clock")]
+            crate::util::hijack::here("nccl");
+            match dialogue::status(stream) {
                 Err(DialogueError::Silent) if attempts < ATTEMPTS => attempts += 1,
                 said => break said?,
             }
@@ -166,17 +168,17 @@ impl Work {
     /// Finds the processes of this host.
     fn join(&mut self, answer: &mut Answer) {
         let own = local::addresses().unwrap_or_default();
-        let mut named = BTreeSet::new();
-        for rank in answer.listed.iter_mut().flat_map(|one| &mut one.ranks) {
+        let here = |rank: &Rank| {
             let is_here = rank.process.host.is_some_and(|host| own.contains(&host));
-            let Some(pid) = rank.process.pid.filter(|_| is_here) else { continue };
-            named.insert(pid);
-            rank.local = *self.processes.entry(pid).or_insert_with(|| local::process(&self.root, pid));
+            rank.process.pid.filter(|_| is_here)
+        };
+        let ranks = || answer.listed.iter().flat_map(|one| &one.ranks);
+        let found = self.processes.find(ranks().filter_map(here).collect());
+        for rank in answer.listed.iter_mut().flat_map(|one| &mut one.ranks) {
+            if let Some(pid) = here(rank) {
+                rank.local = found.get(&pid).copied().flatten();
+            }
         }
-        // PIDs are reused, and a process that was not found may exist next time.
-        let root = &self.root;
-        let lives = |process: &Option<u32>| process.is_some_and(|pid| root.exists(&format!("/proc/{pid}")));
-        self.processes.retain(|pid, process| named.contains(pid) && lives(process));
     }
 
     fn connect(&self) -> Result<Timed, DialogueError> {
@@ -219,6 +221,55 @@ impl Work {
             ),
             _ => format!("{at}: {error}"),
         }
+    }
+}
+
+/// Local PIDs of processes, by the PIDs that NCCL names.
+type Found = BTreeMap<u32, Option<u32>>;
+
+/// Finds processes in a thread of its own: the rights for that, which Landlock would take away, are none for a thread
+/// that reads from the network.
+struct Processes {
+    ask: Sender<BTreeSet<u32>>,
+    found: Receiver<Found>,
+}
+
+impl Processes {
+    /// Starts in the network namespace of the calling thread. `None` if no thread can be started.
+    fn start() -> Option<Self> {
+        let ((ask, asked), (tell, found)) = (mpsc::channel::<BTreeSet<u32>>(), mpsc::channel());
+        let find = move || {
+            let _state = sandbox::enter(&Self::needs());
+            // Processes of others are identified only by PID, for which sysfs is not needed.
+            let root = HostRoot::at("/");
+            let mut known = Found::new();
+            for named in asked {
+                // PIDs are reused, and a process that was not found may exist next time.
+                let lives =
+                    |process: &Option<u32>| process.is_some_and(|pid| root.exists(&format!("/proc/{pid}")));
+                known.retain(|pid, process| named.contains(pid) && lives(process));
+                for pid in named {
+                    known.entry(pid).or_insert_with(|| local::process(&root, pid));
+                }
+                if tell.send(known.clone()).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("ranks".into()).spawn(find).ok()?;
+        Some(Self { ask, found })
+    }
+
+    /// Privileges of the thread.
+    fn needs() -> Plan {
+        Plan { files: Files::OfProcesses, ..Plan::parser() }
+            .keeping(Capability::SysPtrace, "network namespaces of processes, to find those of the ranks")
+    }
+
+    /// Those of the named ones that were found.
+    fn find(&self, named: BTreeSet<u32>) -> Found {
+        // Without the thread none is.
+        self.ask.send(named).ok().and_then(|()| self.found.recv().ok()).unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::host::net::select::{self, Chosen, Target};
 use crate::host::rdma::fwctl::Fwctl;
 use crate::host::read::sysfs::SysRoot;
 use crate::host::{HostError, rdma};
-use crate::sandbox::Plan;
+use crate::sandbox::{self, Plan};
 use crate::source::devices::watch::Watch;
 use crate::source::nccl::address::RasAddress;
 
@@ -40,6 +40,20 @@ impl Prepared {
             }
         }
         plan
+    }
+}
+
+impl Prepared {
+    /// The capabilities that threads keep after set-up, one sentence for each that keeps any. Call it before they are
+    /// given up.
+    pub(super) fn kept(&self) -> Vec<String> {
+        let others = match self {
+            Self::Packets(source) => source.kept(),
+            Self::Counters(counting) => counting.kept(),
+        };
+        let own = ("source", sandbox::kept(&self.needs()));
+        let all = [own].into_iter().chain(others).filter(|(_, kept)| !kept.is_empty());
+        all.map(|(thread, kept)| format!("{thread}: {}", kept.join(", "))).collect()
     }
 }
 

@@ -190,6 +190,12 @@ impl Source {
         source
     }
 
+    /// The threads that keep capabilities, and these.
+    pub(super) fn kept(&self) -> Vec<(&'static str, Vec<String>)> {
+        let devices = self.devices.iter().flat_map(Reader::kept);
+        devices.chain(self.nccl.as_ref().map(|_| RasReader::kept())).collect()
+    }
+
     /// The hooks of each interface, as text.
     pub(super) fn hooks(&self) -> Vec<String> {
         self.attached

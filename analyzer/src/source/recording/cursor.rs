@@ -90,6 +90,8 @@ impl Tables {
     /// Finds the files of one host.
     pub(super) fn open(path: &Path, host: Option<&str>) -> Result<Self> {
         std::fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+        #[cfg(feature = "test-clock")]
+        crate::util::hijack::here("recording");
         let mut parts = Vec::new();
         let mut add = |path: PathBuf| parts.extend(part(&path));
         if path.is_dir() {

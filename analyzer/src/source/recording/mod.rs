@@ -3,6 +3,7 @@
 //! One row group of each table is read at a time. Rewinding reads from the start again.
 
 mod cursor;
+pub mod played;
 mod state;
 mod steps;
 
@@ -55,6 +56,7 @@ pub fn start(options: Options) -> Result<Feed> {
     };
     let from_ns = options.from.map_or(0, |from| from.resolve(first_ns));
     let to_ns = options.to.map_or(u64::MAX, |to| to.resolve(first_ns));
+    played::begin(first_ns.max(from_ns), tables.last_part_ns().min(to_ns));
     let (source, view) = feed::channel();
     let player = Player {
         feed: source,
@@ -167,6 +169,7 @@ impl Player {
             let mut events: Vec<EventSample> = Vec::new();
             let is_in_range = next_ns >= self.range.0;
             tables.take(next_ns, &mut self.state, is_in_range, &mut events);
+            played::reached(next_ns);
             if !is_in_range {
                 continue;
             }

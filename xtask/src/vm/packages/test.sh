@@ -136,6 +136,25 @@ check "metrics" eval 'scrape | grep -q "^rocescope_"'
 check "packets are counted" traffic
 check "a view attaches" attached
 
+# The drop-in for more rights adds its capabilities; without it they are gone.
+more=/etc/systemd/system/$unit.d/more-rights.conf
+bounding() { sed -n 's/^CapBnd:[[:space:]]*//p' "/proc/$(pid)/status"; }
+drop_in() { systemctl show --value --property=DropInPaths "$unit" | grep -F more-rights.conf; }
+check "the drop-in is in the package" cp /usr/share/doc/rocescope/examples/more-rights.conf $more
+check "systemd reads it" systemctl daemon-reload
+check "restarts with it" systemctl restart $unit
+check "it is loaded" drop_in
+# CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_NET_RAW, CAP_NET_ADMIN.
+check "five capabilities" is "$(bounding)" 000000c000083000
+check "packets are counted with it" traffic
+rm $more
+systemctl daemon-reload
+check "restarts without it" systemctl restart $unit
+check "three capabilities" is "$(bounding)" 000000c000001000
+first=$(pid)
+# 3: a check is critical.
+check "doctor runs" eval 'rocescope doctor; case $? in 0 | 3) ;; *) false ;; esac'
+
 # Reads its configuration again.
 printf '[findings.ecn]\ncongestion_ratio = 0.5\n' >>/etc/rocescope/agent.toml
 check "reloads" systemctl reload $unit

@@ -1,0 +1,103 @@
+//! A parser that an attacker has taken over, in a build for tests: what it tries, and what came of it.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use super::program::Program;
+use crate::oracle::binary;
+
+/// Attempts of a misbehaving parser, each on a line of its own.
+const ATTEMPTS: usize = 8;
+/// The variable with the address to which it connects.
+pub const HIJACK: &str = "ROCESCOPE_TEST_HIJACK";
+/// The file that it writes.
+const WRITTEN: &str = "/tmp/rocescope-hijacked";
+/// Held by a test whose parser may write that file.
+static FREE: Mutex<()> = Mutex::new(());
+
+/// Of the attempts in `place`, exactly these succeeded.
+///
+/// # Panics
+/// Panics if another did, or not all were made.
+pub fn done_in(said: &str, place: &str, done: &[&str]) {
+    let lines: Vec<&str> =
+        said.lines().filter(|line| line.contains(&format!("hijack in {place}: "))).collect();
+    assert_eq!(lines.len(), ATTEMPTS, "{said}");
+    for line in &lines {
+        let is_done = done.iter().any(|what| line.contains(&format!(": {what}: ")));
+        assert!(line.contains(if is_done { ": done" } else { ": denied: " }), "{line}: {said}");
+    }
+}
+
+/// All attempts in `place` were refused.
+///
+/// # Panics
+/// Panics if one was not.
+pub fn refused(said: &str, place: &str) {
+    done_in(said, place, &[]);
+}
+
+/// The attempts of a running program in these places are all refused.
+///
+/// # Panics
+/// Panics if one is not, or the program fails.
+pub fn refused_in(program: Program, places: &[&str]) {
+    for place in places {
+        tried(&program, place);
+    }
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    for place in places {
+        refused(&ended.err, place);
+    }
+}
+
+/// Waits until all attempts in `place` were made.
+///
+/// # Panics
+/// Panics if the program ends before.
+pub fn tried(program: &Program, place: &str) {
+    let last = format!("hijack in {place}: become root");
+    program.said(|text| text.contains(&last).then_some(())).unwrap();
+}
+
+/// Runs rocescope with a misbehaving parser, in the namespace of the test. Returns also the socket to which it connects.
+///
+/// # Panics
+/// Panics if it cannot be started.
+#[must_use]
+pub fn hijacked(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut command = Command::new(binary::path().unwrap());
+    command.args(arguments).env(HIJACK, address).current_dir(folder);
+    (command.output().unwrap(), listener)
+}
+
+/// The same without a sandbox. What it wrote is removed.
+///
+/// # Panics
+/// Panics if it cannot be started.
+#[must_use]
+pub fn at_liberty(arguments: &[&str], folder: &Path) -> (Output, TcpListener) {
+    let _alone = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = hijacked(arguments, folder);
+    // It may belong to another user's test.
+    let _ = std::fs::remove_file(WRITTEN);
+    ended
+}
+
+/// No connection was made, and no file written.
+///
+/// # Panics
+/// Panics if one was.
+pub fn nobody_came(listener: &TcpListener) {
+    let _alone = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "a connection was made");
+    assert!(!Path::new(WRITTEN).exists());
+}

@@ -1,0 +1,301 @@
+//! The abilities of a parser that an attacker has taken over, in every place where bytes of others are read.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rocescope_tests::live::hijack::{HIJACK, at_liberty, hijacked, nobody_came, refused, refused_in};
+use rocescope_tests::live::program::{Program, Start};
+use rocescope_tests::live::wire::World;
+use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rocescope_tests::oracle::binary;
+
+#[test]
+fn a_hijacked_parser_of_a_capture_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    // As tcpdump creates it, readable only for root.
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let name = capture.to_str().unwrap();
+    for arguments in [&["replay", name, "--output", "json"][..], &["diff", name, name, "--output", "json"]] {
+        let (output, listener) = hijacked(arguments, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        refused(&said, "replay");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+        nobody_came(&listener);
+    }
+}
+
+#[test]
+fn the_same_parser_does_as_it_likes_without_the_sandbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(1, 1))).unwrap();
+    let (output, listener) =
+        at_liberty(&["replay", capture.to_str().unwrap(), "--output", "json", "--no-sandbox"], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Only root may read it, so that it shows something of root alone.
+    let shadow = rustix::process::geteuid().is_root() && Path::new("/etc/shadow").exists();
+    for what in ["connect", "exec", "send"].into_iter().chain(shadow.then_some("open /etc/shadow")) {
+        assert!(
+            said.contains(&format!("hijack in replay: {what}: done")),
+            "the attempts have no effect without a sandbox: {said}"
+        );
+    }
+    assert!(listener.accept().is_ok());
+}
+
+#[test]
+fn hijacked_parsers_of_live_can_do_nothing_else() {
+    if !root_or_skip("hijacked_parsers_of_live_can_do_nothing_else") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
+    let program = Program::watching(how, &["live", "-i", "near0", "--output", "jsonl"]).unwrap();
+    link.receive(&frames::sends(3, 5)).unwrap();
+    program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
+    for place in ["live", "devices"] {
+        let last = format!("hijack in {place}: become root");
+        program.said(|text| text.contains(&last).then_some(())).unwrap();
+    }
+    let ended = program.interrupt().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    refused(&ended.err, "live");
+    refused(&ended.err, "devices");
+}
+
+#[test]
+fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
+    if !root_or_skip("hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (records, agents, socket) = (path("records"), path("agents"), path("agent.sock"));
+    let listen = format!("unix:{socket}");
+    for (arguments, places) in [
+        (&["record", "--dir", &records, "-i", "near0"][..], &["live", "devices", "recorder"][..]),
+        (&["export", "--listen", "127.0.0.1:0", "-i", "near0"], &["live", "devices", "publisher"]),
+        (
+            &["agent", "--record", &agents, "--listen", &listen, "-i", "near0"],
+            &["live", "devices", "publisher", "http"],
+        ),
+    ] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        let variables = &[(HIJACK, "127.0.0.1:9")];
+        let how = Start { netns: Some(&world.near), variables, ..Start::default() };
+        let program = Program::watching(how, arguments).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        if places.contains(&"http") {
+            // What it answers with is read by another parser.
+            let attach = format!("--attach={socket}");
+            let (output, listener) =
+                hijacked(&["live", &attach, "--duration", "1s", "--output", "json"], folder.path());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+            refused(&said, "attach");
+            nobody_came(&listener);
+        }
+        refused_in(program, places);
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_a_capture_that_is_recorded_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let (output, listener) =
+        hijacked(&["record", "--read", capture.to_str().unwrap(), "--dir", &dir], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(" rows recorded"), "{said}");
+    refused(&said, "replay");
+    refused(&said, "recorder");
+    nobody_came(&listener);
+}
+
+#[test]
+fn a_hijacked_writer_of_dumps_can_do_nothing_else() {
+    if !root_or_skip("a_hijacked_writer_of_dumps_can_do_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dumps = folder.path().join("dumps").display().to_string();
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let how = Start { netns: Some(&world.near), variables: &[(HIJACK, "127.0.0.1:9")], ..Start::default() };
+    let arguments = [
+        "live",
+        "-i",
+        "near0",
+        "--output",
+        "jsonl",
+        "--keep",
+        "1m",
+        "--dump-dir",
+        &dumps,
+        "--max-dumps",
+        "1",
+    ];
+    let program = Program::watching(how, &arguments).unwrap();
+    link.receive(&frames::sends(3, 5)).unwrap();
+    program.reported(|report| report["totals"]["roce_packets"] == 15).unwrap();
+    let asked = Command::new("kill").args(["-USR1", &program.id().to_string()]).status().unwrap();
+    assert!(asked.success());
+    program.said(|text| text.contains("dump written to ").then_some(())).unwrap();
+    refused_in(program, &["dump"]);
+    let dump = std::fs::read_dir(&dumps).unwrap().next().unwrap().unwrap().path();
+    for name in ["why.json", "report.json", "report.html", "doctor.json"] {
+        assert!(dump.join(name).is_file(), "{name} in {}", dump.display());
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_an_engines_answer_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let dir = folder.path().join("recording").display().to_string();
+    let recorded = ["record", "--read", capture.to_str().unwrap(), "--dir", &dir];
+    assert!(Command::new(binary::path().unwrap()).args(recorded).status().unwrap().success());
+    let engine = folder.path().join("duckdb");
+    std::fs::write(&engine, "#!/bin/sh\ncat >/dev/null\necho '[]'\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&engine, mode).unwrap();
+    // A server that gives every question an answer without rows.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/fleet", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            // The request fits into one segment of the loopback.
+            let _ = stream.read(&mut vec![0; 65_536]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        }
+    });
+    for arguments in
+        [&["fleet", "slow", &dir, "--engine", engine.to_str().unwrap()][..], &["fleet", "slow", &url]]
+    {
+        let (output, listener) = hijacked(arguments, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        refused(&said, "fleet");
+        assert!(said.contains("the engine gave no result"), "{said}");
+        nobody_came(&listener);
+    }
+}
+
+#[test]
+fn a_hijacked_parser_of_lldp_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("a.pcap");
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let of = format!("lo={}", capture.display());
+    let (output, listener) = hijacked(&["doctor", "--lldp-capture", &of], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    refused(&said, "lldp");
+    assert!(said.contains("has no LLDP frame"), "{said}");
+    nobody_came(&listener);
+}
+
+/// Answers every request without a body, until the test ends.
+fn empty_answers(server: TcpListener) {
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            answer(&mut stream.unwrap());
+        }
+    });
+}
+
+/// Reads a request until nothing more comes, and answers it.
+fn answer(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut buffer = vec![0; 65_536];
+    while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    // The client may have ended.
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+}
+
+#[test]
+fn hijacked_parsers_of_what_servers_answer_can_do_nothing_else() {
+    if !root_or_skip("hijacked_parsers_of_what_servers_answer_can_do_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("records").display().to_string();
+    for (place, command) in [
+        ("otlp", &["export", "--listen", "127.0.0.1:0", "--interval", "200ms", "--otlp"][..]),
+        ("clickhouse", &["record", "--dir", &dir, "--rotate", "1s", "--clickhouse"]),
+        ("nccl", &["live", "--output", "jsonl", "--nccl-ras"]),
+    ] {
+        let (world, mut link) = World::with_link(1500).unwrap();
+        tcp::prepare(&world, &link).unwrap();
+        let listen = || world.far.run(|| TcpListener::bind("192.0.2.2:0")).unwrap().unwrap();
+        let server = listen();
+        let address = server.local_addr().unwrap();
+        let url = if place == "nccl" { format!("{address}") } else { format!("http://{address}") };
+        if place == "nccl" {
+            ras(server);
+        } else {
+            empty_answers(server);
+        }
+        let (last, others) = command.split_last().unwrap();
+        let joined = format!("{last}={url}");
+        let arguments = [others, &[&*joined, "-i", "near0"]].concat();
+        // It listens: another port is refused by the sandbox alone.
+        let other = listen();
+        let address = other.local_addr().unwrap().to_string();
+        let variables = &[(HIJACK, &*address)];
+        let how = Start { netns: Some(&world.near), variables, ..Start::default() };
+        let program = Program::watching(how, &arguments).unwrap();
+        link.receive(&frames::sends(3, 5)).unwrap();
+        refused_in(program, &[place]);
+        nobody_came(&other);
+    }
+}
+
+/// A service of NCCL that greets, and ends the connection after each question.
+fn ras(server: TcpListener) {
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let asked = BufReader::new(stream.try_clone().unwrap()).read_line(&mut line);
+            if asked.is_ok() && line.starts_with("CLIENT PROTOCOL") {
+                // The client may have ended.
+                let _ = stream.write_all(b"SERVER PROTOCOL 2\n");
+            }
+        }
+    });
+}
+
+#[test]
+fn hijacked_parsers_of_recordings_and_reports_can_do_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).display().to_string();
+    let (capture, dir, saved) = (name("a.pcap"), name("recording"), name("report.json"));
+    std::fs::write(&capture, frames::capture(&frames::sends(3, 5))).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(binary::path().unwrap()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    run(&["record", "--read", &capture, "--dir", &dir]);
+    std::fs::write(&saved, run(&["replay", &capture, "--output", "json"])).unwrap();
+    for (arguments, place) in [
+        (&["replay", &*dir, "--output", "json"][..], "recording"),
+        (&["diff", &dir, &dir, "--output", "json"], "recording"),
+        (&["diff", &saved, &saved, "--output", "json"], "report"),
+    ] {
+        let (output, listener) = hijacked(arguments, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        refused(&said, place);
+        nobody_came(&listener);
+    }
+}
