@@ -125,8 +125,8 @@ fn rustdoc(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     });
 }
 
-/// The fuzz targets are a workspace of their own, which the nightly run builds. Checking them needs neither its compiler
-/// nor libFuzzer, which a C++ compiler would build.
+/// The fuzz targets are a workspace of their own, which the nightly run builds. Checking them needs neither its
+/// compiler nor libFuzzer, which a C++ compiler would build.
 fn fuzz_targets() -> Result<()> {
     let mut command = cargo();
     command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--bins"]);

@@ -102,7 +102,8 @@ pub(crate) fn test() -> Result<()> {
 }
 
 /// Runs only the tests with Soft-RoCE devices: those whose names contain one of `names`, or all; on a kernel other
-/// than the distribution's those of [`BY_KERNEL`], on another processor those of [`BY_PROCESSOR`]. `debug`: program and tests without optimisation.
+/// than the distribution's those of [`BY_KERNEL`], on another processor those of [`BY_PROCESSOR`]. `debug`: program
+/// and tests without optimisation.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.

@@ -27,8 +27,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of reading these files, on standard error: of a recording its share of the recorded time; the time alone
-    /// where a size is unknown, as of a pipe. `None` if that is no terminal.
+    /// Progress of reading these files, on standard error: of a recording its share of the recorded time; the time
+    /// alone where a size is unknown, as of a pipe. `None` if that is no terminal.
     pub(super) fn of(files: &[PathBuf]) -> Option<Self> {
         if !io::stderr().is_terminal() {
             return None;

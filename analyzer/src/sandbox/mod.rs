@@ -54,8 +54,8 @@ pub fn alone<T: Send>(name: &str, plan: &Plan, work: impl FnOnce() -> T + Send) 
     })
 }
 
-/// The capabilities that a thread keeps of those that the calling thread has, for people, each with what it is for; none
-/// when nothing is given up.
+/// The capabilities that a thread keeps of those that the calling thread has, for people, each with what it is for;
+/// none when nothing is given up.
 #[must_use]
 pub fn kept(plan: &Plan) -> Vec<String> {
     if is_off() { Vec::new() } else { rights::kept(plan) }

@@ -1,4 +1,4 @@
-//! A parser that an attacker has taken over, in a build for tests: what it tries, and what came of it.
+//! A parser that an attacker has taken over, in a build for tests: what it tries, and whether that succeeds.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -65,7 +65,8 @@ pub fn tried(program: &Program, place: &str) {
     program.said(|text| text.contains(&last).then_some(())).unwrap();
 }
 
-/// Runs rocescope with a misbehaving parser, in the namespace of the test. Returns also the socket to which it connects.
+/// Runs rocescope with a misbehaving parser, in the namespace of the test. Also returns the socket to which it
+/// connects.
 ///
 /// # Panics
 /// Panics if it cannot be started.

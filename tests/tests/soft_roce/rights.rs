@@ -1,5 +1,5 @@
-//! Rights beside RDMA devices: three capabilities at each level of kernel.perf_event_paranoid, and what threads keep, as
-//! docs/security.md says. On veth alone there is nothing to probe.
+//! Rights beside RDMA devices: three capabilities at each level of kernel.perf_event_paranoid, and what threads keep,
+//! as docs/security.md says. On veth alone there is nothing to probe.
 
 use std::time::{Duration, Instant};
 

@@ -13,8 +13,8 @@ static LATEST: Mutex<Option<Played>> = Mutex::new(None);
 pub struct Played {
     /// Time at which it began.
     pub began: Instant,
-    /// Share of the recorded time that was played, up to the begin of the last file, whose length is not known before it
-    /// is read; `None` where that file is the only one.
+    /// Share of the recorded time that was played, up to the begin of the last file, whose length is not known before
+    /// it is read; `None` where that file is the only one.
     pub share: Option<f64>,
     range: (u64, u64),
 }
