@@ -58,7 +58,7 @@ fn faults() -> Vec<(&'static str, Status, String)> {
         ("kernel.btf", Warning, "sys/kernel/btf/vmlinux = (none)".into()),
         ("kernel.capabilities", Warning, "proc/self/status = CapEff:\t0000000000003000".into()),
         (
-            "kernel.perf_event_paranoid",
+            "kernel.perf_paranoid",
             Info,
             "proc/sys/kernel/perf_event_paranoid = 3\nproc/self/status = CapEff:\t000000c000001000".into(),
         ),

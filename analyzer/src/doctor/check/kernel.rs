@@ -22,10 +22,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
     Entry {
         id: "kernel.capabilities",
-        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed. Probes of queue pairs may need more: `kernel.perf_event_paranoid`.",
+        about: "Capabilities of this process: CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON (load and attach programs), CAP_NET_RAW (promiscuous mode, sniffer, LLDP). Warning when one of the first three is missing, info when only CAP_NET_RAW is missing; full root is not needed. Probes of queue pairs may need more: `kernel.perf_paranoid`.",
     },
     Entry {
-        id: "kernel.perf_event_paranoid",
+        id: "kernel.perf_paranoid",
         about: "sysctl kernel.perf_event_paranoid. Info above 2 when this process has CAP_PERFMON but not CAP_SYS_ADMIN: kernels of Debian (default 3) and Ubuntu (default 4) then refuse probes, and queue pairs are not followed by their control path.",
     },
     Entry {
@@ -224,7 +224,7 @@ fn capabilities(facts: &HostFacts, sheet: &mut Sheet) {
 
 /// Who may attach probes. Without any of the three capabilities, `kernel.capabilities` has the reason.
 fn probes(facts: &HostFacts, sheet: &mut Sheet) {
-    const ID: &str = "kernel.perf_event_paranoid";
+    const ID: &str = "kernel.perf_paranoid";
     let kernel = &facts.kernel;
     let missing = kernel.missing_capabilities.as_deref().unwrap_or_default();
     let has_perfmon = !missing.contains(&Capability::Perfmon.name());

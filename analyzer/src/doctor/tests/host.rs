@@ -52,7 +52,7 @@ fn who_may_probe_follows_the_sysctl_and_the_rights() {
     let said = |level: &str, held: &str| {
         let level = format!("proc/sys/kernel/perf_event_paranoid = {level}");
         let page = page(RXE, &format!("{level}\nproc/self/status = CapEff:\t{held}"));
-        let check = page.checks.into_iter().find(|check| check.id == "kernel.perf_event_paranoid").unwrap();
+        let check = page.checks.into_iter().find(|check| check.id == "kernel.perf_paranoid").unwrap();
         (check.verdict, check.value.unwrap_or_default(), check.change.unwrap_or_default())
     };
     for (level, held, verdict) in [
