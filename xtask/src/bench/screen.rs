@@ -60,7 +60,7 @@ const LIMITS: (f64, f64) = (5_000.0, 2.0);
 /// Measures and prints.
 ///
 /// # Errors
-/// Fails if the capture cannot be made, or the program does not run.
+/// Fails if the capture cannot be made, the program does not run, or a screen misses a limit.
 pub(crate) fn screen(wanted: &Wanted) -> Result<()> {
     let programs = if wanted.bin.is_empty() { vec![replay::build()?] } else { wanted.bin.clone() };
     let folder = target_dir().join("bench");
@@ -95,6 +95,7 @@ fn quiet(program: &Path, file: &Path, time: Duration) -> Result<()> {
     let (bytes_limit, share_limit) = LIMITS;
     println!("{} queue pairs, 120x40, limits {bytes_limit} bytes/s and {share_limit} %", 2 * CONNECTIONS);
     println!("{:<10} {:>8} {:>12}", "screen", "bytes/s", "% of a core");
+    let mut missed = Vec::new();
     for (key, name) in SCREENS {
         session.press(key)?;
         // The first frame of a screen is complete.
@@ -104,9 +105,15 @@ fn quiet(program: &Path, file: &Path, time: Duration) -> Result<()> {
         let bytes = session.drain(time)? as f64;
         let seconds = start.elapsed().as_secs_f64();
         let share = (session.spent()?.0 - before) / 10.0 / seconds;
-        println!("{name:<10} {:>8.0} {share:>12.2}", bytes / seconds);
+        let rate = bytes / seconds;
+        println!("{name:<10} {rate:>8.0} {share:>12.2}");
+        if rate > bytes_limit || share > share_limit {
+            missed.push(name);
+        }
     }
-    session.press("q")
+    session.press("q")?;
+    ensure!(missed.is_empty(), "beyond the limits: {}", missed.join(", "));
+    Ok(())
 }
 
 fn watched(program: &Path, captures: &[PathBuf], rounds: usize) -> Result<()> {
