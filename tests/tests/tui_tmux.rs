@@ -290,10 +290,11 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
 
 /// Random keys, clicks, wheel events and sizes, but none that ends or suspends the program.
 fn monkey(name: &str, length: Duration) {
-    const KEYS: [&str; 46] = [
+    const KEYS: [&str; 54] = [
         "Up", "Down", "Left", "Right", "PPage", "NPage", "Home", "End", "Enter", "Escape", "Tab", "BTab",
         "Space", "1", "2", "3", "4", "5", "6", "7", "8", "s", "S", "o", "m", "M", "f", "n", "N", "t", "T",
-        "u", "U", "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z",
+        "u", "U", "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z", "y", "d", "C", "e",
+        "E", "w", "D", "r",
     ];
     if !tmux_or_skip(name) {
         return;
@@ -319,7 +320,7 @@ fn monkey(name: &str, length: Duration) {
             4 => terminal
                 .type_text(&format!("\u{1b}[<{};{};{}M", 64 + random(2), 1 + random(80), 1 + random(24)))
                 .unwrap(),
-            _ => terminal.press(&[KEYS[usize::from(random(46))]]).unwrap(),
+            _ => terminal.press(&[KEYS[usize::from(random(54))]]).unwrap(),
         }
         done += 1;
         // A click on a label may have ended it.
