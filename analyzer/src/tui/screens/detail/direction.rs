@@ -1,5 +1,6 @@
 //! One direction of a queue pair: its counters, then its owner, path and packet properties.
 
+use super::counter::{Counter, bad, grown, level};
 use crate::analysis::{FlowId, NakCauses, Spray};
 use crate::sample::{Stats, address};
 use ratatui::text::{Line, Span};
@@ -15,11 +16,11 @@ use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 use crate::tui::analysis::Analysis;
 use crate::tui::column::{self, Context, bar, compact};
 use crate::tui::view::View;
-use crate::tui::widgets::{Spans, cut};
+use crate::tui::widgets::{self, Spans, cut};
 use crate::tui::{log, theme};
 use crate::util::layout::tap_name;
 use crate::util::units::{self, plural};
-use crate::util::wrap::wrap;
+use crate::util::wrap::hanging_parts;
 
 const NAME: usize = 9;
 /// Entries of a list that are shown at least, whatever the height.
@@ -57,9 +58,10 @@ fn broken(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
     let room = width.saturating_sub(NAME + 2);
     match &line.spans[..] {
         [name, text] if text.content.chars().count() > room => {
-            let parts = wrap(&text.content, room).into_iter().enumerate();
+            let parts = hanging_parts(&text.content, room, 0).into_iter().enumerate();
             let lead = |at| if at == 0 { name.content.to_string() } else { " ".repeat(NAME + 1) };
-            let part = |(at, part)| {
+            let part = |(at, part): (usize, String)| {
+                let part = part.trim_end_matches(" ·").to_owned();
                 Line::from(vec![Span::styled(lead(at), name.style), Span::styled(part, text.style)])
             };
             parts.map(part).collect()
@@ -78,15 +80,6 @@ fn styled(name: &str, text: impl Into<String>, level: Level) -> Line<'static> {
     spans.into_line()
 }
 
-/// The level of a counter: at most that of the findings that name the flow.
-fn level(level: Level, row: Option<&Row>) -> Level {
-    row.map_or(Level::Fine, |row| level.min(State::of(row).level()))
-}
-
-fn bad(is_bad: bool, level: Level) -> Level {
-    if is_bad { level } else { Level::Fine }
-}
-
 /// Metrics of a queue pair at an older snapshot, which keeps counters only.
 fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     let Some(row) = row else { return vec![entry("", "not kept in this snapshot")] };
@@ -98,11 +91,12 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     if without {
         lines.push(entry("PSN", units::UNKNOWN));
     } else {
-        lines.extend(found("PSN", counts, None, Some(row)));
+        lines.extend(found("PSN", (grown(Some(row)), counts), None, Some(row)));
     }
     lines.extend(lost(row));
     // The row has the NAKs that answer its packets.
-    lines.push(entry("acks out", format!("{} ACK", compact(counts.acks as f64))));
+    let acks = Counter::of(grown(Some(row)).as_ref(), counts, |counts| counts.acks);
+    lines.push(entry("acks out", acks.text(|acks| format!("{} ACK", compact(acks as f64)))));
     lines.extend(answered(counts, Some(row)));
     // Of data only: acknowledgements are not kept apart.
     lines.extend(marks(counts, codepoints(view, counts.ecn_data, counts.ecn_data), Some(row)));
@@ -113,18 +107,27 @@ fn then(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
 /// Packets lost, as in the table: more than the PSNs skipped where retransmissions are lost again, fewer where
 /// some were reordered.
 fn lost(row: &Row) -> Option<Line<'static>> {
-    let Counts { lost, reordered, missing, .. } = row.total;
+    let (now, total) = (grown(Some(row)), &row.total);
+    let [lost, reordered] = [
+        Counter::of(now.as_ref(), total, |counts| counts.lost),
+        Counter::of(now.as_ref(), total, |counts| counts.reordered),
+    ];
     let mut found = Vec::new();
-    if lost > 0 {
+    if lost.total > 0 {
         // A recording has no PSNs.
-        let again = if missing > 0 && lost > missing { " with retransmissions" } else { "" };
-        found.push(format!("{} upstream{again}", compact(lost as f64)));
+        let again =
+            if total.missing > 0 && lost.total > total.missing { " with retransmissions" } else { "" };
+        found.push(lost.text(|lost| format!("{} upstream{again}", compact(lost as f64))));
     }
-    if reordered > 0 {
-        let none = if lost == 0 { "none, " } else { "" };
-        found.push(format!("{none}{} reordered", compact(reordered as f64)));
+    if reordered.total > 0 {
+        let none = if lost.total == 0 { "none, " } else { "" };
+        found.push(reordered.text(|reordered| format!("{none}{} reordered", compact(reordered as f64))));
     }
-    let level = level(if lost > 0 { Level::Critical } else { Level::Warning }, Some(row));
+    let level = if lost.total > 0 {
+        lost.level(Level::Critical, Some(row))
+    } else {
+        reordered.level(Level::Warning, Some(row))
+    };
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
 }
 
@@ -179,17 +182,24 @@ fn spread(detail: &Detail, view: &View) -> Vec<Line<'static>> {
     parts.into_iter().flatten().enumerate().map(|(at, text)| entry(name(at), text)).collect()
 }
 
-/// Acknowledgements among the packets of this direction.
-fn acks(acks: u64, rnr: u64, naks: u64, row: Option<&Row>) -> Line<'static> {
-    if acks + rnr + naks == 0 {
-        return entry("acks out", "none");
-    }
-    styled(
-        "acks out",
-        // Problems come first, so that they are never the part that does not fit.
-        format!("{naks} NAK · {rnr} RNR NAK · {} ACK", compact(acks as f64)),
-        level(if naks > 0 { Level::Critical } else { bad(rnr > 0, Level::Warning) }, row),
-    )
+/// Acknowledgements among the packets of this direction: problems first, so that they are never what does not fit.
+/// `answered`: what the NAKs among them answer in the time range, which the other direction's row has.
+fn acks(stats: &Stats, row: Option<&Row>, answered: Option<Counts>) -> Vec<Line<'static>> {
+    let naks = Counter { now: answered.map(|counts| counts.naks()), total: stats.rare.naks.iter().sum() };
+    let rnr = Counter { now: answered.map(|counts| counts.rnr), total: stats.rare.rnr_naks };
+    let acks = Counter { now: grown(row).map(|counts| counts.acks), total: stats.acks };
+    let kinds = [
+        (naks, "NAK", naks.level(Level::Critical, row)),
+        (rnr, "RNR NAK", rnr.level(Level::Warning, row)),
+        (acks, "ACK", Level::Fine),
+    ];
+    let seen = kinds.into_iter().filter(|(counter, ..)| counter.total > 0).enumerate();
+    let line = |(at, (counter, what, level)): (usize, (Counter, &str, Level))| {
+        let text = counter.text(|count| format!("{} {what}", compact(count as f64)));
+        styled(if at == 0 { "acks out" } else { "" }, text, level)
+    };
+    let lines: Vec<Line<'static>> = seen.map(line).collect();
+    if lines.is_empty() { vec![entry("acks out", "none")] } else { lines }
 }
 
 /// Packets by ECN codepoint: `all`, or of a recording those of `data`, whose ECT(0) and ECT(1) it does not tell apart.
@@ -203,7 +213,7 @@ fn codepoints(view: &View, all: [u64; 4], data: [u64; 4]) -> String {
     };
     let seen = named.iter().filter(|(count, _)| *count > 0);
     let seen: Vec<String> = seen.map(|(count, what)| format!("{} {what}", compact(*count as f64))).collect();
-    if seen.is_empty() { units::UNKNOWN.to_owned() } else { seen.join(", ") }
+    if seen.is_empty() { units::UNKNOWN.to_owned() } else { format!("{} total", seen.join(", ")) }
 }
 
 /// ECN: CE ratio and CNPs, in the time range and in total; `ecn` counts packets by ECN codepoint.
@@ -218,8 +228,9 @@ fn marks(counts: &Counts, marks: String, row: Option<&Row>) -> Vec<Line<'static>
         lines.push(styled("ECN", text, bad(congested, Level::Warning)));
     }
     if counts.cnp > 0 {
-        let text = format!("{} CNP", compact(counts.cnp as f64));
-        lines.push(styled("", text, level(Level::Warning, row)));
+        let cnp = Counter::of(grown(row).as_ref(), counts, |counts| counts.cnp);
+        let text = cnp.text(|cnp| format!("{} CNP", compact(cnp as f64)));
+        lines.push(styled("", text, cnp.level(Level::Warning, row)));
     }
     let name = if lines.is_empty() { "ECN" } else { "" };
     lines.push(entry(name, marks));
@@ -234,14 +245,17 @@ fn main(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Detail>)
     let responds = stats.rare.psn_responses.seen != 0;
     // First arrivals that fill a gap are behind the highest PSN, too.
     let retransmitted = row.filter(|_| !responds).map_or(stats.psn.repeats, |row| row.total.retransmitted);
-    lines.extend(psn("PSN", &stats.psn, retransmitted, row));
+    // The row counts both sequences together.
+    let now = grown(row).filter(|_| !responds);
+    lines.extend(psn("PSN", &stats.psn, (now, retransmitted), row));
     if responds {
         let answers = stats.rare.responses_missing();
-        lines.extend(psn("PSN resp", &answers, answers.repeats, row));
+        lines.extend(psn("PSN resp", &answers, (None, answers.repeats), row));
     }
     lines.extend(row.and_then(lost));
     lines.extend(spread(detail, view));
-    lines.push(acks(stats.acks, stats.rare.rnr_naks, stats.rare.naks.iter().sum(), row));
+    let other_row = other.zip(view.data.as_ref()).and_then(|(other, data)| data.row(&other.id));
+    lines.extend(acks(stats, row, grown(other_row)));
     lines.extend(asked_for(row, other));
     lines.extend(marks(&Counts::counted(stats), codepoints(view, stats.ecn(), stats.ecn_data), row));
     lines.extend(nak_codes(stats, row));
@@ -272,7 +286,7 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
         })
         .collect();
     if !lines.is_empty() {
-        lines.insert(0, entry("", "sequence-error NAKs:"));
+        lines.insert(0, entry("", "sequence-error NAKs, total:"));
     }
     lines
 }
@@ -284,16 +298,17 @@ fn asked_for(row: Option<&Row>, other: Option<&Detail>) -> Vec<Line<'static>> {
 
 /// NAKs that answer packets of this direction.
 fn answered(naks: &Counts, row: Option<&Row>) -> Vec<Line<'static>> {
+    let now = grown(row);
+    let counter = |of: fn(&Counts) -> u64| Counter::of(now.as_ref(), naks, of);
     let kinds = [
-        (naks.sequence_naks, "sequence-error NAK", Level::Critical),
-        (naks.other_naks, "other NAK", Level::Critical),
-        (naks.rnr, "RNR NAK", Level::Warning),
+        (counter(|counts| counts.sequence_naks), "sequence-error NAK", Level::Critical),
+        (counter(|counts| counts.other_naks), "other NAK", Level::Critical),
+        (counter(|counts| counts.rnr), "RNR NAK", Level::Warning),
     ];
-    let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
-    let line = |(at, (count, what, worst)): (usize, (u64, &str, Level))| {
-        let s = if count == 1 { "" } else { "s" };
-        let text = format!("{} {what}{s}", compact(count as f64));
-        styled(if at == 0 { "naks in" } else { "" }, text, level(worst, row))
+    let kinds = kinds.into_iter().filter(|(counter, ..)| counter.total > 0);
+    let line = |(at, (counter, what, worst)): (usize, (Counter, &str, Level))| {
+        let text = counter.text(|count| widgets::counted(count, what));
+        styled(if at == 0 { "naks in" } else { "" }, text, counter.level(worst, row))
     };
     kinds.enumerate().map(line).collect()
 }
@@ -397,7 +412,13 @@ fn owner(row: Option<&Row>, view: &View) -> Vec<Line<'static>> {
     lines
 }
 
-fn psn(name: &str, track: &PsnTrack, retransmitted: u64, row: Option<&Row>) -> Vec<Line<'static>> {
+/// `now`: the counters in the time range, with the retransmissions since the start.
+fn psn(
+    name: &str,
+    track: &PsnTrack,
+    (now, retransmitted): (Option<Counts>, u64),
+    row: Option<&Row>,
+) -> Vec<Line<'static>> {
     if track.seen == 0 {
         return vec![entry(name, units::UNKNOWN)];
     }
@@ -408,36 +429,53 @@ fn psn(name: &str, track: &PsnTrack, retransmitted: u64, row: Option<&Row>) -> V
         restarts: track.restarts,
         ..Counts::default()
     };
-    found(name, &counts, Some((track.first, track.expected)), row)
+    found(name, (now, &counts), Some((track.first, track.expected)), row)
 }
 
-/// Anomalies of a PSN sequence, and its first and next PSN where they are known.
-fn found(name: &str, counts: &Counts, ends: Option<(u32, u32)>, row: Option<&Row>) -> Vec<Line<'static>> {
+/// Anomalies of a PSN sequence in the time range and since the start, and its first and next PSN where they are known.
+fn found(
+    name: &str,
+    (now, counts): (Option<Counts>, &Counts),
+    ends: Option<(u32, u32)>,
+    row: Option<&Row>,
+) -> Vec<Line<'static>> {
+    /// Letters for which half of a narrow screen has room.
+    const ROOM: usize = 28;
+    let counter = |of: fn(&Counts) -> u64| Counter::of(now.as_ref(), counts, of);
     let found = [
-        (counts.missing, "missing", "", Level::Critical),
-        (counts.gaps, "gap", "s", Level::Critical),
-        (counts.retransmitted, "retransmission", "s", Level::Warning),
-        (counts.restarts, "restart", "s", Level::Fine),
+        (counter(|counts| counts.missing), "missing", "", Level::Critical),
+        (counter(|counts| counts.gaps), "gap", "s", Level::Critical),
+        (counter(|counts| counts.retransmitted), "retransmitted", "", Level::Warning),
+        (counter(|counts| counts.restarts), "restart", "s", Level::Fine),
     ];
     let found: Vec<(String, Level)> = found
         .into_iter()
-        .filter(|(count, ..)| *count > 0)
-        .map(|(count, what, s, level)| {
-            (format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s }), level)
+        .filter(|(counter, ..)| counter.total > 0)
+        .map(|(counter, what, s, level)| {
+            let text = |count| format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s });
+            (counter.text(text), counter.level(level, row))
         })
         .collect();
     if found.is_empty() {
         let next = ends.map_or_else(String::new, |(_, expected)| format!(", next {expected}"));
         return vec![entry(name, format!("in sequence{next}"))];
     }
-    // Two to a line and of one level: half of a narrow screen has no room for more.
-    let alike = found.chunk_by(|one, next| one.1 == next.1).flat_map(|alike| alike.chunks(2)).enumerate();
-    let line = |(at, some): (usize, &[(String, Level)])| {
-        let texts: Vec<&str> = some.iter().map(|(text, _)| text.as_str()).collect();
-        let most = some.first().map_or(Level::Fine, |(_, level)| *level);
-        styled(if at == 0 { name } else { "" }, texts.join(", "), level(most, row))
-    };
-    let mut lines: Vec<Line<'static>> = alike.map(line).collect();
+    let mut lines: Vec<(String, Level)> = Vec::new();
+    for (text, level) in found {
+        match lines.last_mut() {
+            // Two of one level in a line where they have room.
+            Some((line, same))
+                if *same == level && line.chars().count() + 2 + text.chars().count() <= ROOM =>
+            {
+                line.push_str(", ");
+                line.push_str(&text);
+            }
+            _ => lines.push((text, level)),
+        }
+    }
+    let line =
+        |(at, (text, level)): (usize, (String, Level))| styled(if at == 0 { name } else { "" }, text, level);
+    let mut lines: Vec<Line<'static>> = lines.into_iter().enumerate().map(line).collect();
     lines.extend(ends.map(|(first, expected)| entry("", format!("next {expected}, first {first}"))));
     lines
 }
@@ -447,7 +485,9 @@ fn nak_codes(stats: &Stats, row: Option<&Row>) -> Vec<Line<'static>> {
     let line = |(at, (code, count)): (usize, (u32, u64))| {
         let name = syndrome((0x60 | code) << 24);
         let label = if at == 0 { "naks out" } else { "" };
-        styled(label, format!("{count} {name}"), level(Level::Critical, row))
+        // By syndrome they are known since the start alone.
+        let name = name.trim_start_matches("NAK: ");
+        styled(label, format!("{count} total: {name}"), level(Level::Critical, row))
     };
     codes.enumerate().map(line).collect()
 }

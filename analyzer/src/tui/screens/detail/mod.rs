@@ -1,5 +1,6 @@
 //! Everything about the selected queue pair, both directions side by side.
 
+mod counter;
 mod direction;
 
 use std::fmt::Write as _;
