@@ -1,5 +1,7 @@
 //! Load in bins of a millisecond or less, steps of the job, stragglers, incast.
 
+mod strip;
+
 use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
@@ -7,8 +9,9 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::{Value, json};
 
+use self::strip::{AXIS, Strip, recent, run};
 use super::overview::chart;
-use super::{Lines, Page, Spans, counted, empty, sheet};
+use super::{Lines, Page, Spans, counted, empty, overview, sheet};
 use crate::metrics::steps::Step;
 use crate::metrics::traffic::bins::Bursts;
 use crate::model::Level;
@@ -27,10 +30,9 @@ use crate::util::numbers::share;
 use crate::util::units;
 use crate::util::wrap::{hanging, hanging_parts, wrap};
 
-/// Lines of a strip chart at least and at most, and columns of its scale.
+/// Lines of a strip chart at least and at most.
 const TALL: usize = 3;
 const TALLEST: usize = 80;
-const AXIS: usize = 10;
 /// Columns from which on two links stand beside one another.
 const BESIDE: usize = 150;
 /// Receivers listed.
@@ -124,6 +126,13 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &BurstsScreen) 
             _ => "Bins start with the first packets; the overview shows load per second.",
         };
         empty::because(buffer, area, "No load bins in this run.", help);
+        let used = at.body.height.min(4);
+        let below = Rect { y: at.body.y + used, height: at.body.height - used, ..at.body };
+        if let Some(data) =
+            view.data.as_ref().filter(|_| at.boxed() && below.height >= overview::TIMELINE_BELOW)
+        {
+            overview::timeline_in(buffer, below, true, view, data);
+        }
         return;
     }
     let about = "load in bins, steps of the job, incast";
@@ -136,9 +145,22 @@ fn charts(view: &View, width: usize) -> usize {
     let traffic = view.data.as_ref().and_then(|data| data.sample.metrics.traffic.as_ref());
     let links = traffic.iter().flat_map(|traffic| &traffic.links).filter_map(|link| link.bursts.as_ref());
     let cells = part(width, links.clone().count()).saturating_sub(AXIS + 3);
-    let charts: Vec<usize> = links.map(|bursts| 1 + usize::from(run(bursts, cells).is_some())).collect();
-    let each = if width < BESIDE { 1 } else { 2 };
-    charts.chunks(each).filter_map(|row| row.iter().max()).sum()
+    let count = |(place, bursts): (usize, &Bursts)| {
+        charts_of(place < each(width), bursts, cells).into_iter().flatten().count()
+    };
+    let charts: Vec<usize> = links.enumerate().map(count).collect();
+    charts.chunks(each(width)).filter_map(|row| row.iter().max()).sum()
+}
+
+/// The charts of a link: of the latest bins, for the `busiest` or where there is no other, and of the whole run.
+fn charts_of(busiest: bool, bursts: &Bursts, cells: usize) -> [Option<Strip>; 2] {
+    let whole = run(bursts, cells);
+    [(busiest || whole.is_none()).then(|| recent(bursts, cells)), whole]
+}
+
+/// Links beside one another.
+const fn each(width: usize) -> usize {
+    if width < BESIDE { 1 } else { 2 }
 }
 
 /// Columns of a link, of which two stand beside one another where there is room.
@@ -167,14 +189,16 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
     let part = part(width, links.len());
     let cells = part.saturating_sub(AXIS + 3);
     // Links are compared: all charts of a kind have one scale.
-    let charts = links.iter().map(|(_, bursts)| [Some(recent(bursts, cells)), run(bursts, cells)]);
+    let charts =
+        links.iter().enumerate().map(|(place, (_, bursts))| charts_of(place < each(width), bursts, cells));
     let most = charts.fold([0.0; 2], |most, strips| {
         let [one, all] = strips.map(|strip| strip.map_or(0.0, |strip| strip.most()));
         [f64::max(most[0], one), f64::max(most[1], all)]
     });
-    let mut blocks = links.into_iter().map(|(at, bursts)| {
+    let mut blocks = links.into_iter().enumerate().map(|(place, (at, bursts))| {
         let lost = traffic.links.get(at).map_or(0, |link| link.lost.packets);
-        link(&data.sample, (at, lost), bursts, (job, most), (part, tall))
+        let charts = charts_of(place < each(width), bursts, cells);
+        link(&data.sample, (at, lost), (bursts, charts), (job, most), (part, tall))
     });
     let mut all = Vec::new();
     while let Some(block) = blocks.next() {
@@ -183,15 +207,18 @@ fn lines(view: &View, width: usize, tall: usize) -> Vec<Line<'static>> {
             None => all.extend(block),
         }
     }
+    if let (Some(report), false) = (report, all.is_empty()) {
+        // What is wrong with the job comes before charts that are much the same for all links.
+        let mut first = steps(report, width);
+        first.extend(incast(report, width));
+        first.push(Line::default());
+        all.splice(0..0, first);
+    }
     if view.past() && !all.is_empty() {
         let until = units::clock_utc(data.sample.time_ns);
         let text = format!("Whole run until {until} UTC: bins and steps are not kept per snapshot.");
         let parts = wrap(&text, width.saturating_sub(2)).into_iter();
         all.splice(0..0, parts.map(|part| Line::styled(format!(" {part}"), theme::text(Level::Warning))));
-    }
-    if let (Some(report), false) = (report, all.is_empty()) {
-        all.extend(steps(report, width));
-        all.extend(incast(report, width));
     }
     all
 }
@@ -228,18 +255,18 @@ fn name(sample: &Sample, at: usize) -> String {
     })
 }
 
-/// One link: title, chart of the latest bins, chart of the whole run, durations of its bursts. `at` is the link's
+/// One link: title, its charts, durations of its bursts. `at` is the link's
 /// index, with the number of its packets that are in no bin; `most` are the ends of the scales of both charts.
 fn link(
     sample: &Sample,
     (at, lost): (usize, u64),
-    bursts: &Bursts,
+    (bursts, charts): (&Bursts, [Option<Strip>; 2]),
     (job, most): (&[Step], [f64; 2]),
     (width, tall): (usize, usize),
 ) -> Vec<Line<'static>> {
     let mut lines = vec![link_title(&name(sample, at), bursts, width)];
     let cells = width.saturating_sub(AXIS + 3);
-    for (strip, most) in [Some(recent(bursts, cells)), run(bursts, cells)].into_iter().zip(most) {
+    for (strip, most) in charts.into_iter().zip(most) {
         lines.extend(strip.into_iter().flat_map(|strip| strip.lines(most, job, (cells, tall))));
     }
     let without_flow = sample.links.get(at).map_or(0, |link| link.without_flow().packets);
@@ -283,132 +310,6 @@ fn link_title(name: &str, bursts: &Bursts, width: usize) -> Line<'static> {
     ];
     let fits = |form: &&String| name.chars().count() + form.chars().count() + 6 <= width;
     section(name, forms.iter().find(fits).unwrap_or(&forms[3]), width)
-}
-
-/// Bins that have a column each.
-const fn recent_bins(bursts: &Bursts, cells: usize) -> usize {
-    let bins = bursts.recent.len();
-    if bins < cells { bins } else { cells }
-}
-
-/// A chart of the load in columns of equal length.
-struct Strip {
-    text: String,
-    /// Bits per second of each column.
-    values: Vec<f64>,
-    start_ns: u64,
-    column_ns: f64,
-}
-
-/// The latest bins, a column each.
-fn recent(bursts: &Bursts, cells: usize) -> Strip {
-    let shown = recent_bins(bursts, cells);
-    let first = bursts.recent.len() - shown;
-    let column_ns = bursts.bin_ns as f64;
-    let rate = |bytes: &u32| f64::from(*bytes) * 8e9 / column_ns;
-    let from_bin = bursts.bins.saturating_sub(shown as u64);
-    let [length, bin] = [shown as u64 * bursts.bin_ns, bursts.bin_ns].map(units::duration);
-    let each = if shown < cells { format!("bins of {bin}") } else { format!("{bin} per column") };
-    let values = bursts.recent.iter().skip(first).map(rate).collect();
-    Strip {
-        text: format!("last {length}, {each}"),
-        values,
-        start_ns: bursts.first_ns.saturating_add(from_bin.saturating_mul(bursts.bin_ns)),
-        column_ns,
-    }
-    .stretched(cells)
-}
-
-/// The whole run, with as many points per column as it takes; `None` if the latest bins are the whole run.
-fn run(bursts: &Bursts, cells: usize) -> Option<Strip> {
-    let per_column = bursts.long.len().div_ceil(cells.max(1)).max(1);
-    if bursts.bins <= recent_bins(bursts, cells) as u64 || bursts.long.is_empty() {
-        return None;
-    }
-    let column_ns = bursts.long_bins as f64 * per_column as f64 * bursts.bin_ns as f64;
-    // Also of the last column, though it is not full: a burst in its beginning would dwarf all others.
-    let rate = |points: &[u64]| points.iter().sum::<u64>() as f64 * 8e9 / column_ns;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
-    let length = units::duration(column_ns as u64);
-    let values: Vec<f64> = bursts.long.chunks(per_column).map(rate).collect();
-    let each =
-        if values.len() < cells { format!("means of {length}") } else { format!("{length} per column") };
-    let text = format!("whole run, {each}");
-    let start_ns = bursts.long_first.saturating_mul(bursts.bin_ns);
-    Some(Strip { text, values, start_ns, column_ns }.stretched(cells))
-}
-
-impl Strip {
-    /// The same over all of the columns where there are more of them than values.
-    fn stretched(self, cells: usize) -> Self {
-        let count = self.values.len();
-        if count == 0 || count >= cells {
-            return self;
-        }
-        let values = (0..cells).filter_map(|cell| self.values.get(cell * count / cells).copied()).collect();
-        Self { values, column_ns: self.column_ns * count as f64 / cells as f64, ..self }
-    }
-
-    fn most(&self) -> f64 {
-        self.values.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// A chart of some lines on a scale that ends at `most`, with a line of marks below where steps begin.
-    fn lines(&self, most: f64, steps: &[Step], (cells, tall): (usize, usize)) -> Vec<Line<'static>> {
-        let mut lines = Vec::new();
-        for row in (0..tall).rev() {
-            let scale = match row {
-                0 => "0".to_owned(),
-                row if row + 1 == tall => units::bit_rate(most),
-                _ => String::new(),
-            };
-            let mut spans = Spans::default();
-            spans.push(format!("{scale:>AXIS$} "), theme::DIM).push("│", theme::FRAME);
-            let blocks: String = self.values.iter().map(|value| block(*value, most, (row, tall))).collect();
-            lines.push({
-                spans.push(blocks, theme::BAR);
-                spans.into_line()
-            });
-        }
-        let mut marks = vec![' '; self.values.len().min(cells)];
-        for step in steps.iter().filter(|step| step.start_ns >= self.start_ns) {
-            let column = (step.start_ns - self.start_ns) as f64 / self.column_ns.max(1.0);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "not negative, and looked up"
-            )]
-            if let Some(mark) = marks.get_mut(column as usize) {
-                *mark = '↑';
-            }
-        }
-        let any = marks.contains(&'↑');
-        if any {
-            let marks: String = marks.into_iter().collect();
-            lines.push(Line::styled(format!("{:AXIS$}  {}", "", marks.trim_end()), theme::BOLD));
-        }
-        let own = self.most();
-        let peak = if own < most { format!(", peak {}", units::bit_rate(own)) } else { String::new() };
-        let steps = if any { " · ↑ step start" } else { "" };
-        lines.insert(0, Line::styled(format!(" {}{peak}{steps}", self.text), theme::DIM));
-        lines
-    }
-}
-
-/// The part of a bar that lies in line `row` from below, of `tall` lines.
-fn block(value: f64, max: f64, (row, tall): (usize, usize)) -> char {
-    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    if max <= 0.0 || value <= 0.0 {
-        return ' ';
-    }
-    let eighths = (value / max * (tall * 8) as f64).ceil() - (row * 8) as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 0 and 8 after the clamp"
-    )]
-    let at = eighths.clamp(0.0, 8.0) as usize;
-    BLOCKS.get(at).copied().unwrap_or(' ')
 }
 
 /// The time of each step as a bar, the latest right; `None` where there are none.
