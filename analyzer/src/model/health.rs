@@ -75,6 +75,12 @@ impl FlowVerdict {
         self.worst.map_or(0, |_| 1 + u32::from(u16::MAX - self.place))
     }
 
+    /// True if the first finding of the report names the flow and is active: the one that headlines name.
+    #[must_use]
+    pub const fn is_headline(&self) -> bool {
+        self.worst.is_some() && self.active && self.place == 0
+    }
+
     /// The state of two rows together: the worse of both, with the kinds of both.
     #[must_use]
     pub fn join(self, other: Self) -> Self {

@@ -238,7 +238,7 @@ pub const KEYMAP: &[Binding] = &[
     on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(
         MATRIX,
-        bind("metric", &[Key::Char('v')], Input::Metric, "metric: rate, CE ratio, loss, NAKs or latency"),
+        bind("metric", &[Key::Char('v')], Input::Metric, "metric: rate, CE, loss, RETX, NAK, RNR or latency"),
     ),
     bind(
         "nic-qps",

@@ -253,7 +253,7 @@ impl App {
         self.view.screen = screen;
         self.refresh_matrix();
         if new && screen == Screen::Matrix {
-            self.screens.matrix.select_hottest(&self.view);
+            self.screens.matrix.begin(&self.view);
         }
         self.refresh_detail();
         self.keep_in_view();

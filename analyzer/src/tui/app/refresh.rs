@@ -101,7 +101,7 @@ impl App {
         self.judge();
         let added_up = before.as_ref().is_some_and(|before| !before.has_matrix());
         if added_up && self.view.screen == Screen::Matrix {
-            self.screens.matrix.select_hottest(&self.view);
+            self.screens.matrix.begin(&self.view);
         }
         let keeps = keep && self.screens.flows.keeps_places(&self.view);
         self.arrange_at(before.as_ref().filter(|_| keeps).map(|data| &data.model.rows[..]), keeps);

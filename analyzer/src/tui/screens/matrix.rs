@@ -1,16 +1,17 @@
 //! Host matrix: a heat map, with values where there is room, and the top pairs beside it.
 
-use std::fmt::Write as _;
+mod pairs;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 use serde_json::json;
 
+use self::pairs::{Unit, figure, pairs};
 use super::{Effect, Hints, Page, Spans, counted, cut, empty, line, overview};
+use crate::findings::Problem;
 use crate::model::Level;
 use crate::sample::Address;
-use crate::tui::column::compact;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
 use crate::tui::export::Sheet;
@@ -21,8 +22,8 @@ use crate::tui::matrix::{Cell, Matrix, Metric};
 use crate::tui::table::Table;
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{Title, frame_height, panel};
-use crate::util::units::{self, Scale};
+use crate::tui::widgets::panel::{Title, frame_height, inner, panel};
+use crate::util::units;
 
 /// Width of a cell with a value, and of one without, the space before it included.
 const FIGURES: u16 = 8;
@@ -30,6 +31,11 @@ const SHADES: u16 = 3;
 /// Columns that a list of pairs needs beside the map, and columns between.
 const LIST: u16 = 72;
 const GAP: u16 = 3;
+/// Lines of a list below the map of a wide screen, at least.
+const LEAST_LIST: u16 = 8;
+/// Columns from which on other things may stand beside the map and the list, and columns that they need.
+const WIDE: u16 = 200;
+const BESIDE: u16 = 80;
 /// Lines from which on the queue pairs of the selected cell are shown.
 const MEMBERS: u16 = 6;
 
@@ -40,12 +46,28 @@ pub struct MatrixScreen {
     pub cell: (usize, usize),
     /// The metric of the cells.
     pub metric: Metric,
+    /// True once the user chose the metric.
+    chosen: bool,
 }
 
 impl MatrixScreen {
-    /// Selects the cell with the largest value, where there is one.
-    pub(in crate::tui) fn select_hottest(&mut self, view: &View) {
-        let hottest = view.data.as_ref().and_then(|data| data.matrix.hottest(self.metric));
+    /// Begins with the worst active problem: its metric, unless the user chose one, and its worst cell.
+    pub(in crate::tui) fn begin(&mut self, view: &View) {
+        let worst = view.verdict().and_then(|verdict| verdict.worst).filter(|worst| worst.active);
+        if !self.chosen {
+            self.metric = worst.and_then(Problem::of).map_or(Metric::Rate, Metric::of);
+        }
+        self.select_hottest(view);
+    }
+
+    /// Selects the cell with the largest value, where there is one: of those that the worst problem is about, if its
+    /// metric is shown.
+    fn select_hottest(&mut self, view: &View) {
+        let Some(data) = &view.data else { return };
+        let worst = view.verdict().and_then(|verdict| verdict.worst).and_then(Problem::of);
+        let own = worst.is_some_and(|kind| Metric::of(kind) == self.metric);
+        let of_problem = data.matrix.hottest_of(self.metric, |cell| cell.judged.is_headline());
+        let hottest = of_problem.filter(|_| own).or_else(|| data.matrix.hottest(self.metric));
         self.cell = hottest.unwrap_or(self.cell);
     }
 
@@ -83,7 +105,9 @@ impl Page for MatrixScreen {
     }
 
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
-        let cell = Grid::new(view.layout().inner(), view, self.cell).and_then(|grid| grid.at(at.x, at.y));
+        let layout = view.layout();
+        let area = inner(parts(&layout, view, self.cell).0, layout.boxed());
+        let cell = Grid::new(area, view, self.cell).and_then(|grid| grid.at(at.x, at.y));
         if cell == Some(self.cell) {
             return self.open(view);
         }
@@ -99,7 +123,7 @@ impl Page for MatrixScreen {
                 self.keep_in_view(view);
             }
             Input::Metric => {
-                self.metric = self.metric.next();
+                (self.metric, self.chosen) = (self.metric.next(), true);
                 self.select_hottest(view);
             }
             _ => {}
@@ -133,7 +157,9 @@ impl Page for MatrixScreen {
             "ce_ratio",
             "missing",
             "lost",
+            "retransmitted",
             "sequence_naks",
+            "rnr_naks",
             "latency_p99_ns",
         ]);
         let has_psns = view.data.as_ref().is_some_and(|data| data.sample.has_psns());
@@ -149,7 +175,9 @@ impl Page for MatrixScreen {
                     json!(cell.counts.ce_ratio()),
                     json!(has_psns.then_some(cell.counts.missing)),
                     json!(cell.counts.lost),
+                    json!(cell.counts.retransmitted),
                     json!(cell.counts.sequence_naks),
+                    json!(cell.counts.rnr),
                     json!(cell.latency_ns),
                 ]
             })
@@ -160,6 +188,23 @@ impl Page for MatrixScreen {
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
         render(buffer, at, view, self);
     }
+}
+
+/// The map with its list, and what is free beside them where they fill the height of a wide screen.
+fn parts(layout: &Layout, view: &View, cell: (usize, usize)) -> (Rect, Rect) {
+    let body = layout.body;
+    let whole = (body, Rect::default());
+    let (true, Some(data)) = (body.width >= WIDE, &view.data) else { return whole };
+    let frame = frame_height(layout.boxed());
+    let Some(grid) = Grid::new(layout.inner(), view, cell) else { return whole };
+    let below = body.bottom().saturating_sub(grid.used(&data.matrix) + 1 + frame);
+    let used = grid.list.x.saturating_sub(body.x).saturating_add(LIST + 2);
+    let is_beside = grid.list.height > 0 && grid.list.x > grid.area.x;
+    if below >= overview::TIMELINE_BELOW || !is_beside || used + BESIDE > body.width {
+        return whole;
+    }
+    let left = Rect { width: used, ..body };
+    (left, Rect { x: left.right(), width: body.width - used, ..body })
 }
 
 /// Areas of the matrix: a function of the state and its size.
@@ -202,7 +247,9 @@ impl Grid {
             let x = inner.x + used_width + GAP;
             Rect { x, width: inner.right() - x, ..inner }
         } else if below >= 4 {
-            Rect { y: inner.y + used_height + 1, height: below, ..inner }
+            // Beside a list that is much narrower than the screen would be nothing.
+            let height = if area.width >= 2 * LIST { (below / 3).max(LEAST_LIST).min(below) } else { below };
+            Rect { y: inner.y + used_height + 1, height, ..inner }
         } else {
             Rect { height: 0, ..inner }
         };
@@ -233,7 +280,8 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     if empty::nothing_at_all(buffer, at.body, view) {
         return;
     }
-    let area = at.inner();
+    let (whole, free) = parts(at, view, screen.cell);
+    let area = inner(whole, at.boxed());
     let (Some(data), Some(grid)) = (&view.data, Grid::new(area, view, screen.cell)) else { return };
     let (matrix, metric) = (&data.matrix, screen.metric);
     let (rows, columns) = matrix.size();
@@ -241,13 +289,15 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     let hint = format!("{} metric · {} queue pairs", key(Input::Metric), key(Input::Open));
     let unit = Unit::of(metric, [matrix.most(metric)]);
     let name = format!("MATRIX: {}{}", metric.title(), unit.behind_title());
-    let room = usize::from(at.body.width).saturating_sub(name.chars().count() + hint.chars().count() + 10);
+    let room = usize::from(whole.width).saturating_sub(name.chars().count() + hint.chars().count() + 10);
     let about = if rows > 0 { size(rows, columns, room) } else { String::new() };
     let title = Title { name: &name, about: &about, hint: &hint };
     let known = matrix.iter().any(|(.., cell)| cell.value(metric).is_some());
     // If the map leaves room, the queue pairs of the selected cell are below it.
-    let frame = at.body.bottom() - area.bottom();
-    let below = at.body.bottom().saturating_sub(grid.used(matrix) + 1 + frame);
+    let frame = whole.bottom() - area.bottom();
+    let beside = !free.is_empty();
+    let below =
+        if beside { free.height } else { whole.bottom().saturating_sub(grid.used(matrix) + 1 + frame) };
     let members = screen.members(view, data).filter(|_| known && below >= MEMBERS);
     // And below these, or where that cell has none, how all signals went.
     let lines = members.as_ref().map_or(0, |table| u16::try_from(table.order.len()).unwrap_or(u16::MAX));
@@ -259,8 +309,8 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
         (Some(_), 0) => below,
         _ => listed + timeline,
     };
-    let whole = at.body;
-    panel(buffer, Rect { height: whole.height - below, ..whole }, at.boxed(), title);
+    let own = if beside { whole } else { Rect { height: whole.height - below, ..whole } };
+    panel(buffer, own, at.boxed(), title);
     if rows == 0 {
         let flows = units::count(data.model.rows.len() as u64);
         let why = format!("summing {flows} flows by host…");
@@ -277,14 +327,14 @@ fn render(buffer: &mut Buffer, at: &Layout, view: &View, screen: &MatrixScreen) 
     heads(buffer, &grid, screen.cell.1, data);
     cells(buffer, &grid, data, screen, (most, &unit));
     pairs(buffer, grid.list, data, metric);
-    let y = area.bottom().saturating_sub(below + 1);
+    let y = area.bottom().saturating_sub(if beside { 1 } else { below + 1 });
     selected(buffer, Rect { y, height: 1, ..area }, data, screen);
+    let free = if beside { free } else { Rect { y: whole.bottom() - below, height: below, ..whole } };
     if let Some(table) = members {
         let hint = format!("{} opens", key(Input::Open));
-        let area = Rect { y: whole.bottom() - below, height: below - timeline, ..whole };
-        table.draw(buffer, area, view, data, &hint);
+        table.draw(buffer, Rect { height: below - timeline, ..free }, view, data, &hint);
     }
-    let area = Rect { y: whole.bottom() - timeline, height: timeline, ..whole };
+    let area = Rect { y: free.bottom() - timeline, height: timeline, ..free };
     overview::timeline_in(buffer, area, at.boxed(), view, data);
 }
 
@@ -316,7 +366,7 @@ const fn unknown(metric: Metric) -> (&'static str, &'static str) {
             "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. v: another metric.",
         ),
         Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "v: another metric."),
-        Metric::Rate | Metric::Loss | Metric::Naks => {
+        Metric::Rate | Metric::Loss | Metric::Retransmissions | Metric::Naks | Metric::Rnr => {
             ("No data for this time range yet.", "Wait for the next sample.")
         }
     }
@@ -397,24 +447,13 @@ fn common_prefix(hosts: &[Address]) -> usize {
     ends.filter(|end| same(*end)).max().unwrap_or(0)
 }
 
-fn figure(metric: Metric, value: Option<f64>) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "nanoseconds that were counted"
-    )]
-    match (metric, value) {
-        (_, None) => units::UNKNOWN.to_owned(),
-        (Metric::Ce, value) => units::ratio(value).replace(' ', ""),
-        (Metric::Latency, Some(value)) => units::duration(value as u64).replace(' ', ""),
-        (_, Some(value)) => compact(value),
-    }
-}
-
 /// Only a finding that names a flow of the pair makes a value stand out.
 fn level(metric: Metric, cell: &Cell) -> Level {
     match (metric, cell.value(metric)) {
         (Metric::Loss | Metric::Naks, Some(count)) if count > 0.0 => cell.judged.level(),
+        (Metric::Retransmissions | Metric::Rnr, Some(count)) if count > 0.0 => {
+            cell.judged.level().min(Level::Warning)
+        }
         _ => Level::Fine,
     }
 }
@@ -458,91 +497,6 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     buffer.set_stringn(area.x + 1, area.y, text, room, style);
 }
 
-/// One unit for all values of a metric, which the title names.
-struct Unit {
-    metric: Metric,
-    scale: Scale,
-}
-
-impl Unit {
-    fn of(metric: Metric, values: impl IntoIterator<Item = f64>) -> Self {
-        let scale = match metric {
-            Metric::Ce => Scale::of_ratios(values),
-            Metric::Latency => Scale::of_ns(values),
-            Metric::Rate | Metric::Loss | Metric::Naks => Scale::of(values),
-        };
-        Self { metric, scale }
-    }
-
-    /// The title of a column.
-    fn title(&self) -> String {
-        match self.metric {
-            Metric::Rate => format!("{}b/s", self.scale.prefix()),
-            Metric::Ce => "CE %".to_owned(),
-            Metric::Loss => "LOST".to_owned(),
-            Metric::Naks => "NAK".to_owned(),
-            Metric::Latency => format!("p99 {}", self.scale.time_unit()),
-        }
-    }
-
-    /// The unit behind the metric's name, if it has one.
-    fn behind_title(&self) -> String {
-        match self.metric {
-            Metric::Rate => format!(" in {}b/s", self.scale.prefix()),
-            Metric::Ce => " in %".to_owned(),
-            Metric::Latency => format!(" in {}", self.scale.time_unit()),
-            Metric::Loss | Metric::Naks => String::new(),
-        }
-    }
-
-    fn show(&self, value: Option<f64>) -> String {
-        match (self.metric, value) {
-            (Metric::Ce, value) => self.scale.show_percent(value),
-            (Metric::Loss | Metric::Naks, value) => figure(self.metric, value),
-            (Metric::Rate | Metric::Latency, value) => self.scale.show(value),
-        }
-    }
-}
-
-/// The metrics of a pair, and their widths.
-const SHOWN: [(Metric, usize); 5] =
-    [(Metric::Rate, 6), (Metric::Loss, 5), (Metric::Naks, 5), (Metric::Ce, 6), (Metric::Latency, 6)];
-
-/// The top pairs by the metric shown, with all metrics.
-fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric) {
-    if area.height == 0 {
-        return;
-    }
-    let route = usize::from(area.width.saturating_sub(40)).min(if data.model.has_ipv6 { 60 } else { 34 });
-    let room = usize::from(area.height.saturating_sub(1));
-    let shown = data.matrix.top(metric, room);
-    let values = |of: Metric| shown.iter().filter_map(move |(.., cell)| cell.value(of));
-    let mut columns = SHOWN.map(|(of, width)| (Unit::of(of, values(of)), width));
-    // Metrics that a row has come before those that are zero or unknown in all of them.
-    columns.sort_by_key(|(unit, _)| !values(unit.metric).any(|value| value > 0.0));
-    let mut head = format!(" {:<route$} {:>4}", "TOP PAIRS", "QPs");
-    for (unit, width) in &columns {
-        let _ = write!(head, " {:>width$}", unit.title());
-    }
-    line(buffer, area, 0, &Line::styled(head, theme::DIM));
-    for (y, (src, dst, cell)) in (1..).zip(shown) {
-        let mut spans = Spans::default();
-        let text = cut(&format!("{src} → {dst}"), route, true);
-        spans.push(format!(" {text:<route$} {:>4}", compact(cell.flows as f64)), theme::PLAIN);
-        for (unit, width) in &columns {
-            let of = unit.metric;
-            let value = cell.value(of);
-            let style = match (of == metric, level(of, cell)) {
-                (true, Level::Fine) => theme::BOLD,
-                (false, Level::Fine) => theme::PLAIN,
-                (_, level) => theme::text(level),
-            };
-            spans.push(format!(" {:>width$}", unit.show(value)), style);
-        }
-        line(buffer, area, y, &spans.into_line());
-    }
-}
-
 /// The selected cell in words.
 fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen) {
     let matrix = &data.matrix;
@@ -560,6 +514,10 @@ fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen)
         (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
         (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
         (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
+        (Metric::Rnr, format!("RNR {}", figure(Metric::Rnr, cell.value(Metric::Rnr)))),
+        (Metric::Retransmissions, {
+            format!("RETX {}", figure(Metric::Retransmissions, cell.value(Metric::Retransmissions)))
+        }),
         (Metric::Latency, format!("p99 {}", cell.latency_ns.map_or_else(unknown, units::duration))),
     ];
     let pair = format!("{src} → {dst}");

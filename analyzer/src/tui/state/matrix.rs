@@ -3,6 +3,7 @@
 use rocescope_common::wire::frame::Addr;
 
 use crate::analysis::Overlap;
+use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
 use crate::model::{Counts, FlowVerdict, FlowVerdicts, dedup};
 use crate::sample::{Address, MULTICAST_QP, address};
@@ -19,8 +20,12 @@ pub enum Metric {
     Ce,
     /// Packets lost upstream of the link.
     Loss,
+    /// Retransmissions.
+    Retransmissions,
     /// NAKs, RNR NAKs excluded.
     Naks,
+    /// RNR NAKs.
+    Rnr,
     /// p99 latency: the worst of the pair's queue pairs.
     Latency,
 }
@@ -32,8 +37,10 @@ impl Metric {
         match self {
             Self::Rate => Self::Ce,
             Self::Ce => Self::Loss,
-            Self::Loss => Self::Naks,
-            Self::Naks => Self::Latency,
+            Self::Loss => Self::Retransmissions,
+            Self::Retransmissions => Self::Naks,
+            Self::Naks => Self::Rnr,
+            Self::Rnr => Self::Latency,
             Self::Latency => Self::Rate,
         }
     }
@@ -45,8 +52,24 @@ impl Metric {
             Self::Rate => "rate",
             Self::Ce => "CE ratio",
             Self::Loss => "packets lost",
+            Self::Retransmissions => "retransmissions",
             Self::Naks => "NAKs (excluding RNR)",
+            Self::Rnr => "RNR NAKs",
             Self::Latency => "p99 latency",
+        }
+    }
+
+    /// The metric that shows a problem of this kind.
+    #[must_use]
+    pub const fn of(kind: Problem) -> Self {
+        match kind {
+            Problem::Loss | Problem::Icrc => Self::Loss,
+            Problem::Retransmission => Self::Retransmissions,
+            Problem::Refused => Self::Naks,
+            Problem::NotReady => Self::Rnr,
+            Problem::Congestion | Problem::Incast | Problem::Notification => Self::Ce,
+            Problem::Latency => Self::Latency,
+            _ => Self::Rate,
         }
     }
 }
@@ -76,7 +99,11 @@ impl Cell {
             Metric::Rate => (self.seconds > 0.0).then(|| self.counts.bytes as f64 * 8.0 / self.seconds),
             Metric::Ce => self.counts.ce_ratio(),
             Metric::Loss => (self.seconds > 0.0 && self.sequenced).then_some(self.counts.lost as f64),
+            Metric::Retransmissions => {
+                (self.seconds > 0.0 && self.sequenced).then_some(self.counts.retransmitted as f64)
+            }
             Metric::Naks => (self.seconds > 0.0).then_some(self.counts.naks() as f64),
+            Metric::Rnr => (self.seconds > 0.0).then_some(self.counts.rnr as f64),
             Metric::Latency => self.latency_ns.map(|ns| ns as f64),
         }
     }
@@ -223,8 +250,14 @@ impl Matrix {
     /// Row and column of the cell with the largest value; of the first of several.
     #[must_use]
     pub fn hottest(&self, metric: Metric) -> Option<(usize, usize)> {
+        self.hottest_of(metric, |_| true)
+    }
+
+    /// The same among those cells that `are`.
+    #[must_use]
+    pub fn hottest_of(&self, metric: Metric, are: impl Fn(&Cell) -> bool) -> Option<(usize, usize)> {
         let mut hottest: Option<(f64, &Address, &Address)> = None;
-        for (src, dst, cell) in self.iter() {
+        for (src, dst, cell) in self.iter().filter(|(.., cell)| are(cell)) {
             let value = cell.value(metric).unwrap_or(0.0);
             if hottest.is_none_or(|(most, ..)| value > most) {
                 hottest = Some((value, src, dst));
