@@ -30,6 +30,8 @@ const LEAST_TEXT: usize = 16;
 /// Lines below the list from which on other things stand there, and columns from which on two of them do.
 const BELOW: u16 = 12;
 const BESIDE: u16 = 160;
+/// Columns from which on the headers of an event stand beside a list that fills the height.
+const HEADERS_BESIDE: u16 = 200;
 /// Notices shown, at most, where events fill the screen.
 const NOTICES: u16 = 2;
 
@@ -149,7 +151,7 @@ struct Areas {
     list: Rect,
     /// The timeline of all signals, below a list that is short.
     timeline: Rect,
-    /// The headers of an event, beside it.
+    /// The headers of an event, beside it, or beside a list that fills the height.
     headers: Rect,
     notices: Rect,
 }
@@ -161,18 +163,25 @@ fn areas(layout: &Layout, view: &View) -> Areas {
     let used = frame + 1 + u16::try_from(rows).unwrap_or(u16::MAX - frame - 1).max(2);
     // More of them where the list leaves room.
     let all = u16::try_from(view.messages.notices.len()).unwrap_or(u16::MAX);
-    let notices = all.min(body.height.saturating_sub(used.saturating_add(frame)).max(NOTICES));
-    let framed = if notices > 0 { notices + frame } else { 0 };
-    let height = if notices <= NOTICES && framed > body.height / 3 { 0 } else { framed };
+    let shown = all.min(body.height.saturating_sub(used.saturating_add(frame)).max(NOTICES));
+    let framed = if shown > 0 { shown + frame } else { 0 };
+    let height = if shown <= NOTICES && framed > body.height / 3 { 0 } else { framed };
     let left = body.height - height;
     let spare = left.saturating_sub(used);
     let below = if layout.boxed() && rows > 0 && spare >= BELOW { spare } else { 0 };
+    let notices = Rect { y: body.y + left, height, ..body };
+    if layout.boxed() && rows > 0 && below == 0 && body.width >= HEADERS_BESIDE {
+        let width = WIDEST.min(body.width / 3);
+        let list = Rect { width: body.width - width, height: left, ..body };
+        let headers = Rect { x: list.right(), width, ..list };
+        return Areas { list, timeline: Rect::default(), headers, notices };
+    }
     let list = Rect { height: left - below, ..body };
     let below = Rect { y: list.bottom(), height: below, ..body };
     let beside = if body.width >= BESIDE { WIDEST.min(body.width / 2) } else { body.width };
     let timeline = Rect { width: body.width - beside, ..below };
     let headers = Rect { x: timeline.right(), width: beside, ..below };
-    Areas { list, timeline, headers, notices: Rect { y: below.bottom(), height, ..body } }
+    Areas { list, timeline, headers, notices }
 }
 
 /// The event whose headers stand below the list: the selected one, else the latest that has any.
@@ -290,14 +299,26 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
         let gap = if flow > 0 { "  " } else { " " };
         spans.push(format!("{gap}×{}", compact(state.count as f64)), theme::BOLD);
     }
-    let text = listed.text(view.timeline.shown_ns);
+    let mut text = listed.text(view.timeline.shown_ns);
     // The reason of a NAK and the size of a gap come before how long they took, and all of them before the taps.
     let mut room = width.saturating_sub(spans.width + 2);
+    // Missing PSNs, NAKs and retransmissions belong together: in short where they have no room in words.
+    let brief = listed.brief(view.timeline.shown_ns).filter(|brief| {
+        let parts = brief.matches(", ").count() + 1;
+        let words: Vec<&str> = text.splitn(parts + 1, ", ").take(parts).collect();
+        words.join(", ").chars().count() > room
+    });
+    let is_brief = brief.is_some();
+    text = brief.unwrap_or(text);
     let told = [Event::NAK, Event::GAP].contains(&entry.class.bit);
     for (part, needed) in [(since(listed, view), !told), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
-        if needed || whole(&text, left).is_some() || whole(&text, room).is_none() {
+        let fits = match is_brief {
+            true => text.chars().count() <= left,
+            false => needed || whole(&text, left).is_some() || whole(&text, room).is_none(),
+        };
+        if fits {
             room = left;
             spans.push(part, theme::DIM);
         }

@@ -202,6 +202,29 @@ impl EntryAt<'_> {
         known.packets.checked_sub(known.before?).filter(|packets| *packets > 0)
     }
 
+    /// A gap in few letters at a time: `3 PSN, NAK, GBN 23`; `None` for other entries.
+    #[must_use]
+    pub fn brief(&self, time_ns: Option<u64>) -> Option<String> {
+        if !self.entry.is_gap() {
+            return None;
+        }
+        let mut parts = vec![format!("{} PSN", self.state.event.missing)];
+        match (self.naks(), self.state.count) {
+            (0, _) => {}
+            (naks, gaps) if naks < gaps => parts.push(format!("NAK {naks}/{gaps}")),
+            _ => parts.push("NAK".to_owned()),
+        }
+        if let Some(packets) = self.resent(time_ns) {
+            let how = match self.entry.joined.resent.and_then(|known| known.how) {
+                Some(Retransmission::GoBackN) => "GBN",
+                Some(Retransmission::SelectiveRepeat) => "SR",
+                None => "RETX",
+            };
+            parts.push(format!("{how} {}", compact(packets as f64)));
+        }
+        Some(parts.join(", "))
+    }
+
     /// The entry in words at a time: the latest event, and what belongs to it.
     #[must_use]
     pub fn text(&self, time_ns: Option<u64>) -> String {
@@ -325,6 +348,7 @@ mod tests {
         let some = log(&[gap_at(1, 104, 0), gap_at(2, 204, 0), nak_at(3, 200, 0), gap_at(4, 304, 0)]);
         assert_eq!(rows(&some), [("GAP", 3, 1)]);
         assert!(some.listed(None).next().unwrap().text(None).contains("from 300, 1 of 3 answered by NAK"));
+        assert_eq!(some.listed(None).next().unwrap().brief(None).as_deref(), Some("4 PSN, NAK 1/3"));
     }
 
     fn again(packets: u64) -> Retransmissions {
@@ -341,6 +365,12 @@ mod tests {
         log.retransmitted((20 * ms, &again(1_012)), (30 * ms, &again(1_029)));
         let row = log.listed(None).next().unwrap();
         assert!(row.text(None).contains("NAK answered, go-back-N 29 packets, "), "{}", row.text(None));
+        assert_eq!(row.brief(None).as_deref(), Some("4 PSN, NAK, GBN 29"));
+        assert_eq!(
+            row.brief(Some(15 * ms)).as_deref(),
+            Some("4 PSN, NAK"),
+            "what was retransmitted comes later"
+        );
         assert_eq!(row.resent(Some(15 * ms)), None, "not known then");
         // The next gap of the flow has its own.
         log.push(&gap_at(1_500, 904, 0), 0);
