@@ -31,9 +31,16 @@ pub struct FindingsScreen {
     pub cursor: Cursor,
 }
 
+/// Findings in view where the list goes on below: its last line counts the others.
+fn page(view: &View) -> usize {
+    let page = view.layout().findings_page();
+    if view.finding_count() > page && page > 1 { page - 1 } else { page }
+}
+
 impl Page for FindingsScreen {
     fn step(&mut self, view: &mut View, step: Move) {
-        self.cursor.step(step, view.finding_count(), view.layout().findings_page());
+        self.cursor.step(step, view.finding_count(), page(view));
+        self.keep_in_view(view);
     }
 
     fn open(&mut self, view: &mut View) -> Effect {
@@ -48,13 +55,18 @@ impl Page for FindingsScreen {
         let rows = view.finding_count();
         let layout = view.layout();
         let list = layout.findings(rows);
-        // Below the rows is a border, or nothing.
-        let list = Rect { height: list.height.saturating_sub(frame_height(layout.boxed()) - 1), ..list };
+        // Below the rows is a border, or nothing, or how many more there are.
+        let counted = u16::from(rows > self.cursor.offset + layout.findings_page());
+        let beside = frame_height(layout.boxed()) - 1 + counted;
+        let list = Rect { height: list.height.saturating_sub(beside), ..list };
         if click_list(&mut self.cursor, list, rows, at) { self.open(view) } else { Effect::None }
     }
 
     fn keep_in_view(&mut self, view: &View) {
-        self.cursor.show(view.finding_count(), view.layout().findings_page());
+        let count = view.finding_count();
+        self.cursor.show(count, page(view));
+        // At its end the list fills all lines.
+        self.cursor.offset = self.cursor.offset.min(count.saturating_sub(view.layout().findings_page()));
     }
 
     fn selection(&mut self) -> Option<&mut Cursor> {
@@ -188,12 +200,18 @@ fn nothing_yet(buffer: &mut Buffer, area: Rect, view: &View) {
 /// The list of findings.
 fn titles(buffer: &mut Buffer, list: Rect, concluded: &Concluded<'_>, cursor: Cursor, page: usize) {
     let findings = concluded.findings;
-    let rows = findings.iter().enumerate().skip(cursor.offset).take(page);
+    let left = findings.len().saturating_sub(cursor.offset);
+    let shown = if left > page && page > 1 { page - 1 } else { page };
+    let rows = findings.iter().enumerate().skip(cursor.offset).take(shown);
     for (y, (place, finding)) in (0..).zip(rows) {
         line(buffer, list, y, &title(finding, usize::from(list.width)));
         if cursor.selected == Some(place) {
             super::select(buffer, Rect { y: list.y + y, height: 1, ..list });
         }
+    }
+    if shown < left.min(page) {
+        let text = format!("   +{} more", left - shown);
+        line(buffer, list, list.height.saturating_sub(1), &Line::styled(text, theme::DIM));
     }
 }
 
@@ -305,7 +323,11 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut part = |name: &str, text: String| lines.extend(labelled(name, &text, width));
     part("Finding", finding.title.clone());
-    for (name, text) in finding.fields(end) {
+    // What to do comes before what proves it: on a small screen it would be out of view.
+    let proves = |name: &str| matches!(name, "Who" | "Flows" | "Evidence");
+    let (evidence, place): (Vec<_>, Vec<_>) =
+        finding.fields(end).into_iter().partition(|(name, _)| proves(name));
+    for (name, text) in place {
         part(name, text);
     }
     if finding.steps.is_empty() {
@@ -316,6 +338,9 @@ fn text(finding: &Finding, end: DataEnd, width: usize) -> Vec<Line<'static>> {
         if let Some(command) = &step.command {
             part("", format!("   $ {command}"));
         }
+    }
+    for (name, text) in evidence {
+        part(name, text);
     }
     for (i, caveat) in finding.caveats.iter().enumerate() {
         part(if i == 0 { "Caveats" } else { "" }, caveat.clone());
