@@ -1,6 +1,10 @@
 //! The columns that fit on the screen, and their widths.
 
 use super::{COLUMNS, Column, Context, Fitted, Id, Needs, ValueKind, column, shown_link};
+use crate::findings::Problem;
+use crate::metrics::timeline::SignalKind;
+use crate::model::over_time::Series;
+use crate::model::signals::ROWS;
 use crate::model::{Counts, Longest};
 
 /// Room for the longest IPv4 address, and for most of the IPv6 ones.
@@ -33,26 +37,30 @@ pub struct ColumnContext {
     pub qp: u16,
     /// Links that see the same packets: rows that differ in their link alone.
     pub twins: bool,
-    /// Columns that are zero or unknown in each row since the start, one bit each.
+    /// Columns that are zero or unknown in each row in the time range, and about which no problem is active, one bit
+    /// each.
     pub quiet: u8,
+    /// The same since the start.
+    pub never: u8,
+    /// True if congestion is an active problem: rows have it as their state.
+    pub congested: bool,
 }
 
 type Count = fn(&Counts) -> u64;
 
-/// The columns of problems, those that cost most first, and what they count.
-const PROBLEMS: [(Id, Count); 6] = [
-    (Id::Lost, |counts| counts.lost),
-    (Id::Retransmissions, |counts| counts.retransmitted),
-    (Id::Naks, Counts::naks),
-    (Id::Rnr, |counts| counts.rnr),
-    (Id::CeNow, |counts| counts.ecn_data[3]),
-    (Id::CnpRate, |counts| counts.cnp),
+/// The columns of problems, those that cost most first, what they count, and their series on the timeline.
+const PROBLEMS: [(Id, Count, Series); 6] = [
+    (Id::Lost, |counts| counts.lost, Series::Signal(SignalKind::Lost)),
+    (Id::Retransmissions, |counts| counts.retransmitted, Series::Signal(SignalKind::Retransmitted)),
+    (Id::Naks, Counts::naks, Series::Signal(SignalKind::Nak)),
+    (Id::Rnr, |counts| counts.rnr, Series::Signal(SignalKind::Rnr)),
+    (Id::CeNow, |counts| counts.ecn_data[3], Series::CeRatio),
+    (Id::CnpRate, |counts| counts.cnp, Series::Signal(SignalKind::Cnp)),
 ];
 
-/// The columns of problems of which nothing was counted: bit n is that of number n. Over all of the time, so that a
-/// column that has come stays.
-fn quiet(total: &Counts) -> u8 {
-    PROBLEMS.iter().enumerate().map(|(at, (_, count))| u8::from(count(total) == 0) << at).sum()
+/// The columns of problems of which nothing was counted: bit n is that of number n.
+fn quiet(counts: &Counts) -> u8 {
+    PROBLEMS.iter().enumerate().map(|(at, (_, count, _))| u8::from(count(counts) == 0) << at).sum()
 }
 
 /// Letters of a link's name, at most.
@@ -67,7 +75,7 @@ impl ColumnContext {
         let link = names.max().and_then(|longest| u16::try_from(longest).ok()).unwrap_or(0);
         let Longest { ipv4, qp } = cx.model.longest;
         let twins = cx.model.dedup.taps > 1;
-        let quiet = quiet(&cx.model.total);
+        let counted = cx.model.dedup.delta.map_or(cx.model.total, |delta| delta.counts);
         Self {
             ipv6: cx.model.has_ipv6,
             latency: cx.model.has_latency,
@@ -77,8 +85,24 @@ impl ColumnContext {
             ipv4,
             qp,
             twins,
-            quiet,
+            quiet: quiet(&counted),
+            never: quiet(&cx.model.total),
+            congested: false,
         }
+    }
+
+    /// The same where these kinds of problems are active. A problem stays active for a while after its last signal, and
+    /// its columns stay with it, so that they do not come and go with each lost packet.
+    #[must_use]
+    pub fn with_active(mut self, active: impl Fn(Problem) -> bool) -> Self {
+        for (at, (.., series)) in PROBLEMS.iter().enumerate() {
+            let mut about = ROWS.iter().filter(|row| row.series == *series).flat_map(|row| row.about);
+            if self.never & 1 << at == 0 && about.any(|kind| active(*kind)) {
+                self.quiet &= !(1 << at);
+            }
+        }
+        self.congested = active(Problem::Congestion);
+        self
     }
 
     /// Columns of problems of which something was counted.
@@ -95,7 +119,7 @@ impl ColumnContext {
             Id::Cnps => Id::CnpRate,
             id => id,
         };
-        PROBLEMS.iter().position(|(problem, _)| *problem == same).is_some_and(|at| self.quiet & 1 << at != 0)
+        PROBLEMS.iter().position(|(problem, ..)| *problem == same).is_some_and(|at| self.quiet & 1 << at != 0)
     }
 
     /// True if packets were lost.
@@ -104,13 +128,13 @@ impl ColumnContext {
         self.quiet & 1 == 0
     }
 
-    /// The width of a column: on narrow screens no more than it needs.
-    fn width(self, column: &Column, narrow: bool) -> u16 {
+    /// The width of a column, or the `least` that it needs.
+    fn width(self, column: &Column, least: bool) -> u16 {
         match column.id {
-            Id::Source | Id::Destination if narrow && !self.ipv6 && self.ipv4 > 0 => {
+            Id::Source | Id::Destination if least && !self.ipv6 && self.ipv4 > 0 => {
                 self.ipv4.clamp(ADDRESS_LEAST, column.width)
             }
-            Id::Qp if narrow && self.qp > 0 => self.qp.clamp(QP_LEAST, column.width),
+            Id::Qp if least && self.qp > 0 => self.qp.clamp(QP_LEAST, column.width),
             _ => column.width,
         }
     }
@@ -131,11 +155,7 @@ impl ColumnContext {
 pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<Fitted> {
     // One column of screen between two columns of the table.
     let mut left = width + 1;
-    let used = if chosen.is_empty() {
-        ranked(&mut left, has, width < NARROW, |_| true)
-    } else {
-        in_order(&mut left, chosen)
-    };
+    let used = if chosen.is_empty() { automatic(&mut left, has, width) } else { in_order(&mut left, chosen) };
     let address = |id| matches!(id, Id::Source | Id::Destination);
     let addresses = used.iter().filter(|fitted| address(fitted.column.id)).count();
     let grow = match u16::try_from(addresses) {
@@ -154,6 +174,20 @@ pub fn fit(width: u16, has: ColumnContext, chosen: &[Id]) -> Vec<Fitted> {
     widths.collect()
 }
 
+/// Those that matter most. Where a column with values finds no room, names are as narrow as they may be.
+fn automatic(left: &mut u16, has: ColumnContext, width: u16) -> Vec<Fitted> {
+    let narrow = width < NARROW;
+    let whole = *left;
+    let wide = ranked(left, has, (narrow, narrow), |_| true);
+    let shown = |column: &Column| wide.iter().any(|fitted| fitted.column.id == column.id);
+    let lacks = |column: &Column| has.shows(column) && rank(column, has, narrow) < UNKNOWN && !shown(column);
+    if narrow || !COLUMNS.iter().any(lacks) {
+        return wide;
+    }
+    *left = whole;
+    ranked(left, has, (narrow, true), |_| true)
+}
+
 fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
     let fits = |id: &Id| {
         let column = column(*id);
@@ -163,33 +197,44 @@ fn in_order(left: &mut u16, chosen: &[Id]) -> Vec<Fitted> {
     chosen.iter().map_while(fits).collect()
 }
 
+/// Rank of columns that are zero or unknown in each row, and of one that has few values yet.
+const QUIET: u8 = 100;
+const UNKNOWN: u8 = QUIET - 1;
+
 /// Columns with a smaller number come first: what there is trouble with, and no column that is zero or unknown in each
 /// row before one with values. On narrow screens problems come before load.
 fn rank(column: &Column, has: ColumnContext, narrow: bool) -> u8 {
     const FIRST: u8 = 2;
-    const QUIET: u8 = 100;
-    let problem = PROBLEMS.iter().zip(0u8..).find(|((id, _), _)| *id == column.id).map(|(_, at)| at);
+    let problem = PROBLEMS.iter().zip(0u8..).find(|((id, ..), _)| *id == column.id).map(|(_, at)| at);
     match (column.id, problem) {
         _ if has.is_quiet(column.id) => QUIET + problem.unwrap_or(u8::try_from(PROBLEMS.len()).unwrap_or(0)),
         // It alone differs between two rows of one flow.
         (Id::Link, _) if has.twins && !narrow => 1,
+        // What rows have as their state has its figure beside it.
+        (Id::CeNow, _) if has.congested => FIRST + 1,
         (_, Some(at)) => FIRST + 2 * at,
         // Behind the median, which is known earlier.
-        (Id::P99, None) if !has.p99 => QUIET - 1,
+        (Id::P99, None) if !has.p99 => UNKNOWN,
         (Id::Rate, _) if narrow => FIRST + 3,
         (_, None) if column.rank == 0 => 0,
         (_, None) => 20 + column.rank,
     }
 }
 
-fn ranked(left: &mut u16, has: ColumnContext, narrow: bool, among: fn(ValueKind) -> bool) -> Vec<Fitted> {
+/// `narrow`: problems come before load; `least`: columns are as narrow as they may be.
+fn ranked(
+    left: &mut u16,
+    has: ColumnContext,
+    (narrow, least): (bool, bool),
+    among: fn(ValueKind) -> bool,
+) -> Vec<Fitted> {
     let shows = |column: &&Column| has.shows(column) && among(column.kind);
     let rank = |column: &Column| rank(column, has, narrow);
     let mut ranked: Vec<&'static Column> = COLUMNS.iter().filter(shows).collect();
     ranked.sort_by_key(|column| rank(column));
     let mut limit = u8::MAX;
     for column in ranked {
-        let wanted = has.width(column, narrow) + 1;
+        let wanted = has.width(column, least) + 1;
         // On wide screens IPv6 addresses come before the columns of least rank.
         let addresses = if has.ipv6 && column.rank >= 15 { 2 * (ADDRESS_V6 - ADDRESS_V4) } else { 0 };
         if rank(column) > limit || wanted + addresses > *left {
@@ -200,13 +245,13 @@ fn ranked(left: &mut u16, has: ColumnContext, narrow: bool, among: fn(ValueKind)
     }
     let used = COLUMNS.iter().filter(shows).filter(|column| rank(column) < limit);
     let mut used: Vec<Fitted> =
-        used.map(|column| Fitted { column, width: has.width(column, narrow) }).collect();
+        used.map(|column| Fitted { column, width: has.width(column, least) }).collect();
     // Columns with trouble stand right of the load, the costliest first; columns that are zero everywhere stand behind
     // all.
     let load = COLUMNS.iter().position(|column| column.id == Id::Rate).unwrap_or(0);
     used.sort_by_cached_key(|fitted| {
         let id = fitted.column.id;
-        let trouble = PROBLEMS.iter().position(|(problem, _)| *problem == id);
+        let trouble = PROBLEMS.iter().position(|(problem, ..)| *problem == id);
         let own = COLUMNS.iter().position(|column| column.id == id).unwrap_or(0);
         match trouble {
             _ if has.is_quiet(id) => (COLUMNS.len(), own),
@@ -220,13 +265,14 @@ fn ranked(left: &mut u16, has: ColumnContext, narrow: bool, among: fn(ValueKind)
 /// The columns for sums of queue pairs that fit into `width`: those that matter most.
 #[must_use]
 pub fn fit_sums(width: u16, has: ColumnContext) -> Vec<Fitted> {
-    let has = ColumnContext { quiet: has.quiet, ..ColumnContext::default() };
-    ranked(&mut (width + 1), has, false, ValueKind::sums_up)
+    let has = ColumnContext { quiet: has.quiet, congested: has.congested, ..ColumnContext::default() };
+    ranked(&mut (width + 1), has, (false, false), ValueKind::sums_up)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ColumnContext, fit, quiet};
+    use crate::findings::Problem;
     use crate::model::Counts;
     use crate::tui::column::{COLUMNS, Id};
 
@@ -277,6 +323,36 @@ mod tests {
         }
         let congested = at(&|total| (total.ecn_data[3], total.cnp) = (1, 1));
         assert_eq!(&congested[5..7], [Id::CeNow, Id::CnpRate]);
+    }
+
+    /// In 80 columns addresses leave the room that they do not need to columns with values.
+    #[test]
+    fn short_addresses_make_room_for_columns_with_values() {
+        let all = |ipv4| {
+            let has = ColumnContext { ipv4, qp: 4, latency: true, p99: true, ..ColumnContext::default() };
+            fit(80, has, &[]).iter().map(|fitted| (fitted.column.id, fitted.width)).collect::<Vec<_>>()
+        };
+        let (short, long) = (all(10), all(15));
+        assert!(short.len() > long.len(), "{short:?} {long:?}");
+        assert!(short.contains(&(Id::Source, 10)) && long.contains(&(Id::Source, 15)), "{short:?} {long:?}");
+        // With room for everything a column has its usual width.
+        let wide = ColumnContext { ipv4: 10, ..ColumnContext::default() };
+        assert!(fit(300, wide, &[]).iter().any(|one| one.column.id == Id::Source && one.width == 15));
+    }
+
+    #[test]
+    fn columns_follow_active_problems_and_stay_with_them() {
+        let none = ColumnContext { quiet: quiet(&Counts::default()), ..ColumnContext::default() };
+        let ids = |has| fit(79, has, &[]).iter().map(|fitted| fitted.column.id).collect::<Vec<_>>();
+        assert!(!ids(none).contains(&Id::Lost));
+        let losing = ids(none.with_active(|kind| kind == Problem::Loss));
+        assert!(losing.contains(&Id::Lost) && losing.contains(&Id::Naks), "{losing:?}");
+        // In little room the figure of the state comes before retransmissions.
+        let some = ColumnContext { ipv4: 15, qp: 8, ..ColumnContext::default() };
+        let ids = |has| fit(59, has, &[]).iter().map(|fitted| fitted.column.id).collect::<Vec<_>>();
+        assert!(!ids(some).contains(&Id::CeNow));
+        let congested = ids(some.with_active(|kind| kind == Problem::Congestion));
+        assert!(congested.contains(&Id::CeNow) && congested.contains(&Id::Lost), "{congested:?}");
     }
 
     #[test]

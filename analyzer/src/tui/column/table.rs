@@ -118,7 +118,7 @@ pub const COLUMNS: &[Column] = &[
         name: "pps",
         title: "pkt/s",
         kind: ValueKind::Rate,
-        width: 5,
+        width: 6,
         rank: 9,
         help: "packets per second, in the time range",
         get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.packets_per_s())),

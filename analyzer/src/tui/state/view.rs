@@ -130,7 +130,9 @@ impl View {
     /// Properties of the data that decide about columns.
     #[must_use]
     pub fn has(&self) -> column::ColumnContext {
-        self.data.as_ref().map(|data| column::ColumnContext::of(data.context())).unwrap_or_default()
+        let has =
+            self.data.as_ref().map(|data| column::ColumnContext::of(data.context())).unwrap_or_default();
+        has.with_active(|kind| self.active_level(kind) > Level::Fine)
     }
 
     /// True if an older snapshot than the newest sample is shown: values that are not kept per snapshot are later ones.

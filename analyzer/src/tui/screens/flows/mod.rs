@@ -429,7 +429,7 @@ impl Units {
             let title = match column.kind {
                 ValueKind::BitRate => format!("{prefix}b/s"),
                 ValueKind::Bytes => format!("{prefix}B"),
-                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pps"),
+                ValueKind::Rate if column.id == Id::PacketRate => format!("{prefix}pkt/s"),
                 ValueKind::Duration => format!("{} {}", column.title, scale.time_unit()),
                 // Their titles have the unit: as many decimals in each row.
                 ValueKind::Ratio => column.title.to_owned(),
