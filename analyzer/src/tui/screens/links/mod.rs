@@ -45,6 +45,8 @@ pub struct LinksScreen {
     pub below: Cursor,
     /// Uplinks of the what-if, where the user changed them.
     pub uplinks: Option<u32>,
+    /// True while the result of the what-if stays in view, which is computed in the background: until one scrolls.
+    at_what_if: bool,
     lines: Lines,
 }
 
@@ -144,6 +146,7 @@ impl Page for LinksScreen {
         if scrolls {
             let (height, room) = self.heights(view);
             self.below.scroll(step, height, room);
+            self.at_what_if = false;
         }
     }
 
@@ -170,6 +173,10 @@ impl Page for LinksScreen {
             Input::FewerUplinks => self.change_uplinks(view, false),
             _ => return Effect::None,
         }
+        // Its result stands last.
+        let (lines, room) = self.heights(view);
+        self.below.offset = lines.saturating_sub(room);
+        self.at_what_if = true;
         Effect::Analyse
     }
 
@@ -178,6 +185,9 @@ impl Page for LinksScreen {
         // To count the lines is to make them.
         if view.screen == Screen::Links {
             let (height, room) = self.heights(view);
+            if self.at_what_if {
+                self.below.offset = height.saturating_sub(room);
+            }
             self.below.show(height, room);
         }
     }
