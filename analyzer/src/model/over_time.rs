@@ -125,6 +125,14 @@ impl OverTime {
         if self.from_packets { column_ns.max(self.least_ns).min(NS_PER_S) } else { NS_PER_S }
     }
 
+    /// Share of the time between two times of which there are data.
+    #[must_use]
+    pub fn covered(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let Some((first_ns, last_ns)) = self.range().filter(|_| to_ns > from_ns) else { return 0.0 };
+        let ns = to_ns.min(last_ns).saturating_sub(from_ns.max(first_ns));
+        ns as f64 / (to_ns - from_ns) as f64
+    }
+
     /// Values of `columns` columns of `column_ns` each, from `from_ns` on; `None` for unknown values.
     #[must_use]
     pub fn columns(&self, series: Series, from_ns: u64, column_ns: u64, columns: usize) -> Vec<Option<f64>> {
@@ -159,10 +167,10 @@ impl OverTime {
                 for span in spans {
                     let (share, shared_ns) = span.within(from_ns, to_ns);
                     bytes += share * span.bytes_of(series)?;
-                    // The first and the last point would be too short for their packets at the rate of the other
-                    // points.
-                    ns += if self.from_packets { self.least_ns as f64 } else { shared_ns };
+                    ns += shared_ns;
                 }
+                // The first or the last point alone would be too short for its packets at the rate of the others.
+                let ns = if self.from_packets && ns > 0.0 { ns.max(self.least_ns as f64) } else { ns };
                 (ns > 0.0).then(|| bytes * 8.0 * NS_PER_S as f64 / ns)
             }
             Series::P99 | Series::Paused => None,

@@ -19,6 +19,9 @@ pub struct Row {
     pub now: Option<fn(&Counts) -> Option<f64>>,
 }
 
+/// Name of the CE ratio of all packets: pairs of hosts and links have ratios of their own beside it.
+pub const ECN: &str = "ECN CE, all";
+
 /// All signals, in the order of the timelines.
 pub const ROWS: [Row; 8] = [
     Row {
@@ -46,7 +49,7 @@ pub const ROWS: [Row; 8] = [
         now: Some(|c| Some(c.rnr as f64)),
     },
     Row {
-        name: "ECN CE",
+        name: ECN,
         series: Series::CeRatio,
         about: &[Problem::Congestion, Problem::Incast, Problem::Notification],
         now: Some(Counts::ce_ratio),

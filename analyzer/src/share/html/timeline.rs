@@ -10,7 +10,7 @@ use super::problems::{anchor, listed, sign};
 use crate::analysis::link_name;
 use crate::findings::{Finding, Severity};
 use crate::model::over_time::Series;
-use crate::model::signals::{self, ROWS, held};
+use crate::model::signals::{self, ECN, ROWS, held};
 use crate::model::{Level, OverTime};
 use crate::report::Report;
 use crate::report::text::end_of;
@@ -24,8 +24,6 @@ const COLUMNS: u64 = 1_000;
 const LANES: usize = 10;
 /// Number of links for which each has its own row: a single one equals the sum, and more are a table.
 const LINKS: std::ops::RangeInclusive<usize> = 2..=8;
-/// The signal without values if no packet is ECN-capable.
-const ECN: &str = "ECN CE";
 /// Height of a row in units of its SVG.
 const HEIGHT: f64 = 100.0;
 

@@ -2,19 +2,18 @@
 
 pub(in crate::tui::screens) mod axis;
 mod colour;
+mod episodes;
 
 use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::Spans;
 use super::grid::{Chart, Grid};
-use crate::analysis::direction_name;
 use crate::findings::Finding;
 use crate::findings::Problem;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ROWS, Row};
 use crate::model::{Basis, Counts, Level, Model};
-use crate::sample::SourceKind;
 use crate::tui::column::{compact, shown_link};
 use crate::tui::data::Data;
 use crate::tui::theme;
@@ -74,146 +73,6 @@ impl<'a> Picture<'a> {
         Some(Self { view, data, chart, grid, findings, at_ns, marks: Vec::new(), name })
     }
 
-    /// The time of one finding, with the time before and after it; `None` if none is known.
-    pub(in crate::tui::screens) fn of(
-        view: &'a View,
-        data: &'a Data,
-        finding: &'a Finding,
-        width: usize,
-    ) -> Option<Self> {
-        let times = finding.episodes.iter().flat_map(|one| [one.first_ns, one.last_ns]);
-        let times = times.chain(finding.first_seen_ns).chain(finding.last_seen_ns);
-        let mut marks: Vec<u64> = times.collect();
-        marks.sort_unstable();
-        marks.dedup();
-        let (first, last) = (*marks.first()?, *marks.last()?);
-        let last = if finding.active { data.over_time.range()?.1 } else { last };
-        let name = name_width(data, width);
-        let grid = Grid::around(data, first, last, width.saturating_sub(name + AROUND))?;
-        let at_ns = Some(data.model.time_ns).filter(|_| view.past());
-        let findings = std::slice::from_ref(finding);
-        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
-    }
-
-    /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its
-    /// links.
-    pub(in crate::tui::screens) fn lines_of(
-        &self,
-        finding: &Finding,
-        height: usize,
-    ) -> (Vec<Line<'static>>, String) {
-        let about = |row: &Row| Problem::of(finding).is_some_and(|kind| row.about.contains(&kind));
-        let marked = !finding.episodes.is_empty();
-        let below = 1 + usize::from(marked);
-        // Signals that it is about come before others that show something at that time.
-        let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
-        let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
-        let links = self.compared(finding, height / 3);
-        let room = height.saturating_sub(below + 1 + if links.len() > 1 { links.len() } else { 0 });
-        let mut order = rows.clone();
-        order.sort_by_key(|row| !about(row));
-        order.truncate(room);
-        rows.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
-        let own = rows.len() + below;
-        let high = height.saturating_sub(own + links.len()).clamp(1, USUAL_AREA);
-        let mut all = self.throughput(high);
-        // With one link its load is that of all.
-        let mut scale = String::new();
-        if self.data.over_time.links.len() > 1 {
-            let (drawn, peak) = self.links(&links, 1);
-            all.extend(drawn);
-            scale = shared_scale(links.len(), peak);
-        }
-        all.truncate(height.saturating_sub(own).max(1));
-        // Remaining lines make the signals higher.
-        let spare = height.saturating_sub(all.len() + rows.len() + below);
-        let tall = self.tall(&rows, spare);
-        all.extend(rows.into_iter().flat_map(|row| self.row(row, tall)));
-        all.extend(marked.then(|| self.episodes(finding)));
-        all.push(self.axis());
-        (all, scale)
-    }
-
-    /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the
-    /// others.
-    fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
-        let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
-        let among = finding.evidence["links"].as_array().filter(|_| compares);
-        let worse = finding.evidence["worse_direction"].as_str();
-        let place = &finding.place;
-        let is_way = |direction: Option<crate::sample::Direction>| match (place.direction, worse) {
-            (None, Some(worse)) => direction.is_some_and(|way| direction_name(way) == worse),
-            (way, _) => way.is_none() || direction == way,
-        };
-        let all = self.data.over_time.links.iter().enumerate();
-        let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
-        let is_own = |name: &String| place.has(name);
-        let is_other = |name: &String| among.is_some_and(|all| all.iter().any(|one| *one == **name));
-        let own = all().filter(|(_, (name, _))| is_own(name));
-        let others = all().filter(|(_, (name, _))| !is_own(name) && is_other(name));
-        let mut links: Vec<usize> = own.chain(others).map(|(at, _)| at).take(most.max(2)).collect();
-        links.sort_unstable();
-        links
-    }
-
-    /// Times at which the finding held: begin, end and the time between.
-    fn episodes(&self, finding: &Finding) -> Line<'static> {
-        let Grid { columns, .. } = self.grid;
-        let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
-        let known = self.view.concluded().and_then(|known| known.end_ns);
-        // The same length as in words, though there may be no value of its last second yet.
-        let end_ns = self.view.data_end(known).until().unwrap_or(last_ns);
-        let mut cells = vec![('·', theme::FRAME); columns];
-        let level = Level::from(finding.severity);
-        let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
-        let dated = finding.since_ns().map_or(&[][..], |_| &finding.episodes[..]);
-        for (at, episode) in dated.iter().enumerate() {
-            let lasts = lasting == Some(at);
-            let end_ns = end_ns.max(episode.last_ns).min(last_ns.max(episode.last_ns));
-            let last_ns = if lasts { end_ns } else { episode.last_ns };
-            if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
-                continue;
-            }
-            let from = self.grid.column(episode.first_ns);
-            let to = self.grid.column(last_ns);
-            let style = if finding.active { theme::text(level) } else { theme::PLAIN };
-            let (first, last) = (from.unwrap_or(0), to.unwrap_or(columns.saturating_sub(1)));
-            for cell in cells.iter_mut().take(last + 1).skip(first) {
-                *cell = ('━', style);
-            }
-            if let Some(cell) = from.and_then(|at| cells.get_mut(at)) {
-                cell.0 = '├';
-            }
-            if let Some(cell) = to.filter(|to| from != Some(*to)).and_then(|at| cells.get_mut(at)) {
-                cell.0 = if lasts { '▶' } else { '┤' };
-            }
-        }
-        let mut spans = Spans::default();
-        // Nothing is active at the end of a capture.
-        let recorded = self.data.model.kind == SourceKind::Replay;
-        let state = match finding.active {
-            true if recorded => "to the end",
-            true => "active",
-            false => "ended",
-        };
-        self.head(&mut spans, "episodes", state, theme::BOLD);
-        self.cells(&mut spans, cells);
-        let length = dated.last().map(|one| {
-            let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
-            last_ns.saturating_sub(one.first_ns)
-        });
-        let text = match length {
-            None => units::UNKNOWN.to_owned(),
-            Some(0) => String::new(),
-            Some(ns) => units::duration(ns),
-        };
-        spans.push(
-            format!(" {:>width$}", super::super::cut(&text, PEAK - 1, false), width = PEAK - 1),
-            theme::DIM,
-        );
-        spans.into_line()
-    }
-
     /// The lines: as many as `height` allows, those with values before those without; and the scale of the links.
     pub(in crate::tui::screens) fn lines(&self, height: usize) -> (Vec<Line<'static>>, String) {
         let axis = usize::from(height >= 3);
@@ -269,6 +128,20 @@ impl<'a> Picture<'a> {
         self.data.over_time.columns(series, from_ns, column_ns, columns)
     }
 
+    /// The highest value. A column of which less than half has data, as the last one of a capture, is a rate of that part
+    /// alone: it would dwarf the others.
+    fn highest_of(&self, values: &[Option<f64>]) -> f64 {
+        let Grid { from_ns, column_ns, .. } = self.grid;
+        let starts = (0u64..).map(|at| from_ns.saturating_add(column_ns.saturating_mul(at)));
+        let covered = |from_ns: u64| {
+            !self.data.over_time.from_packets
+                || self.data.over_time.covered(from_ns, from_ns.saturating_add(column_ns)) >= 0.5
+        };
+        let known = || starts.clone().zip(values).filter_map(|(start, value)| Some((start, (*value)?)));
+        let most = known().filter(|(start, _)| covered(*start)).map(|(_, value)| value).reduce(f64::max);
+        most.unwrap_or_else(|| known().map(|(_, value)| value).fold(0.0, f64::max))
+    }
+
     /// The column of the cursor, or of the snapshot shown.
     fn marked(&self) -> Option<usize> {
         self.at_ns
@@ -288,7 +161,7 @@ impl<'a> Picture<'a> {
         let values = self.values(Series::Throughput);
         let now =
             self.now(&values, |counts, seconds| (seconds > 0.0).then(|| counts.bytes as f64 * 8.0 / seconds));
-        let peak = values.iter().flatten().copied().fold(0.0, f64::max);
+        let peak = self.highest_of(&values);
         let area = area(&values, peak, lines);
         let mut all = Vec::new();
         for (at, blocks) in area.into_iter().enumerate() {
@@ -352,7 +225,7 @@ impl<'a> Picture<'a> {
 
     /// The load of links in some lines each, all on one scale; and the end of the scale.
     fn links(&self, links: &[usize], high: usize) -> (Vec<Line<'static>>, f64) {
-        let most = |values: &[Option<f64>]| values.iter().flatten().copied().fold(0.0, f64::max);
+        let most = |values: &[Option<f64>]| self.highest_of(values);
         let shown: Vec<(usize, Vec<Option<f64>>)> =
             links.iter().map(|at| (*at, self.values(Series::Link(*at)))).collect();
         let peak = shown.iter().map(|(_, values)| most(values)).fold(0.0, f64::max);
@@ -376,13 +249,18 @@ impl<'a> Picture<'a> {
             let now = now.map_or_else(|| units::UNKNOWN.into(), units::bit_rate);
             let own = units::bit_rate(most(&values));
             let blocks = area(&values, peak, high).into_iter().enumerate();
+            let nothing: Vec<bool> = values.iter().map(|value| *value == Some(0.0)).collect();
             let rows = blocks.map(|(line, blocks)| {
                 let (name, now, own) = if line == 0 { (&*name, &*now, &*own) } else { ("", "", "") };
                 let mut spans = Spans::default();
                 self.head(&mut spans, name, now, theme::PLAIN);
                 // So that one that is full ends below the next.
                 let apart = |block| if line == 0 && block == '█' { '▇' } else { block };
-                self.cells(&mut spans, blocks.into_iter().map(|block| (apart(block), theme::BAR)).collect());
+                let cell = |(block, nothing): (char, &bool)| match nothing {
+                    true if block != ' ' => ('·', theme::FRAME),
+                    _ => (apart(block), theme::BAR),
+                };
+                self.cells(&mut spans, blocks.into_iter().zip(&nothing).map(cell).collect());
                 spans.push(format!(" {own:>width$}", width = PEAK - 1), theme::DIM);
                 spans.into_line()
             });
@@ -401,7 +279,10 @@ impl<'a> Picture<'a> {
     /// A signal in a line, or one that shows something in `tall` of them.
     fn row(&self, row: &Row, tall: usize) -> Vec<Line<'static>> {
         let values = self.values(row.series);
-        let peak = values.iter().flatten().copied().fold(0.0, f64::max);
+        let peak = match row.series {
+            Series::CeRatio => self.highest_of(&values),
+            _ => values.iter().flatten().copied().fold(0.0, f64::max),
+        };
         let now = match row.now {
             Some(of) => self.now(&values, |counts, _| of(counts)),
             None if self.chart.cursor_ns.is_some() => self.now(&values, |_, _| None),
@@ -460,8 +341,8 @@ impl<'a> Picture<'a> {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= NS_PER_S => format!("{} pkt/s", compact(peak)),
-            () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
-            () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
+            () if peak < 0.5 => format!("<1/{}", short(bucket_ns)),
+            () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
         }
     }
 

@@ -24,7 +24,10 @@ const WINDOWS: [u64; 16] = [
     3_600 * NS_PER_S,
 ];
 /// Lengths of a live view that fills up: close to one another, so that most of the view has values.
-const FILLING: [u64; 12] = [
+const FILLING: [u64; 15] = [
+    5 * NS_PER_S,
+    7 * NS_PER_S,
+    10 * NS_PER_S,
     15 * NS_PER_S,
     20 * NS_PER_S,
     30 * NS_PER_S,

@@ -1,0 +1,155 @@
+//! The timeline of one finding: the signals that it is about, the links that it compares, and its episodes.
+
+use ratatui::text::Line;
+
+use super::super::super::{Spans, cut};
+use super::super::grid::{Chart, Grid};
+use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows, shared_scale};
+use crate::analysis::direction_name;
+use crate::findings::{Finding, Problem};
+use crate::model::Level;
+use crate::model::signals::Row;
+use crate::sample::SourceKind;
+use crate::tui::data::Data;
+use crate::tui::theme;
+use crate::tui::view::View;
+use crate::util::units;
+
+impl<'a> Picture<'a> {
+    /// The time of one finding, with the time before and after it; `None` if none is known.
+    pub(in crate::tui::screens) fn of(
+        view: &'a View,
+        data: &'a Data,
+        finding: &'a Finding,
+        width: usize,
+    ) -> Option<Self> {
+        let times = finding.episodes.iter().flat_map(|one| [one.first_ns, one.last_ns]);
+        let times = times.chain(finding.first_seen_ns).chain(finding.last_seen_ns);
+        let mut marks: Vec<u64> = times.collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let (first, last) = (*marks.first()?, *marks.last()?);
+        let last = if finding.active { data.over_time.range()?.1 } else { last };
+        let name = name_width(data, width);
+        let grid = Grid::around(data, first, last, width.saturating_sub(name + AROUND))?;
+        let at_ns = Some(data.model.time_ns).filter(|_| view.past());
+        let findings = std::slice::from_ref(finding);
+        Some(Self { view, data, chart: Chart::default(), grid, findings, at_ns, marks, name })
+    }
+
+    /// The rows that are about the finding, its episodes and the axis: at most `height` lines; and the scale of its
+    /// links.
+    pub(in crate::tui::screens) fn lines_of(
+        &self,
+        finding: &Finding,
+        height: usize,
+    ) -> (Vec<Line<'static>>, String) {
+        let about = |row: &Row| Problem::of(finding).is_some_and(|kind| row.about.contains(&kind));
+        let marked = !finding.episodes.is_empty();
+        let below = 1 + usize::from(marked);
+        // Signals that it is about come before others that show something at that time.
+        let shows = |row: &&Row| about(row) || self.values(row.series).iter().flatten().any(|n| *n > 0.0);
+        let mut rows: Vec<&Row> = rows(self.data).filter(shows).collect();
+        let links = self.compared(finding, height / 3);
+        let room = height.saturating_sub(below + 1 + if links.len() > 1 { links.len() } else { 0 });
+        let mut order = rows.clone();
+        order.sort_by_key(|row| !about(row));
+        order.truncate(room);
+        rows.retain(|row| order.iter().any(|one| std::ptr::eq(*one, *row)));
+        let own = rows.len() + below;
+        let high = height.saturating_sub(own + links.len()).clamp(1, USUAL_AREA);
+        let mut all = self.throughput(high);
+        // With one link its load is that of all.
+        let mut scale = String::new();
+        if self.data.over_time.links.len() > 1 {
+            let (drawn, peak) = self.links(&links, 1);
+            all.extend(drawn);
+            scale = shared_scale(links.len(), peak);
+        }
+        all.truncate(height.saturating_sub(own).max(1));
+        // Remaining lines make the signals higher.
+        let spare = height.saturating_sub(all.len() + rows.len() + below);
+        let tall = self.tall(&rows, spare);
+        all.extend(rows.into_iter().flat_map(|row| self.row(row, tall)));
+        all.extend(marked.then(|| self.episodes(finding)));
+        all.push(self.axis());
+        (all, scale)
+    }
+
+    /// The links of a finding's place; where it compares links, those `most` of them that its place is, and then the
+    /// others.
+    pub(super) fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
+        let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
+        let among = finding.evidence["links"].as_array().filter(|_| compares);
+        let worse = finding.evidence["worse_direction"].as_str();
+        let place = &finding.place;
+        let is_way = |direction: Option<crate::sample::Direction>| match (place.direction, worse) {
+            (None, Some(worse)) => direction.is_some_and(|way| direction_name(way) == worse),
+            (way, _) => way.is_none() || direction == way,
+        };
+        let all = self.data.over_time.links.iter().enumerate();
+        let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
+        let is_own = |name: &String| place.has(name);
+        let is_other = |name: &String| among.is_some_and(|all| all.iter().any(|one| *one == **name));
+        let own = all().filter(|(_, (name, _))| is_own(name));
+        let others = all().filter(|(_, (name, _))| !is_own(name) && is_other(name));
+        let mut links: Vec<usize> = own.chain(others).map(|(at, _)| at).take(most.max(2)).collect();
+        links.sort_unstable();
+        links
+    }
+
+    /// Times at which the finding held: begin, end and the time between.
+    fn episodes(&self, finding: &Finding) -> Line<'static> {
+        let Grid { columns, .. } = self.grid;
+        let last_ns = self.data.over_time.range().map_or(0, |(_, last)| last.saturating_sub(1));
+        let known = self.view.concluded().and_then(|known| known.end_ns);
+        // The same length as in words, though there may be no value of its last second yet.
+        let end_ns = self.view.data_end(known).until().unwrap_or(last_ns);
+        let mut cells = vec![('·', theme::FRAME); columns];
+        let level = Level::from(finding.severity);
+        let lasting = finding.episodes.len().checked_sub(1).filter(|_| finding.active);
+        let dated = finding.since_ns().map_or(&[][..], |_| &finding.episodes[..]);
+        for (at, episode) in dated.iter().enumerate() {
+            let lasts = lasting == Some(at);
+            let end_ns = end_ns.max(episode.last_ns).min(last_ns.max(episode.last_ns));
+            let last_ns = if lasts { end_ns } else { episode.last_ns };
+            if last_ns < self.grid.from_ns || episode.first_ns >= self.grid.end_ns() {
+                continue;
+            }
+            let from = self.grid.column(episode.first_ns);
+            let to = self.grid.column(last_ns);
+            let style = if finding.active { theme::text(level) } else { theme::PLAIN };
+            let (first, last) = (from.unwrap_or(0), to.unwrap_or(columns.saturating_sub(1)));
+            for cell in cells.iter_mut().take(last + 1).skip(first) {
+                *cell = ('━', style);
+            }
+            if let Some(cell) = from.and_then(|at| cells.get_mut(at)) {
+                cell.0 = '├';
+            }
+            if let Some(cell) = to.filter(|to| from != Some(*to)).and_then(|at| cells.get_mut(at)) {
+                cell.0 = if lasts { '▶' } else { '┤' };
+            }
+        }
+        let mut spans = Spans::default();
+        // Nothing is active at the end of a capture.
+        let recorded = self.data.model.kind == SourceKind::Replay;
+        let state = match finding.active {
+            true if recorded => "to the end",
+            true => "active",
+            false => "ended",
+        };
+        self.head(&mut spans, "episodes", state, theme::BOLD);
+        self.cells(&mut spans, cells);
+        let length = dated.last().map(|one| {
+            let last_ns = if finding.active { end_ns.max(one.last_ns) } else { one.last_ns };
+            last_ns.saturating_sub(one.first_ns)
+        });
+        let text = match length {
+            None => units::UNKNOWN.to_owned(),
+            Some(0) => String::new(),
+            Some(ns) => units::duration(ns),
+        };
+        spans.push(format!(" {:>width$}", cut(&text, PEAK - 1, false), width = PEAK - 1), theme::DIM);
+        spans.into_line()
+    }
+}
