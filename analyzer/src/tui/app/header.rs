@@ -342,7 +342,18 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             // Where it continues the time stands in the next line.
             let since = worst.since_ns().filter(|_| !continues);
             let since = since.map(|ns| format!("  since {}", app.view.data_end(None).clock(ns)));
-            badges(&concluded, worst, (width, continues), &since.unwrap_or_default())
+            // Its own page has the sentence right below, whole.
+            let shown =
+                (app.view.screen == Screen::Problem).then(|| app.screens.problem.at(&app.view)).flatten();
+            let own =
+                shown.and_then(|at| concluded.findings.get(at)).is_some_and(|one| std::ptr::eq(one, worst));
+            let title = if own { "" } else { &worst.title };
+            badges(
+                &concluded,
+                title,
+                (width, continues),
+                if own { "" } else { since.as_deref().unwrap_or("") },
+            )
         }
         (Health::Recovered, Some(worst)) => {
             recovered(concluded.findings, &verdict, worst, (width, continues))
@@ -412,16 +423,8 @@ fn recovered(
     (spans, String::new())
 }
 
-/// Active kinds, each once; then the title of the worst finding, `since` when it is active, and ended kinds as far as
-/// there is room. The rest of the title comes second, if it `continues` in another line, else it is cut.
-fn badges(
-    concluded: &Concluded<'_>,
-    worst: &Finding,
-    (width, continues): (usize, bool),
-    since: &str,
-) -> (Spans, String) {
-    /// Columns of a title that are worth their room.
-    const TITLE: usize = 24;
+/// Kinds of the active problems, each once: its level, and whether it is quiet.
+fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     let all = concluded.findings;
     let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
     let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
@@ -435,6 +438,20 @@ fn badges(
             None => kinds.push((kind, finding.severity.into(), quiet)),
         }
     }
+    kinds
+}
+
+/// Active kinds, each once; then the `title` of the worst finding, `since` when it is active, and ended kinds as far as
+/// there is room. The rest of the title comes second, if it `continues` in another line, else it is shortened.
+fn badges(
+    concluded: &Concluded<'_>,
+    title: &str,
+    (width, continues): (usize, bool),
+    since: &str,
+) -> (Spans, String) {
+    /// Columns of a title that are worth their room.
+    const TITLE: usize = 24;
+    let kinds = active_kinds(concluded);
     // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
     // says more than the word of a second kind, which the problems list.
     // On narrow screens the first alone has its whole name: the same names, whatever the length of the title at the
@@ -457,11 +474,11 @@ fn badges(
     };
     let every = kinds.len();
     let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2 + since.len());
-    let title = worst.title.chars().count();
+    let length = title.chars().count();
     let whole = [form(true, every), form(false, every)].into_iter();
-    let whole = whole.filter(|_| wide || !continues).find(|spans| room_of(spans) >= title);
+    let whole = whole.filter(|_| wide || !continues).find(|spans| room_of(spans) >= length);
     // In two lines a title that has half of its length in the first can be read.
-    let least = if continues { TITLE.max(title / 2) } else { title };
+    let least = if continues { TITLE.max(length / 2) } else { length };
     let mut fewer = (1..=every).rev().flat_map(|count| [form(true, count), form(false, count)]);
     let spans = whole.or_else(|| fewer.find(|spans| room_of(spans) >= least));
     // A badge is a word where the title is cut in any case.
@@ -469,14 +486,18 @@ fn badges(
     let mut spans = spans.or(named).unwrap_or_else(|| form(false, 1));
     let room = room_of(&spans);
     let mut rest = String::new();
-    if room >= TITLE {
-        let mut lines = wrap(&worst.title, room).into_iter();
-        let first = if continues { lines.next().unwrap_or_default() } else { cut(&worst.title, room, false) };
+    if room >= TITLE && !title.is_empty() {
+        let mut lines = wrap(title, room).into_iter();
+        let first = if continues {
+            lines.next().unwrap_or_default()
+        } else {
+            overview::problems::shortened(title, room)
+        };
         rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
         spans.push(format!("  {first}"), theme::BOLD).push(since, theme::PLAIN);
     }
     // If the problems stand below, those that have ended do too.
-    for text in findings::ended(all).into_iter().filter(|_| !continues) {
+    for text in findings::ended(concluded.findings).into_iter().filter(|_| !continues) {
         if spans.width + 3 + text.chars().count() > width {
             break;
         }

@@ -29,6 +29,12 @@ pub(super) fn because(buffer: &mut Buffer, area: Rect, why: &str, help: &str) {
     put(buffer, area, &[title(why), text(help)]);
 }
 
+/// Lines that [`render`] fills.
+pub(super) fn height(view: &View, width: u16) -> u16 {
+    let lines = lines(view).iter().map(|line| wrapped(line, width.into()).len()).sum::<usize>();
+    u16::try_from(lines).unwrap_or(u16::MAX - 1) + 1
+}
+
 fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
     let width = usize::from(area.width);
     for (y, text) in (1..).zip(lines.iter().flat_map(|line| wrapped(line, width))) {
@@ -73,8 +79,7 @@ fn lines(view: &View) -> Vec<Line<'static>> {
         lines.extend([Line::default(), title(nccl_summary(nccl))]);
     }
     lines.extend(data.model.skipped.first().map(|(reason, _)| remedy(*reason)).into_iter().flatten());
-    let hidden: Vec<String> =
-        data.sample.devices.ports.iter().filter(|port| port.hidden).map(PortSample::label).collect();
+    let hidden: Vec<String> = hidden(data).map(PortSample::label).collect();
     if !hidden.is_empty() {
         lines.push(Line::default());
         let one = if hidden.len() == 1 { "offloads" } else { "offload" };
@@ -85,6 +90,11 @@ fn lines(view: &View) -> Vec<Line<'static>> {
         lines.extend(live_hint());
     }
     lines
+}
+
+/// Ports whose NIC carries RoCE past the kernel.
+fn hidden(data: &Data) -> impl Iterator<Item = &PortSample> {
+    data.sample.devices.ports.iter().filter(|port| port.hidden)
 }
 
 fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
@@ -105,6 +115,8 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
         let help = match (&view.timeline.end, model.kind) {
             (Some(_), _) => "Check --from and --to, and the interface and filter of the capture.",
             (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
+            // What an offloaded NIC carries is in its counters: neither link nor traffic is in question.
+            (None, SourceKind::Live) if hidden(data).next().is_some() => return vec![title(what)],
             (None, SourceKind::Live) => "Is the link up and is there traffic? Compare with `ip -s link`.",
         };
         return vec![title(what), text(help)];

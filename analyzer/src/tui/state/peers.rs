@@ -263,12 +263,14 @@ fn add_latency(peers: &mut [Peer], cx: Context<'_>, by: By) {
     }
 }
 
-/// The worst first: by what findings say, then by what was counted, then by traffic. A finding stays active for a while
-/// after its last signal: what goes on now comes before it.
+/// The worst first: those that the headline is about, then by what findings say, then by what was counted, then by
+/// traffic. A finding stays active for a while after its last signal: what goes on now comes before it.
 fn sort(peers: &mut [Peer]) {
     peers.sort_by_key(|peer| {
-        let (active, trouble) = (peer.judged.active, peer.trouble());
-        std::cmp::Reverse((active && trouble > 0, active, peer.judged.rank(), trouble, peer.counts.bytes))
+        let (judged, trouble) = (peer.judged, peer.trouble());
+        let now = judged.active && trouble > 0;
+        let findings = (judged.is_headline(), now, judged.active, judged.rank());
+        std::cmp::Reverse((findings, trouble, peer.counts.bytes))
     });
 }
 

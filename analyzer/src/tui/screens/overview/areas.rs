@@ -74,6 +74,21 @@ impl Areas {
         }
     }
 
+    /// Without packets: problems, and below them what NICs count; the rest is left for `help`, which explains why.
+    pub(super) fn counters(body: Rect, problems: u16, counters: u16, help: u16) -> Self {
+        let boxed = body.width >= BOXED;
+        let frame = frame_height(boxed);
+        let framed = |lines: u16| if lines > 0 { frame.saturating_add(lines) } else { 0 };
+        let least = framed(counters.min(TABLE)).min(body.height / 3);
+        let problems = Rect { height: framed(problems).min(body.height - least), ..body };
+        let left = body.height - problems.height;
+        // The explanation gives way to the counters, but not its first lines.
+        let links = framed(counters).min(left.saturating_sub(help.min(left / 3)));
+        let links = if links > frame { links } else { 0 };
+        let links = Rect { y: problems.bottom(), height: links, ..body };
+        Self { boxed, problems, links, ..Self::default() }
+    }
+
     /// Narrow screens: one part below the other.
     fn stacked(body: Rect, wanted: Wanted) -> Self {
         let rule = frame_height(false);
@@ -312,6 +327,21 @@ mod tests {
                         assert!(all.iter().skip(at + 1).all(|other| !one.intersects(*other)), "{areas:?}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn without_packets_problems_come_first_and_the_explanation_last() {
+        let body = Rect::new(0, 4, 80, 19);
+        let areas = Areas::counters(body, 30, 20, 9);
+        assert!(areas.problems.height >= 12 && areas.links.height >= 3, "{areas:?}");
+        for (problems, counters, help) in [(0, 0, 0), (1, 0, 9), (4, 3, 9), (90, 90, 90)] {
+            for (width, height) in [(80, 0), (80, 1), (80, 9), (120, 3), (300, 90)] {
+                let body = Rect::new(0, 4, width, height);
+                let Areas { problems, links, .. } = Areas::counters(body, problems, counters, help);
+                assert!(links.is_empty() || links.y == problems.bottom());
+                assert!(problems.bottom() <= body.bottom() && links.bottom() <= body.bottom());
             }
         }
     }

@@ -4,7 +4,7 @@ use ratatui::text::Line;
 
 use super::super::links::pair::{Pair, listed, pairs};
 use super::super::links::table::Columns;
-use super::super::{bursts, events, links};
+use super::super::{bursts, devices, events, links};
 use crate::analysis::NcclRank;
 use crate::findings::Problem;
 use crate::report::text::nccl_summary;
@@ -56,6 +56,11 @@ pub(super) fn link_lines(view: &View, data: &Data, width: usize, room: usize) ->
     let left = room.saturating_sub(lines.len());
     lines.extend(balance.chain([super::gauge(view, width)]).take(left));
     lines
+}
+
+/// What NICs count, without the title of the section.
+pub(super) fn counter_lines(view: &View, width: usize) -> Vec<Line<'static>> {
+    devices::lines(view, width).into_iter().skip(1).collect()
 }
 
 /// Rhythm and straggler of the job, and the highest load of a bin; below them the load in bins, where there is room.

@@ -37,7 +37,7 @@ use crate::tui::layout::Layout;
 use crate::tui::peers::{By, Shared};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::{BOXED, Title, inner, panel};
+use crate::tui::widgets::panel::{BOXED, Title, frame_height, inner, panel};
 use crate::util::units;
 
 /// Columns that a box takes at its sides.
@@ -117,10 +117,17 @@ impl OverviewScreen {
         Cursor { selected, offset: self.offset }
     }
 
+    /// True if no flow is known: there is neither a chart nor a peer.
+    fn without_packets(view: &View) -> bool {
+        view.data.as_ref().is_none_or(|data| data.model.rows.is_empty())
+    }
+
     /// True if steps in time move the cursor of the timeline: while values move, and where the timeline knows more than
     /// the snapshots, as between two of a short capture.
     pub(in crate::tui) fn has_cursor(view: &View) -> bool {
-        !view.timeline.still() || view.data.as_ref().is_some_and(|data| data.over_time.from_packets)
+        let moves = !view.timeline.still();
+        !Self::without_packets(view)
+            && (moves || view.data.as_ref().is_some_and(|data| data.over_time.from_packets))
     }
 
     /// Moves the cursor of the timeline.
@@ -138,8 +145,19 @@ impl OverviewScreen {
         let Some(data) = &view.data else { return Areas::default() };
         let boxed = body.width >= BOXED;
         let lines = |n: usize| u16::try_from(n).unwrap_or(u16::MAX / 4).min(u16::MAX / 4);
-        let beside = problems_width(body.width) - if boxed { SIDES } else { 0 };
         let room = usize::from(body.height);
+        if Self::without_packets(view) {
+            let width = body.width - if boxed { SIDES } else { 0 };
+            let problems = |rest| problems::lines(view, usize::from(width), room, true, rest).len();
+            let counters = lower::counter_lines(view, usize::from(width)).len();
+            let help = usize::from(empty::height(view, body.width));
+            // Evidence is on the page of the problem: it has what room the others leave.
+            let all = problems(true);
+            let frames = 2 * usize::from(frame_height(boxed));
+            let problems = if all + counters + help + frames <= room { all } else { problems(false) };
+            return Areas::counters(body, lines(problems), lines(counters), lines(help));
+        }
+        let beside = problems_width(body.width) - if boxed { SIDES } else { 0 };
         let problems = |rest| problems::lines(view, usize::from(beside), room, detail(view), rest).len();
         Areas::new(
             body,
@@ -207,7 +225,7 @@ impl OverviewScreen {
 
 /// True if each problem has room for its place and its cost.
 fn detail(view: &View) -> bool {
-    view.size.0 >= BOXED || view.size.1 >= 36
+    view.size.0 >= BOXED || view.size.1 >= 36 || OverviewScreen::without_packets(view)
 }
 
 impl Page for OverviewScreen {
@@ -306,20 +324,22 @@ impl Page for OverviewScreen {
         const WIDER: super::Hint = (&[Input::ZoomOut], "zoom out");
         const GROUP: super::Hint = (&[Input::Group], "group");
         const THEME: super::Hint = (&[Input::Theme], "theme");
-        let rest: &[super::Hint] = if Self::has_cursor(view) {
-            &[CURSOR, CLOSER, WIDER, GROUP, THEME]
-        } else {
-            &[STEP, CLOSER, WIDER, GROUP, THEME]
-        };
         let problem = match self.item(view) {
             Some(Item::Problem(_)) => true,
             Some(Item::Peer(_)) => false,
             None => view.verdict().is_some_and(|verdict| verdict.worst.is_some()),
         };
-        if problem {
-            (&[(&[Input::Open], "why + fix")], rest)
-        } else {
-            (&[(&[Input::Open], "queue pairs")], rest)
+        // Without a chart and peers their keys do nothing.
+        let shown = !Self::without_packets(view);
+        let rest: &[super::Hint] = match (shown, Self::has_cursor(view)) {
+            (false, _) => &[THEME],
+            (true, true) => &[CURSOR, CLOSER, WIDER, GROUP, THEME],
+            (true, false) => &[STEP, CLOSER, WIDER, GROUP, THEME],
+        };
+        match (problem, shown) {
+            (true, _) => (&[(&[Input::Open], "why + fix")], rest),
+            (false, true) => (&[(&[Input::Open], "queue pairs")], rest),
+            (false, false) => (&[], rest),
         }
     }
 
@@ -337,7 +357,8 @@ impl Page for OverviewScreen {
     }
 
     fn render(&self, buffer: &mut Buffer, at: &Layout, view: &View) {
-        if empty::nothing_at_all(buffer, at.body, view) {
+        if Self::without_packets(view) {
+            self.counters(buffer, at.body, view);
             return;
         }
         let Some(data) = &view.data else { return };
@@ -373,6 +394,24 @@ impl Page for OverviewScreen {
 }
 
 impl OverviewScreen {
+    /// Without packets: what findings say of counters, the counters themselves, and why there is nothing else.
+    fn counters(&self, buffer: &mut Buffer, body: Rect, view: &View) {
+        if problems::above_info(view) == 0 {
+            empty::render(buffer, body, view);
+            return;
+        }
+        let areas = Self::areas(view);
+        self.problems(buffer, areas, view);
+        let about = "NIC counters, latest reading";
+        let title = Title { name: "LINKS", about, hint: "5 opens" };
+        if !areas.links.is_empty() {
+            let area = panel(buffer, areas.links, areas.boxed, title);
+            put(buffer, area, lower::counter_lines(view, usize::from(area.width)));
+        }
+        let y = areas.problems.bottom().max(areas.links.bottom());
+        empty::render(buffer, Rect { y, height: body.bottom() - y, ..body }, view);
+    }
+
     fn timeline(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {
         let width = usize::from(inner(areas.timeline, areas.boxed).width);
         let picture = Picture::new(view, data, self.chart, width);
@@ -428,7 +467,7 @@ impl OverviewScreen {
             By::Link => "WORST LINKS",
         };
         let area = panel(buffer, areas.peers, areas.boxed, Title { name, about: &about, hint: &hint });
-        peers::render(buffer, area, data, cursor);
+        peers::render(buffer, area, view, data, cursor);
     }
 }
 

@@ -8,7 +8,11 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::{Spans, cut, line, links, select};
+use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
+use crate::metrics::timeline::SignalKind;
+use crate::model::over_time::Series;
+use crate::model::signals::{ROWS, Row};
 use crate::model::{Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
@@ -18,29 +22,65 @@ use crate::tui::theme;
 use crate::tui::view::View;
 use crate::util::units::{self, Scale};
 
-/// A figure: title, width, and its value.
+/// A figure: title, its series on the timeline, and its value.
 struct Figure {
     title: &'static str,
-    width: usize,
+    series: Series,
     value: fn(&Counts) -> Option<f64>,
     ratio: bool,
     /// Its highest level, as in the table of queue pairs.
     most: Level,
 }
 
-const fn count(title: &'static str, most: Level, value: fn(&Counts) -> Option<f64>) -> Figure {
-    Figure { title, width: 6, value, ratio: false, most }
+impl Figure {
+    /// The title: a ratio has that in it which its packets share, as other ratios on the screen are of other packets.
+    const fn title(&self, by: By) -> &'static str {
+        match (self.ratio, by) {
+            (true, By::Hosts) => "PAIR CE %",
+            (true, By::QueuePairs) => "QP CE %",
+            _ => self.title,
+        }
+    }
+
+    fn width(&self, by: By) -> usize {
+        self.title(by).len().max(FIGURE)
+    }
+
+    /// True if problems of this kind are about it.
+    fn is_about(&self, kind: Option<Problem>) -> bool {
+        let about =
+            |row: &Row| row.series == self.series && kind.is_some_and(|kind| row.about.contains(&kind));
+        ROWS.iter().any(about)
+    }
+}
+
+const fn count(
+    title: &'static str,
+    signal: SignalKind,
+    most: Level,
+    value: fn(&Counts) -> Option<f64>,
+) -> Figure {
+    Figure { title, series: Series::Signal(signal), value, ratio: false, most }
 }
 
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
-    count("LOST", Level::Critical, |c| Some(c.lost as f64)),
-    count("RETX", Level::Warning, |c| Some(c.retransmitted as f64)),
-    count("NAK", Level::Critical, |c| Some(c.naks() as f64)),
-    count("RNR", Level::Warning, |c| Some(c.rnr as f64)),
-    Figure { title: "CE %", width: 6, value: Counts::ce_ratio, ratio: true, most: Level::Warning },
-    count("CNP", Level::Warning, |c| Some(c.cnp as f64)),
+    count("LOST", SignalKind::Lost, Level::Critical, |c| Some(c.lost as f64)),
+    count("RETX", SignalKind::Retransmitted, Level::Warning, |c| Some(c.retransmitted as f64)),
+    count("NAK", SignalKind::Nak, Level::Critical, |c| Some(c.naks() as f64)),
+    count("RNR", SignalKind::Rnr, Level::Warning, |c| Some(c.rnr as f64)),
+    Figure {
+        title: "CE %",
+        series: Series::CeRatio,
+        value: Counts::ce_ratio,
+        ratio: true,
+        most: Level::Warning,
+    },
+    count("CNP", SignalKind::Cnp, Level::Warning, |c| Some(c.cnp as f64)),
 ];
+
+/// Columns of a figure, at least.
+const FIGURE: usize = 6;
 
 /// Columns of an address without IPv6, and with it.
 const ADDRESSES: [usize; 2] = [15, 39];
@@ -77,6 +117,7 @@ pub(super) fn name(shared: &Shared, data: &Data) -> String {
 
 /// The columns that fit.
 struct Columns {
+    by: By,
     /// Letters of an address, where there are two.
     address: usize,
     /// Columns of the name.
@@ -87,8 +128,9 @@ struct Columns {
     figures: Vec<&'static Figure>,
     /// The others, which stand behind everything that has values.
     quiet: Vec<&'static Figure>,
-    /// True if median and 99th percentile of the latency have their columns.
-    latency: bool,
+    /// True if the median and the 99th percentile of the latency have their columns.
+    p50: bool,
+    p99: bool,
     /// Columns of the bar; 0 where there is none.
     share: usize,
     packets: bool,
@@ -152,8 +194,68 @@ fn longest_name(data: &Data) -> usize {
     longest.max().unwrap_or(0)
 }
 
+/// Columns that are left.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, columns: usize) -> bool {
+        let fits = columns <= self.0;
+        if fits {
+            self.0 -= columns;
+        }
+        fits
+    }
+
+    /// The columns of a part that is shown, more where there is room, but `most` at most.
+    fn grow(&mut self, columns: usize, most: usize) -> usize {
+        let more = if columns > 0 { self.0.min(most.saturating_sub(columns)) } else { 0 };
+        self.0 -= more;
+        columns + more
+    }
+}
+
+/// True if rows have owners: of a remote host or a link there may be several.
+fn is_owned(data: &Data) -> bool {
+    matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty()
+}
+
+/// The columns of what is wrong, and of whose it is.
+struct Trouble {
+    figures: Vec<&'static Figure>,
+    /// Those without a value in any row.
+    quiet: Vec<&'static Figure>,
+    pair_shown: bool,
+    process: usize,
+}
+
+impl Trouble {
+    /// Figures with values come first, and of them those that the headline is about. `pair`: columns of the queue pairs
+    /// of the worst flow, 0 where a row is one.
+    fn new(data: &Data, headline: Option<Problem>, pair: usize, room: &mut Room) -> Self {
+        let shows = |figure: &Figure| {
+            data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
+        };
+        let (some, quiet): (Vec<&Figure>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
+        let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
+        let troubled = data.peers.iter().any(troubled);
+        let first = |figure: &&Figure| !troubled || figure.is_about(headline);
+        let (first, others): (Vec<&Figure>, Vec<_>) = some.iter().copied().partition(first);
+        let fitting = |room: &mut Room, figures: Vec<&'static Figure>| -> Vec<&'static Figure> {
+            figures.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect()
+        };
+        let mut figures = fitting(room, first);
+        // Whose trouble it is matters more than what else was counted.
+        let pair_shown = pair > 0 && troubled && room.take(pair + 1);
+        let process = if is_owned(data) && room.take(PROCESS + 1) { PROCESS } else { 0 };
+        figures.extend(fitting(room, others));
+        figures.sort_by_key(|figure| some.iter().position(|one| std::ptr::eq(*one, *figure)));
+        Self { figures, quiet, pair_shown, process }
+    }
+}
+
 impl Columns {
-    fn new(data: &Data, width: usize) -> Self {
+    /// Those that fit into `width`; `headline`: the kind of the problem that the headline names.
+    fn new(data: &Data, width: usize, headline: Option<Problem>) -> Self {
         let longest = longest_name(data);
         let [v4, v6] = ADDRESSES;
         let pairs = matches!(data.by, By::Hosts | By::QueuePairs);
@@ -171,53 +273,49 @@ impl Columns {
         } else {
             address
         };
-        let mut left = width.saturating_sub(fixed(address) + 1);
-        let mut take = |columns: usize| {
-            let fits = columns <= left;
-            if fits {
-                left -= columns;
-            }
-            fits
-        };
-        // Those with values come first.
-        let shows = |figure: &Figure| {
-            data.peers.iter().any(|peer| (figure.value)(&peer.counts).is_some_and(|n| n > 0.0))
-        };
-        let (some, none): (Vec<_>, Vec<_>) = FIGURES.iter().partition(|figure| shows(figure));
-        let figures: Vec<&Figure> = some.into_iter().filter(|figure| take(figure.width + 1)).collect();
-        // Of a remote host or a link there may be several.
-        let owned = matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty();
-        let process = if owned && take(PROCESS + 1) { PROCESS } else { 0 };
-        // The owner of the trouble matters more than the latency of healthy requests.
-        let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
-        let troubled = data.peers.iter().any(troubled);
-        let pair = pair.max(letters(PAIR));
-        let mut pair_shown = own.is_none() && troubled && take(pair + 1);
-        let latency = data.peers.iter().any(|peer| peer.latency.is_some()) && take(2 * (LATENCY + 1));
-        let quiet: Vec<&Figure> = none.into_iter().filter(|figure| take(figure.width + 1)).collect();
-        let share = take(SHARE + 1);
-        let packets = take(8);
+        let mut room = Room(width.saturating_sub(fixed(address) + 1));
+        let pair = if own.is_some() { 0 } else { pair.max(letters(PAIR)) };
+        let Trouble { figures, quiet, pair_shown, process } = Trouble::new(data, headline, pair, &mut room);
+        let times = || data.peers.iter().filter_map(|peer| peer.latency);
+        let p99 = times().any(|times| times.tail().is_some()) && room.take(LATENCY + 1);
+        let p50 = times().next().is_some() && room.take(LATENCY + 1);
+        let quiet = quiet.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect();
+        let share = room.take(SHARE + 1);
+        let packets = room.take(8);
         let several = data.model.links.len() > 1 && data.by != By::Link;
-        let link = if several && take(17) { 16 } else { 0 };
-        pair_shown = pair_shown || own.is_none() && take(pair + 1);
+        let link = if several && room.take(17) { 16 } else { 0 };
+        let pair_shown = pair_shown || pair > 0 && room.take(pair + 1);
         let pair = if pair_shown { pair } else { 0 };
-        let pods = owned && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
-        let pod = if pods && take(POD + 1) { POD } else { 0 };
-        let mut grow = |columns: usize, most: usize| {
-            let more = if columns > 0 { left.min(most.saturating_sub(columns)) } else { 0 };
-            left -= more;
-            columns + more
-        };
+        let pods = is_owned(data) && data.sample.owners.all().iter().any(|owner| owner.pod.is_some());
+        let pod = if pods && room.take(POD + 1) { POD } else { 0 };
         let owners = || data.sample.owners.all().iter();
         let longest = owners().filter_map(column::process).map(|name| letters(&name)).max().unwrap_or(0);
         let longest_pod = owners().filter_map(|owner| owner.pod.as_deref()).map(letters).max().unwrap_or(0);
-        let (process, pod) = (grow(process, longest), grow(pod, longest_pod));
-        let share = grow(if share { SHARE } else { 0 }, LONGEST);
+        let (process, pod) = (room.grow(process, longest), room.grow(pod, longest_pod));
+        let share = room.grow(if share { SHARE } else { 0 }, LONGEST);
         let (name, units) = (named(address), Units::of(data));
-        Self { address, name, qps, figures, quiet, latency, share, packets, link, pair, process, pod, units }
+        let by = data.by;
+        Self {
+            by,
+            address,
+            name,
+            qps,
+            figures,
+            quiet,
+            p50,
+            p99,
+            share,
+            packets,
+            link,
+            pair,
+            process,
+            pod,
+            units,
+        }
     }
 
-    fn titles(&self, by: By) -> Line<'static> {
+    fn titles(&self) -> Line<'static> {
+        let by = self.by;
         let title = match by {
             By::Hosts | By::QueuePairs => format!("{:<a$}   DESTINATION", "SOURCE", a = self.address),
             other => other.noun().to_uppercase(),
@@ -236,12 +334,10 @@ impl Columns {
             let _ = write!(text, " {:>7}", format!("{}pkt/s", self.units.packets.prefix()));
         }
         for figure in &self.figures {
-            let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
+            let _ = write!(text, " {:>w$}", figure.title(by), w = figure.width(by));
         }
-        if self.latency {
-            let unit = self.units.times.time_unit();
-            let [p50, p99] = ["p50", "p99"].map(|name| format!("{name} {unit}"));
-            let _ = write!(text, " {p50:>LATENCY$} {p99:>LATENCY$}");
+        for (name, _) in [("p50", self.p50), ("p99", self.p99)].into_iter().filter(|(_, shown)| *shown) {
+            let _ = write!(text, " {:>LATENCY$}", format!("{name} {}", self.units.times.time_unit()));
         }
         if self.pair > 0 {
             let _ = write!(text, " {PAIR:<w$}", w = self.pair);
@@ -256,7 +352,7 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "POD", w = self.pod);
         }
         for figure in &self.quiet {
-            let _ = write!(text, " {:>w$}", figure.title, w = figure.width);
+            let _ = write!(text, " {:>w$}", figure.title(by), w = figure.width(by));
         }
         Line::styled(text, theme::DIM)
     }
@@ -291,15 +387,14 @@ impl Columns {
         let cells = |spans: &mut Spans, figures: &[&Figure]| {
             for figure in figures {
                 let (text, style) = cell(figure, &peer.counts, marked, &units.percent);
-                spans.push(format!(" {text:>w$}", w = figure.width), style);
+                spans.push(format!(" {text:>w$}", w = figure.width(self.by)), style);
             }
         };
         cells(&mut spans, &self.figures);
-        if self.latency {
-            let times = peer.latency.map(|times| (times.p50, times.tail()));
-            let shown = |time: Option<Bucket>| units.times.show(time.map(|time| time.ns() as f64));
-            spans.push(format!(" {:>LATENCY$}", shown(times.map(|(p50, _)| p50))), theme::PLAIN);
-            spans.push(format!(" {:>LATENCY$}", shown(times.and_then(|(_, p99)| p99))), theme::PLAIN);
+        let [p50, p99] = [peer.latency.map(|times| times.p50), peer.latency.and_then(|times| times.tail())];
+        for (time, _) in [(p50, self.p50), (p99, self.p99)].into_iter().filter(|(_, shown)| *shown) {
+            let text = units.times.show(time.map(|time: Bucket| time.ns() as f64));
+            spans.push(format!(" {text:>LATENCY$}"), theme::PLAIN);
         }
         if self.pair > 0 {
             spans.push(format!(" {:<w$}", queue_pairs(peer, data), w = self.pair), theme::PLAIN);
@@ -393,9 +488,10 @@ fn line_bar(share: f64, width: usize) -> String {
 }
 
 /// The table: titles, and the pairs from the first visible one on. `selected` is the place of the selected one.
-pub(super) fn render(buffer: &mut Buffer, area: Rect, data: &Data, cursor: Cursor) {
-    let columns = Columns::new(data, usize::from(area.width));
-    line(buffer, area, 0, &columns.titles(data.by));
+pub(super) fn render(buffer: &mut Buffer, area: Rect, view: &View, data: &Data, cursor: Cursor) {
+    let worst = view.verdict().and_then(|verdict| verdict.worst).filter(|worst| worst.active);
+    let columns = Columns::new(data, usize::from(area.width), worst.and_then(Problem::of));
+    line(buffer, area, 0, &columns.titles());
     // Of what all rows carry: links count each packet on each of them.
     let all = data.peers.iter().map(|peer| peer.counts.bytes as f64).sum::<f64>();
     let all = if data.by == By::Link {

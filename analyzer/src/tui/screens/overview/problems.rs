@@ -1,16 +1,17 @@
 //! The problems: what is active and what has ended, with place, time and cost, and what to do next.
 
+mod sentence;
+mod who;
+
 use ratatui::text::{Line, Span};
 
+pub(in crate::tui) use self::sentence::shortened;
 use super::super::{Spans, cut, findings};
-use crate::analysis::FlowId;
-use crate::findings::{DataEnd, End, Finding, Severity, Step};
+use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
-use crate::tui::widgets;
-use crate::util::layout::plain;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
@@ -66,7 +67,8 @@ pub(super) fn about_all(view: &View) -> String {
     let episodes = if dated { " · figures of the latest episode" } else { "" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
         0 => about(view) + episodes,
-        notes => format!("{}, {notes} for information{episodes}", about(view)),
+        // What the figures are of matters more than what is no problem.
+        notes => format!("{}{episodes} · {notes} for information", about(view)),
     }
 }
 
@@ -389,15 +391,6 @@ fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     spans.into_line()
 }
 
-/// A sentence without its last parts, or where these are most of it without its last words.
-fn shortened(title: &str, width: usize) -> String {
-    let parts =
-        widgets::whole(title, width.saturating_sub(1)).filter(|parts| parts.chars().count() > width / 2);
-    parts
-        .filter(|parts| *parts != title)
-        .map_or_else(|| cut(title, width, false), |parts| format!("{parts}…"))
-}
-
 /// A time without its words, where these find no room: the symbol says whether it lasts, unless it is quiet.
 fn clock(when: &str) -> String {
     if let Some((_, quiet)) = when.split_once(", quiet for ") {
@@ -532,37 +525,6 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Both ends, with their queue pairs, processes or pods where these are known; of hosts that the title names the queue
-/// pairs alone.
-fn who(finding: &Finding) -> Option<String> {
-    let owned = |end: &End, name: String| {
-        let owner = end.pod.as_ref().or(end.comm.as_ref());
-        owner.map_or_else(|| name.clone(), |owner| format!("{name} ({})", plain(owner)))
-    };
-    let titled = |end: &End| finding.title.contains(&end.addr.to_string());
-    if let (Some(requester), Some(responder)) = (&finding.requester, &finding.responder)
-        && let (Some(from), Some(to)) = (requester.qpn, responder.qpn)
-    {
-        // Which of two that the title names is which, the queue pairs do not say.
-        let both = titled(requester) && titled(responder);
-        let name = |end: &End, qp: u32| {
-            let bare = titled(end) && !both;
-            owned(end, if bare { format!("QP {qp}") } else { format!("{} QP {qp}", end.addr) })
-        };
-        return Some(format!("{} → {}", name(requester, from), name(responder, to)));
-    }
-    let name = |end: &End| owned(end, end.addr.to_string());
-    let first = finding.flows.first()?;
-    let same = |flow: &FlowId| (flow.src, flow.dst) == (first.src, first.dst);
-    let ends = match (&finding.requester, &finding.responder) {
-        (Some(requester), Some(responder)) => [name(requester), name(responder)],
-        (None, None) if finding.flows.iter().all(same) => [first.src.to_string(), first.dst.to_string()],
-        _ => return None,
-    };
-    let named = ends.iter().any(|end| finding.title.contains(end.split(' ').next().unwrap_or(end)));
-    (!named).then(|| ends.join(" → "))
-}
-
 /// Time, ends, cost and place of the worst problem, for the line below the verdict.
 pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let concluded = known(view)?;
@@ -574,7 +536,10 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let bare = |text: &String| !text.contains(' ');
     let place = field(worst, end, "Where").filter(|text| !worst.title.contains(text));
     let place = place.map(|text| if bare(&text) { format!("at {text}") } else { text });
-    let parts = [time, who(worst), impact, place].into_iter().flatten();
+    let ends = who::who(worst);
+    // Of several flows the place says more than one of them.
+    let flow = if ends.is_none() { who::worst_of(worst, view) } else { None };
+    let parts = [time, ends, impact, place, flow].into_iter().flatten();
     let text = parts.collect::<Vec<_>>().join(" · ");
     (!text.is_empty()).then_some(text)
 }

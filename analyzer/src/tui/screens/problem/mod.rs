@@ -114,7 +114,7 @@ impl ProblemScreen {
     }
 
     /// The number of the finding shown; `None` where it is none of the time shown.
-    fn at(&self, view: &View) -> Option<usize> {
+    pub(in crate::tui) fn at(&self, view: &View) -> Option<usize> {
         let concluded = view.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
         self.trail.last()?.find(concluded.findings)
     }

@@ -57,22 +57,6 @@ fn every_problem_has_a_line_before_one_has_two() {
 }
 
 #[test]
-fn a_sentence_without_room_loses_whole_parts_or_words() {
-    let retransmitted = "Retransmissions: 960 of 33,255 packets (2.89 %), 10.40.1.11 → 4 hosts";
-    let congested = "Congestion on rail0, one of 2 links: 26.3 % CE-marked, peers 0 %";
-    let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
-    for (title, width, shown) in [
-        (retransmitted, 66, "Retransmissions: 960 of 33,255 packets (2.89 %)…"),
-        (congested, 62, "Congestion on rail0, one of 2 links: 26.3 % CE-marked…"),
-        (slow, 61, "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 …"),
-        (slow, 50, "Receiver 10.40.2.23 not ready: 412 RNR NAKs …"),
-        (slow, 80, slow),
-    ] {
-        assert_eq!(shortened(title, width), shown);
-    }
-}
-
-#[test]
 fn a_problem_lasts_until_the_time_shown() {
     let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
     let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
