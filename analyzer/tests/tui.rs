@@ -264,7 +264,7 @@ fn boxes_over_the_screens() {
     let mut analyst = Analyst::new(app.view.options.report.clone());
     app.analyse_with(&mut analyst);
     snapshot("links_what_if", &app);
-    for _ in 0..4 {
+    for _ in 0..7 {
         press(&mut app, &[Key::Char('4'), Key::Char('v')]);
         let name = format!("matrix_{:?}", app.screens.matrix.metric).to_lowercase();
         snapshot(&name, &app);

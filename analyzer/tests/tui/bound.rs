@@ -7,7 +7,6 @@ use rocescope::source::feed::Command;
 use rocescope::tui::app::Overlay;
 use rocescope::tui::column::sets::SETS;
 use rocescope::tui::key::{Binding, Input};
-use rocescope::tui::matrix::Metric;
 use rocescope::tui::peers::By;
 use rocescope::tui::prompt::Purpose;
 use rocescope::tui::table::Group;
@@ -251,8 +250,9 @@ fn shows_otherwise(input: Input, app: &mut App, key: Key) {
             assert!(text(app).contains(&setting), "{}", text(app));
         }
         Input::Metric => {
+            let before = app.screens.matrix.metric;
             press(app, &[key]);
-            assert_eq!(app.screens.matrix.metric, Metric::Ce);
+            assert_eq!(app.screens.matrix.metric, before.next());
         }
         Input::MoreUplinks => {
             assert_eq!(press(app, &[key]), Action::Analyse);

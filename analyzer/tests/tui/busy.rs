@@ -152,15 +152,19 @@ impl QueuePair {
     }
 }
 
-#[test]
-fn every_screen_at_every_size_of_a_busy_host() {
+/// A busy host with every kind of trouble.
+pub(super) fn app() -> App {
     let messages = u32::try_from(SECONDS * SECOND / PERIOD).unwrap();
     let pairs: Vec<QueuePair> = (0..QUEUE_PAIRS).map(QueuePair::new).collect();
     let mut frames: Vec<Captured> =
         pairs.iter().flat_map(|pair| (0..messages).flat_map(|nth| pair.message(nth))).collect();
     frames.sort_by_key(|frame| frame.at_ns);
-    let updates = sizes::updates(frames.into_iter());
-    let mut app = sizes::until(&updates, SECONDS - 1);
+    sizes::until(&sizes::updates(frames.into_iter()), SECONDS - 1)
+}
+
+#[test]
+fn every_screen_at_every_size_of_a_busy_host() {
+    let mut app = app();
     let active = |app: &App, word: &str| {
         let findings = app.view.concluded().unwrap().findings;
         assert!(findings.iter().any(|one| one.active && one.title.contains(word)), "{word}: {findings:#?}");

@@ -103,7 +103,19 @@ fn counters_stand_beside_the_links_with_their_sources() {
     nothing.flows.clear();
     let mut hidden = with_devices(&nothing, 1, WIDE, true);
     snapshot("devices_hidden_overview", &hidden);
-    assert!(text(&hidden).contains("mlx5_0/1 offloads RoCE"));
+    let shown = text(&hidden);
+    assert!(shown.contains("mlx5_0/1 offloads RoCE") && !shown.contains("Is the link up"), "{shown}");
+    // What findings say of the counters, what to do, and the counters: all without a chart, whose keys are not offered.
+    for part in ["╭ PROBLEMS", " DO NEXT", "╭ LINKS", "port discards 40/s"] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+    let keys = shown.lines().last().unwrap();
+    assert!(["cursor", "zoom", "group"].iter().all(|key| !keys.contains(key)), "{keys}");
+    let mut small = with_devices(&nothing, 1, USUAL, true);
+    let shown = text(&small);
+    assert!(shown.contains(" DO NEXT") && shown.contains("─ LINKS"), "{shown}");
+    press(&mut small, &[Key::Left, Key::Char('o'), Key::Char('+'), Key::Enter]);
+    assert_eq!(small.view.screen, Screen::Problem);
     press(&mut hidden, &[Key::Char('2')]);
     assert!(text(&hidden).contains("captured 0 % (8)"));
     press(&mut hidden, &[Key::Char('8')]);

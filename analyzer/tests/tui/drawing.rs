@@ -35,14 +35,31 @@ fn cut_number(line: &str) -> Option<String> {
     words.find(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c)))
 }
 
+/// A number that ends at the frame, where the same line drawn in more columns goes on with it.
+fn number_in_frame(line: &str, wider: &str) -> Option<String> {
+    let letters = |line: &str| line.chars().collect::<Vec<char>>();
+    let (line, wider) = (letters(line), letters(wider));
+    let digit = |of: &[char], at: usize| of.get(at).is_some_and(char::is_ascii_digit);
+    let ends = |at: &usize| line.get(at + 1) == Some(&'│') && digit(&line, *at);
+    let at = (0..line.len()).find(|at| ends(at) && line[..=*at] == wider[..(*at + 1).min(wider.len())])?;
+    let goes_on =
+        digit(&wider, at + 1) || matches!(wider.get(at + 1), Some('.' | ',' | ':')) && digit(&wider, at + 2);
+    goes_on.then(|| {
+        let number = line[..=at].iter().rev().take_while(|c| !c.is_whitespace());
+        number.collect::<Vec<_>>().into_iter().rev().collect()
+    })
+}
+
+fn lines(drawn: &ratatui::buffer::Buffer) -> Vec<String> {
+    let width = usize::from(drawn.area.width);
+    let symbols = |line: &[ratatui::buffer::Cell]| line.iter().map(ratatui::buffer::Cell::symbol).collect();
+    drawn.content.chunks(width).map(symbols).collect()
+}
+
 /// What a picture must be, whatever it shows.
 fn check(drawn: &ratatui::buffer::Buffer, app: &App, what: &str) {
-    let (width, height) = (drawn.area.width, drawn.area.height);
-    let lines: Vec<String> = drawn
-        .content
-        .chunks(usize::from(width))
-        .map(|line| line.iter().map(ratatui::buffer::Cell::symbol).collect())
-        .collect();
+    let height = drawn.area.height;
+    let lines = lines(drawn);
     let picture = || format!("{what}\n{}", lines.join("\n"));
     for line in &lines {
         if let Some(number) = cut_number(line) {
@@ -88,6 +105,7 @@ fn pictures_of_any_state_and_size_are_whole() {
         overview::replayed("e1_loss1.h1.pcap.gz", USUAL),
         sizes::until(&updates, 28),
         sizes::until(&updates, 47),
+        busy::app(),
     ];
     let ends = |input: Input| matches!(input, Input::Quit | Input::Suspend);
     let keys: Vec<Key> =
@@ -109,6 +127,17 @@ fn pictures_of_any_state_and_size_are_whole() {
         assert_eq!(app.view.size, size);
         let what = format!("round {round}: {:?} at {size:?}", app.view.screen);
         check(terminal.backend().buffer(), app, &what);
+        if app.overlay != rocescope::tui::app::Overlay::None || app.prompt.is_some() {
+            continue;
+        }
+        // In some more columns the same lines show whether a number ended at its frame.
+        let shown = lines(terminal.backend().buffer());
+        let mut terminal = Terminal::new(TestBackend::new(size.0.saturating_add(9), size.1)).unwrap();
+        terminal.draw(|frame| rocescope::tui::draw(frame, app)).unwrap();
+        for (line, wider) in shown.iter().zip(lines(terminal.backend().buffer())) {
+            let cut = number_in_frame(line, &wider);
+            assert_eq!(cut, None, "{what}: cut at a frame\n{line}\n{wider}");
+        }
     }
 }
 
@@ -117,4 +146,8 @@ fn a_number_that_is_cut_is_found() {
     assert_eq!(cut_number("PSN 74…│").as_deref(), Some("74"));
     assert_eq!(cut_number(" 12:00:0… "), Some("12:00:0".to_owned()));
     assert_eq!(cut_number("2001…:3:4 h0… 4, 8… uplinks 5 … swp1…"), None);
+    let cut = |line: &str| number_in_frame(line, "│ lost 1,234 pkt in 476 ms │");
+    assert_eq!(cut("│ lost 1,234 pkt in 47│").as_deref(), Some("47"));
+    assert_eq!(cut("│ lost 1│").as_deref(), Some("1"));
+    assert_eq!([cut("│ lost 1,234│"), cut("│ lost 1,234 pkt in 476│"), cut("│ rate 1│")], [None, None, None]);
 }

@@ -174,6 +174,16 @@ fn without_packets_the_key_of_queue_pairs_shows_those_of_the_nic() {
 }
 
 #[test]
+fn queue_pairs_of_nics_at_every_size() {
+    let mut app = offloaded(USUAL);
+    sizes::at_every_size("sizes_nic_overview", &mut app);
+    press(&mut app, &[Key::Char('2')]);
+    sizes::at_every_size("sizes_nic", &mut app);
+    press(&mut app, &[Key::Enter]);
+    sizes::at_every_size("sizes_nic_detail", &mut app);
+}
+
+#[test]
 fn one_queue_pair_is_shown_in_full_and_esc_leads_back() {
     let mut app = offloaded(LARGE);
     press(&mut app, &[Key::Char('2'), Key::Enter]);

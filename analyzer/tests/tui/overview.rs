@@ -98,7 +98,7 @@ fn bars_of_links_fill_their_column_and_the_links_say_since_when_they_are_uneven(
 #[test]
 fn what_finds_no_room_of_the_information_is_counted() {
     let screen = text(&replayed("a1_write_mtu1024.h0.pcap", USUAL));
-    assert!(screen.contains("PROBLEMS none, 3 for information"), "{screen}");
+    assert!(screen.contains("PROBLEMS none · 3 for information"), "{screen}");
     let lines = problem_lines(&replayed("a1_write_mtu1024.h0.pcap", (80, 18)));
     let shown = lines.iter().filter(|line| line.starts_with(" · ")).count();
     let more = format!("+{} for information", 3 - shown);
@@ -220,8 +220,10 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         let data = app.view.data.as_ref().unwrap();
         let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
         assert_eq!(counted, flows, "{:?}", data.by);
-        // Of those that show trouble now, the one with the finding that the report has first.
-        let shows = |peer: &&rocescope::tui::peers::Peer| peer.judged.active && peer.trouble() > 0;
+        // Of those that the headline is about or that show trouble now, the one with the finding that the report has first.
+        let shows = |peer: &&rocescope::tui::peers::Peer| {
+            peer.judged.is_headline() || peer.judged.active && peer.trouble() > 0
+        };
         let worst = data.peers.iter().filter(shows).map(|peer| peer.judged.rank()).max();
         assert!(worst.is_some());
         assert_eq!(data.peers.first().map(|peer| peer.judged.rank()), worst, "{:?}", data.by);
@@ -339,6 +341,6 @@ fn a_level_has_one_colour_on_all_screens() {
     assert_eq!(lost, naks);
     assert_ne!(lost, retransmitted);
     press(&mut app, &[Key::Char('2'), Key::Enter]);
-    let [gaps, again] = ["13 missing", "1.47k retransmissions"].map(|text| colour(&app, "QUEUE PAIR", text));
+    let [gaps, again] = ["13 missing", "1.47k retransmitted"].map(|text| colour(&app, "QUEUE PAIR", text));
     assert_eq!([gaps, again], [lost, retransmitted]);
 }

@@ -60,7 +60,7 @@ fn header_and_timeline_agree(app: &mut App) {
     let lost = header.split("│ lost ").nth(1).unwrap().split(" │").next().unwrap();
     assert!(behind(&screen, "│ lost").starts_with(lost), "{lost}: {screen}");
     let ratio = behind(&header, "│ CE ").split(" │").next().unwrap();
-    assert!(behind(&screen, "ECN CE").starts_with(ratio), "{ratio}: {screen}");
+    assert!(behind(&screen, "ECN CE, all").starts_with(ratio), "{ratio}: {screen}");
     assert!(!screen.contains("added up"), "{screen}");
 }
 
@@ -178,11 +178,15 @@ fn links_that_share_a_load_are_added_up_in_the_matrix_as_in_the_header() {
 fn the_matrix_names_its_metric() {
     let mut app = after(&World::sick(), USUAL, 3);
     press(&mut app, &[Key::Char('4')]);
+    // From that of the headline on.
     for (name, size) in [
+        ("NAKs (excluding RNR)", SMALL),
+        ("RNR NAKs", USUAL),
+        ("p99 latency", SMALL),
         ("rate in Gb/s", USUAL),
         ("CE ratio", SMALL),
         ("packets lost", USUAL),
-        ("NAKs (excluding RNR)", SMALL),
+        ("retransmissions", SMALL),
     ] {
         app.on_resize(size.0, size.1);
         let screen = text(&app);
@@ -272,7 +276,7 @@ fn retransmissions_are_one_figure_on_all_screens() {
     let mut app = overview::replayed_together(&pair, (160, 48));
     press(&mut app, &[Key::Char('2'), Key::Enter]);
     let screen = text(&app);
-    assert!(screen.contains("1.47k retransmissions"), "{screen}");
+    assert!(screen.contains("1.47k retransmitted"), "{screen}");
     assert!(behind(&screen, "e1_loss1.h1   18.2M").contains("1467"), "{screen}");
 }
 
