@@ -485,7 +485,8 @@ fn details_of_an_older_snapshot_mark_later_values() {
         let found = lines.find(|line| line.starts_with(name)).map(str::to_owned);
         found.unwrap_or_else(|| panic!("no {name} in\n{screen}"))
     };
-    let missing = |seconds: u64| format!(" PSN      {} missing, ", seconds * 41);
+    // The time range has ten seconds of them.
+    let missing = |seconds: u64| format!(" PSN      410 missing · {} total", seconds * 41);
     assert!(line(&app, " PSN ").starts_with(&missing(20)), "{}", text(&app));
     assert!(!text(&app).contains("below: state at"));
     press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);

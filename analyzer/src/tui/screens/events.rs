@@ -314,9 +314,10 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     for (part, needed) in [(since(listed, view), !told), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
-        let fits = match is_brief {
-            true => text.chars().count() <= left,
-            false => needed || whole(&text, left).is_some() || whole(&text, room).is_none(),
+        let fits = if is_brief {
+            text.chars().count() <= left
+        } else {
+            needed || whole(&text, left).is_some() || whole(&text, room).is_none()
         };
         if fits {
             room = left;

@@ -240,7 +240,13 @@ pub(in crate::tui) fn cut(text: &str, width: usize, keep_end: bool) -> String {
         keep = before_parenthesis(&letters, before_number(&letters, keep));
         keep = before_word(&letters, keep);
     }
-    let start: String = text.chars().take(keep - end).collect();
+    let mut start: String = text.chars().take(keep - end).collect();
+    let is_number =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || ".,:".contains(c));
+    // A number of which nothing is missing does not look as if it were cut.
+    if !keep_end && keep + 2 <= width && start.rsplit(' ').next().is_some_and(is_number) {
+        start.push(' ');
+    }
     let rest: String = text.chars().skip(length - end).collect();
     format!("{start}…{rest}")
 }
@@ -313,6 +319,7 @@ mod tests {
         assert_eq!(cut("at 0.53 % of", 6, false), "at …");
         assert_eq!(cut("at 12:00:05", 9, false), "at …");
         assert_eq!(cut("on h100200", 7, false), "on h10…", "a name");
+        assert_eq!(cut("from 10.1.4.12 QP 2308: 2 times", 25, false), "from 10.1.4.12 QP 2308 …");
         assert_eq!(cut("47 packets lost (0.70 % of 6,671)", 24, false), "47 packets lost…");
         assert_eq!(cut("lost (0.70 %) on rail0", 18, false), "lost (0.70 %) …");
         assert_eq!(cut("Loss on rail0: 47 retransmissions", 26, false), "Loss on rail0: 47 …");
