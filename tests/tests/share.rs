@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rocescope_tests::browser::{self, Pixels, Scheme, chromium_or_skip};
+#[cfg(feature = "live")]
 use rocescope_tests::fleet::ask::of_captures;
 use rocescope_tests::oracle::{binary, captures};
-use rocescope_tests::packages::{duck_db_or_skip, perfetto_or_skip};
+#[cfg(feature = "live")]
+use rocescope_tests::packages::duck_db_or_skip;
+use rocescope_tests::packages::perfetto_or_skip;
 use rocescope_tests::sim::scenarios;
 use serde_json::{Value, json};
 
@@ -185,6 +188,7 @@ fn hostile_names_of_every_origin_stay_text_in_a_browser() {
 
 /// The page of an answer about a fleet, with a hostile name of a host: it opens without an error, and has the headline
 /// and the rows of the same answer in JSON.
+#[cfg(feature = "live")]
 #[test]
 fn the_page_of_a_fleet_is_shown_in_a_browser() {
     const TEST: &str = "the_page_of_a_fleet_is_shown_in_a_browser";

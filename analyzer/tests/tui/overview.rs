@@ -220,7 +220,7 @@ fn each_group_counts_every_flow_once_and_opens_its_own() {
         let data = app.view.data.as_ref().unwrap();
         let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
         assert_eq!(counted, flows, "{:?}", data.by);
-        // Of those that the headline is about or that show trouble now, the one with the finding that the report has first.
+        // Of those that the headline is about or that show trouble now, the one with the first finding of the report.
         let shows = |peer: &&rocescope::tui::peers::Peer| {
             peer.judged.is_headline() || peer.judged.active && peer.trouble() > 0
         };

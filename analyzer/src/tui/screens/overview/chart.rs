@@ -128,8 +128,8 @@ impl<'a> Picture<'a> {
         self.data.over_time.columns(series, from_ns, column_ns, columns)
     }
 
-    /// The highest value. A column of which less than half has data, as the last one of a capture, is a rate of that part
-    /// alone: it would dwarf the others.
+    /// The highest value. A column of which less than half has data, as the last one of a capture, is a rate of that
+    /// part alone: it would dwarf the others.
     fn highest_of(&self, values: &[Option<f64>]) -> f64 {
         let Grid { from_ns, column_ns, .. } = self.grid;
         let starts = (0u64..).map(|at| from_ns.saturating_add(column_ns.saturating_mul(at)));

@@ -67,7 +67,7 @@ pub(super) fn about_all(view: &View) -> String {
     let episodes = if dated { " · figures of the latest episode" } else { "" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
         0 => about(view) + episodes,
-        // What the figures are of matters more than what is no problem.
+        // The time of the figures matters more than what is no problem.
         notes => format!("{}{episodes} · {notes} for information", about(view)),
     }
 }
