@@ -232,22 +232,11 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
     let arguments = [
-        "agent",
-        "-i",
-        "near0",
-        "--interval",
-        "500ms",
-        "--record",
-        recording.to_str().unwrap(),
-        "--listen",
-        METRICS,
-        "--keep",
-        "1m",
-        "--dump-dir",
-        folder.path().to_str().unwrap(),
-        "--otlp",
-        "http://127.0.0.1:9",
-    ];
+        &["agent", "-i", "near0", "--interval", "500ms", "--listen", METRICS][..],
+        &["--record", recording.to_str().unwrap(), "--keep", "1m"],
+        &["--dump-dir", folder.path().to_str().unwrap(), "--otlp", "http://127.0.0.1:9"],
+    ]
+    .concat();
     let start = Start { netns: Some(&world.near), ..Start::default() };
     let agent = Program::watching(start, &arguments).unwrap();
     super::until_ready(&world);
@@ -286,9 +275,9 @@ fn a_kill_costs_at_most_an_interval_of_the_recording() {
     let reach =
         format!("the rows reach to {}; at most one interval after that is lost", units::time_utc(last));
     assert!(said.starts_with(&reach), "{said}, not {reach}");
-    let lost = "the previous run was killed, or the host failed: lost are OTLP requests in its queue, and the last 1 min \
+    let in_memory = "the previous run was killed, or the host failed: lost are OTLP requests in its queue, and the last 1 min \
                 0 s, which its flight recorder held";
-    next.said(|text| text.contains(lost).then_some(())).unwrap();
+    next.said(|text| text.contains(in_memory).then_some(())).unwrap();
     assert_eq!(next.interrupt().unwrap().status.code(), Some(0));
 }
 
