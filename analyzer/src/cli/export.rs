@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_cost_is_said_of_what_was_in_memory_alone() {
+    fn what_a_kill_cost_is_reported_of_what_was_in_memory_alone() {
         let line = ["rocescope", "agent", "--keep", "10m"].iter().map(OsString::from);
         let Verb::Agent(args) = Args::read(line).unwrap().verb else { unreachable!() };
         let flight = args.export.flight.settings();

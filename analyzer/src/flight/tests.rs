@@ -149,7 +149,7 @@ fn only_the_last_minutes_are_held_whatever_the_clock_does() {
 /// The clock is set forward by an hour: the minutes before are beyond `keep` by the new time, which is reported and
 /// counted. The rows have the interval that has passed and the size of the step, and what leaves later is not counted.
 #[test]
-fn a_step_of_the_clock_forwards_is_said_and_counted() {
+fn a_step_of_the_clock_forwards_is_reported_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (mut recorder, requests, dumps) = recorder(&settings(folder.path()));
     let mut said = Vec::new();
