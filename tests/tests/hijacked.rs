@@ -83,7 +83,7 @@ fn hijacked_parsers_of_what_records_and_publishes_can_do_nothing_else() {
     let listen = format!("unix:{socket}");
     for (arguments, places) in [
         (&["record", "--dir", &records, "-i", "near0"][..], &["live", "devices", "recorder"][..]),
-        (&["export", "--listen", "127.0.0.1:0", "-i", "near0"], &["live", "devices", "publisher"]),
+        (&["export", "--listen", "192.0.2.1:0", "-i", "near0"], &["live", "devices", "publisher"]),
         (
             &["agent", "--record", &agents, "--listen", &listen, "-i", "near0"],
             &["live", "devices", "publisher", "http"],
@@ -231,7 +231,7 @@ fn hijacked_parsers_of_what_servers_answer_can_do_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("records").display().to_string();
     for (place, command) in [
-        ("otlp", &["export", "--listen", "127.0.0.1:0", "--interval", "200ms", "--otlp"][..]),
+        ("otlp", &["export", "--listen", "192.0.2.1:0", "--interval", "200ms", "--otlp"][..]),
         ("clickhouse", &["record", "--dir", &dir, "--rotate", "1s", "--clickhouse"]),
         ("nccl", &["live", "--output", "jsonl", "--nccl-ras"]),
     ] {

@@ -21,6 +21,7 @@ fn devices(ports: usize, seconds: u64, hidden: bool) -> Devices {
         in_flight: Some(20),
         stuck_ns: Some(seconds * 1_000_000_000),
         retries_used: Some(3),
+        read_ns: World::live().at(0).time_ns + seconds * 1_000_000_000,
         ..ContextSample::default()
     };
     let contexts = Contexts { qps: hidden.then_some(stuck).into_iter().collect(), ..Contexts::default() };

@@ -89,8 +89,6 @@ fn a_live_recording_has_the_sums_of_the_live_report() {
     assert_eq!(sums, expected);
     let packets: i64 = sums.values().filter_map(|figures| figures[0]).sum();
     assert_eq!(packets, i64::try_from(sent.len()).unwrap());
-    let all = |at: usize| sums.values().filter_map(|figures| figures[at]).sum::<i64>();
-    // Four packets are missing at first and one is late; which of them count as reordered is another test's.
-    assert_eq!(all(3) + all(4), 5, "lost and reordered: {sums:?}");
-    assert!(all(5) > 0, "retransmitted: {sums:?}");
+    // Nothing answers these packets: what their losses are is another test's, that they are the same is this one's.
+    assert!(sums.values().any(|figures| figures[3].is_some()), "no flow whose losses are known: {sums:?}");
 }

@@ -30,7 +30,7 @@ pub(super) fn lines(report: &Report, room: usize, paint: Paint) -> Vec<String> {
             Severity::Critical => Role::Critical,
         };
         let ended = if finding.has_ended(end.ns) { " (ended)" } else { "" };
-        let owner = finding.owner.map_or_else(String::new, |id| format!(" (caused by [{id}])"));
+        let owner = finding.owner.map_or_else(String::new, |id| format!(" (part of [{id}])"));
         let title = format!("{}{ended} [{}]{owner}", plain(&finding.title), finding.id);
         let mut title = labelled(finding.severity.word(), SEVERITY, &title, room);
         if let Some(first) = title.first_mut() {
