@@ -290,11 +290,9 @@ pub fn observe<O: OpcodeCounts, R: Part<Rare>>(
     }
     stats.packets += 1;
     stats.bytes += u64::from(frame.wire_len);
+    // Not a cache line more for a sum that stays 0.
     if frame.inner_bytes != 0 {
-        // Not a cache line more for a sum that stays 0.
-        if frame.inner_bytes != 0 {
-            stats.inner_bytes += u64::from(frame.inner_bytes);
-        }
+        stats.inner_bytes += u64::from(frame.inner_bytes);
     }
     if frame.payload == UNKNOWN {
         stats.rare.part_mut().payload_unknown += 1;

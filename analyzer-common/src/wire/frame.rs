@@ -142,8 +142,7 @@ pub struct Frame {
     pub bth_offset: u32,
     /// Offset of the innermost IP header, GRH, or LRH without a GRH in the captured frame.
     pub ip_offset: u32,
-    /// Offset of the ICRC in the captured frame, or [`UNKNOWN`] if lengths are contradictory or the packet
-    /// is a fragment.
+    /// Offset of the ICRC in the captured frame, or [`UNKNOWN`]: lengths contradict each other, or a fragment.
     pub icrc_offset: u32,
 }
 

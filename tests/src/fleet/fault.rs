@@ -307,7 +307,10 @@ impl Fleet {
     #[must_use]
     pub fn confidence(&self, question: &str, fault: Fault) -> &'static str {
         match (question, fault) {
-            ("slow", Fault::SlowLink | Fault::SlowHost | Fault::SlowRail | Fault::SlowSwitch)
+            (
+                "slow",
+                Fault::SlowLink | Fault::SlowHost | Fault::SlowRail | Fault::SlowSwitch | Fault::LossySwitch,
+            )
             | ("balance" | "jobs", _)
             | ("stragglers", Fault::Straggler) => "high",
             // RNR waits alone do not say that the others wait for the host.

@@ -167,8 +167,8 @@ fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
 }
 
 /// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone
-/// have none. Where something lasts and more of its steps, whose numbers of lines are `blocks`, have room then, what has
-/// ended takes a line each, and only the first ones have place and cost.
+/// have none. Where something lasts and more of its steps, whose numbers of lines are `blocks`, have room then, what
+/// has ended takes a line each, and only the first ones have place and cost.
 fn listed(
     problems: &[(usize, &Finding)],
     end: DataEnd,
