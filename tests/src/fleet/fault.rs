@@ -256,7 +256,7 @@ impl Fleet {
                 Some(format!("Switch to {}: retransmission 0.05", self.switch(self.at_switches().1)))
             }
             ("loss", Fault::LossySwitch) => {
-                Some(format!("Switch to {}: 0.03", self.switch(self.at_switches().1)))
+                Some(format!("Switch to {}: ", self.switch(self.at_switches().1)))
             }
             ("loss", Fault::LossyPort) => Some(format!("Link to {}: ", self.cable(self.lossy()))),
             ("balance", Fault::PolarisedHash) => {
@@ -311,6 +311,7 @@ impl Fleet {
                 "slow",
                 Fault::SlowLink | Fault::SlowHost | Fault::SlowRail | Fault::SlowSwitch | Fault::LossySwitch,
             )
+            | ("loss", Fault::LossySwitch)
             | ("balance" | "jobs", _)
             | ("stragglers", Fault::Straggler) => "high",
             // RNR waits alone do not say that the others wait for the host.
