@@ -134,7 +134,7 @@ fn counters_stand_beside_the_links_with_their_sources() {
     {
         assert!(shown.replace("M pkt/s", "Mpkt/s").contains(word), "{word}:\n{shown}");
     }
-    let lines: Vec<&str> = shown.lines().skip_while(|line| !line.contains("QP 18")).collect();
+    let lines: Vec<&str> = shown.lines().skip_while(|line| !line.contains("→ 118 ")).collect();
     assert!(
         lines[0].contains("[context]") && lines[2].contains("QP 17"),
         "what stands still is first:\n{shown}"
