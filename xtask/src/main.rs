@@ -7,6 +7,7 @@ mod demo;
 mod dist;
 mod docs;
 mod ebpf_toolchain;
+mod emulated;
 mod fresh;
 mod fuzz;
 mod gen_capture;
@@ -65,7 +66,8 @@ enum Task {
     },
     /// Run all tests, with sudo for those that need root
     Test {
-        /// Run the tests in a virtual machine instead: the live path on an older kernel, and those of `vm`
+        /// Run the tests of other machines instead: aarch64 under emulation, in virtual machines the live path on an older
+        /// kernel and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
         /// Test the packages instead: built twice, linted, and in a virtual machine with systemd installed, run,

@@ -2,15 +2,14 @@
 
 mod lanes;
 
-use crate::build::with_ebpf;
-use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
+use crate::emulated;
 use crate::programs::{self, CHECKED, INTEGRATION, Programs, TestProgram};
-use crate::run::{cargo, has_program, is_ci, root_prefix, run, run_watched, say, step, target_dir};
+use crate::run::{is_ci, root_prefix, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use lanes::LaneProgram;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs, thread};
 
@@ -40,9 +39,6 @@ const PASSED_ON: [&str; 2] = ["CI", "RUST_BACKTRACE"];
 /// Environment variable with the folder of unpacked packages.
 const PACKAGES: &str = "ROCESCOPE_PACKAGES";
 
-/// Environment variable with the path of the program for aarch64.
-const ARM_PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
-
 /// The results so far.
 #[derive(Default)]
 struct Tally {
@@ -53,14 +49,6 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs one set of tests. Failures are collected, so that one run shows all of them.
-    fn tests(&mut self, name: &str, command: &mut Command) {
-        let result = step(name, || run_watched(command, |line| self.skipped.extend(skip_line(line))));
-        if let Err(error) = result {
-            self.failed.push(format!("{name}: {error:#}"));
-        }
-    }
-
     /// Records the result of a test program.
     fn ended(&mut self, name: &str, output: &str, result: Result<()>) {
         self.skipped.extend(output.lines().filter_map(skip_line));
@@ -123,8 +111,8 @@ pub(crate) fn test() -> Result<()> {
             None
         }
     };
-    let (built, arm) = builds(&mut tally, toolchain.as_ref());
-    match built.and_then(|programs| all(&mut tally, &programs, &[(ARM_PROGRAM, arm), (PACKAGES, packages)])) {
+    let built = builds(toolchain.as_ref());
+    match built.and_then(|programs| all(&mut tally, &programs, packages.as_deref())) {
         Ok(()) => tally.finish(),
         Err(error) => {
             tally.failed.push(format!("{error:#}"));
@@ -133,77 +121,31 @@ pub(crate) fn test() -> Result<()> {
     }
 }
 
-/// Builds everything to be tested, and returns it with the path of the program for aarch64.
+/// Builds everything to be tested.
 ///
 /// Optimised and other builds use separate folders below `target`, so that neither waits for cargo's lock of the
 /// other. A compiler uses a single CPU for much of its time, so two builds in parallel end sooner than in sequence.
-fn builds(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> (Result<Programs>, Option<PathBuf>) {
+fn builds(toolchain: Option<&EbpfToolchain>) -> Result<Programs> {
     thread::scope(|scope| {
         let optimised = scope.spawn(|| {
             step("building rocescope and the integration tests", || {
                 Programs::build(toolchain, CHECKED, ["--test", "*"])
             })
         });
-        let arm = arm(tally, toolchain);
         let units = step("building the unit tests", || programs::units(toolchain));
         let optimised = optimised.join().unwrap_or_else(|_| Err(anyhow!("the thread of a build panicked")));
-        let all = optimised.and_then(|mut programs| {
-            programs.tests.extend(units?);
-            Ok(programs)
-        });
-        (all, arm)
+        let mut programs = optimised?;
+        programs.tests.retain(|test| test.name != emulated::TEST);
+        programs.tests.extend(units?);
+        Ok(programs)
     })
 }
 
-/// Builds the program for aarch64, as `cargo xtask dist` does but for optimisation and without a cross compiler, and
-/// gives its place for the integration tests. Runs the common crate's tests for ARM under QEMU's user emulation.
-fn arm(tally: &mut Tally, toolchain: Option<&EbpfToolchain>) -> Option<PathBuf> {
-    const TARGET: &str = "aarch64-unknown-linux-musl";
-    const NAME: &str = "the common crate's tests on aarch64";
-    const EMULATOR: &str = "qemu-aarch64";
-    if let Err(why) = ensure_target(TARGET) {
-        tally.skip("the program for aarch64", &why);
-        return None;
-    }
-    let cargo = |arguments: &[&str]| {
-        let mut command = cargo();
-        command
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", EMULATOR)
-            .args(arguments)
-            .args(["--target", TARGET]);
-        command
-    };
-    if has_program(EMULATOR) {
-        let tests = ["test", "--no-fail-fast", "-p", "rocescope-common", "--lib", "--tests"];
-        tally.tests(NAME, &mut cargo(&tests));
-    } else {
-        tally.skip(NAME, "qemu-aarch64 is not installed (package qemu-user)");
-    }
-    let built = step("building rocescope for aarch64", || {
-        let mut command = cargo(&["build", "-p", "rocescope"]);
-        if let Some(toolchain) = toolchain {
-            with_ebpf(&mut command, toolchain).args(["--features", "live"]);
-        }
-        run(&mut command)
-    });
-    match built {
-        Ok(()) => Some(target_dir().join(TARGET).join("debug/rocescope")),
-        Err(error) => {
-            tally.failed.push(format!("{error:#}"));
-            None
-        }
-    }
-}
-
 /// Runs the built tests: unit tests as this user, integration tests as root, since they create network namespaces and
-/// load kernel programs. `places` are environment variables with paths of further prerequisites, as far as available.
-fn all(tally: &mut Tally, programs: &Programs, places: &[(&str, Option<PathBuf>)]) -> Result<()> {
+/// load kernel programs. `packages` is the folder of unpacked packages, if available.
+fn all(tally: &mut Tally, programs: &Programs, packages: Option<&Path>) -> Result<()> {
     let mut environment = vec![("ROCESCOPE_BIN".to_owned(), programs.rocescope.display().to_string())];
-    let place = |(name, path): &(&str, Option<PathBuf>)| {
-        Some(((*name).to_owned(), path.as_ref()?.display().to_string()))
-    };
-    environment.extend(places.iter().filter_map(place));
+    environment.extend(packages.map(|folder| (PACKAGES.to_owned(), folder.display().to_string())));
     let passed_on = PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
     environment.extend(passed_on);
     let prefix = match root_prefix() {
@@ -290,6 +232,8 @@ fn skip_line(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::run::show;
 

@@ -13,6 +13,7 @@ mod processor;
 mod userland;
 
 use crate::ebpf_toolchain::cache_dir;
+use crate::emulated;
 use crate::programs::{CHECKED, DEBUG, Programs};
 use crate::run::{into_file, output_of, print, run, run_watched, say, step, target_dir, workspace_root};
 use crate::setup;
@@ -75,7 +76,7 @@ const BY_PROCESSOR: [(&str, &str); 5] = [
 /// the guest.
 const AFTERWARDS: &str = "soft_roce_tshark";
 /// A test of the package `rocescope`, which makes cargo build the package's program.
-const PROGRAMS_TEST: &str = "words";
+pub(crate) const PROGRAMS_TEST: &str = "words";
 /// Environment variable with the folder of those results.
 const RESULTS_VAR: &str = "ROCESCOPE_VM_RESULTS";
 /// Timeout of the guest in seconds. It takes a quarter of an hour, more on a busy machine.
@@ -83,14 +84,16 @@ const LIMIT: &str = "2100";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Runs all tests in guests. Two run at the same time, each of which keeps one CPU busy. Tests within a guest inspect
+/// Runs the tests of aarch64, then all tests in guests. Two run at the same time, each of which keeps one CPU busy. Tests within a guest inspect
 /// the whole system, so they run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
 pub(crate) fn test() -> Result<()> {
+    // Before the guests: a build beside them would make them late.
+    let arm = emulated::test();
     let prepared = Prepared::new(CHECKED, &Kernel::Distribution, Processor::X86, &OLDER_KERNEL)?;
-    thread::scope(|scope| {
+    let guests = thread::scope(|scope| {
         let older = scope.spawn(|| prepared.guest("older-kernel", &OLDER_KERNEL, &[])?.run(&prepared, true));
         let soft_roce = soft_roce(&prepared, &[]);
         let older = older.join().unwrap_or_else(|_| Err(anyhow!("the thread of the older kernel panicked")));
@@ -98,7 +101,11 @@ pub(crate) fn test() -> Result<()> {
             (Err(older), Err(soft_roce)) => bail!("older kernel: {older:#}; Soft-RoCE: {soft_roce:#}"),
             (older, soft_roce) => older.and(soft_roce),
         }
-    })
+    });
+    match (arm, guests) {
+        (Err(arm), Err(guests)) => bail!("aarch64: {arm:#}; {guests:#}"),
+        (arm, guests) => arm.context("aarch64").and(guests),
+    }
 }
 
 /// Runs only the tests with Soft-RoCE devices: those whose names contain one of `names`, or all; on a kernel other

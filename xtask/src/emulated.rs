@@ -1,0 +1,65 @@
+//! The program for aarch64, under QEMU's user emulation: a part of `cargo xtask test --vm`.
+
+use crate::build::with_ebpf;
+use crate::check::ensure_target;
+use crate::dist::Target;
+use crate::ebpf_toolchain::EbpfToolchain;
+use crate::programs::{CHECKED, Programs};
+use crate::run::{cargo, has_program, run, say, step, target_dir};
+use crate::setup;
+use crate::vm::PROGRAMS_TEST;
+use anyhow::Result;
+use std::process::{Command, Stdio};
+
+/// The integration test of this program.
+pub(crate) const TEST: &str = "aarch64";
+/// Environment variable with its path.
+const PROGRAM: &str = "ROCESCOPE_AARCH64_BIN";
+const EMULATOR: &str = "qemu-aarch64";
+
+/// Builds the program as `cargo xtask dist` does but for optimisation and without a cross compiler, then runs the
+/// common crate's tests and the program.
+///
+/// # Errors
+/// A build or a test failed.
+pub(crate) fn test() -> Result<()> {
+    let target = Target::Arm.triple();
+    setup::test_tools()?;
+    if !has_program(EMULATOR) {
+        say(&format!("SKIP aarch64: {EMULATOR} is not installed (package qemu-user)"));
+        return Ok(());
+    }
+    if let Err(why) = ensure_target(target) {
+        say(&format!("SKIP aarch64: {why}"));
+        return Ok(());
+    }
+    let toolchain = setup::ebpf_toolchain()?;
+    let for_arm = |arguments: &[&str]| {
+        let mut command = cargo();
+        command
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", EMULATOR)
+            .args(arguments)
+            .args(["--target", target]);
+        command
+    };
+    let tests = ["test", "--no-fail-fast", "-p", "rocescope-common", "--lib", "--tests"];
+    step("the common crate's tests on aarch64", || run(&mut for_arm(&tests)))?;
+    step("building rocescope for aarch64", || {
+        let mut command = for_arm(&["build", "-p", "rocescope"]);
+        run(with_ebpf(&mut command, &toolchain).args(["--features", "live"]))
+    })?;
+    step("rocescope for aarch64", || run(&mut of_program(&toolchain, target)?))
+}
+
+/// The integration test, which compares the program with that of this machine.
+fn of_program(toolchain: &EbpfToolchain, target: &str) -> Result<Command> {
+    let programs = Programs::build(Some(toolchain), CHECKED, ["--test", TEST, "--test", PROGRAMS_TEST])?;
+    let mut command = Command::new(programs.integration(TEST)?);
+    command
+        .arg("--show-output")
+        .env("ROCESCOPE_BIN", &programs.rocescope)
+        .env(PROGRAM, target_dir().join(target).join("debug/rocescope"))
+        .stdin(Stdio::null());
+    Ok(command)
+}
