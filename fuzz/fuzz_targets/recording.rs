@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use rocescope::record::cell::{Cell, CellKind};
 use rocescope::record::parquet::{decode, encode};
 use rocescope::record::registry::{
-    DeviceSecond, Event, Finding, FlowRollup, FlowSecond, Host, LinkSecond, QpLife, Step,
+    DeviceSecond, Event, Finding, FlowRollup, FlowSecond, Host, LinkSecond, QpLife, QpSecond, Step,
 };
 use rocescope::record::table::Row;
 use rocescope::report::Options;
@@ -46,6 +46,7 @@ fn made() -> Vec<Vec<u8>> {
             file::<DeviceSecond>(rows),
         ]);
         all.extend([
+            file::<QpSecond>(rows),
             file::<QpLife>(rows),
             file::<Event>(rows),
             file::<Finding>(rows),
@@ -108,7 +109,8 @@ fuzz_target!(init: init(), |bytes: &[u8]| {
     let flows = read::<FlowSecond>(bytes);
     let mut any = flows;
     any |= read::<LinkSecond>(bytes) | read::<DeviceSecond>(bytes) | read::<Event>(bytes) | read::<Finding>(bytes);
-    let _others = read::<FlowRollup>(bytes) | read::<QpLife>(bytes) | read::<Step>(bytes) | read::<Host>(bytes);
+    any |= read::<QpSecond>(bytes) | read::<QpLife>(bytes);
+    let _others = read::<FlowRollup>(bytes) | read::<Step>(bytes) | read::<Host>(bytes);
     if any {
         play(bytes);
     }

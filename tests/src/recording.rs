@@ -1,10 +1,11 @@
-//! The files of a recording, and the rows of its flows.
+//! The files and rows of a recording.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rocescope::record::parquet;
 use rocescope::record::registry::FlowSecond;
+use rocescope::record::table::Row;
 
 /// The files below a folder with the suffix `.parquet`.
 #[must_use]
@@ -25,9 +26,17 @@ pub fn tables(folder: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Fails if a file cannot be read.
 pub fn flow_rows(recording: &Path) -> Result<Vec<FlowSecond>> {
+    rows(recording)
+}
+
+/// The rows of a table of a recording, file by file.
+///
+/// # Errors
+/// Fails if a file cannot be read.
+pub fn rows<R: Row>(recording: &Path) -> Result<Vec<R>> {
     let mut rows = Vec::new();
-    for file in tables(&recording.join("v1/flow_seconds")) {
-        rows.extend(parquet::decode::<FlowSecond>(std::fs::read(file)?.into())?);
+    for file in tables(&recording.join("v1").join(R::TABLE.name)) {
+        rows.extend(parquet::decode::<R>(std::fs::read(file)?.into())?);
     }
     Ok(rows)
 }

@@ -298,6 +298,35 @@ fn counters_of_devices_name_the_culprit_where_no_packet_is_seen() {
     }
 }
 
+/// Without packets, contexts of queue pairs lead to the path, counters of devices to uneven load.
+#[test]
+fn queue_pairs_name_the_culprit_where_nics_process_roce() {
+    let engines = engines("queue_pairs_name_the_culprit_where_nics_process_roce");
+    let (program, fleet) = (binary::path().unwrap(), Fleet::SMALL);
+    let folder = tempfile::tempdir().unwrap();
+    fleet.write_offloaded(folder.path()).unwrap();
+    let source = folder.path().to_str().unwrap();
+    let mut asked = 0;
+    for fault in FAULTS {
+        for (question, culprit) in fleet.culprit_offloaded(fault) {
+            let answers: Vec<Value> = engines
+                .iter()
+                .map(|engine| {
+                    ask(&program, question, source, Some(engine), Some(fleet.range(fault))).unwrap()
+                })
+                .collect();
+            for answer in &answers {
+                let headline = answer["headline"].as_str().unwrap();
+                assert!(headline.starts_with(&culprit), "{question} {fault:?}: {headline}, not {culprit}");
+                assert!(answer["scope"].as_str().unwrap().starts_with("60 hosts, 3 jobs, "), "{answer}");
+                assert!(same(&answers[0]["rows"], &answer["rows"]), "{question} {fault:?}: {answers:#?}");
+            }
+            asked += answers.len();
+        }
+    }
+    assert_eq!(asked, engines.len() * 12);
+}
+
 /// The SQL printed for every engine, or for one by its name: printing does not need the program. It is about the first
 /// fault that the question names, or about all, and has its times as a text without a zone.
 fn printed(question: &str, source: &str, engine: Option<&str>) -> String {
@@ -470,20 +499,22 @@ fn engines_run_every_query_of_the_dashboard_of_click_house() {
     let queries = queries(&dashboard, "rawSql");
     assert!(queries.len() > 8);
     let (from, _) = Fleet::SMALL.range(Fault::Healthy);
-    let root = recording().to_str().unwrap();
+    let offloaded = tempfile::tempdir().unwrap();
+    Fleet::SMALL.write_offloaded(offloaded.path()).unwrap();
     let duck = duck_db_or_skip(NAME).map(|engine| (engine, "timestamptz", &DUCK_DB[..]));
     let click = click_house_or_skip(NAME).map(|engine| (engine, "DateTime", &CLICK_HOUSE[..]));
     for (engine, time, arguments) in duck.into_iter().chain(click) {
         let is_duck = time == "timestamptz";
         let read = |table: &str| {
-            let files = format!("{root}/v1/{table}/**/*.parquet");
+            let root = if table == "qp_seconds" { offloaded.path() } else { recording() };
+            let files = format!("{}/v1/{table}/**/*.parquet", root.display());
             if is_duck {
                 format!("read_parquet('{files}', hive_partitioning = false)")
             } else {
                 format!("file('{files}', Parquet)")
             }
         };
-        let views = ["flow_seconds", "link_seconds", "steps"]
+        let views = ["flow_seconds", "link_seconds", "qp_seconds", "steps"]
             .map(|table| format!("create view {table} as select * from {};\n", read(table)));
         // Values that the data source inserts for its macros.
         let (start, end) = (from + 1, from + 120);

@@ -7,35 +7,11 @@ use serde::Serialize;
 use super::{Device, QpPosts};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::devices::QpSample;
+pub use crate::entity::devices::QpSource;
 use crate::entity::lives::{DEVX, KERNEL, PathChoices, QpControl, QpLife, VERBS};
 use crate::entity::pauses::Stall;
 use crate::sample::{Address, FlowSample, address};
 use crate::util::map::Set;
-
-/// A source of what is known of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum QpSource {
-    /// The kernel's list of queue pairs (RDMA netlink).
-    Netlink,
-    /// The verbs that made and modified the queue pair, and queries (kernel probes).
-    ControlPath,
-    /// Commands to the firmware past the verbs.
-    Devx,
-    /// The NIC's own context.
-    Context,
-    /// Samples of `post_send`.
-    Posts,
-    /// Its packets: a flow to or from it.
-    Packets,
-}
-
-impl QpSource {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 6] =
-        [Self::Netlink, Self::ControlPath, Self::Devx, Self::Context, Self::Posts, Self::Packets];
-}
 
 /// A queue pair, as RDMA netlink, the kernel's control path and the NIC's own context show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

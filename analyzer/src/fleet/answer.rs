@@ -117,15 +117,16 @@ impl Answer {
                     .to_owned(),
             );
         }
-        let by_devices = matches!(question, Question::Slow | Question::Loss);
-        if !by_devices && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
+        let of_hops = matches!(question, Question::Slow | Question::Loss);
+        let needs_flows = matches!(question, Question::Stragglers | Question::Timeline);
+        if needs_flows && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
             return Err(format!(
-                "no flow was recorded in this time range and job, and `{}` needs flows: `slow` and `loss` also read counters of devices",
+                "no flow was recorded in this time range and job, and `{}` needs flows: `slow`, `loss`, `balance` and `jobs` also read counters of devices and contexts of queue pairs",
                 question.name()
             ));
         }
         let seen = Coverage::of(&rows);
-        if by_devices {
+        if of_hops {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
             rows = cover::explain(rows)
                 .map_err(|error| format!("a row of the engine is not as expected: {error}"))?;

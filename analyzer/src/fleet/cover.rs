@@ -19,6 +19,9 @@ const MOST: usize = 100;
 /// Metric of `loss` for the pairs whose losses no tap can see.
 pub const RETRANSMITTED: &str = "retransmitted";
 
+/// Metric of `loss` and `slow` for the retries that the NIC's own contexts of queue pairs show.
+pub const RETRIES: &str = "retries (QP)";
+
 /// A bad pair at one of its hops: a row of the SQL result.
 #[derive(Clone, Debug, Deserialize)]
 struct Pair {
@@ -97,9 +100,12 @@ pub fn explain(rows: Vec<Row>) -> Result<Vec<Row>, serde_json::Error> {
 
 /// Losses of the pairs at a hop that no other hop explains yet, the less the more of its pairs lose nothing.
 fn score(hop: &Hop, pairs: &[Pair], open: &[bool]) -> f64 {
-    let weight: f64 =
-        hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| pairs[*pair].weight.max(1.0)).sum();
-    weight * hop.share * hop.share
+    hop.pairs.iter().filter(|pair| open[**pair]).map(|pair| worth(hop, &pairs[*pair])).sum()
+}
+
+/// How well a hop explains one of its pairs.
+fn worth(hop: &Hop, pair: &Pair) -> f64 {
+    pair.weight.max(1.0) * hop.share * hop.share
 }
 
 /// The hop that explains most of what is open.
@@ -137,7 +143,7 @@ fn fewer<'a>(hops: &'a [Hop], pairs: &[Pair], chosen: &[&'a Hop]) -> Option<Vec<
     let place = |hop: &&Hop| hops.iter().position(|other| std::ptr::eq(*hop, other));
     let greedy: Vec<usize> = chosen.iter().filter_map(place).collect();
     let of_hops: Vec<&[usize]> = hops.iter().map(|hop| hop.pairs.as_slice()).collect();
-    let worth = |hop: usize, pair: usize| pairs[pair].weight.max(1.0) * hops[hop].share * hops[hop].share;
+    let worth = |hop: usize, pair: usize| worth(&hops[hop], &pairs[pair]);
     let set = Search::new(&of_hops, pairs.len(), &worth).fewer(&greedy)?;
     let mut left: Vec<&Hop> = set.into_iter().map(|hop| &hops[hop]).collect();
     let (mut ordered, mut open) = (Vec::new(), vec![true; pairs.len()]);

@@ -15,6 +15,8 @@ pub(super) struct Coverage {
     pub(super) unknown: u64,
     /// Devices of which a counter says what was lost.
     pub(super) devices: u64,
+    /// Pairs of ports whose queue pairs have a context of the NIC.
+    pub(super) contexts: u64,
     /// Jobs that have a median, for at least one figure.
     pub(super) compared: u64,
     /// Jobs that have none.
@@ -42,6 +44,7 @@ impl Coverage {
                 "loss" => seen.known += pairs,
                 cover::RETRANSMITTED => seen.unknown += pairs,
                 "out of sequence (device)" => seen.devices += pairs,
+                cover::RETRIES => seen.contexts += pairs,
                 _ => {}
             }
             seen.most = seen.most.max(peers);

@@ -105,6 +105,8 @@ fn job(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
     let found = match problem {
         "stalls" => format!("stalls {figure} of the time (transport timeouts)"),
         "waits" => format!("waits {figure} of the time (RNR NAKs)"),
+        "retries (QP)" => format!("retries in use in {figure} of the readings of its queue pairs"),
+        "RNR retries (QP)" => format!("RNR retries in use in {figure} of the readings of its queue pairs"),
         "loss" if count(row, "all_timeouts") > 0 => format!("loss at least {figure}"),
         _ => format!("{} {figure}", plain(problem)),
     };
@@ -225,7 +227,8 @@ pub(super) fn nothing(question: Question, seen: &Coverage) -> String {
             format!("No link, rail or plane carries more than {UNEVEN} × the mean of those parallel to it")
         }
         Question::Jobs => {
-            "No job stands out in loss, retransmission, CE marks, stalls, waits or step growth".to_owned()
+            "No job stands out in loss, retransmission, CE marks, stalls, waits, retries or step growth"
+                .to_owned()
         }
         Question::Stragglers => match &seen.upstream_of {
             Some((waiting, hosts, name)) => format!(
@@ -259,6 +262,10 @@ fn loss(seen: &Coverage) -> String {
     let least = ratio(Limits::default().loss.ratio);
     let all = seen.known + seen.unknown;
     match (seen.known, seen.unknown, seen.devices) {
+        (0, 0, 0) if seen.contexts > 0 => format!(
+            "No path has retries that stand out, in the contexts of the queue pairs of {}",
+            plural(seen.contexts, "port pair")
+        ),
         (0, 0, 0) => "Losses are not known: no sequence of packets is followed".to_owned(),
         (0, 0, _) => format!("No device receives more than {least} of its packets out of sequence"),
         (0, unknown, _) => format!(
@@ -384,7 +391,9 @@ mod tests {
             json!({"readings": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_ms": 1, "last_ms": 2}),
         );
         assert!(
-            Answer::of(Question::Jobs, vec![devices.clone()], 10).unwrap_err().contains("`slow` and `loss`")
+            Answer::of(Question::Timeline, vec![devices.clone()], 10)
+                .unwrap_err()
+                .contains("`balance` and `jobs`")
         );
         assert!(Answer::of(Question::Loss, vec![devices], 10).is_ok());
     }

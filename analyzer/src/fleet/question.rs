@@ -47,8 +47,14 @@ definitions! {
     DEVICE_TIMEOUTS: f64 = 1e-6,
         "Smallest share of packets with a transport timeout above the median that stands out in a device",
         "A timeout costs as much time as many thousand packets take";
+    RETRYING: f64 = 0.01,
+        "Smallest share of the readings of contexts with retries in use that stands out in a pair of ports",
+        "A reading finds a retry for as long as its timeout lasts, and none on a path that loses nothing";
     pub(super) JOB_LOSS: f64 = 1e-6,
         "Smallest share of packets lost, or retransmitted where losses are not known, that stands out in a job",
+        "One bad port of a hundred is a hundredth of the share of its own pairs";
+    JOB_RETRYING: f64 = 1e-4,
+        "Smallest share of the readings of contexts with retries in use that stands out in a job",
         "One bad port of a hundred is a hundredth of the share of its own pairs";
     JOB_WAIT: f64 = 1e-3,
         "Smallest share of the time in transport timeouts, or in RNR waits, that stands out in a job",
@@ -210,9 +216,11 @@ impl Question {
     #[must_use]
     pub const fn tables(self) -> &'static [&'static str] {
         match self {
-            Self::Slow | Self::Loss | Self::Balance => &["flow_seconds", "device_seconds", "link_seconds"],
-            Self::Jobs | Self::Stragglers => &["flow_seconds", "device_seconds", "steps"],
-            Self::Timeline => &["flow_seconds", "device_seconds"],
+            Self::Slow | Self::Loss | Self::Balance => {
+                &["flow_seconds", "device_seconds", "qp_seconds", "link_seconds"]
+            }
+            Self::Jobs | Self::Stragglers => &["flow_seconds", "device_seconds", "qp_seconds", "steps"],
+            Self::Timeline => &["flow_seconds", "device_seconds", "qp_seconds"],
         }
     }
 

@@ -58,6 +58,9 @@ $ rocescope diff monday/ today/                                    # recordings,
 - A clock step of more than 2 s is reported and recorded in `hosts.clock_jump_ns`. Rows have the new time from then on; `interval_ns` is
   measured by a clock that does not step.
 - Only changes have rows: a flow without packets, a counter that does not increase and a queue pair that does not change have none.
+- RoCE that the NIC processes itself is in `qp_seconds` (its traffic and retries, from the kernel's list and the NIC's own context), `qp_lives` and
+  `device_seconds`, and never in `flow_seconds`. Contexts are read in turns (`--qp-queries`), so that with many queue pairs a row covers
+  several intervals. `replay` shows these queue pairs as `live` does.
 - Counts are differences between two samples. Their sum over all rows is the figure of the report; a loss that later packets
   disprove gives a negative difference. If a flow leaves the flow table between two samples, its last interval is missing from
   `flow_seconds` (`hosts.unrecorded_packets`); `link_seconds` has its packets.

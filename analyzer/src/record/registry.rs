@@ -138,6 +138,42 @@ tables! {
         delta: u64, "as named", "devices[].counters", "Increase of the counter.";
     }
 
+    QpSecond = qp_seconds, "A queue pair of this host in an interval in which its PSNs moved, or the NIC's own context showed retries, a standstill or no posted receive: the traffic of NICs that process RoCE in hardware. Never part of `flow_seconds`." {
+        t: Time, "Unix ns", "window.last_ns", "End of the interval.";
+        interval_ns: u64, "ns", "", "Time that the counts cover: since the context was last read, or the length of the interval where that is longer or no context is read.";
+        host: Shared, "", "", "Name of the recording host.";
+        job: Text, "", "", "Job of the process, or of the host. Null: none is known.";
+        pod: Text, "", "devices[].qps[].pod", "Pod of the process. Null: none, or not known.";
+        device: Shared, "", "devices[].name", "RDMA device.";
+        port: Option<u64>, "", "devices[].port", "Port. Null: not known.";
+        netdev: Text, "", "devices[].interface", "Network interface of the port. Null: not known.";
+        rail: Text, "", "rails[].rails[].name", "Rail of that interface, as `--rail` names it. Null: none is named.";
+        lqpn: u64, "", "devices[].qps[].lqpn", "Number of the queue pair.";
+        rqpn: Option<u64>, "", "devices[].qps[].rqpn", "Number of the queue pair at the other end. Null: not connected, or a datagram transport.";
+        src: Option<Address>, "", "devices[].qps[].src", "Address that it sends from. Null: not known.";
+        dst: Option<Address>, "", "devices[].qps[].dst", "Address of the other end. Null: not known.";
+        udp_port: Option<u64>, "", "devices[].qps[].udp_port", "UDP source port of its packets. Null: not known.";
+        dscp: Option<u64>, "", "devices[].qps[].dscp", "DSCP of its packets. Null: not known.";
+        pid: Option<u64>, "", "devices[].qps[].pid", "Process. Null: as in the report.";
+        comm: Text, "", "devices[].qps[].comm", "Command name of the process. Null: not known.";
+        sent_packets: Option<u64>, "packets", "devices[].qps[].sent_packets", "PSNs taken by its requests. Null: not known.";
+        received_packets: Option<u64>, "packets", "devices[].qps[].received_packets", "PSNs of the requests that it received. Null: not known.";
+        readings: Option<u64>, "readings", "devices[].qps[].context_readings", "Readings of its context in the interval. Null: none was ever read.";
+        retrying_readings: Option<u64>, "readings", "devices[].qps[].retrying_readings", "Those that showed retries in use. Null: the context does not tell.";
+        rnr_retrying_readings: Option<u64>, "readings", "devices[].qps[].rnr_retrying_readings", "Those that showed RNR retries in use. Null: the context does not tell.";
+        exhausted_readings: Option<u64>, "readings", "devices[].qps[].exhausted_readings", "Those that showed a receive queue in use without a posted receive. Null: the context does not tell.";
+        in_flight: Option<u64>, "packets", "devices[].qps[].in_flight", "Packets sent and not acknowledged at the latest reading. Null: as in the report.";
+        stuck_ns: Option<u64>, "ns", "devices[].qps[].stuck_ns", "Time for which packets have been in flight without one being acknowledged, at the latest reading. Null: as `in_flight`.";
+        retries_used: Option<u64>, "retries", "devices[].qps[].retries_used", "Retries in use at the latest reading. Null: as in the report.";
+        rnr_retries_used: Option<u64>, "retries", "devices[].qps[].rnr_retries_used", "RNR retries in use at the latest reading. Null: as in the report.";
+        posted_receives: Option<u64>, "work requests", "devices[].qps[].posted_receives", "Receives posted and not used at the latest reading. Null: as in the report.";
+        unsent_wqes: Option<u64>, "the driver's blocks", "devices[].qps[].unsent_wqes", "Send work posted and not begun at the latest reading. Null: as in the report.";
+        timeouts: Option<u64>, "timeouts", "devices[].qps[].timeouts", "Transport timeouts of the port that are attributed to it. Null: none was ever.";
+        sequence_errors: Option<u64>, "NAKs", "devices[].qps[].sequence_errors", "Sequence-error NAKs of the port that are attributed to it. Null: none was ever.";
+        attribution: Text, "", "devices[].qps[].attribution", "How sure these two are: `certain` or `likely`. Null: none is attributed.";
+        pause_stall_ns: Option<u64>, "ns", "devices[].qps[].pause_stall_ns", "Time without progress while its priority was paused at least half of the time. Null: not known.";
+    }
+
     QpLife = qp_lives, "A queue pair of this host as the kernel, its control path and the NIC show it: a row when it is first seen, and when anything but `t` changes. The latest row of a host, device, number and creation is its state." {
         t: Time, "Unix ns", "window.last_ns", "Time of the sample.";
         host: Shared, "", "", "Name of the recording host.";
@@ -164,6 +200,13 @@ tables! {
         timeout_ns: Option<u64>, "ns", "devices[].qps[].timeout_ns", "Transport timeout; 0: never. Null: not known.";
         retry_cnt: Option<u64>, "retries", "devices[].qps[].retry_cnt", "Retries after a timeout or a sequence error. Null: not known.";
         rnr_retry: Option<u64>, "retries", "devices[].qps[].rnr_retry", "Retries after an RNR NAK; 7: no limit. Null: not known.";
+        connected: Option<Time>, "Unix ns", "devices[].qps[].connected_ns", "First time in the state RTS. Null: as in the report, or of an older version.";
+        priority: Option<u64>, "", "devices[].qps[].priority", "Priority (PCP) of its packets. Null: as in the report, or of an older version.";
+        plane: Option<u64>, "", "devices[].qps[].plane", "Plane of a multi-plane port, from 1. Null: as in the report, or of an older version.";
+        bond_port: Option<u64>, "", "devices[].qps[].bond_port", "Port of the bond that it sends on, from 1. Null: as in the report, or of an older version.";
+        end_kind: Text, "", "devices[].qps[].end", "How it ended: `destroyed`, `error` or `number_reused`. Null: as in the report, or of an older version.";
+        sources: Text, "", "devices[].qps[].sources", "Sources of these facts: `netlink`, `control_path`, `devx`, `context` and so on, joined by commas. Null: of an older version.";
+        gone: Option<u64>, "", "", "1: it left the report, and its end was not seen. Null: it did not, or of an older version.";
     }
 
     Event = events, "Something that happened at one packet, or to a queue pair or port on the control path. At most 1,000 of packets in an interval; `hosts.events_left_out` counts the others." {

@@ -100,7 +100,7 @@ impl Fleet {
         Port { host: self.hosts / 8, rail: 1, plane: 0 }
     }
 
-    const fn lossy(&self) -> Port {
+    pub(super) const fn lossy(&self) -> Port {
         Port { host: self.hosts / 2 - 7, rail: 2, plane: 1 }
     }
 
@@ -119,7 +119,7 @@ impl Fleet {
     }
 
     /// A port at the slow switch, and one at the lossy switch: hosts of two jobs have ports there.
-    const fn at_switches(&self) -> (Port, Port) {
+    pub(super) const fn at_switches(&self) -> (Port, Port) {
         let host = self.hosts / 2;
         (Port { host, rail: 2, plane: 0 }, Port { host, rail: 0, plane: 1 })
     }
@@ -128,11 +128,11 @@ impl Fleet {
         Port { host: self.hosts / 3 + 2, rail: 0, plane: 1 }
     }
 
-    const fn resending(&self) -> Port {
+    pub(super) const fn resending(&self) -> Port {
         Port { host: self.hosts / 4, rail: 3, plane: 0 }
     }
 
-    const fn receiver(&self) -> u64 {
+    pub(super) const fn receiver(&self) -> u64 {
         self.hosts / 3
     }
 

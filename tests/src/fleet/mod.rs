@@ -12,6 +12,7 @@
 
 pub mod ask;
 mod fault;
+mod offloaded;
 
 use std::fs;
 use std::io;

@@ -27,7 +27,24 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
     assert!(count(&contexts["failed"]) <= 2 && contexts["queried"] == 0, "{contexts}");
     assert_eq!(refused.len() as u64, count(&contexts["failed"]), "{contexts}");
     assert!(refused.iter().all(|why| why.as_str().is_some_and(|why| why.contains("EINVAL"))), "{contexts}");
+    for (end, other, peer, life) in of_transfer(report, transfer) {
+        let flow = flow(report, end, "egress", other, peer)?;
+        let (made, gone) = (count(&life["created_ns"]), count(&life["ended_ns"]));
+        assert!(made < count(&flow["first_ns"]) && count(&flow["last_ns"]) < gone, "{life} {flow}");
+        one_port(life, flow);
+    }
+    Ok(())
+}
+
+/// The queue pairs of a transfer as the report has them, with their end, the other end and the number there; each has
+/// perftest's settings.
+///
+/// # Panics
+/// If one is missing, or differs from its parameters.
+#[must_use]
+pub fn of_transfer<'a>(report: &'a Value, transfer: &Transferred) -> Vec<(End, End, u64, &'a Value)> {
     let (client, server) = transfer.pids;
+    let mut all = Vec::new();
     for ((near, _), (far, _)) in transfer.near.iter().zip(&transfer.far) {
         for (end, other, qpn, peer, pid) in [(NEAR, FAR, near, far, client), (FAR, NEAR, far, near, server)] {
             let devices = report["devices"].as_array().into_iter().flatten();
@@ -35,33 +52,29 @@ pub fn check(report: &Value, transfer: &Transferred) -> Result<()> {
                 .filter(|device| device["name"] == end.device)
                 .flat_map(|device| device["qps"].as_array().into_iter().flatten());
             let life = qps.find(|qp| qp["lqpn"] == *qpn && qp["rqpn"] == *peer);
-            let life = life.unwrap_or_else(|| panic!("QP {qpn} of {} is not followed: {lives}", end.device));
-            assert_eq!(
-                (&life["pid"], &life["comm"]),
-                (&pid.into(), &transfer.wanted.program.into()),
-                "{life}"
-            );
-            assert_eq!((&life["kind"], &life["dst"]), (&"RC".into(), &other.address.into()), "{life}");
-            assert_eq!(life["src"], end.address, "{life}");
-            assert_eq!(life["dscp"], transfer.wanted.traffic_class >> 2, "{life}");
-            assert_eq!(life["path_mtu"], PATH_MTU, "{life}");
-            // A queue pair that only receives stays in RTR, before these are set. Seven retries are perftest's
-            // default.
-            let sends = life["state"] != "RTR";
-            let [timeout, retries] = [4_096u64 << transfer.wanted.timeout(), 7]
-                .map(|value| if sends { Value::from(value) } else { Value::Null });
-            assert_eq!(life["timeout_ns"], timeout, "{life}");
-            assert_eq!((&life["retry_cnt"], &life["rnr_retry"]), (&retries, &retries), "{life}");
-            assert!(sends || end == FAR, "{life}");
-            let (made, gone) = (count(&life["created_ns"]), count(&life["ended_ns"]));
-            assert!(made < gone, "{life}");
-            assert_eq!(life["end"], "destroyed", "{life}");
-            let flow = flow(report, end, "egress", other, *peer)?;
-            assert!(made < count(&flow["first_ns"]) && count(&flow["last_ns"]) < gone, "{life} {flow}");
-            one_port(life, flow);
+            let life = life.unwrap_or_else(|| panic!("QP {qpn} of {} is missing: {report}", end.device));
+            as_wanted(life, (end, other, pid), transfer);
+            all.push((end, other, *peer, life));
         }
     }
-    Ok(())
+    all
+}
+
+fn as_wanted(life: &Value, (end, other, pid): (End, End, u32), transfer: &Transferred) {
+    assert_eq!((&life["pid"], &life["comm"]), (&pid.into(), &transfer.wanted.program.into()), "{life}");
+    assert_eq!((&life["kind"], &life["dst"]), (&"RC".into(), &other.address.into()), "{life}");
+    assert_eq!(life["src"], end.address, "{life}");
+    assert_eq!(life["dscp"], transfer.wanted.traffic_class >> 2, "{life}");
+    assert_eq!(life["path_mtu"], PATH_MTU, "{life}");
+    // A queue pair that only receives stays in RTR, before these are set. Seven retries are perftest's default.
+    let sends = life["state"] != "RTR";
+    let [timeout, retries] = [4_096u64 << transfer.wanted.timeout(), 7]
+        .map(|value| if sends { Value::from(value) } else { Value::Null });
+    assert_eq!(life["timeout_ns"], timeout, "{life}");
+    assert_eq!((&life["retry_cnt"], &life["rnr_retry"]), (&retries, &retries), "{life}");
+    assert!(sends || end == FAR, "{life}");
+    assert!(count(&life["created_ns"]) < count(&life["ended_ns"]), "{life}");
+    assert_eq!(life["end"], "destroyed", "{life}");
 }
 
 /// The expected computed source port of a Soft-RoCE queue pair with this port in its packets: null before kernel

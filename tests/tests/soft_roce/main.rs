@@ -16,6 +16,7 @@ mod queue_pairs;
 mod queue_pairs_died;
 mod queue_pairs_driver;
 mod queue_pairs_kernel;
+mod recorded;
 mod rights;
 
 use std::net::Ipv6Addr;

@@ -1,13 +1,24 @@
 -- Load of parallel links, rails and planes: the busiest over the mean.
 with
+-- NICs that process RoCE show no packets, but count their bytes. Of several sources of one counter, that which counted most.
+counters as (
+  select host, netdev, case counter when 'rx_bytes' then 'ingress' else 'egress' end as way, source, sum(delta) as counted
+  from device_seconds
+  where {rows} and netdev is not null and counter in ('rx_bytes', 'tx_bytes')
+  group by host, netdev, counter, source
+),
 ways as (
-  select host, link, coalesce(direction, 'both') as way, rail, neighbour_system, bytes
+  select host, link, coalesce(direction, 'both') as way, rail, neighbour_system, bytes, 0 as counted
   from link_seconds
   where {rows}
+  union all
+  select host, netdev as link, way, nullif(netdev, netdev) as rail, nullif(netdev, netdev) as neighbour_system, 0 as bytes, counted
+  from counters
 ),
 -- The captures of a host without a named rail are parallel links of one.
 loads as (
-  select host, link, way as direction, coalesce(min(rail), case way when 'both' then '' else link end) as rail, coalesce(max(neighbour_system), '') as switch, sum(bytes) as carried
+  select host, link, way as direction, coalesce(min(rail), case way when 'both' then '' else link end) as rail, coalesce(max(neighbour_system), '') as switch,
+         case when sum(bytes) > 0 then sum(bytes) else max(counted) end as carried
   from ways
   group by host, link, way
 ),

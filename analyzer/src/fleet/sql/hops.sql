@@ -4,7 +4,7 @@ counted as (
 ),
 medians as (
   select *, case when peers >= {COMPARED} then median(figure) over (partition by metric, job, direction)
-                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') then 0 else figure end as usual
+                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or direction = 'queue pair' then 0 else figure end as usual
   from counted
 ),
 deviations as (
@@ -25,6 +25,11 @@ ports as (
   from flow_seconds
   where {rows} and direction is not null
   group by host, link, addr
+  union all
+  select host, netdev as link, src as addr, 1 as sends
+  from qp_seconds
+  where {rows} and netdev is not null and src is not null
+  group by host, netdev, src
 ),
 -- What only receives is a mirror port: neither end of what it sees is its own.
 own_ports as (

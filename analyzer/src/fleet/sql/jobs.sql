@@ -78,22 +78,38 @@ pace as (
   from ordered
   group by job_name
 ),
+-- NICs that process RoCE show no packets, but the context of each queue pair.
+qps as (
+  select coalesce(job, '') as job_name, count(distinct host) as qp_hosts, sum(timeouts) as qp_timeouts,
+         sum(retrying_readings) / nullif(sum(readings), 0) as retry_ratio, sum(rnr_retrying_readings) / nullif(sum(readings), 0) as rnr_retry_ratio
+  from qp_seconds
+  where {rows}
+  group by coalesce(job, '')
+),
+names as (
+  select job_name from (select job_name from traffic union all select job_name from qps) both group by job_name
+),
 joined as (
-  select t.*, nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
+  select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
+         all_retransmitted, coalesce(t.all_timeouts, q.qp_timeouts) as all_timeouts, loss_ratio, resent_ratio, ce_ratio, stall_ns, wait_ns,
+         nullif(flow_ns, 0) as flow_ns, retry_ratio, rnr_retry_ratio, nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
          case when step_ns > 0 then growth end as growth
-  from traffic t left join pace p on t.job_name = p.job_name
+  from names n left join traffic t on n.job_name = t.job_name left join qps q on n.job_name = q.job_name left join pace p on n.job_name = p.job_name
 ),
 long as (
   select *, case problem when 'loss' then loss_ratio
                          when 'retransmission' then resent_ratio
                          when 'CE' then ce_ratio
-                         when 'stalls' then stall_ns / nullif(flow_ns, 0)
-                         when 'waits' then wait_ns / nullif(flow_ns, 0)
+                         when 'stalls' then stall_ns / flow_ns
+                         when 'waits' then wait_ns / flow_ns
+                         when 'retries (QP)' then retry_ratio
+                         when 'RNR retries (QP)' then rnr_retry_ratio
                          else growth end as figure
   from joined
   cross join (
     select 'loss' as problem, {JOB_LOSS} as least union all select 'retransmission', {JOB_LOSS} union all select 'CE', {CE}
     union all select 'stalls', {JOB_WAIT} union all select 'waits', {JOB_WAIT} union all select 'step growth', {JOB_GROWTH}
+    union all select 'retries (QP)', {JOB_RETRYING} union all select 'RNR retries (QP)', {JOB_RETRYING}
   ) problems
 ),
 -- The median of one or two jobs says nothing about either.

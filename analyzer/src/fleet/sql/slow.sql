@@ -18,6 +18,15 @@ pairs as (
   from pair_taps
   group by job, lane, direction, src, dst
 ),
+-- NICs that process RoCE show no packets, but the context of each queue pair.
+qps as (
+  select job, min(coalesce(rail, netdev)) as lane, src, dst, count(*) as qp_rows, sum(readings) as qp_contexts, sum(sent_packets) as qp_sent,
+         sum(retrying_readings) as qp_retrying, sum(rnr_retrying_readings) as qp_rnr_retrying,
+         coalesce(sum(timeouts), 0) + coalesce(sum(sequence_errors), 0) as qp_resent
+  from qp_seconds
+  where {rows} and src is not null and dst is not null
+  group by job, src, dst
+),
 devices as (
   select job, host, device, max(netdev) as port_of, count(*) as readings,
          sum(case when counter = 'rx_packets' then delta end) as rx, sum(case when counter = 'tx_packets' then delta end) as tx,
@@ -54,5 +63,16 @@ figures as (
       union all select 'paused (device)', {PAUSED}
     ) metrics
   ) long
+  where figure is not null
+  union all
+  select metric, job, nullif(src, src) as box, lane, 'queue pair' as direction, src, dst, qp_rows as readings, figure, least, 0 as bounded,
+         1.0 as weight
+  from (
+    select *, case metric when 'retries (QP)' then qp_retrying else qp_rnr_retrying end / nullif(qp_contexts, 0) as figure
+    from qps
+    cross join (
+      select 'retries (QP)' as metric, {RETRYING} as least union all select 'RNR retries (QP)', {RETRYING}
+    ) metrics
+  ) of_qps
   where figure is not null
 ),

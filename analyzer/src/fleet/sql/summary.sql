@@ -5,4 +5,6 @@ from (
   select host, job, t, interval_ns as length_ns, 1 as of_flow from flow_seconds where {rows}
   union all
   select host, job, t, interval_ns as length_ns, 0 as of_flow from device_seconds where {rows}
+  union all
+  select host, job, t, interval_ns as length_ns, 0 as of_flow from qp_seconds where {rows}
 ) readings

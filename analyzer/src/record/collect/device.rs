@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::analysis::{Device, DeviceQp};
+use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
@@ -19,17 +19,25 @@ type QpKey = (String, u32, Option<u64>);
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     counters: BTreeMap<CounterKey, u64>,
-    qps: Map<QpKey, QpLife>,
+    /// The latest row of each, and whether it is in the latest report.
+    qps: Map<QpKey, (QpLife, bool)>,
     /// Time of the latest event.
     event_ns: u64,
 }
 
 impl Devices {
     pub(super) fn take(&mut self, origin: &Origin, at: Interval, report: &Report, rows: &mut Rows) {
+        self.qps.values_mut().for_each(|(_, present)| *present = false);
         for device in &report.facts.devices {
             self.counters(origin, at, device, &mut rows.device_seconds);
             self.qps(origin, at, device, &mut rows.qp_lives);
         }
+        self.qps.retain(|_, (life, present)| {
+            if !*present && life.ended.is_none() {
+                rows.qp_lives.push(QpLife { t: at.t, gone: Some(1), ..life.clone() });
+            }
+            *present
+        });
         self.events(origin, report, &mut rows.events);
     }
 
@@ -80,11 +88,14 @@ impl Devices {
         for qp in &device.qps {
             let now = life(origin, at, device, qp);
             let key = (device.name.clone(), qp.lqpn, qp.control.created_ns);
-            let known = self.qps.get(&key);
-            if known.is_none_or(|known| *known != QpLife { t: known.t, ..now.clone() }) {
-                rows.push(now.clone());
-                self.qps.insert(key, now);
+            if let Some((known, present)) = self.qps.get_mut(&key) {
+                *present = true;
+                if *known == (QpLife { t: known.t, ..now.clone() }) {
+                    continue;
+                }
             }
+            rows.push(now.clone());
+            self.qps.insert(key, (now, true));
         }
     }
 
@@ -131,7 +142,7 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
     QpLife {
         t: at.t,
         host: origin.host.clone(),
-        job: origin.job.clone(),
+        job: origin.job(qp.pod.as_deref()),
         pod: text(qp.pod.as_deref()),
         device: device.name.as_str().into(),
         port: device.port.map(Into::into),
@@ -154,5 +165,19 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
         timeout_ns: control.timeout_ns,
         retry_cnt: control.retry_cnt.map(Into::into),
         rnr_retry: control.rnr_retry.map(Into::into),
+        connected: control.connected_ns.map(Time),
+        priority: qp.priority.map(Into::into),
+        plane: qp.plane.map(Into::into),
+        bond_port: qp.bond_port.map(Into::into),
+        end_kind: text(control.end),
+        sources: sources(qp),
+        gone: None,
     }
+}
+
+/// Names of the sources of a queue pair, without packets, which flows show; `None` without any.
+fn sources(qp: &DeviceQp) -> Option<Shared> {
+    let known = qp.sources.iter().filter(|source| **source != QpSource::Packets);
+    let names: Vec<&str> = known.map(|source| source.name()).collect();
+    (!names.is_empty()).then(|| names.join(",").as_str().into())
 }

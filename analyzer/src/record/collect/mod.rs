@@ -9,6 +9,7 @@ mod event;
 mod finding;
 mod flow;
 mod link;
+mod qp;
 mod rollup;
 pub(crate) mod step;
 #[cfg(test)]
@@ -16,7 +17,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::analysis::rail_of;
+use crate::analysis::{DeviceQp, rail_of};
 use crate::report::Report;
 use crate::sample::{EventSample, Sample};
 use crate::util::shared::Shared;
@@ -82,6 +83,7 @@ pub struct Collector {
     flows: flow::Flows,
     links: link::Links,
     devices: device::Devices,
+    qps: qp::Qps,
     findings: finding::Findings,
     events: event::Events,
     steps: step::Steps,
@@ -133,6 +135,7 @@ impl Collector {
             flows: flow::Flows::default(),
             links: link::Links::default(),
             devices: device::Devices::default(),
+            qps: qp::Qps::default(),
             findings: finding::Findings::default(),
             events: event::Events::default(),
             steps: step::Steps::default(),
@@ -187,6 +190,7 @@ impl Collector {
         let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
         self.unrecorded_packets += unrecorded;
         self.devices.take(&self.origin, at, report, &mut rows);
+        self.qps.take(&self.origin, at, report, &rails, &mut rows.qp_seconds);
         self.losses.events_left_out += self.events.rows(&self.origin, sample, &mut rows.events);
         self.findings.take(&self.origin, at, report, &mut rows.findings);
         self.steps.take(&self.origin, at, sample.steady_ns.is_some(), report, &mut rows.steps);
@@ -197,16 +201,21 @@ impl Collector {
         rows
     }
 
-    /// Sets the job of the host, unless given by the user: the job of the flow with the most bytes, else the last
-    /// known job.
+    /// Sets the job of the host, unless given by the user: the job of the flow with the most bytes, else of the queue
+    /// pair with the most packets, else the last known job.
     fn find_job(&mut self, report: &Report) {
         if self.origin.is_job_given {
             return;
         }
         let job_of = self.origin.job_of;
-        let owned =
-            report.facts.flows.iter().filter_map(|flow| Some((flow.bytes, job_of(flow.pod.as_deref()?)?)));
-        if let Some((_, job)) = owned.max_by_key(|(bytes, _)| *bytes)
+        let facts = &report.facts;
+        let flows = facts.flows.iter().filter_map(|flow| Some((flow.bytes, job_of(flow.pod.as_deref()?)?)));
+        let moved =
+            |qp: &DeviceQp| qp.sent_packets.unwrap_or(0).saturating_add(qp.received_packets.unwrap_or(0));
+        let qps = facts.devices.iter().flat_map(|device| &device.qps);
+        let qps = qps.filter_map(|qp| Some((moved(qp), job_of(qp.pod.as_deref()?)?)));
+        let most = flows.max_by_key(|(bytes, _)| *bytes).or_else(|| qps.max_by_key(|(packets, _)| *packets));
+        if let Some((_, job)) = most
             && self.origin.job.as_deref() != Some(job)
         {
             self.origin.job = Some(job.into());

@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use super::left_out;
 use super::state::State;
 use crate::record::parquet::Groups;
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, Step};
+use crate::record::registry::{
+    DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, QpLife, QpSecond, Step,
+};
 use crate::record::store::{Part, folder_name, walk};
 use crate::record::table::Row;
 use crate::sample::EventSample;
@@ -78,6 +80,8 @@ pub(super) struct Tables {
     flows: Cursor<FlowSecond>,
     links: Cursor<LinkSecond>,
     devices: Cursor<DeviceSecond>,
+    qps: Cursor<QpSecond>,
+    lives: Cursor<QpLife>,
     findings: Cursor<Finding>,
     events: Cursor<Event>,
     steps: Cursor<Step>,
@@ -132,6 +136,8 @@ impl Tables {
             flows: Cursor::new(&parts),
             links: Cursor::new(&parts),
             devices: Cursor::new(&parts),
+            qps: Cursor::new(&parts),
+            lives: Cursor::new(&parts),
             findings: Cursor::new(&parts),
             events: Cursor::new(&parts),
             steps: Cursor::new(&parts),
@@ -143,6 +149,8 @@ impl Tables {
         tables.flows.fill(notices, 0);
         tables.links.fill(notices, 0);
         tables.devices.fill(notices, 0);
+        tables.qps.fill(notices, 0);
+        tables.lives.fill(notices, 0);
         tables.findings.fill(notices, 0);
         tables.events.fill(notices, 0);
         tables.steps.fill(notices, 0);
@@ -157,14 +165,20 @@ impl Tables {
 
     /// Time of the next interval. Events have their own times and are delivered with the interval that contains them.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let of =
-            [self.flows.next_ns(), self.links.next_ns(), self.devices.next_ns(), self.findings.next_ns()];
+        let of = [
+            self.flows.next_ns(),
+            self.links.next_ns(),
+            self.devices.next_ns(),
+            self.qps.next_ns(),
+            self.lives.next_ns(),
+            self.findings.next_ns(),
+        ];
         let others = || [self.events.next_ns(), self.steps.next_ns()].into_iter().flatten().min();
         of.into_iter().flatten().min().or_else(others)
     }
 
-    /// Delivers the rows up to a time. Counts and events before the range are left out; a finding persists until its
-    /// next row.
+    /// Delivers the rows up to a time. Counts and events before the range are left out; findings and the states of queue
+    /// pairs persist until their next row.
     pub(super) fn take(
         &mut self,
         ns: u64,
@@ -188,6 +202,12 @@ impl Tables {
                 state.device(&row);
             }
         });
+        self.qps.up_to(ns, notices, &mut |row| {
+            if is_in_range {
+                state.qp(&row);
+            }
+        });
+        self.lives.up_to(ns, notices, &mut |row| state.qps.life(&row));
         self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
         self.steps.up_to(ns, notices, &mut |row| {
             if is_in_range {

@@ -4,6 +4,7 @@
 
 mod cursor;
 pub mod played;
+mod qps;
 mod state;
 mod steps;
 

@@ -13,13 +13,14 @@ use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 use serde_json::Value;
 
+use super::qps::QueuePairs;
 use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::ethernet::lldp::Neighbour;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
-use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond};
+use crate::record::registry::{DeviceSecond, Event, Finding, FlowSecond, Host, LinkSecond, QpSecond};
 use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
 };
@@ -41,6 +42,7 @@ pub(super) struct State {
     ports: BTreeMap<(String, u32), PortSample>,
     findings: BTreeMap<FindingKey, Shared>,
     pub(super) steps: Steps,
+    pub(super) qps: QueuePairs,
     intervals: Intervals,
     host: HostCounts,
     window: Option<(u64, u64)>,
@@ -124,7 +126,7 @@ struct Flow {
 }
 
 /// Converts a number of a column; `none` if unknown or out of range.
-fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
+pub(super) fn small<T: TryFrom<u64>>(number: Option<u64>, none: T) -> T {
     number.and_then(|number| T::try_from(number).ok()).unwrap_or(none)
 }
 
@@ -227,9 +229,15 @@ impl State {
         }
     }
 
+    pub(super) fn qp(&mut self, row: &QpSecond) {
+        self.saw(row.t.0.saturating_sub(row.interval_ns), row.t.0);
+        self.qps.counted(row);
+    }
+
     pub(super) fn device(&mut self, row: &DeviceSecond) {
         let port = small(row.port, 0);
         let from_ns = row.t.0.saturating_sub(row.interval_ns);
+        self.saw(from_ns, row.t.0);
         let known = self.ports.entry((row.device.as_str().to_owned(), port)).or_insert_with(|| PortSample {
             device: row.device.as_str().to_owned(),
             port,
@@ -280,8 +288,11 @@ impl State {
         }
     }
 
-    /// A packet event; `None` for events of the control path.
+    /// A packet event; `None` for events of the control path, which are kept.
     pub(super) fn event(&mut self, row: &Event) -> Option<EventSample> {
+        if row.link.is_none() {
+            self.qps.event(row);
+        }
         let link = self.link(row.link.as_deref()?, row.direction);
         Some(EventSample {
             time_ns: row.t.0,
@@ -326,6 +337,8 @@ impl State {
             Some((slot, Figure { all: times.summary(), histogram: times.histogram(), ..Figure::default() }))
         });
         let ranges = slotted().filter_map(|(slot, flow)| Some((slot, flow.times.as_ref()?.range()?)));
+        let mut ports = self.ports.clone();
+        self.qps.list(&mut ports);
         Sample {
             time_ns,
             kind: SourceKind::Replay,
@@ -338,8 +351,10 @@ impl State {
             capture_drops: self.host.capture_drops,
             interface_drops: self.host.interface_drops,
             devices: Arc::new(Devices {
-                ports: self.ports.values().cloned().collect(),
+                ports: ports.into_values().collect(),
                 neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),
+                lives: Arc::new(self.qps.lives()),
+                contexts: Arc::new(self.qps.contexts()),
                 ..Devices::default()
             }),
             recording: Some(Arc::new(Recording {

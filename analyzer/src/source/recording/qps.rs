@@ -1,0 +1,287 @@
+//! Queue pairs of a recording: their states, and what was counted of them.
+//!
+//! A row goes to where the live source would have put it, by the sources that it names: the kernel's list, the control
+//! path, the NIC's own context. The analysis joins them as it does live.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::state::small;
+use crate::entity::contexts::{Blamed, ContextSample, Contexts};
+use crate::entity::devices::{PortSample, QpSample, QpSource};
+use crate::entity::lives::{
+    DESTROYED, DEVX, ERROR, KERNEL, Lives, NUMBER_REUSED, PathChoices, QpControl, QpEvent, QpLife, VERBS,
+};
+use crate::entity::owners::QpOwner;
+use crate::host::rdma::nldev::{kind_name, state_name};
+use crate::record::registry::{self, QpSecond};
+use crate::sample::Address;
+use crate::util::shared::Shared;
+
+/// Maximum number of events kept; the oldest leave first.
+const MOST_EVENTS: usize = 4_096;
+
+/// Device and number of a queue pair.
+type Key = (Shared, u64);
+
+/// Queue pairs so far.
+#[derive(Debug, Default)]
+pub(super) struct QueuePairs {
+    /// By device and number, and by creation: a number may be used again.
+    states: BTreeMap<(Key, Option<u64>), registry::QpLife>,
+    counts: BTreeMap<Key, Counts>,
+    events: Vec<QpEvent>,
+    events_left_out: u64,
+}
+
+/// Sums of the rows of a queue pair, and its latest row.
+#[derive(Clone, Debug)]
+struct Counts {
+    sent: Option<u64>,
+    received: Option<u64>,
+    readings: u64,
+    retrying: Option<u64>,
+    rnr_retrying: Option<u64>,
+    exhausted: Option<u64>,
+    timeouts: Option<u64>,
+    sequence_errors: Option<u64>,
+    stall_ns: Option<u64>,
+    latest: QpSecond,
+}
+
+impl QueuePairs {
+    /// Takes in a state, which replaces an earlier one.
+    pub(super) fn life(&mut self, row: &registry::QpLife) {
+        let key = ((row.device.clone(), row.lqpn), row.created.map(|created| created.0));
+        if row.gone == Some(1) {
+            self.states.remove(&key);
+            return;
+        }
+        if row.created.is_some() && !self.states.contains_key(&key) {
+            // Another queue pair has the number.
+            self.counts.remove(&key.0);
+        }
+        self.states.insert(key, row.clone());
+    }
+
+    /// Takes in the counts of an interval.
+    pub(super) fn counted(&mut self, row: &QpSecond) {
+        let counts = self.counts.entry((row.device.clone(), row.lqpn)).or_insert_with(|| Counts {
+            sent: None,
+            received: None,
+            readings: 0,
+            retrying: None,
+            rnr_retrying: None,
+            exhausted: None,
+            timeouts: None,
+            sequence_errors: None,
+            stall_ns: None,
+            latest: row.clone(),
+        });
+        let add = |sum: &mut Option<u64>, new: Option<u64>| {
+            *sum = new.map(|new| sum.unwrap_or(0).saturating_add(new)).or(*sum);
+        };
+        add(&mut counts.sent, row.sent_packets);
+        add(&mut counts.received, row.received_packets);
+        counts.readings = counts.readings.saturating_add(row.readings.unwrap_or(0));
+        add(&mut counts.retrying, row.retrying_readings);
+        add(&mut counts.rnr_retrying, row.rnr_retrying_readings);
+        add(&mut counts.exhausted, row.exhausted_readings);
+        add(&mut counts.timeouts, row.timeouts);
+        add(&mut counts.sequence_errors, row.sequence_errors);
+        add(&mut counts.stall_ns, row.pause_stall_ns);
+        counts.latest = row.clone();
+    }
+
+    /// Takes in an event of the control path.
+    pub(super) fn event(&mut self, row: &registry::Event) {
+        let Some(device) = row.device.as_deref() else { return };
+        if self.events.len() >= MOST_EVENTS {
+            self.events.remove(0);
+            self.events_left_out += 1;
+        }
+        self.events.push(QpEvent {
+            device: device.to_owned(),
+            port: None,
+            time_ns: row.t.0,
+            lqpn: number(row.lqpn),
+            event: row.event.as_str().to_owned(),
+            reason: None,
+            errno: row.errno.and_then(|errno| i32::try_from(errno).ok()),
+            duration_ns: None,
+            pid: number(row.pid),
+            comm: owned(row.comm.as_ref()),
+            src: ip(row.src),
+            dst: ip(row.dst),
+        });
+    }
+
+    /// Adds what the kernel lists to the ports, which may be new.
+    pub(super) fn list(&self, ports: &mut BTreeMap<(String, u32), PortSample>) {
+        let mut lists: BTreeMap<(String, u32), Vec<QpSample>> = BTreeMap::new();
+        for row in self.states.values() {
+            let port = (row.device.as_str().to_owned(), small(row.port, 0));
+            let at = ports.entry(port.clone()).or_insert_with(|| PortSample {
+                device: port.0.clone(),
+                port: port.1,
+                ..PortSample::default()
+            });
+            at.interface = at.interface.take().or_else(|| owned(row.netdev.as_ref()));
+            if has(row, QpSource::Netlink) && row.ended.is_none() {
+                lists.entry(port).or_default().push(self.listed(row));
+            }
+        }
+        for (port, qps) in lists {
+            if let Some(port) = ports.get_mut(&port) {
+                port.qps = Arc::new(qps);
+            }
+        }
+    }
+
+    fn listed(&self, row: &registry::QpLife) -> QpSample {
+        let counts = self.counts.get(&(row.device.clone(), row.lqpn));
+        // With a context, the counts are its own.
+        let own = counts.filter(|_| !has(row, QpSource::Context));
+        QpSample {
+            owner: QpOwner {
+                device: row.device.as_str().to_owned(),
+                lqpn: small(Some(row.lqpn), 0),
+                rqpn: number(row.rqpn),
+                kind: kind(row.kind.as_deref()),
+                state: state(row.state.as_deref()),
+                pid: number(row.pid),
+                comm: owned(row.comm.as_ref()),
+                pod: owned(row.pod.as_ref()),
+            },
+            sent: own.and_then(|counts| counts.sent),
+            received: own.and_then(|counts| counts.received),
+            stalled_ns: counts.and_then(|counts| counts.stall_ns),
+            ..QpSample::default()
+        }
+    }
+
+    /// What the control path showed.
+    pub(super) fn lives(&self) -> Lives {
+        let on_path = |row: &&registry::QpLife| {
+            row.sources.is_none()
+                || has(row, QpSource::ControlPath)
+                || has(row, QpSource::Devx)
+                || !has(row, QpSource::Netlink)
+        };
+        Lives {
+            qps: Arc::new(self.states.values().filter(on_path).map(life).collect()),
+            events: self.events.clone(),
+            events_left_out: self.events_left_out,
+            ..Lives::default()
+        }
+    }
+
+    /// What the NIC's own contexts showed.
+    pub(super) fn contexts(&self) -> Contexts {
+        let read = self.states.values().filter(|row| row.ended.is_none() && has(row, QpSource::Context));
+        let qps = read.filter_map(|row| {
+            let counts = self.counts.get(&(row.device.clone(), row.lqpn))?;
+            let latest = &counts.latest;
+            let attributed = counts.timeouts.zip(counts.sequence_errors);
+            let mut context = ContextSample {
+                device: row.device.as_str().to_owned(),
+                port: small(row.port, 0),
+                lqpn: small(Some(row.lqpn), 0),
+                src: ip(row.src),
+                read_ns: latest.t.0,
+                readings: counts.readings,
+                sent: counts.sent,
+                received: counts.received,
+                in_flight: number(latest.in_flight),
+                stuck_ns: latest.stuck_ns,
+                retries_used: number(latest.retries_used),
+                rnr_retries_used: number(latest.rnr_retries_used),
+                retrying: counts.retrying.unwrap_or(0),
+                rnr_retrying: counts.rnr_retrying.unwrap_or(0),
+                receives_exhausted: counts.exhausted.unwrap_or(0),
+                blamed: attributed.map(|(timeouts, sequence_errors)| Blamed {
+                    timeouts,
+                    sequence_errors,
+                    certain: latest.attribution.as_deref() == Some("certain"),
+                }),
+                ..ContextSample::default()
+            };
+            context.context.dst = ip(row.dst);
+            context.context.unsent = number(latest.unsent_wqes);
+            context.context.posted_receives = number(latest.posted_receives);
+            Some(context)
+        });
+        Contexts { qps: qps.collect(), ..Contexts::default() }
+    }
+}
+
+fn life(row: &registry::QpLife) -> QpLife {
+    QpLife {
+        device: row.device.as_str().to_owned(),
+        lqpn: small(Some(row.lqpn), 0),
+        origin: [VERBS, KERNEL, DEVX].into_iter().find(|one| row.origin.as_deref() == Some(one)),
+        port: number(row.port),
+        kind: kind(row.kind.as_deref()),
+        state: state(row.state.as_deref()),
+        pid: number(row.pid),
+        comm: owned(row.comm.as_ref()),
+        pod: owned(row.pod.as_ref()),
+        rqpn: number(row.rqpn),
+        control: QpControl {
+            src: ip(row.src),
+            dst: ip(row.dst),
+            udp_port: number(row.udp_port),
+            dscp: number(row.dscp),
+            path_mtu: number(row.path_mtu),
+            timeout_ns: row.timeout_ns,
+            retry_cnt: number(row.retry_cnt),
+            rnr_retry: number(row.rnr_retry),
+            created_ns: row.created.map(|time| time.0),
+            connected_ns: row.connected.map(|time| time.0),
+            ended_ns: row.ended.map(|time| time.0),
+            end: [DESTROYED, ERROR, NUMBER_REUSED]
+                .into_iter()
+                .find(|one| row.end_kind.as_deref() == Some(one)),
+            ..QpControl::default()
+        },
+        choices: PathChoices {
+            priority: number(row.priority),
+            adaptive_routing: None,
+            plane: number(row.plane),
+            bond_port: number(row.bond_port),
+        },
+    }
+}
+
+/// True if this source is among those of a row.
+fn has(row: &registry::QpLife, source: QpSource) -> bool {
+    row.sources.as_deref().is_some_and(|all| all.split(',').any(|one| one == source.name()))
+}
+
+fn kind(name: Option<&str>) -> Option<&'static str> {
+    (0..=u8::MAX).filter_map(kind_name).find(|one| Some(*one) == name)
+}
+
+fn state(name: Option<&str>) -> Option<&'static str> {
+    (0..=u8::MAX).map_while(state_name).find(|one| Some(*one) == name)
+}
+
+fn number<T: TryFrom<u64>>(number: Option<u64>) -> Option<T> {
+    T::try_from(number?).ok()
+}
+
+fn owned(text: Option<&Shared>) -> Option<String> {
+    text.map(|text| text.as_str().to_owned())
+}
+
+fn ip(address: Option<Address>) -> Option<IpAddr> {
+    match address? {
+        Address::Ip(ip) => Some(ip),
+        Address::Lid(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "qps_tests.rs"]
+mod tests;

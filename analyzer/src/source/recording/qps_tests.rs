@@ -1,0 +1,164 @@
+use std::sync::Arc;
+
+use super::super::state::State;
+use super::*;
+use crate::analysis::DeviceQp;
+use crate::analysis::fixtures::{SECOND, START, port, qp_event, qp_life, with_lives};
+use crate::entity::devices::Devices;
+use crate::record::collect::{Collector, Origin};
+use crate::record::registry::Rows;
+use crate::report::{Options, Report};
+use crate::sample::Sample;
+
+fn collector() -> Collector {
+    let origin = Origin {
+        host: "node1".into(),
+        job: None,
+        is_job_given: false,
+        job_of: |pod| pod.strip_suffix("-0"),
+        kernel: None,
+        clock: || None,
+    };
+    Collector::new(origin, None)
+}
+
+fn report(sample: &Sample) -> Report {
+    Report::build(sample, &Options::default())
+}
+
+fn take(collector: &mut Collector, sample: &Sample) -> Rows {
+    collector.take(sample, &report(sample), None)
+}
+
+/// A context read `readings` times, the last time at the end of the second.
+fn context(lqpn: u32, second: u64, readings: u64) -> ContextSample {
+    ContextSample {
+        device: "mlx5_0".into(),
+        port: 1,
+        lqpn,
+        src: "10.0.0.1".parse().ok(),
+        read_ns: START + second * SECOND,
+        readings,
+        sent: Some(readings * 1_000),
+        received: Some(0),
+        in_flight: Some(8),
+        stuck_ns: Some(0),
+        retries_used: Some(0),
+        rnr_retries_used: Some(0),
+        retrying: readings / 3,
+        ..ContextSample::default()
+    }
+}
+
+/// Three queue pairs after this many seconds: one that the kernel lists and whose context is read, one made past the
+/// verbs, one that the kernel lists only.
+fn sample(second: u64, contexts: Vec<ContextSample>) -> Sample {
+    let listed = |lqpn: u32, sent: Option<u64>| QpSample {
+        owner: QpOwner {
+            device: "mlx5_0".into(),
+            lqpn,
+            rqpn: Some(700),
+            kind: Some("RC"),
+            state: Some("RTS"),
+            pid: Some(4_711),
+            comm: Some("train".into()),
+            pod: Some("llama-0".into()),
+        },
+        sent,
+        received: sent,
+        ..QpSample::default()
+    };
+    let control = QpControl { created_ns: Some(START), ..qp_life(17, 700).control };
+    let lives = Lives {
+        qps: Arc::new(vec![
+            QpLife { origin: Some(VERBS), pod: Some("llama-0".into()), control, ..qp_life(17, 700) },
+            QpLife { origin: Some(DEVX), ..qp_life(18, 700) },
+        ]),
+        events: vec![qp_event(17, "SQ_DRAINED", START + SECOND / 2)],
+        ..Lives::default()
+    };
+    let mut port = port();
+    port.qps = Arc::new(vec![listed(17, None), listed(19, Some(second * 10))]);
+    let mut sample = with_lives(port, lives);
+    sample.time_ns = START + second * SECOND;
+    let contexts = Contexts { qps: contexts, ..Contexts::default() };
+    sample.devices = Arc::new(Devices { contexts: Arc::new(contexts), ..(*sample.devices).clone() });
+    sample
+}
+
+fn qps(report: &Report) -> Vec<DeviceQp> {
+    report.facts.devices.iter().flat_map(|device| device.qps.clone()).collect()
+}
+
+#[test]
+fn played_back_queue_pairs_are_those_of_the_report() {
+    let (mut collector, mut state) = (collector(), State::default());
+    let mut last = None;
+    for second in 1..=9 {
+        // Contexts take turns: every third second.
+        let context = context(17, second - second % 3, second / 3);
+        let live = sample(second, if second >= 3 { vec![context] } else { Vec::new() });
+        let rows = take(&mut collector, &live);
+        rows.qp_lives.iter().for_each(|row| state.qps.life(row));
+        rows.qp_seconds.iter().for_each(|row| state.qp(row));
+        rows.events.iter().for_each(|row| assert!(state.event(row).is_none()));
+        last = Some(live);
+    }
+    let live = qps(&report(&last.unwrap()));
+    let played = report(&state.sample(START + 9 * SECOND, &[]));
+    assert_eq!(played.facts.devices[0].qp_events.len(), 1);
+    let mut played = qps(&played);
+    assert_eq!(played.len(), 3);
+    for (played, live) in played.iter_mut().zip(&live) {
+        // The time of a reading is that of the interval's end.
+        assert!(played.context_ns >= live.context_ns);
+        played.context_ns = live.context_ns;
+    }
+    assert_eq!(played, live);
+    assert_eq!((live[0].sent_packets, live[0].retrying_readings), (Some(3_000), Some(1)));
+}
+
+#[test]
+fn rows_of_queue_pairs_are_of_what_moved() {
+    let mut collector = collector();
+    let rows = take(&mut collector, &sample(0, vec![context(17, 0, 3)]));
+    assert_eq!(rows.qp_seconds.len(), 1, "nothing moved at the others: {rows:?}");
+    assert_eq!(rows.qp_seconds[0].job.as_deref(), Some("llama"));
+    assert_eq!(rows.hosts[0].job.as_deref(), Some("llama"));
+    let rows = take(&mut collector, &sample(4, vec![context(17, 4, 6)]));
+    let [of_context, listed] = rows.qp_seconds.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((of_context.lqpn, of_context.interval_ns), (17, 4 * SECOND));
+    assert_eq!((of_context.sent_packets, of_context.readings), (Some(3_000), Some(3)));
+    assert_eq!((of_context.retrying_readings, of_context.exhausted_readings), (Some(1), None));
+    assert_eq!((listed.lqpn, listed.sent_packets, listed.readings), (19, Some(40), None));
+    // A reading that finds it where it was, and one that finds it stuck there.
+    let mut still = sample(4, vec![ContextSample { readings: 7, ..context(17, 4, 6) }]);
+    still.time_ns += SECOND;
+    assert!(take(&mut collector, &still).qp_seconds.is_empty());
+    let stuck = ContextSample { readings: 8, stuck_ns: Some(SECOND), ..context(17, 4, 6) };
+    let mut stuck = sample(4, vec![stuck]);
+    stuck.time_ns += 2 * SECOND;
+    let rows = take(&mut collector, &stuck);
+    assert_eq!((rows.qp_seconds.len(), rows.qp_seconds[0].stuck_ns), (1, Some(SECOND)));
+}
+
+#[test]
+fn a_number_that_is_used_again_begins_at_zero_and_what_vanishes_is_said() {
+    let mut collector = collector();
+    let _first = take(&mut collector, &sample(1, vec![context(17, 1, 6)]));
+    let mut again = sample(1, vec![context(17, 2, 7)]);
+    again.time_ns += SECOND;
+    let devices = Arc::make_mut(&mut again.devices);
+    let lives = Arc::make_mut(&mut devices.lives);
+    let life = &mut Arc::make_mut(&mut lives.qps)[0];
+    life.control.created_ns = Some(START + SECOND);
+    devices.ports[0].qps = Arc::new(devices.ports[0].qps[..1].to_vec());
+    let rows = take(&mut collector, &again);
+    assert_eq!(rows.qp_seconds[0].sent_packets, Some(7_000), "{rows:?}");
+    let gone: Vec<u64> = rows.qp_lives.iter().filter(|row| row.gone == Some(1)).map(|row| row.lqpn).collect();
+    assert_eq!(gone, [17, 19], "the one before, and the one that is in no list");
+    let mut state = State::default();
+    rows.qp_lives.iter().for_each(|row| state.qps.life(row));
+    let left: Vec<u32> = qps(&report(&state.sample(again.time_ns, &[]))).iter().map(|qp| qp.lqpn).collect();
+    assert_eq!(left, [17]);
+}
