@@ -12,7 +12,7 @@ use super::fault::{FAULTS, Fault};
 use super::{BEGIN_S, BUSY, Fleet, NS, PACKET, PEERS, Port, Written, address, device, link, name};
 use crate::sim::rng::mix;
 
-/// Share of the readings that show retries, per share of the packets that are sent again: a retry lasts for as long as
+/// Share of the readings that show retries, per share of the packets that are retransmitted: a retry lasts for as long as
 /// its timeout.
 const SHOWN: f64 = 200.0;
 

@@ -36,7 +36,7 @@ fn a_recording_has_the_queue_pairs_of_perftest_and_plays_them_back() {
                 && row.rqpn == life["rqpn"].as_u64()
         });
         let of = |row: &QpSecond| if end == NEAR { row.sent_packets } else { row.received_packets };
-        // What passed before the kernel's first list, and after its last, is not in them.
+        // Packets before the kernel's first list, and after its last, are not in them.
         let moved: u64 = own.filter_map(of).sum();
         assert!(moved > 0 && moved <= transfer.packets(), "{moved} of {}: {life}", transfer.packets());
     }

@@ -143,7 +143,7 @@ fn rows_of_queue_pairs_are_of_what_moved() {
 }
 
 #[test]
-fn a_number_that_is_used_again_begins_at_zero_and_what_vanishes_is_said() {
+fn a_number_that_is_used_again_begins_at_zero_and_queue_pairs_that_leave_have_a_row() {
     let mut collector = collector();
     let _first = take(&mut collector, &sample(1, vec![context(17, 1, 6)]));
     let mut again = sample(1, vec![context(17, 2, 7)]);
