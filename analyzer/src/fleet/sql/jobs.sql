@@ -87,7 +87,7 @@ qps as (
   group by coalesce(job, '')
 ),
 names as (
-  select job_name from (select job_name from traffic union all select job_name from qps) both group by job_name
+  select job_name from (select job_name from traffic union all select job_name from qps) every_job group by job_name
 ),
 joined as (
   select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
