@@ -262,12 +262,20 @@ fn loss(seen: &Coverage) -> String {
     let least = ratio(Limits::default().loss.ratio);
     let all = seen.known + seen.unknown;
     match (seen.known, seen.unknown, seen.devices) {
-        (0, 0, 0) if seen.contexts > 0 => format!(
-            "No path has retries that stand out, in the contexts of the queue pairs of {}",
-            plural(seen.contexts, "port pair")
-        ),
-        (0, 0, 0) => "Losses are not known: no sequence of packets is followed".to_owned(),
-        (0, 0, _) => format!("No device receives more than {least} of its packets out of sequence"),
+        (0, 0, devices) => {
+            let of_devices = (devices > 0)
+                .then(|| format!("no device receives more than {least} of its packets out of sequence"));
+            let of_paths = (seen.contexts > 0).then(|| {
+                format!(
+                    "no path of {} has queue pairs whose retries stand out",
+                    plural(seen.contexts, "port pair")
+                )
+            });
+            match [of_devices, of_paths].into_iter().flatten().collect::<Vec<_>>().as_slice() {
+                [] => "Losses are not known: no sequence of packets is followed".to_owned(),
+                known => begin(&known.join(", and ")),
+            }
+        }
         (0, unknown, _) => format!(
             "Losses are not known: of {}, no tap is known to be at the receiver; no retransmissions stand out",
             plural(unknown, "port pair")
@@ -430,6 +438,10 @@ mod tests {
         assert_eq!(
             loss(vec![pair("out of sequence (device)", "j", 3, 0)]),
             "No device receives more than 0.01 % of its packets out of sequence"
+        );
+        assert_eq!(
+            loss(vec![pair("out of sequence (device)", "j", 3, 0), pair(cover::RETRIES, "j", 6, 0)]),
+            "No device receives more than 0.01 % of its packets out of sequence, and no path of 6 port pairs has queue pairs whose retries stand out"
         );
     }
 

@@ -168,7 +168,11 @@ impl Fleet {
             ],
             Fault::PolarisedHash | Fault::BadPlane | Fault::UnevenRail => balance().into_iter().collect(),
             Fault::Healthy => vec![
-                ("loss", "No path has retries that stand out".to_owned()),
+                (
+                    "loss",
+                    "No device receives more than 0.01 % of its packets out of sequence, and no path of "
+                        .to_owned(),
+                ),
                 ("slow", "No link, host".to_owned()),
             ],
             _ => Vec::new(),
