@@ -374,7 +374,9 @@ pub(super) fn coverage(sample: &Sample, links: &[Link]) -> Vec<Coverage> {
             let ratio = counted
                 .filter(|(packets, _)| *packets > 0)
                 .map(|(packets, _)| seen.packets as f64 / packets as f64);
-            let why = ratio.filter(|ratio| *ratio < WHOLE).map(|_| why(port, &seen, lost));
+            let why = ratio
+                .filter(|ratio| *ratio < WHOLE)
+                .map(|_| why(port, &seen, lost, sample.recording.is_some()));
             let link =
                 if seen.links.is_empty() { port.interface.clone() } else { Some(seen.links.join(", ")) };
             found.push(Coverage {
@@ -427,7 +429,10 @@ fn seen<'a>(port: &'a PortSample, links: &'a [Link], way: Direction) -> PortTraf
     seen
 }
 
-fn why(port: &PortSample, seen: &PortTraffic<'_>, lost: u64) -> String {
+fn why(port: &PortSample, seen: &PortTraffic<'_>, lost: u64, is_recorded: bool) -> String {
+    if seen.links.is_empty() && is_recorded {
+        return "no packet of its interface was recorded: the counters are what there is".to_owned();
+    }
     if seen.links.is_empty() {
         return "no program is attached, so that no packet is seen: the counters are what there is"
             .to_owned();

@@ -102,10 +102,16 @@ impl Identity {
                 root.exists(&format!("{class}/parent"))
                     .then(|| if is_iwarp { "siw" } else { "rxe" }.to_owned())
             });
-        let software = matches!(driver.as_deref(), Some("rxe" | "siw"));
+        let software = driver.as_deref().is_some_and(is_software);
         let protocol = protocol(device, known, is_iwarp, driver.as_deref());
         Self { driver, software, protocol }
     }
+}
+
+/// True for the drivers of Soft-RoCE and soft iWARP, whose packets the kernel handles.
+#[must_use]
+pub fn is_software(driver: &str) -> bool {
+    matches!(driver, "rxe" | "siw")
 }
 
 /// The RDMA driver that belongs to a PCI driver.

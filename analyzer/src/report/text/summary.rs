@@ -261,6 +261,10 @@ fn nothing_seen(report: &Report) -> Vec<String> {
         );
     } else if report.facts.source.kind == InputKind::Mixed {
         why.push("No RoCE packet has been observed.".into());
+    } else if totals.packets == 0 && !report.facts.devices.is_empty() {
+        why.push(
+            "No packet was recorded. Queue pairs and counters of the NICs are under DEVICE COUNTERS.".into(),
+        );
     } else if totals.packets == 0 {
         why.push("No frame to report: the input is empty, or --from and --to leave out all of it.".into());
     } else if why.is_empty() {

@@ -51,9 +51,12 @@ pub struct Options {
 /// # Errors
 /// If there is no recording, or one of several hosts.
 pub fn start(options: Options) -> Result<Feed> {
-    let tables = Tables::open(&options.path, options.host.as_deref())?;
+    let mut tables = Tables::open(&options.path, options.host.as_deref())?;
     let Some(first_ns) = tables.next_ns() else {
-        bail!("{}: the recording has no rows", options.path.display())
+        match tables.notices().first() {
+            Some(why) => bail!("{}: no file of the recording can be read: {why}", options.path.display()),
+            None => bail!("{}: the recording has no rows", options.path.display()),
+        }
     };
     let from_ns = options.from.map_or(0, |from| from.resolve(first_ns));
     let to_ns = options.to.map_or(u64::MAX, |to| to.resolve(first_ns));

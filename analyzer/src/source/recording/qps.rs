@@ -128,6 +128,8 @@ impl QueuePairs {
                 ..PortSample::default()
             });
             at.interface = at.interface.take().or_else(|| owned(row.netdev.as_ref()));
+            // Only hardware has contexts.
+            at.hidden |= has(row, QpSource::Context);
             if has(row, QpSource::Netlink) && row.ended.is_none() {
                 lists.entry(port).or_default().push(self.listed(row));
             }

@@ -17,6 +17,7 @@ use super::qps::QueuePairs;
 use super::steps::Steps;
 use crate::entity::devices::{Devices, PauseSample, PortSample, SourceSample};
 use crate::ethernet::lldp::Neighbour;
+use crate::host::rdma::device::is_software;
 use crate::metrics::Metrics;
 use crate::metrics::latency::{BySlot, Figure, IntervalLatency, MergedLatency};
 use crate::metrics::loss::{self, FlowLoss};
@@ -245,6 +246,7 @@ impl State {
         });
         known.interface = row.netdev.as_deref().map(str::to_owned);
         known.driver = row.driver.as_deref().map(str::to_owned);
+        known.hidden = row.driver.as_deref().is_some_and(|driver| !is_software(driver));
         known.window = Some((known.window.map_or(from_ns, |(first, _)| first), row.t.0));
         let Some(source) = SOURCES.into_iter().find(|source| *source == row.source.as_str()) else { return };
         if let Some(direction) = &row.direction {
