@@ -84,7 +84,13 @@ fn lines(view: &View) -> Vec<Line<'static>> {
         lines.push(Line::default());
         let one = if hidden.len() == 1 { "offloads" } else { "offload" };
         lines.push(title(format!("{} {one} RoCE.", hidden.join(", "))));
-        lines.push(text("NIC counters: screen 5 and findings."));
+        let qps = data.sample.devices.lives.qps.len()
+            + data.sample.devices.ports.iter().map(|port| port.qps.len()).sum::<usize>();
+        lines.push(text(if qps > 0 {
+            "Queue pairs: screen 2; NIC counters: screen 5 and findings."
+        } else {
+            "NIC counters: screen 5 and findings."
+        }));
     }
     if data.model.kind == SourceKind::Live {
         lines.extend(live_hint());
@@ -108,11 +114,18 @@ fn nothing(view: &View, data: &Data) -> Vec<Line<'static>> {
     }
     if frames == 0 {
         let what = match (&view.timeline.end, model.kind) {
+            (Some(_), SourceKind::Replay) if data.sample.recording.is_some() => {
+                "No packets recorded in the time range shown."
+            }
             (Some(_), SourceKind::Replay) => "The capture contains no frames in the time range shown.",
+            (_, SourceKind::Replay) if data.sample.recording.is_some() => "No packets recorded so far.",
             (_, SourceKind::Replay) => "No frames read yet.",
             (_, SourceKind::Live) => "No frames captured yet on these interfaces.",
         };
         let help = match (&view.timeline.end, model.kind) {
+            _ if data.sample.recording.is_some() && hidden(data).next().is_some() => {
+                return vec![title(what)];
+            }
             (Some(_), _) => "Check --from and --to, and the interface and filter of the capture.",
             (None, SourceKind::Replay) => "Values appear with the first frame of the capture.",
             // What an offloaded NIC carries is in its counters: neither link nor traffic is in question.
