@@ -60,7 +60,8 @@ $ rocescope diff monday/ today/                                    # recordings,
 - Only changes have rows: a flow without packets, a counter that does not increase and a queue pair that does not change have none.
 - RoCE that the NIC processes itself is in `qp_seconds` (its traffic and retries, from the kernel's list and the NIC's own context), `qp_lives` and
   `device_seconds`, and never in `flow_seconds`. Contexts are read in turns (`--qp-queries`), so that with many queue pairs a row covers
-  several intervals. `replay` shows these queue pairs as `live` does.
+  several intervals. `replay` shows these queue pairs as `live` does, without what is not recorded: PSNs, flow labels, adaptive routing, the time that
+  connecting took, counters bound to queue pairs, and samples of posted work.
 - Counts are differences between two samples. Their sum over all rows is the figure of the report; a loss that later packets
   disprove gives a negative difference. If a flow leaves the flow table between two samples, its last interval is missing from
   `flow_seconds` (`hosts.unrecorded_packets`); `link_seconds` has its packets.
