@@ -40,8 +40,8 @@ pub struct Facts {
     pub frozen: u64,
     /// Steps of all members of collectives.
     pub steps: u64,
-    /// When the first member began, by step.
-    pub steps_ns: Vec<u64>,
+    /// When the first member sent, and when the last data arrived, by step.
+    pub data_ns: Vec<(u64, u64)>,
     /// Steps of a late member.
     pub late: u64,
     /// Steps with more computing than the first.
@@ -63,23 +63,48 @@ impl Facts {
         self.grown_ns.get_or_insert(now);
     }
 
-    /// A member begins a step.
-    pub(crate) fn begin_step(&mut self, step: u64, now: u64) {
-        self.steps += 1;
-        if self.steps_ns.len() as u64 <= step {
-            self.steps_ns.push(now);
+    /// A member sends its first data of a step.
+    pub(crate) fn begin_data(&mut self, step: u64, now: u64) {
+        if self.data_ns.len() as u64 <= step {
+            self.data_ns.push((now, now));
+        }
+    }
+
+    /// Data of a step arrives.
+    pub(crate) fn end_data(&mut self, step: u64, now: u64) {
+        if let Some((_, end_ns)) = self.data_ns.get_mut(step as usize) {
+            *end_ns = now;
         }
     }
 
     /// By how much steps are longer from this time on: ratio of medians, without the step in which it lies.
     pub(crate) fn step_growth(&self, from_ns: u64) -> f64 {
-        let median = |is_of: &dyn Fn(&[u64]) -> bool| {
-            let of = self.steps_ns.windows(2).filter(|step| is_of(step));
-            let mut periods: Vec<u64> = of.map(|step| step[1] - step[0]).collect();
-            periods.sort_unstable();
-            periods.get(periods.len() / 2).copied().unwrap_or(0) as f64
+        let [before, after] = self.steps_around(from_ns).map(|(period_ns, _)| period_ns);
+        after / before.max(1.0) - 1.0
+    }
+
+    /// Share of that growth that is not silence of all members until the next step. More than 1 where this silence
+    /// becomes shorter, since the members no longer begin their steps at the same time.
+    pub(crate) fn network_growth(&self, from_ns: u64) -> f64 {
+        let [(period_ns, rest_ns), (longer_ns, later_rest_ns)] = self.steps_around(from_ns);
+        1.0 - (later_rest_ns - rest_ns) / (longer_ns - period_ns)
+    }
+
+    /// Median length of the steps before a time and after it, from first data to first data, and median silence of all
+    /// members until the next step; without the step in which the time lies.
+    fn steps_around(&self, from_ns: u64) -> [(f64, f64); 2] {
+        let medians = |is_of: &dyn Fn(u64, u64) -> bool| {
+            let steps = || self.data_ns.windows(2).filter(|step| is_of(step[0].0, step[1].0));
+            let median = |mut all: Vec<u64>| {
+                all.sort_unstable();
+                all.get(all.len() / 2).copied().unwrap_or(0) as f64
+            };
+            (
+                median(steps().map(|step| step[1].0 - step[0].0).collect()),
+                median(steps().map(|step| step[1].0.saturating_sub(step[0].1)).collect()),
+            )
         };
-        median(&|step| step[0] >= from_ns) / median(&|step| step[1] < from_ns).max(1.0) - 1.0
+        [medians(&|_, next| next < from_ns), medians(&|start, _| start >= from_ns)]
     }
 
     /// Counts a mark at this time.

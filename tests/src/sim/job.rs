@@ -182,6 +182,8 @@ pub(crate) struct Collective {
     at: Vec<(u64, usize)>,
     arrived: Vec<u64>,
     needed: Vec<u64>,
+    /// Messages that arrived, of all members.
+    delivered: u64,
 }
 
 impl Collective {
@@ -196,7 +198,13 @@ impl Collective {
             at: vec![(0, 0); members],
             arrived: vec![0; members],
             needed: vec![0; members],
+            delivered: 0,
         }
+    }
+
+    /// Messages of a step, of all members.
+    fn messages(&self) -> u64 {
+        self.rounds.iter().flatten().map(|round| round.wait).sum::<u64>() * self.chunk.0
     }
 
     /// Ring all-reduce over queue pairs `next[i]`, each from member i to i + 1.
@@ -229,7 +237,7 @@ impl Collective {
 
     fn compute(&mut self, world: &mut World, me: usize, member: usize) {
         let step = self.at[member].0;
-        world.facts.begin_step(step, world.now);
+        world.facts.steps += 1;
         if self.compute.growth_ns * step > 0 {
             world.facts.grow(world.now);
         }
@@ -266,6 +274,9 @@ impl Collective {
         }
         let Round { sends, wait } = self.rounds[member][round].clone();
         self.needed[member] += wait * self.chunk.0;
+        if !sends.is_empty() {
+            world.facts.begin_data(step, world.now);
+        }
         for qp in sends {
             // Member i runs on host i.
             let to = world.qps[world.qps[qp].peer].host % self.rounds.len();
@@ -312,6 +323,8 @@ impl Program for Collective {
             Notice::Delivered { tag } => {
                 let member = tag as usize;
                 self.arrived[member] += 1;
+                world.facts.end_data(self.delivered / self.messages().max(1), world.now);
+                self.delivered += 1;
                 if self.at[member].1 != usize::MAX {
                     self.advance(world, me, member);
                 }

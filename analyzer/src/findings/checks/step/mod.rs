@@ -51,7 +51,7 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
                - A host that starts late is named only if its own time, from the last data in to the first data out, \
                grew by at least half of the delay: else its inbound transfer is slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
-               times that of the other host pairs, and its cost at least step.straggler_ratio of the median \
+               times that of the other host pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median \
                step. Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at \
                least step.slow_part of it, and what its requests of a step wait longer than those of the others is at least as long, all together. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
                if what grew is not computing and its cost is at least step.straggler_part of the growth. Latencies are of the run.\n\
@@ -108,6 +108,9 @@ limits! {
     slow_path: f64 = 3.0,
         "minimum median latency of a slow transfer over that of the other pairs of hosts",
         "Paths of one fabric differ by a hop or two, and their queues by less than that";
+    slow_tail: f64 = 0.5,
+        "minimum excess of the 99th percentile of such a transfer over that of the other pairs, as a share of the excess of its median",
+        "What slows a path slows its slowest requests, too; where steps are fast at first and slow later, chance decides which of the two a median shows";
     slow_part: f64 = 0.1,
         "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to",
         "A sender whose window is full waits for ACKs several times in a step; a wait of less of it is that of a longer path";

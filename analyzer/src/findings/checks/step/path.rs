@@ -39,15 +39,19 @@ pub(super) fn slow<'a>(input: &Input<'a>, steps: &Steps) -> Option<SlowPath<'a>>
         }
     }
     let (flow, latency) = *pairs.values().max_by_key(|(_, latency)| latency.p50)?;
-    let mut others: Vec<u64> = pairs
-        .iter()
-        .filter(|(hosts, _)| **hosts != (flow.src, flow.dst))
-        .map(|(_, (_, latency))| latency.p50)
-        .collect();
-    others.sort_unstable();
-    let peers_ns = *others.get(others.len() / 2)?;
+    let others = || pairs.iter().filter(|(hosts, _)| **hosts != (flow.src, flow.dst));
+    let of_others = |figure: fn(&Latency) -> u64| {
+        let mut all: Vec<u64> = others().map(|(_, (_, latency))| figure(latency)).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
+    };
+    let (peers_ns, peers_tail_ns) = (of_others(|latency| latency.p50)?, of_others(|latency| latency.p99)?);
     let limits = &input.limits.step;
-    let slow = others.len() > 1 && latency.p50 as f64 >= limits.slow_path * peers_ns as f64;
+    let (longer_ns, longer_tail_ns) =
+        (latency.p50.saturating_sub(peers_ns), latency.p99.saturating_sub(peers_tail_ns));
+    let slow = others().count() > 1
+        && latency.p50 as f64 >= limits.slow_path * peers_ns as f64
+        && longer_tail_ns as f64 >= limits.slow_tail * longer_ns as f64;
     let growth_ns = grown(limits, steps).map(|(_, growth_ns)| growth_ns);
     let growth_ns = growth_ns.filter(|growth_ns| adds_up(limits, steps, &latency, peers_ns, *growth_ns));
     let path = SlowPath { flow, latency, peers_ns, growth_ns };
@@ -228,6 +232,16 @@ mod tests {
         assert_eq!(found(slow, 20, 0), None, "computing grew");
         assert_eq!(found([(1, 2), (2, 5), (1, 2)], 20, 20), None, "about as slow as its peers");
         assert_eq!(found([(0, 0), (4, 1), (1, 1)], 20, 20), None, "no wait is a part of it");
+    }
+
+    /// All paths became equally slow in the middle of the run. Which of its two speeds the median of a path falls into is
+    /// chance, and the slowest requests are those of peers.
+    #[test]
+    fn a_path_whose_slowest_requests_are_no_slower_than_others_is_as_fast() {
+        let found = |times| with_latency(times, None).map(|finding| finding.title);
+        assert_eq!(found([(1, 20), (4, 20), (1, 20)]), None);
+        assert_eq!(found([(1, 20), (4, 21), (1, 20)]), None);
+        assert!(found([(1, 20), (4, 22), (1, 20)]).is_some());
     }
 
     /// The receiver of a slow path begins late: the finding names its inbound transfer.
