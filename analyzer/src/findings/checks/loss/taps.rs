@@ -1,7 +1,7 @@
 //! Taps that see the same flow, upstream or downstream of one another.
 
 use super::{BETWEEN, Side};
-use crate::analysis::{Between, Facts, Flow};
+use crate::analysis::{Between, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
 use crate::findings::command::class_of;
@@ -30,8 +30,8 @@ impl<'a> Ends<'a> {
             if let (Some(from), Some(to)) = (&tap.from, &tap.to) {
                 ahead.insert((from.as_str(), name));
                 behind.insert((to.as_str(), name));
-            } else if tap.only_at == [0, 0] {
-                // The order is unknown: both taps see the same, so one of them suffices.
+            } else if sees_the_same(tap) {
+                // The order is unknown: one of them suffices.
                 let [_, other] = &tap.links;
                 ahead.insert((other.as_str(), name));
                 behind.insert((other.as_str(), name));
@@ -48,6 +48,12 @@ impl<'a> Ends<'a> {
             Side::After => self.ahead.contains(&key),
         }
     }
+}
+
+/// True if both taps see the packets of a flow. Parallel links over which it is sprayed share retransmissions alone.
+fn sees_the_same(tap: &TapFlow) -> bool {
+    let most = |others: &Option<u64>| others.is_none_or(|others| others <= tap.packets_matched);
+    tap.only_at == [0, 0] && tap.not_compared.iter().all(most)
 }
 
 /// The flows that lose packets between two taps, as seen at the first tap.
@@ -171,4 +177,26 @@ pub(super) fn with_own_loss(dropped: u64, raise: Raise) -> Raise {
         "May be capture loss: {} dropped before rocescope saw them.",
         plural(dropped, "packet")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_share_retransmissions_alone_do_not_see_the_same() {
+        let flow = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 17);
+        let of = |packets_matched, only_at, others: [u64; 2]| {
+            let not_compared = others.map(Some);
+            sees_the_same(&TapFlow {
+                packets_matched,
+                only_at,
+                not_compared,
+                ..TapFlow::empty(flow, ["a", "b"])
+            })
+        };
+        assert!(of(1_000, [0, 0], [0, 0]) && of(1_000, [0, 0], [3, 900]));
+        assert!(!of(9, [0, 0], [5_089, 5_153]), "sprayed");
+        assert!(!of(1_000, [0, 1], [0, 0]));
+    }
 }
