@@ -79,32 +79,30 @@ impl Facts {
 
     /// By how much steps are longer from this time on: ratio of medians, without the step in which it lies.
     pub(crate) fn step_growth(&self, from_ns: u64) -> f64 {
-        let [before, after] = self.steps_around(from_ns).map(|(period_ns, _)| period_ns);
+        let [before, after] = self.steps_around(from_ns).map(|steps| median(&steps));
         after / before.max(1.0) - 1.0
     }
 
-    /// Share of that growth that is not silence of all members until the next step. More than 1 where this silence
-    /// becomes shorter, since the members no longer begin their steps at the same time.
+    /// Share of the growth of the steps that is not silence of all members until the next step, of the means over the
+    /// middle half of the steps by length. More than 1 where this silence becomes shorter, since the members no longer
+    /// begin their steps at the same time.
     pub(crate) fn network_growth(&self, from_ns: u64) -> f64 {
-        let [(period_ns, rest_ns), (longer_ns, later_rest_ns)] = self.steps_around(from_ns);
-        1.0 - (later_rest_ns - rest_ns) / (longer_ns - period_ns)
+        let [before, after] = self.steps_around(from_ns).map(|mut steps| {
+            steps.sort_unstable();
+            let middle = &steps[steps.len() / 4..steps.len() - steps.len() / 4];
+            let mean = |sum: u64| sum as f64 / middle.len().max(1) as f64;
+            (mean(middle.iter().map(|step| step.0).sum()), mean(middle.iter().map(|step| step.1).sum()))
+        });
+        1.0 - (after.1 - before.1) / (after.0 - before.0)
     }
 
-    /// Median length of the steps before a time and after it, from first data to first data, and median silence of all
-    /// members until the next step; without the step in which the time lies.
-    fn steps_around(&self, from_ns: u64) -> [(f64, f64); 2] {
-        let medians = |is_of: &dyn Fn(u64, u64) -> bool| {
-            let steps = || self.data_ns.windows(2).filter(|step| is_of(step[0].0, step[1].0));
-            let median = |mut all: Vec<u64>| {
-                all.sort_unstable();
-                all.get(all.len() / 2).copied().unwrap_or(0) as f64
-            };
-            (
-                median(steps().map(|step| step[1].0 - step[0].0).collect()),
-                median(steps().map(|step| step[1].0.saturating_sub(step[0].1)).collect()),
-            )
-        };
-        [medians(&|_, next| next < from_ns), medians(&|start, _| start >= from_ns)]
+    /// The steps before a time and after it, without the one in which it lies: length from first data to first data, and
+    /// the silence of all members until the next.
+    fn steps_around(&self, from_ns: u64) -> [Vec<(u64, u64)>; 2] {
+        let steps = || self.data_ns.windows(2).map(|step| (step[0].0, step[0].1, step[1].0));
+        let of = |(start, end, next): (u64, u64, u64)| (next - start, next.saturating_sub(end));
+        let before = steps().filter(|(.., next)| *next < from_ns).map(of).collect();
+        [before, steps().filter(|(start, ..)| *start >= from_ns).map(of).collect()]
     }
 
     /// Counts a mark at this time.
@@ -112,6 +110,13 @@ impl Facts {
         self.marked += 1;
         self.marked_ns = Some((self.marked_ns.map_or(now, |(first, _)| first), now));
     }
+}
+
+/// Median length of steps.
+fn median(steps: &[(u64, u64)]) -> f64 {
+    let mut lengths: Vec<u64> = steps.iter().map(|step| step.0).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64
 }
 
 impl Truth {
