@@ -111,6 +111,28 @@ const HEAT_16: [(Color, Color); 4] = [
     (Color::White, Color::Black),
 ];
 
+/// Roles of charts, and those of what lies below the edge of an area: the eye follows the edge, and a load that stands
+/// still is no wall of colour.
+const BODIES: [(Color, Color); 3] =
+    [(Color::Cyan, Color::LightCyan), (Color::Yellow, Color::LightYellow), (Color::Red, Color::LightRed)];
+
+/// Gives full blocks below other blocks of a chart the role of the body of an area.
+fn shade_areas(buffer: &mut Buffer) {
+    let width = usize::from(buffer.area.width).max(1);
+    let body = |cell: &Cell| BODIES.iter().find(|(role, _)| *role == cell.fg).map(|(_, body)| *body);
+    let is_block = |cell: &Cell| matches!(cell.symbol(), "▁" | "▂" | "▃" | "▄" | "▅" | "▆" | "▇" | "█");
+    // From below: the cell above has its own role still.
+    for at in (width..buffer.content.len()).rev() {
+        let above =
+            buffer.content.get(at - width).is_some_and(|above| is_block(above) && body(above).is_some());
+        if let Some(cell) = buffer.content.get_mut(at).filter(|cell| above && cell.symbol() == "█")
+            && let Some(body) = body(cell)
+        {
+            cell.fg = body;
+        }
+    }
+}
+
 /// The colours of the roles.
 #[derive(Debug)]
 struct Palette {
@@ -118,6 +140,8 @@ struct Palette {
     good: Rgb,
     warning: Rgb,
     critical: Rgb,
+    /// What lies below the edge of an area of data, of a warning and of what is critical.
+    bodies: [Rgb; 3],
     /// Labels, zeros and what has ended.
     muted: Rgb,
     /// Borders and rules.
@@ -136,6 +160,7 @@ const DARK: Palette = Palette {
     good: (0x3C, 0xBE, 0x8C),
     warning: (0xF0, 0xAA, 0x28),
     critical: (0xFF, 0x6B, 0x50),
+    bodies: [(0x1F, 0x5A, 0x80), (0x80, 0x58, 0x10), (0xA8, 0x1E, 0x1E)],
     muted: (0x94, 0x94, 0x94),
     frame: (0x58, 0x58, 0x58),
     badges: [(0x3C, 0xBE, 0x8C), (0xF0, 0xAA, 0x28), (0xC8, 0x1E, 0x1E)],
@@ -153,6 +178,7 @@ const LIGHT: Palette = Palette {
     good: (0x00, 0x6E, 0x52),
     warning: (0x8F, 0x5E, 0x00),
     critical: (0x8A, 0x00, 0x18),
+    bodies: [(0x7C, 0xB4, 0xDA), (0xD8, 0xB0, 0x60), (0xDC, 0x84, 0x8C)],
     muted: (0x5F, 0x5F, 0x5F),
     frame: (0xA8, 0xA8, 0xA8),
     badges: [(0x3C, 0xBE, 0x8C), (0xF0, 0xAA, 0x28), (0xC8, 0x1E, 0x1E)],
@@ -170,6 +196,7 @@ const HIGH_CONTRAST: Palette = Palette {
     good: (0x5C, 0xF2, 0xB4),
     warning: (0xFF, 0xD7, 0x5F),
     critical: (0xFF, 0x96, 0x80),
+    bodies: [(0x2F, 0x6E, 0x9C), (0x8F, 0x70, 0x20), (0xBE, 0x24, 0x24)],
     muted: (0xC6, 0xC6, 0xC6),
     frame: (0x9E, 0x9E, 0x9E),
     badges: [(0x5C, 0xF2, 0xB4), (0xFF, 0xD7, 0x5F), (0x96, 0x00, 0x00)],
@@ -229,6 +256,9 @@ impl Theme {
             buffer.content.iter_mut().for_each(without_color);
             return;
         }
+        if self.name.palette().is_some() {
+            shade_areas(buffer);
+        }
         for cell in &mut buffer.content {
             self.paint_cell(cell);
         }
@@ -260,6 +290,9 @@ impl Theme {
             Color::Green => of.good.unwrap_or_else(|| fixed(|p| p.good, Color::Green)),
             Color::Yellow => of.warning.unwrap_or_else(|| fixed(|p| p.warning, Color::Yellow)),
             Color::Red => of.critical.unwrap_or_else(|| fixed(|p| p.critical, Color::Red)),
+            Color::LightCyan => of.data.unwrap_or_else(|| fixed(|p| p.bodies[0], Color::Cyan)),
+            Color::LightYellow => of.warning.unwrap_or_else(|| fixed(|p| p.bodies[1], Color::Yellow)),
+            Color::LightRed => of.critical.unwrap_or_else(|| fixed(|p| p.bodies[2], Color::Red)),
             Color::DarkGray => fixed(|p| p.frame, Color::DarkGray),
             Color::Black => fixed(|_| (0, 0, 0), Color::Black),
             Color::White => fixed(|_| (0xFF, 0xFF, 0xFF), Color::White),
@@ -431,6 +464,37 @@ mod tests {
                 assert!(ratio >= least.min(5.0), "{name} badge {badge:?}: {ratio:.2}");
             }
         }
+    }
+
+    /// To be seen against the background, and the edge against them.
+    #[test]
+    fn the_edge_of_an_area_stands_out() {
+        for (name, palette, shown) in shown() {
+            let Palette { data, warning, critical, bodies, backgrounds, .. } = palette;
+            for (edge, body) in [data, warning, critical].into_iter().zip(bodies) {
+                let apart = contrast(shown(*edge), shown(*body));
+                assert!(apart >= 1.7, "{name} {edge:?} on {body:?}: {apart:.2}");
+                for background in backgrounds {
+                    let apart = contrast(shown(*body), *background);
+                    assert!(apart >= 1.7, "{name} {body:?} on {background:?}: {apart:.2}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_below_another_is_the_body_of_an_area() {
+        let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 3, 3));
+        for (y, blocks) in (0..).zip(["▂ █", "███", "█▅█"]) {
+            buffer.set_string(0, y, blocks, super::super::BAR);
+        }
+        Theme { name: Name::Dark, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
+        let rgb = |(r, g, b): Rgb| Color::Rgb(r, g, b);
+        let shade = |x, y| buffer[(x, y)].fg == rgb(DARK.bodies[0]);
+        assert_eq!([shade(0, 0), shade(0, 1), shade(0, 2)], [false, true, true]);
+        assert_eq!([shade(1, 1), shade(1, 2)], [false, false], "its own edges");
+        assert_eq!([shade(2, 0), shade(2, 1), shade(2, 2)], [false, true, true]);
+        assert_eq!(buffer[(0, 0)].fg, rgb(DARK.data));
     }
 
     #[test]
