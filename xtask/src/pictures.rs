@@ -9,12 +9,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use crate::programs::{CHECKED, Programs};
-use crate::run::{captured, has_program, root_command, step, target_dir, workspace_root};
+use crate::run::{captured, has_program, limited, root_command, say, step, target_dir, workspace_root};
 use crate::setup;
 
 #[path = "../../tests/src/picture.rs"]
@@ -81,18 +84,47 @@ fn images(drawn: &Path, out: &Path) -> Result<()> {
         let sheet = stem.rsplitn(3, '-').last().unwrap_or_default().to_owned();
         sheets.entry(sheet).or_default().push(path);
     }
-    for (name, mut screens) in sheets {
-        screens.sort();
-        let mut pictures = Vec::new();
-        for path in screens {
-            let text = fs::read_to_string(&path)?;
-            pictures.push(picture::svg(&text, &path.file_stem().unwrap_or_default().to_string_lossy()));
+    let all = sheets.len();
+    let left = Mutex::new((sheets.into_iter(), 0));
+    let next = || {
+        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = left.0.next()?;
+        left.1 += 1;
+        // A large one takes Chromium seconds, and there are many.
+        if left.1 % SHEETS_A_LINE == 0 {
+            say(&format!("image {} of {all}: {}", left.1, next.0));
         }
-        let sheet = out.join(format!("{name}.svg"));
-        fs::write(&sheet, beside(&pictures))?;
-        image(&sheet, &out.join(format!("{name}.png")))?;
+        Some(next)
+    };
+    let work = || {
+        while let Some((name, screens)) = next() {
+            sheet(&name, screens, out)?;
+        }
+        Ok(())
+    };
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| bail!("bug: a thread that makes images ended unexpectedly"))
+        })
+    })
+}
+
+/// Images between two lines about them.
+const SHEETS_A_LINE: usize = 10;
+
+/// All screens of a state and size in one image.
+fn sheet(name: &str, mut screens: Vec<PathBuf>, out: &Path) -> Result<()> {
+    screens.sort();
+    let mut pictures = Vec::new();
+    for path in screens {
+        let text = fs::read_to_string(&path)?;
+        pictures.push(picture::svg(&text, &path.file_stem().unwrap_or_default().to_string_lossy()));
     }
-    Ok(())
+    let sheet = out.join(format!("{name}.svg"));
+    fs::write(&sheet, beside(&pictures))?;
+    image(&sheet, &out.join(format!("{name}.png")))
 }
 
 /// Width and height that a picture names.
@@ -121,6 +153,9 @@ fn beside(pictures: &[String]) -> String {
     all
 }
 
+/// Time that an image takes at most: the largest take 25 s on a busy host.
+const IMAGE: Duration = Duration::from_secs(180);
+
 /// A picture as an image.
 fn image(svg: &Path, png: &Path) -> Result<()> {
     let text = fs::read_to_string(svg).with_context(|| format!("cannot read {}", svg.display()))?;
@@ -128,7 +163,7 @@ fn image(svg: &Path, png: &Path) -> Result<()> {
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless", "--disable-gpu", "--no-sandbox", "--hide-scrollbars"]);
     chromium.arg(format!("--screenshot={}", png.display())).arg(format!("--window-size={width},{height}"));
-    captured(chromium.arg(svg))?;
+    limited(chromium.arg(svg), &png.with_extension("log"), IMAGE)?;
     ensure!(png.exists(), "chromium made no image of {}", svg.display());
     Ok(())
 }

@@ -180,6 +180,39 @@ pub(crate) fn captured(command: &mut Command) -> Result<()> {
     bail!("`{shown}` failed ({}): {last}", output.status)
 }
 
+/// Runs a command to its end and ends it after `limit`; what it says is kept in `log` until it succeeds.
+///
+/// A file, not a pipe: a process that it leaves behind would hold the pipe open, and its end would be waited for too.
+///
+/// # Errors
+/// Names the command and its last line if it cannot be started, fails, or takes longer.
+pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<()> {
+    /// Polling interval.
+    const LOOK: Duration = Duration::from_millis(20);
+    let shown = show(command);
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
+    let end = Instant::now() + limit;
+    let why = loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => {
+                return fs::remove_file(log).with_context(|| format!("cannot remove {}", log.display()));
+            }
+            Some(status) => break format!("failed ({status})"),
+            None if Instant::now() > end => {
+                child.kill()?;
+                child.wait()?;
+                break format!("took longer than {} s", limit.as_secs());
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    let said = fs::read_to_string(log).unwrap_or_default();
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
+    bail!("`{shown}` {why}: {last}")
+}
+
 /// The command as typed in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
