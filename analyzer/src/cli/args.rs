@@ -32,7 +32,7 @@ use crate::filter::fields;
 use crate::source::replay::inputs::TapFiles;
 use crate::source::replay::time::{TimeSpec, parse_duration, parse_time};
 use crate::tui::screen::Screen;
-use crate::tui::settings::{parse_screen, parse_sort, parse_view_filter};
+use crate::tui::settings::{Columns, parse_columns, parse_screen, parse_sort, parse_view_filter};
 use crate::tui::table::Sort;
 use crate::util::style::Color;
 
@@ -309,6 +309,12 @@ pub struct ViewArgs {
     #[arg(help_heading = "Terminal view")]
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, allow_hyphen_values = true)]
     pub sort: Option<Sort>,
+    /// Columns of the queue pair table, such as src,dst,qp,rate, or a set: health, latency, traffic, identity
+    ///
+    /// Without --screen it is the first screen.
+    #[arg(help_heading = "Terminal view")]
+    #[arg(long, value_name = "COLUMNS", value_parser = parse_columns)]
+    pub columns: Option<Columns>,
     /// Show only matching rows in the terminal view, such as 'host 10.0.1.0/24 and ce > 1%'; all traffic is counted
     #[arg(help_heading = "Terminal view")]
     #[arg(long, value_name = "EXPR", value_parser = parse_view_filter)]

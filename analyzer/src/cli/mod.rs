@@ -219,10 +219,13 @@ fn tui_options(view: &ViewArgs, config: &Config, speed: Option<f64>) -> Result<t
     let options = tui::Options::from_env()
         .with_settings(&config.tui)
         .map_err(|error| anyhow::anyhow!("configuration file, [tui]: {error}"))?;
+    // Who names columns wants to see them.
+    let screen = if view.columns.is_some() { tui::Screen::Qps } else { options.screen };
     Ok(tui::Options {
         speed,
-        screen: view.screen.unwrap_or(options.screen),
+        screen: view.screen.unwrap_or(screen),
         sort: view.sort.or(options.sort),
+        columns: view.columns.clone().map_or(options.columns, |columns| columns.0),
         mouse: options.mouse && !view.no_mouse,
         filter: view.view_filter.clone().unwrap_or(options.filter),
         source_filtered: view.common.filter.is_some(),

@@ -208,9 +208,9 @@ impl<'a> Commands<'a> {
         self.with(|_| r"grep -haz ^NCCL_ /proc/*/environ | tr '\0' '\n'".to_owned())
     }
 
-    /// Shows the queue pairs of the interface, those with the highest rate first.
+    /// Shows the queue pairs of the interface with their source ports, those with the highest rate first.
     pub(super) fn source_ports(self) -> Option<Command> {
-        self.with(|dev| format!("rocescope live -i {dev} --screen qps --sort rate"))
+        self.with(|dev| format!("rocescope live -i {dev} --columns identity --sort rate"))
     }
 
     /// Shows filters that may drop RoCE.

@@ -303,11 +303,11 @@ impl Options {
     /// # Errors
     /// A screen, column or key that does not exist, or two meanings for one key.
     pub fn with_settings(self, settings: &Settings) -> Result<Self, String> {
-        let columns: Result<Vec<Vec<Id>>, String> =
-            settings.columns.iter().map(|name| find_columns(name).map_err(Other::quoted)).collect();
+        let columns: Result<Vec<Columns>, String> =
+            settings.columns.iter().map(|name| parse_columns(name)).collect();
         Ok(Self {
             screen: parse_screen(&settings.screen)?,
-            columns: columns?.concat(),
+            columns: columns?.into_iter().flat_map(|Columns(some)| some).collect(),
             filter: parse_view_filter(&settings.filter)?,
             sort: Some(parse_sort(&settings.sort)?),
             theme: settings.theme(self.theme),
@@ -364,6 +364,20 @@ pub fn parse_screen(name: &str) -> Result<Screen, String> {
 fn find_screen(name: &str) -> Result<Screen, Other<'_>> {
     let known = || Screen::ALL.iter().map(|screen| screen.name()).collect();
     Screen::from_name(name).ok_or_else(|| Other { kind: "screen", name, known: known() })
+}
+
+/// Columns of `--columns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns(pub Vec<Id>);
+
+/// Names of columns or sets of them, between commas.
+///
+/// # Errors
+/// An error if there is none of such a name.
+pub fn parse_columns(text: &str) -> Result<Columns, String> {
+    let all: Result<Vec<Vec<Id>>, String> =
+        text.split(',').map(|name| find_columns(name.trim()).map_err(Other::quoted)).collect();
+    Ok(Columns(all?.concat()))
 }
 
 /// The columns of a set, or one of them by its own name.
@@ -431,6 +445,9 @@ mod tests {
         assert!(Options::default().with_settings(&settings).unwrap_err().contains("'rait'"));
         settings = Settings { history_mib: 0, ..Settings::default() };
         assert!(Options::default().with_settings(&settings).unwrap_err().contains("history_mib"));
+        assert_eq!(parse_columns("qp, rate").unwrap(), Columns(vec![Id::Qp, Id::Rate]));
+        assert!(parse_columns("identity").unwrap().0.contains(&Id::SourcePort));
+        assert!(parse_columns("qp,rait").unwrap_err().contains("'rait'"));
         assert!(parse_screen("flows").unwrap_err().contains("overview"));
     }
 }

@@ -95,6 +95,7 @@ impl ExportArgs {
             ecmp: None,
             screen: None,
             sort: None,
+            columns: None,
             view_filter: None,
             no_mouse: true,
             common: self.common.clone(),

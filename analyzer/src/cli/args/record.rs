@@ -97,6 +97,7 @@ impl RecordArgs {
             ecmp: None,
             screen: None,
             sort: None,
+            columns: None,
             view_filter: None,
             no_mouse: true,
             common: self.common.clone(),

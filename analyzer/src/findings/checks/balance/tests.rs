@@ -200,7 +200,7 @@ fn the_steps_name_the_switch_port_and_list_source_ports_on_this_host() {
         finding.steps.into_iter().map(|step| (step.text, step.command)).collect::<Vec<_>>()
     };
     let [(_, ports), (switch, none), (_, settings)] = &steps(&facts)[..] else { panic!("three") };
-    assert_eq!(ports.as_deref(), Some("rocescope live -i u0 --screen qps --sort rate"));
+    assert_eq!(ports.as_deref(), Some("rocescope live -i u0 --columns identity --sort rate"));
     assert!(switch.starts_with("On the switches, compare the hash fields") && none.is_none());
     assert!(settings.as_ref().unwrap().contains("NCCL_"));
     let (system, port) = (Some("leaf1".to_owned()), Some("swp11".to_owned()));
