@@ -70,7 +70,7 @@ fn tui(c: &mut Criterion) {
             ("group", &[Key::Char('o')]),
             ("next screen", &[Key::Tab]),
             ("span", &[Key::Char('t')]),
-            ("pause and back", &[Key::Char(' '), Key::Left]),
+            ("pause and back", &[Key::Char(' '), Key::Char(',')]),
         ] {
             group.bench_function(format!("key and picture, {name}"), |b| {
                 let mut terminal = Terminal::new(TestBackend::new(SIZE.0, SIZE.1)).unwrap();

@@ -243,7 +243,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     // Back in time, step by step, until the counts are of the first second.
     let past = |screen: &str| screen.contains("ENDED −") && clock(screen).is_some_and(|time| time < &*end);
     terminal.press_until("8", "findings", said("FINDINGS ")).unwrap();
-    let screen = terminal.press_until("Left", "an earlier snapshot", past).unwrap();
+    let screen = terminal.press_until(",", "an earlier snapshot", past).unwrap();
     // Findings are kept of some times alone, of which depends on how fast the machine is: the screen says of which.
     let of_when = ["later than the snapshot shown", "from the start to 05:42:0"];
     assert!(of_when.iter().any(|said| screen.contains(said)) && !screen.contains("FINDINGS ,"), "{screen}");
@@ -252,7 +252,7 @@ fn a_recording_has_time_travel_findings_and_events_in_the_terminal() {
     assert!(earlier.len() == 4 && earlier.iter().all(|time| **time <= *then), "{then}: {screen}");
     assert!(earlier < events, "{earlier:?} {events:?}");
     let back = |screen: &str| !screen.contains("ENDED −") && clock(screen) == Some(&*end);
-    terminal.press_until("Right", "the end again", back).unwrap();
+    terminal.press_until(".", "the end again", back).unwrap();
     quit(&terminal);
 }
 

@@ -172,13 +172,11 @@ fn every_screen_key_and_size() {
     // Back in time and forward again.
     let title = |screen: &str| screen.lines().next().unwrap_or("").to_owned();
     let back = |screen: &str| title(screen).contains("PAUSED −");
-    let before = terminal.press_until("Left", "an earlier snapshot", back).unwrap();
+    let before = terminal.press_until(",", "an earlier snapshot", back).unwrap();
+    terminal.press_until(",", "one more", |screen| back(screen) && title(screen) != title(&before)).unwrap();
+    terminal.press(&["."]).unwrap();
     terminal
-        .press_until("Left", "one more", |screen| back(screen) && title(screen) != title(&before))
-        .unwrap();
-    terminal.press(&["Right"]).unwrap();
-    terminal
-        .press_until("Right", "the snapshot of the pause", |screen| {
+        .press_until(".", "the snapshot of the pause", |screen| {
             screen.contains("PAUSED") && !screen.contains("PAUSED −")
         })
         .unwrap();
@@ -291,11 +289,11 @@ fn what_is_pasted_and_the_smallest_size_are_survived() {
 
 /// Random keys, clicks, wheel events and sizes, but none that ends or suspends the program.
 fn monkey(name: &str, length: Duration) {
-    const KEYS: [&str; 54] = [
+    const KEYS: [&str; 56] = [
         "Up", "Down", "Left", "Right", "PPage", "NPage", "Home", "End", "Enter", "Escape", "Tab", "BTab",
         "Space", "1", "2", "3", "4", "5", "6", "7", "8", "s", "S", "o", "m", "M", "f", "n", "N", "t", "T",
-        "u", "U", "c", "v", "?", "<", ">", "+", "-", "[", "]", "/", "g", "BSpace", "z", "y", "d", "C", "e",
-        "E", "w", "D", "r",
+        "u", "U", "c", "v", "?", "<", ">", ",", ".", "+", "-", "[", "]", "/", "g", "BSpace", "z", "y", "d",
+        "C", "e", "E", "w", "D", "r",
     ];
     if !tmux_or_skip(name) {
         return;
@@ -384,7 +382,7 @@ fn keys_come_from_the_terminal_when_the_capture_comes_from_a_pipe() {
         .unwrap();
     terminal.press_until("?", "help", |screen| screen.contains("ECMP what-if: simulate")).unwrap();
     terminal.press_until("?", "no help", |screen| !screen.contains("half the uplinks")).unwrap();
-    terminal.press_until("Left", "an earlier time", |screen| screen.contains("ENDED −")).unwrap();
+    terminal.press_until(",", "an earlier time", |screen| screen.contains("ENDED −")).unwrap();
     terminal.press(&["q"]).unwrap();
     session.is_restored("0");
 }

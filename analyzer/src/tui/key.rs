@@ -60,9 +60,9 @@ pub enum Input {
     First,
     /// To the last row.
     Last,
-    /// One column to the left.
+    /// The cursor to the left: of the timeline, of the matrix.
     Left,
-    /// One column to the right.
+    /// The cursor to the right.
     Right,
     /// Open what is selected.
     Open,
@@ -177,6 +177,7 @@ const OVERVIEW: Screens = Screen::Overview.only();
 const QPS: Screens = Screen::Qps.only();
 const SORTED: Screens = QPS.and(Screen::Nic.only());
 const MATRIX: Screens = Screen::Matrix.only();
+const CURSOR: Screens = OVERVIEW.and(MATRIX);
 const LINKS: Screens = Screen::Links.only();
 const EVENTS: Screens = Screen::Detail.only().and(Screen::Events.only());
 const FLOW: Screens = QPS.and(Screen::Detail.only()).and(Screen::Events.only());
@@ -205,18 +206,8 @@ pub const KEYMAP: &[Binding] = &[
     bind("first", &[Key::Home], Input::First, "first row"),
     bind("last", &[Key::End, Key::Char('G')], Input::Last, "last row"),
     bind("open", &[Key::Enter], Input::Open, "open what is selected"),
-    bind(
-        "earlier",
-        &[Key::Left],
-        Input::Earlier,
-        "step back in time and pause; on a running overview: timeline cursor",
-    ),
-    bind(
-        "later",
-        &[Key::Right],
-        Input::Later,
-        "step forward in time; on a running overview: timeline cursor",
-    ),
+    on(CURSOR, bind("left", &[Key::Left, Key::Char('h')], Input::Left, "cursor left: timeline, matrix")),
+    on(CURSOR, bind("right", &[Key::Right, Key::Char('l')], Input::Right, "cursor right")),
     on(
         OVERVIEW,
         bind("zoom-in", &[Key::Char('+'), Key::Char('=')], Input::ZoomIn, "timeline: a shorter time"),
@@ -234,8 +225,6 @@ pub const KEYMAP: &[Binding] = &[
             "worst peers by host pair, queue pair, remote host, process, pod, job or link",
         ),
     ),
-    on(MATRIX, bind("left", &[Key::Char('h')], Input::Left, "column to the left")),
-    on(MATRIX, bind("right", &[Key::Char('l')], Input::Right, "column to the right")),
     on(
         MATRIX,
         bind("metric", &[Key::Char('v')], Input::Metric, "metric: rate, CE, loss, RETX, NAK, RNR or latency"),
@@ -299,6 +288,8 @@ pub const KEYMAP: &[Binding] = &[
     ),
     bind("time-range", &[Key::Char('t')], Input::TimeRange, "time range: last sample, 10 s, 60 s, whole run"),
     bind("pause", &[Key::Char(' ')], Input::Pause, "pause or resume; a replay stops reading"),
+    bind("earlier", &[Key::Char(',')], Input::Earlier, "step back in time, all screens; pauses"),
+    bind("later", &[Key::Char('.')], Input::Later, "step forward in time"),
     bind("jump-back", &[Key::Char('<')], Input::JumpBack, "jump 10 s back"),
     bind("jump-forward", &[Key::Char('>')], Input::JumpForward, "jump 10 s forward; a replay skips ahead"),
     bind(

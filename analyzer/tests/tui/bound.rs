@@ -141,6 +141,18 @@ fn goes(input: Input, app: &mut App, key: Key) {
             app.screens.matrix.cell.1 = from;
             press(app, &[key]);
             assert_eq!(app.screens.matrix.cell.1, to);
+            // On the overview it is the cursor of the timeline, whether values move or not, and nothing stops for it.
+            for still in [false, true] {
+                let mut live = after(&World::sick(), USUAL, SECONDS);
+                press(&mut live, if still { &[Key::Char(' ')] } else { &[] });
+                let cursor = |live: &App| live.screens.overview.chart.cursor_ns.unwrap();
+                press(&mut live, &[Key::Left, Key::Left, Key::Left]);
+                let before = cursor(&live);
+                press(&mut live, &[key]);
+                assert_eq!(cursor(&live) < before, input == Input::Left);
+                assert_eq!(live.view.timeline.paused, still);
+                assert!(text(&live).contains("at the cursor") && text(&live).contains("Left Right cursor"));
+            }
         }
         Input::Open => {
             press(app, &[key]);
@@ -300,19 +312,16 @@ fn moves_in_time(input: Input, app: &mut App, key: Key) {
             press(app, &[key]);
             assert_eq!(time_ns(app), now - 1_000_000_000);
             assert!(app.view.timeline.paused, "what was chosen stays");
-            // On the overview it moves the cursor of the timeline, and nothing stops.
+            // On the overview too, whose cursor gives way to the time shown.
             let mut live = after(&World::sick(), USUAL, SECONDS);
-            press(&mut live, &[key, key]);
-            let before = live.screens.overview.chart.cursor_ns.unwrap();
-            press(&mut live, &[key]);
-            assert!(live.screens.overview.chart.cursor_ns.unwrap() < before && !live.view.timeline.paused);
-            assert!(text(&live).contains("at the cursor") && text(&live).contains("Left Right cursor"));
-            press(&mut live, &[Key::Char(' ')]);
-            assert!(text(&live).contains("Left Right step"), "{}", text(&live));
+            press(&mut live, &[Key::Left, key]);
+            assert!(live.view.timeline.paused && live.screens.overview.chart.cursor_ns.is_none());
+            assert_eq!(time_ns(&live), now - 1_000_000_000);
+            assert!(text(&live).contains(", . step"), "{}", text(&live));
         }
         Input::Later => {
             let now = time_ns(app);
-            press(app, &[Key::Left, Key::Left, key]);
+            press(app, &[Key::Char(','), Key::Char(','), key]);
             assert_eq!(time_ns(app), now - 1_000_000_000);
         }
         Input::JumpBack => {

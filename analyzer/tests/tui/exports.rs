@@ -88,7 +88,7 @@ fn the_overview_writes_its_trends_of_everything_and_of_each_link() {
     assert!(text(&app).contains(&rocescope::util::units::bit_rate(rate[snapshots - 1].as_f64().unwrap())));
     assert_eq!(column(&sheet, "time_ns")[snapshots - 1], json!(fake::START_NS + 5_000_000_000));
     // Back in time there is nothing of later.
-    press(&mut app, &[Key::Char(' '), Key::Left]);
+    press(&mut app, &[Key::Char(' '), Key::Char(',')]);
     assert_eq!(app.sheet().rows.len(), sheet.rows.len() - links - 1);
 }
 
@@ -180,7 +180,7 @@ fn events_are_written_as_they_stood() {
         app.on_events(&events::notified(&world, second));
         app.on_sample(Arc::new(world.at(second)));
     }
-    press(&mut app, &[Key::Char('7'), Key::Char(' '), Key::Left]);
+    press(&mut app, &[Key::Char('7'), Key::Char(' '), Key::Char(',')]);
     let sheet = app.sheet();
     let row = column(&sheet, "event").iter().position(|event| *event == json!("CNP")).unwrap();
     assert_eq!(column(&sheet, "count")[row], json!(4));

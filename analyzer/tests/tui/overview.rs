@@ -4,6 +4,7 @@ use super::*;
 use ratatui::style::Modifier;
 use rocescope::source::feed::Update;
 use rocescope::source::replay;
+use rocescope::tui::mouse::Mouse;
 
 const SIZES: [(u16, u16); 3] = [(100, 30), (160, 48), (300, 100)];
 
@@ -151,6 +152,29 @@ fn the_cursor_shows_the_values_of_its_time() {
     // Back to now.
     press(&mut app, &[Key::Right; 25]);
     assert_eq!((app.screens.overview.chart.cursor_ns, text(&app)), (None, before));
+}
+
+#[test]
+fn a_click_into_the_timeline_sets_its_cursor() {
+    for size in [USUAL, WIDE, (160, 48)] {
+        let mut app = replayed("e1_loss1.h1.pcap.gz", size);
+        let shown = text(&app);
+        let y = shown.lines().position(|line| line.contains(" lost     ")).unwrap() as u16;
+        let line: Vec<char> = shown.lines().nth(usize::from(y)).unwrap().chars().collect();
+        let bar = line.iter().rposition(|symbol| ('▁'..='▇').contains(symbol)).unwrap() as u16;
+        let _ = app.on_mouse(Mouse::Click(bar, y));
+        assert!(app.screens.overview.chart.cursor_ns.is_some(), "{shown}");
+        let screen = text(&app);
+        assert!(screen.contains("at the cursor"), "{screen}");
+        // The cell that was clicked is marked.
+        let terminal = draw(&app);
+        let cell = &terminal.backend().buffer()[(bar, y)];
+        assert!(cell.modifier.contains(Modifier::REVERSED), "{screen}");
+        // Beside the chart there is no time.
+        let _ = app.on_mouse(Mouse::Click(3, y));
+        assert_eq!(app.screens.overview.chart.cursor_ns, None);
+        assert_eq!(text(&app), shown);
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn the_past_is_counted_once_too() {
     let now = app.view.data.as_ref().unwrap().model.dedup.delta.unwrap();
     press(&mut app, &[Key::Char(' ')]);
     for _ in 0..20 {
-        press(&mut app, &[Key::Left]);
+        press(&mut app, &[Key::Char(',')]);
     }
     let past = app.view.data.as_ref().unwrap();
     assert!(past.model.time_ns < past.sample.time_ns);

@@ -26,7 +26,7 @@ fn a_live_view_stands_still_while_paused_and_catches_up_afterwards() {
 }
 
 #[test]
-fn arrows_go_back_and_forward_in_time() {
+fn keys_go_back_and_forward_in_time() {
     for kind in [SourceKind::Live, SourceKind::Replay] {
         let mut world = World::sick();
         world.kind = kind;
@@ -35,36 +35,36 @@ fn arrows_go_back_and_forward_in_time() {
         let shown =
             |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
         let sorted = app.screens.flows.sort.by;
-        press(&mut app, &[Key::Right]);
+        press(&mut app, &[Key::Char('.')]);
         assert!(shown(&app) == 20 && !app.view.timeline.paused, "there is nothing newer");
         // The first step back pauses; a replay stops reading.
-        let action = press(&mut app, &[Key::Left]);
+        let action = press(&mut app, &[Key::Char(',')]);
         assert!(app.view.timeline.paused && app.screens.flows.sort.by == sorted);
         assert_eq!(
             action,
             if kind == SourceKind::Live { Action::Draw } else { Action::Send(Command::Pause(true)) }
         );
-        press(&mut app, &[Key::Left, Key::Left]);
+        press(&mut app, &[Key::Char(','), Key::Char(',')]);
         assert_eq!(shown(&app), 17);
         let row = |app: &App| app.view.data.as_ref().unwrap().model.rows[4].total.missing;
         assert_eq!(row(&app), 17 * 41);
         assert!(text(&app).contains("PAUSED −3.00 s"), "{}", text(&app));
-        press(&mut app, &[Key::Right]);
+        press(&mut app, &[Key::Char('.')]);
         assert_eq!(shown(&app), 18);
         // Events that were still to come then are not shown.
         press(&mut app, &[Key::Char('7')]);
         assert!(app.view.shown_events().all(|listed| listed.state.time_ns <= world.at(18).time_ns));
         for _ in 0..30 {
-            press(&mut app, &[Key::Left]);
+            press(&mut app, &[Key::Char(',')]);
         }
         assert_eq!(shown(&app), 1, "before the first figures there is nothing to see");
         assert!(app.view.messages.answer.as_ref().unwrap().contains("no older"));
         for _ in 0..30 {
-            press(&mut app, &[Key::Right]);
+            press(&mut app, &[Key::Char('.')]);
         }
         assert_eq!(shown(&app), 20);
         for number in '1'..='8' {
-            press(&mut app, &[Key::Char(number), Key::Left]);
+            press(&mut app, &[Key::Char(number), Key::Char(',')]);
             draw(&app);
         }
         press(&mut app, &[Key::Char(' ')]);
@@ -79,7 +79,7 @@ fn after_the_end_one_can_still_go_back() {
     let mut app = after(&world, USUAL, 20);
     app.on_end(End::Done);
     assert_eq!(app.view.range, TimeRange::All);
-    press(&mut app, &[Key::Left, Key::Left]);
+    press(&mut app, &[Key::Char(','), Key::Char(',')]);
     assert_eq!(app.view.data.as_ref().unwrap().model.time_ns, world.at(18).time_ns);
     assert!(text(&app).contains("ENDED −2.00 s"));
     press(&mut app, &[Key::Char(' ')]);
@@ -92,7 +92,7 @@ fn a_value_that_was_not_kept_is_a_dash() {
     let mut app = after(&world, USUAL, 40);
     press(&mut app, &[Key::Char('2'), Key::Char(' ')]);
     for _ in 0..22 {
-        press(&mut app, &[Key::Left]);
+        press(&mut app, &[Key::Char(',')]);
     }
     let data = app.view.data.as_ref().unwrap();
     assert_eq!((data.model.rows.len(), data.model.flows), (1_000, 3_000));
@@ -168,7 +168,7 @@ fn latency_is_of_the_time_range_and_over_time() {
     assert_eq!(app.view.range, TimeRange::Latest);
     let mut seen = Vec::new();
     for _ in 0..20 {
-        press(&mut app, &[Key::Left]);
+        press(&mut app, &[Key::Char(',')]);
         seen.push(p50(&app));
     }
     assert_eq!(seen.iter().filter(|ns| near(**ns, 26)).count(), 2, "at 20 s and at 10 s: {seen:?}");
@@ -303,7 +303,7 @@ fn beyond_what_is_kept_a_replay_is_read_again_up_to_there() {
     }
     assert_eq!((app.view.timeline.seek_ns, app.view.timeline.paused), (None, true));
     assert!(app.view.log.latest().next().unwrap().latest.time_ns > world.at(59).time_ns);
-    press(&mut app, &[Key::Left]);
+    press(&mut app, &[Key::Char(',')]);
     assert_eq!(shown(&app), 59);
     // Before the beginning there is nothing, and nothing to be read again for.
     assert_eq!(press(&mut app, &[Key::Char('<'); 7]), Action::Draw);
@@ -389,7 +389,7 @@ fn every_time_of_a_short_capture_can_be_gone_to() {
         assert_eq!(press(&mut app, &[Key::Enter]), ms(then), "{to}");
     }
     let mut app = ended();
-    assert_eq!(press(&mut app, &[Key::Left]), Action::Draw);
+    assert_eq!(press(&mut app, &[Key::Char(',')]), Action::Draw);
     assert_eq!(
         app.view.messages.answer.as_deref(),
         Some("no older snapshot; g or < reads the capture again")
@@ -424,7 +424,7 @@ fn findings_of_an_older_snapshot_are_those_of_its_time() {
     assert_ne!(titles[9], titles[19], "figures in titles grow");
     press(&mut app, &[Key::Char('8'), Key::Char(' ')]);
     assert_eq!(app.view.concluded().unwrap().as_of, AsOf::Now, "the pause itself is no step back");
-    press(&mut app, &[Key::Left; 10]);
+    press(&mut app, &[Key::Char(','); 10]);
     let concluded = app.view.concluded().unwrap();
     assert_eq!(concluded.as_of, AsOf::Earlier(world.at(10).time_ns));
     assert_eq!(concluded.end_ns, world.at(10).window.map(|(_, last)| last));
@@ -450,7 +450,7 @@ fn findings_of_an_older_snapshot_are_those_of_its_time() {
 fn later_findings_are_not_shown_at_an_older_snapshot() {
     // Conclusions of the first second and of the last.
     let mut app = after(&World::sick(), (120, 40), 20);
-    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
+    press(&mut app, &[Key::Char(' '), Key::Char(','), Key::Char(',')]);
     assert!(matches!(app.view.concluded().unwrap().as_of, AsOf::Earlier(_)), "those of the first second");
     // None but of the last.
     let world = World::sick();
@@ -462,7 +462,7 @@ fn later_findings_are_not_shown_at_an_older_snapshot() {
     app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
     let title = app.view.concluded().unwrap().findings[0].title.clone();
     assert!(text(&app).contains(&title));
-    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left]);
+    press(&mut app, &[Key::Char(' '), Key::Char(','), Key::Char(',')]);
     let screen = text(&app);
     assert!(screen.contains("findings of 12:00:20.000, later than") && !screen.contains(&title), "{screen}");
     press(&mut app, &[Key::Char('5')]);
@@ -489,7 +489,7 @@ fn details_of_an_older_snapshot_mark_later_values() {
     let missing = |seconds: u64| format!(" PSN      410 missing · {} total", seconds * 41);
     assert!(line(&app, " PSN ").starts_with(&missing(20)), "{}", text(&app));
     assert!(!text(&app).contains("below: state at"));
-    press(&mut app, &[Key::Char(' '), Key::Left, Key::Left, Key::Left]);
+    press(&mut app, &[Key::Char(' '), Key::Char(','), Key::Char(','), Key::Char(',')]);
     assert!(line(&app, " PSN ").starts_with(&missing(17)), "{}", text(&app));
     assert!(text(&app).contains("below: state at 12:00:20"), "{}", text(&app));
     let total = app.view.data.as_ref().unwrap().model.rows[4].total;
@@ -533,7 +533,7 @@ fn values_of_many_flows_follow_the_key_that_asks_for_them() {
     assert_eq!(basis(&app), before);
 
     // Back in time, step by step, though the figures of a step are not there yet; what is selected stays so.
-    press(&mut app, &[Key::Char('2'), Key::Down, Key::Char(' '), Key::Left, Key::Left]);
+    press(&mut app, &[Key::Char('2'), Key::Down, Key::Char(' '), Key::Char(','), Key::Char(',')]);
     let shown = |app: &App| (app.view.data.as_ref().unwrap().model.time_ns - fake::START_NS) / 1_000_000_000;
     let selected = app.view.selected;
     assert_eq!((shown(&app), app.awaited()), (15, true));

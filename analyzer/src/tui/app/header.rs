@@ -36,7 +36,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         let impact = impact(app);
         let rest = verdict(buffer, at, app, data, impact.is_some());
         match impact {
-            Some(text) => below_verdict(buffer, at, app, &rest, &text),
+            Some((time, parts)) => below_verdict(buffer, at, app, &rest, (&time, &parts)),
             None => metrics(buffer, at, app, data),
         }
         warning(buffer, at, data, app.view.timeline.end.is_none());
@@ -264,12 +264,18 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
 }
 
 /// Time and cost of the worst problem, for the overview: its timeline has the counters.
-fn impact(app: &App) -> Option<String> {
+fn impact(app: &App) -> Option<(overview::problems::When, Vec<String>)> {
     (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
 }
 
 /// `rest`: the end of the sentence above, which found no room there.
-fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: &str) {
+fn below_verdict(
+    buffer: &mut Buffer,
+    at: &Layout,
+    app: &App,
+    rest: &str,
+    (time, parts): (&overview::problems::When, &[String]),
+) {
     let width = usize::from(at.metrics.width);
     // The key opens what is selected.
     let (key, hint) = if app.screens.overview.opens_worst(&app.view) {
@@ -282,15 +288,16 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, text: 
     if !rest.is_empty() {
         spans.push(cut(rest, room, false), theme::BOLD);
     }
-    // Whole parts: half a figure says nothing. The first is the time, which has two of its own: that a problem is quiet
-    // matters more than since when it is there.
-    for (at, part) in text.split(" · ").enumerate() {
-        let gap = if spans.width == 3 { "" } else { " · " };
-        let short = part.split_once(", ").filter(|_| at == 0);
-        let short = short.map(|(time, rest)| if rest.starts_with("quiet") { rest } else { time });
-        let fits = |form: &&str| spans.width + gap.chars().count() + form.chars().count() <= room + 3;
-        if let Some(form) = [Some(part), short].into_iter().flatten().find(fits) {
-            spans.push(format!("{gap}{form}"), theme::PLAIN);
+    // Whole parts: half a figure says nothing. How long a problem lasts comes after who it is about.
+    let letters = |text: &str| text.chars().count();
+    let others: usize = parts.iter().map(|part| letters(part) + 3).sum();
+    let left = |spans: &Spans| (room + 3).saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 });
+    let free = left(&spans);
+    let time = time.best(|form| letters(form) + others <= free, |form| letters(form) <= free);
+    for part in time.into_iter().chain(parts.iter().map(String::as_str)) {
+        if letters(part) <= left(&spans) {
+            let gap = if spans.width == 3 { "" } else { " · " };
+            spans.push(format!("{gap}{part}"), theme::PLAIN);
         }
     }
     if let Some(seen) = coverage(app, false)

@@ -11,12 +11,23 @@ use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::log::CLASSES;
 use crate::tui::query;
 use crate::tui::screen::{Screen, Screens};
+use crate::tui::screens::links::table::HELP as LINK_COLUMNS;
+use crate::tui::screens::nic;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, WIDEST, overlay};
 use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
+/// Columns of the worst peers that the table of queue pairs does not have.
+const PEERS: [(&str, &str); 4] = [
+    ("QPs", "queue pairs between the two hosts"),
+    ("PAIR CE %", "CE-marked share of what the source sends to the destination"),
+    ("CNP", "CNPs that ask the source to reduce its rate"),
+    ("WORST QP", "queue pair with most trouble, or most traffic: at the source → at the destination"),
+];
+/// Columns of the matrix's list that the table of queue pairs explains.
+const PAIR_COLUMNS: [&str; 6] = ["LOST", "RETX", "NAKs", "RNR", "CE %", "p99"];
 
 /// Effects of the mouse, while it is captured.
 const MOUSE: [(&str, &str); 4] = [
@@ -61,6 +72,9 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     if matches!(screen, Screen::Qps | Screen::Events | Screen::Overview) {
         section("Filter", query::help().flat_map(|(text, help)| entry(text, help)).collect());
     }
+    if screen == Screen::Overview {
+        section("Worst peers", PEERS.iter().flat_map(|(title, help)| entry(title, help)).collect());
+    }
     if matches!(screen, Screen::Qps | Screen::Overview) {
         let states = Problem::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
         section(
@@ -74,10 +88,27 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
             .flat_map(|column| entry(&format!("{} {}", column.title, column.name), column.help));
         section("Columns and their names in filters; wider terminals show more", columns.collect());
     }
+    let columns = columns(screen);
+    if !columns.is_empty() {
+        section("Columns", columns.into_iter().flat_map(|(title, help)| entry(title, help)).collect());
+    }
     if screen == Screen::Events {
         section("Events", CLASSES.iter().flat_map(|class| entry(class.word, class.help)).collect());
     }
     lines
+}
+
+/// Titles and meanings of the columns of a screen whose table has some of its own.
+fn columns(screen: Screen) -> Vec<(&'static str, &'static str)> {
+    match screen {
+        Screen::Nic => nic::COLUMNS.iter().map(|column| (column.title, column.help)).collect(),
+        Screen::Links => LINK_COLUMNS.to_vec(),
+        Screen::Matrix => {
+            let of_pairs = |title: &&'static str| COLUMNS.iter().find(|column| column.title == *title);
+            PAIR_COLUMNS.iter().filter_map(of_pairs).map(|column| (column.title, column.help)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {

@@ -12,7 +12,6 @@ use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::key::Input;
 use crate::tui::prompt::{Prompt, Purpose};
-use crate::tui::screen::Screen;
 use crate::tui::screens::Hint;
 use crate::tui::theme;
 use crate::tui::timeline::End;
@@ -136,8 +135,7 @@ fn hints(app: &App, width: usize) -> Spans {
         (None, true) => hints.push((&[Input::Pause], "resume")),
         (None, false) => hints.push((&[Input::Pause], "pause")),
     }
-    // The overview says which of its steps they are.
-    if timeline.still() && app.view.screen != Screen::Overview {
+    if timeline.still() {
         hints.push((&[Input::Earlier, Input::Later], "step"));
     }
     hints.extend(rest);

@@ -6,8 +6,6 @@ use crate::sample::SourceKind;
 use crate::source::feed::Command;
 use crate::tui::key::Input;
 use crate::tui::prompt::parse_time;
-use crate::tui::screen::Screen;
-use crate::tui::screens::overview::OverviewScreen;
 use crate::util::time::NS_PER_S;
 use crate::util::units;
 
@@ -75,10 +73,8 @@ impl App {
 
     /// To the snapshot before or after the one shown; one before the newest pauses.
     pub(in crate::tui) fn step_in_time(&mut self, later: bool) -> Action {
-        if self.view.screen == Screen::Overview && OverviewScreen::has_cursor(&self.view) {
-            self.screens.overview.step_cursor(&self.view, later);
-            return Action::Draw;
-        }
+        // The mark in the timeline is the time shown again.
+        self.screens.overview.chart.cursor_ns = None;
         let timeline = &self.view.timeline;
         let Some(at) = timeline.snapshot().filter(|_| timeline.seek_ns.is_none()) else {
             return Action::Draw;

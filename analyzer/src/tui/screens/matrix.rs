@@ -141,7 +141,7 @@ impl Page for MatrixScreen {
             &[
                 (&[Input::Open], "queue pairs"),
                 (&[Input::Metric], "metric"),
-                (&[Input::Left, Input::Right], "column"),
+                (&[Input::Left, Input::Right], "cursor"),
             ],
             &[],
         )
@@ -466,7 +466,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     let metric = unit.metric;
     let width = usize::from(area.width);
     let Some(cell) = cell else {
-        let text = if area.width == SHADES { " · ".to_owned() } else { format!("{:>7} ", "·") };
+        let text = if area.width == SHADES { " · ".to_owned() } else { format!("{:>8}", "·") };
         buffer.set_stringn(area.x, area.y, text, width, theme::DIM);
         return;
     };
@@ -481,20 +481,22 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     };
     let block = step.checked_sub(1).and_then(|at| SHADE.get(usize::from(at)).copied());
     let level = level(metric, cell);
-    let style = match (level, step) {
-        (Level::Fine, 0) => theme::DIM,
-        (Level::Fine, step) => theme::heat(step),
-        (level, _) => theme::badge(level),
+    // The shade of a problem has the colour of the badge that its value is.
+    let (shade, style) = match (level, step) {
+        (Level::Fine, 0) => (theme::DIM, theme::DIM),
+        (Level::Fine, step) => (theme::heat(step), theme::heat(step)),
+        (level, _) => (theme::bar(level), theme::badge(level)),
     };
     let room = width - 1;
-    let text = if area.width == SHADES {
+    if area.width == SHADES {
         let nothing = if value.is_none() { '-' } else { '0' };
-        block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"))
+        let text = block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"));
+        buffer.set_stringn(area.x + 1, area.y, text, room, shade);
     } else {
         let text = cut(&unit.show(value), 6, false);
-        format!("{}{text:>1$}", block.unwrap_or(' '), room - 1)
-    };
-    buffer.set_stringn(area.x + 1, area.y, text, room, style);
+        buffer.set_stringn(area.x + 1, area.y, block.unwrap_or(' ').to_string(), 1, shade);
+        buffer.set_stringn(area.x + 2, area.y, format!("{text:>0$}", room - 1), room - 1, style);
+    }
 }
 
 /// The selected cell in words.

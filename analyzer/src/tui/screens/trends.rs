@@ -1,5 +1,6 @@
 //! Counters over the time that snapshots cover, in columns of equal time.
 
+use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::Spans;
@@ -122,7 +123,7 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
 ];
 
 /// Columns of names, values and peaks.
-const NAME: usize = 11;
+pub(super) const NAME: usize = 11;
 const VALUE: usize = 10;
 const PEAK: usize = 11;
 
@@ -212,9 +213,21 @@ fn carried(view: &View, id: &Identity, n: usize) -> Vec<Point> {
     points
 }
 
-/// The columns of charts that are `width` columns of the screen wide; `None` where there is nothing to show.
-pub(super) fn grid(data: &Data, width: usize) -> Option<Grid> {
-    Chart::default().grid(data, width.saturating_sub(NAME + VALUE + PEAK + 4))
+/// Columns that a chart has in `width` columns of the screen, where names take `name` of them.
+pub(super) const fn cells(width: usize, name: usize) -> usize {
+    width.saturating_sub(name + VALUE + PEAK + 4)
+}
+
+/// The columns of charts that are `width` columns of the screen wide, of what began at `first_ns`; `None` where there
+/// is nothing to show.
+pub(super) fn grid(data: &Data, first_ns: Option<u64>, width: usize) -> Option<Grid> {
+    Chart::since(data, first_ns).grid(data, cells(width, NAME))
+}
+
+/// The begin of the first of these points that counted a packet.
+pub(super) fn begin(points: &[Point]) -> Option<u64> {
+    let counted = |point: &&Point| point.counts.is_some_and(|counts| counts.packets > 0);
+    points.iter().find(counted).map(|point| point.from_ns)
 }
 
 /// Points in the columns of a grid: of each what grew between the snapshots in it and around it. `None` where nothing
@@ -261,17 +274,34 @@ pub(in crate::tui) fn row(
     let known = values.iter().any(Option::is_some);
     let most = if known { (trend.format)(peak) } else { unknown() };
     let tall = if peak > 0.0 { tall.max(1) } else { 1 };
+    let head = Head { name: (trend.name, NAME), now: (&now, style), most: &most };
+    drawn(&head, &values, tall, theme::bar(trend.level.min(worst)))
+}
+
+/// What stands beside a chart.
+pub(super) struct Head<'a> {
+    /// Name, and columns for it.
+    pub(super) name: (&'static str, usize),
+    /// Value of the time range, or the latest, and its style.
+    pub(super) now: (&'a str, Style),
+    /// The highest value.
+    pub(super) most: &'a str,
+}
+
+/// Values as a chart of `tall` lines; nothing is a dot, and what is unknown is blank.
+pub(super) fn drawn(head: &Head<'_>, values: &[Option<f64>], tall: usize, bar: Style) -> Vec<Line<'static>> {
+    let peak = values.iter().flatten().copied().fold(0.0, f64::max);
     let line = |(line, blocks): (usize, Vec<char>)| {
-        let (name, now, most) = if line == 0 { (trend.name, &*now, &*most) } else { ("", "", "") };
+        let (name, now, most) = if line == 0 { (head.name.0, head.now.0, head.most) } else { ("", "", "") };
         let mut spans = Spans::default();
-        spans.push(format!(" {name:<NAME$}"), theme::DIM);
-        spans.push(format!("{now:>VALUE$} "), style);
+        spans.push(format!(" {name:<width$}", width = head.name.1), theme::DIM);
+        spans.push(format!("{now:>VALUE$} "), head.now.1);
         for (value, symbol) in values.iter().zip(blocks) {
             match value {
                 // So that one that is full ends below the next.
                 Some(value) if *value > 0.0 => {
                     let symbol = if line == 0 && symbol == '█' { '▇' } else { symbol };
-                    spans.push(symbol.to_string(), theme::bar(trend.level.min(worst)))
+                    spans.push(symbol.to_string(), bar)
                 }
                 Some(_) if line + 1 == tall => spans.push("·", theme::FRAME),
                 _ => spans.push(" ", theme::PLAIN),
@@ -280,12 +310,12 @@ pub(in crate::tui) fn row(
         spans.push(format!(" {most:>PEAK$}"), theme::DIM);
         spans.into_line()
     };
-    area(&values, peak, tall).into_iter().enumerate().map(line).collect()
+    area(values, peak, tall).into_iter().enumerate().map(line).collect()
 }
 
-/// The clock below such lines.
-pub(super) fn clock(grid: Grid) -> Line<'static> {
+/// The clock below such lines, whose names have `name` columns.
+pub(super) fn clock(grid: Grid, name: usize) -> Line<'static> {
     let ticks: String = axis::ticks(grid, None, &[]).0.into_iter().collect();
-    let text = format!(" {:>width$} {ticks} {:>PEAK$}", "", "peak", width = NAME + VALUE);
+    let text = format!(" {:>width$} {ticks} {:>PEAK$}", "", "peak", width = name + VALUE);
     Line::styled(text, theme::DIM)
 }

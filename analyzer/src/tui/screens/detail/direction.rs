@@ -271,24 +271,17 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
     let NakCauses { rnr, reordering, loss, unknown } = *causes;
     // The data goes to the queue pair that sends these answers.
     let qp = detail.peer_qp.or(other.map(|other| other.id.key.dest_qp));
-    let qp = qp.map_or_else(|| "an unknown QP".to_owned(), |qp| format!("its QP {qp}"));
+    let qp = qp.map_or_else(|| "an unknown QP".to_owned(), |qp| format!("QP {qp}"));
     let causes = [
-        (loss, format!("loss of data sent to {qp}"), Level::Critical),
-        (reordering, "reordering".to_owned(), Level::Warning),
-        (rnr, "packets after RNR NAKs".to_owned(), Level::Warning),
-        (unknown, "cause unknown".to_owned(), Level::Critical),
+        (loss, format!("caused by loss of data to {qp}"), Level::Critical),
+        (reordering, "caused by reordering".to_owned(), Level::Warning),
+        (rnr, "caused by packets after RNR NAKs".to_owned(), Level::Warning),
+        (unknown, "of unknown cause".to_owned(), Level::Critical),
     ];
-    let mut lines: Vec<_> = causes
-        .into_iter()
-        .filter(|(naks, ..)| *naks > 0)
-        .map(|(naks, cause, worst)| {
-            styled("", format!("{}: {cause}", compact(naks as f64)), level(worst, row))
-        })
-        .collect();
-    if !lines.is_empty() {
-        lines.insert(0, entry("", "sequence-error NAKs, total:"));
-    }
-    lines
+    let line = |(naks, cause, worst): (u64, String, Level)| {
+        styled("", format!("{} {cause}", compact(naks as f64)), level(worst, row))
+    };
+    causes.into_iter().filter(|(naks, ..)| *naks > 0).map(line).collect()
 }
 
 /// For a flow of data: NAKs of its receiver, in the reverse direction.

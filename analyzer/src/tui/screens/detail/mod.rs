@@ -268,7 +268,7 @@ fn not_shown(view: &View) -> (&'static str, &'static str) {
 /// Lines of each chart, so that `least` lines become `height` at most; `doubled` would they be with two of each.
 fn taller(least: usize, height: usize, doubled: impl FnOnce() -> usize) -> usize {
     /// Lines of a chart at most.
-    const TALLEST: usize = 16;
+    const TALLEST: usize = 24;
     if height <= least {
         return 1;
     }
@@ -366,17 +366,19 @@ fn charts(
     high: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = vec![section("OVER TIME", &log::route(&detail.id.key), width)];
-    let Some((data, grid)) = view.data.as_ref().and_then(|data| Some((data, trends::grid(data, width)?)))
-    else {
-        return lines;
-    };
+    let Some(data) = &view.data else { return lines };
+    let points = |detail: &Detail| trends::flow_points(view, &detail.id, usize::MAX);
+    let own = points(detail);
+    let others = other.map(|other| (other, points(other)));
+    let begin =
+        others.iter().map(|(_, points)| points).chain([&own]).filter_map(|one| trends::begin(one)).min();
+    let Some(grid) = trends::grid(data, begin, width) else { return lines };
     // The values in the time range, and the columns.
-    let of = |detail: &Detail| {
+    let of = |detail: &Detail, points: &[Point]| {
         let row = data.row(&detail.id);
-        let points = trends::flow_points(view, &detail.id, usize::MAX);
-        (row.and_then(|row| trends::of_range(data, row)), trends::columns(&points, grid))
+        (row.and_then(|row| trends::of_range(data, row)), trends::columns(points, grid))
     };
-    let own = of(detail);
+    let own = of(detail, &own);
     let worst = data.row(&detail.id).map_or(Level::Fine, |row| State::of(row).level());
     let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
         // What shows nothing does not part what does.
@@ -392,12 +394,14 @@ fn charts(
     let timed = |columns: &[Option<Point>]| columns.iter().flatten().any(|point| point.latency.is_some());
     if timed(&own.1) {
         lines.extend(rows(LATENCY, &own));
-    } else if let Some((other, others)) = other.map(|other| (other, of(other))).filter(|(_, o)| timed(&o.1)) {
+    } else if let Some((other, others)) =
+        others.map(|(other, points)| (other, of(other, &points))).filter(|(_, o)| timed(&o.1))
+    {
         let title = format!(" requests it acknowledges, {}", log::route(&other.id.key));
         lines.push(Line::styled(title, theme::DIM));
         lines.extend(rows(LATENCY, &others));
     }
-    lines.push(trends::clock(grid));
+    lines.push(trends::clock(grid, trends::NAME));
     lines
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use self::table::{Group, Table};
 use super::{Effect, Hints, Page, cut, detail, empty, line};
-use crate::model::Row;
+use crate::model::{Identity, Row};
 use crate::sample::address;
 use crate::tui::column::{self, Column, Context, Fitted, Id, Sort, ValueKind, sets};
 use crate::tui::cursor::{Cursor, Move};
@@ -31,6 +31,8 @@ use crate::util::units::Scale;
 
 /// Lines below the table from which on they show the selected queue pair.
 const PREVIEW: u16 = 8;
+/// Columns beside it from which on they do.
+const BESIDE: u16 = 80;
 
 /// Columns at the left for marks.
 pub(in crate::tui) const GUTTER: u16 = 1;
@@ -157,6 +159,10 @@ impl Page for Table {
         if !table.contains(at) {
             return Effect::None;
         }
+        let free = view.data.as_ref().map(|data| self.split(view.layout().body, view, data).1);
+        if free.is_some_and(|free| free.contains(at)) {
+            return self.open(view);
+        }
         if at.y == table.y {
             return self.click_title(view, table, at.x);
         }
@@ -261,20 +267,40 @@ impl Page for Table {
 }
 
 impl Table {
-    /// The table in its frame, and below it the selected queue pair, where there is room.
-    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, data: &Data, hint: &str) {
-        let boxed = view.layout().boxed();
-        let used = u16::try_from(self.order.len()).unwrap_or(u16::MAX).saturating_add(1);
-        let below = area.height.saturating_sub(used.saturating_add(frame_height(boxed)));
-        let id = match self.group {
+    /// The queue pair that is shown where the table leaves room: the selected one, else the first.
+    fn previewed(&self, data: &Data) -> Option<Identity> {
+        match self.group {
             Group::None | Group::Taps => self.id_at(self.cursor.selected.unwrap_or(0), &data.model),
             _ => None,
-        };
-        let below = if id.is_some() && below >= PREVIEW { below } else { 0 };
-        let (above, below) = (
-            Rect { height: area.height - below, ..area },
-            Rect { y: area.bottom() - below, height: below, ..area },
-        );
+        }
+    }
+
+    /// The table, and what it leaves free below its rows, or beside its columns.
+    fn split(&self, area: Rect, view: &View, data: &Data) -> (Rect, Rect) {
+        if self.previewed(data).is_none() {
+            return (area, Rect::default());
+        }
+        let frame = frame_height(view.layout().boxed());
+        let used = u16::try_from(self.order.len()).unwrap_or(u16::MAX).saturating_add(1 + frame);
+        let below = area.height.saturating_sub(used);
+        if below >= PREVIEW {
+            let table = Rect { height: area.height - below, ..area };
+            return (table, Rect { y: table.bottom(), height: below, ..area });
+        }
+        let columns: u16 = self.columns(view).iter().map(|fitted| fitted.width + 1).sum();
+        let beside = area.width.saturating_sub(GUTTER + columns + frame);
+        if self.group != Group::None || view.screen != Screen::Qps || beside < BESIDE {
+            return (area, Rect::default());
+        }
+        let table = Rect { width: area.width - beside, ..area };
+        (table, Rect { x: table.right(), width: beside, ..area })
+    }
+
+    /// The table in its frame, and below or beside it the selected queue pair, where there is room.
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, data: &Data, hint: &str) {
+        let boxed = view.layout().boxed();
+        let id = self.previewed(data);
+        let (above, free) = self.split(area, view, data);
         let name = format!("{}S", self.group.title().to_uppercase().replace("PROCESS", "PROCESSE"));
         let focused = self.focus.as_ref().map(|focus| format!("of {}", focus.about));
         let about = match self.group {
@@ -285,12 +311,12 @@ impl Table {
             Group::Hosts | Group::Link | Group::Process => "sums",
         };
         let table = panel(buffer, above, boxed, Title { name: &name, about, hint });
-        if let Some(id) = id.filter(|_| below.height > 0) {
+        if let Some(id) = id.filter(|_| !free.is_empty()) {
             let about = log::route(&id.key);
             let hint = format!("{} opens", view.options.keys.first(Input::Open));
             let hint = if view.screen == Screen::Qps { hint.as_str() } else { "" };
             let name = if self.cursor.selected.is_some() { "SELECTED" } else { "FIRST ROW" };
-            let area = panel(buffer, below, boxed, Title { name, about: &about, hint });
+            let area = panel(buffer, free, boxed, Title { name, about: &about, hint });
             let lines = detail::preview(view, id, usize::from(area.width), usize::from(area.height));
             super::scrolled(buffer, area, &lines, 0);
         }

@@ -2,7 +2,7 @@
 
 mod below;
 pub(super) mod pair;
-pub(super) mod table;
+pub(in crate::tui) mod table;
 
 use std::rc::Rc;
 

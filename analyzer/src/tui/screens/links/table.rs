@@ -43,6 +43,27 @@ impl Figure {
     }
 }
 
+/// Titles of the table without prefixes of units, and their meanings, for the help.
+pub(in crate::tui) const HELP: &[(&str, &str)] = &[
+    ("LINK", "link, with the symbol of the worst finding about it"),
+    ("SPEED", "speed of the link"),
+    (
+        "RX b/s, TX b/s",
+        "received and sent in the time range; bars run from the middle, the frame names their scale",
+    ),
+    ("LOST", "packets lost, both directions"),
+    ("CE %", "CE-marked share of ECN-capable data packets, of the worse direction"),
+    ("QPs", "queue pairs with packets since the start"),
+    (
+        "FLOWS",
+        "directions of queue pairs with packets since the start, where the link's direction is unknown",
+    ),
+    ("UTIL %", "share of the link's speed that is used, of the busier direction"),
+    ("RX pkt/s, TX pkt/s", "packets per second"),
+    ("TOTAL RX B, TX B", "bytes since the start"),
+    ("TOTAL NON-ROCE", "frames since the start that are not RoCE"),
+];
+
 /// One direction of a link.
 type Way = for<'p> fn(&'p Pair<'_>) -> Option<&'p LinkRow>;
 

@@ -9,7 +9,7 @@ use ratatui::text::Line;
 use super::super::{Spans, cut, line};
 use super::level;
 use crate::model::Level;
-use crate::tui::column::compact;
+use crate::tui::column::{self, compact};
 use crate::tui::data::Data;
 use crate::tui::matrix::Metric;
 use crate::tui::theme;
@@ -87,6 +87,9 @@ const SHOWN: [(Metric, usize); 7] = [
     (Metric::Ce, 6),
     (Metric::Latency, 6),
 ];
+/// Columns of a bar.
+const LEAST_BAR: u16 = 8;
+const MOST_BAR: u16 = 60;
 /// Columns of the number of queue pairs.
 const QPS: usize = 5;
 
@@ -113,6 +116,10 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
         left = left.saturating_sub(width + 1);
         fits
     });
+    // A bar of the metric shown makes use of what is left.
+    let bar = u16::try_from(left.saturating_sub(2)).unwrap_or(0).min(MOST_BAR);
+    let bar = if bar >= LEAST_BAR { bar } else { 0 };
+    let most = values(metric).fold(0.0, f64::max);
     let mut head = format!(" {TITLE:<route$} {:>4}", "QPs");
     for (unit, width) in &columns {
         let _ = write!(head, " {:>width$}", unit.title());
@@ -131,6 +138,11 @@ pub(super) fn pairs(buffer: &mut Buffer, area: Rect, data: &Data, metric: Metric
                 (_, level) => theme::text(level),
             };
             spans.push(format!(" {:>width$}", unit.show(value)), style);
+        }
+        if let Some(value) = cell.value(metric).filter(|value| bar > 0 && *value > 0.0) {
+            spans
+                .push("  ", theme::PLAIN)
+                .push(column::bar(value / most, bar), theme::bar(level(metric, cell)));
         }
         line(buffer, area, y, &spans.into_line());
     }

@@ -9,10 +9,12 @@ use crate::util::units::{self, Scale, UNKNOWN};
 
 /// Column of the table.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(in crate::tui) struct Column {
     /// Name in exported files.
     pub(super) name: &'static str,
-    pub(super) title: &'static str,
+    pub(in crate::tui) title: &'static str,
+    /// Meaning, for the help.
+    pub(in crate::tui) help: &'static str,
     pub(super) width: u16,
     /// Columns of lower rank are shown first where not all have room.
     rank: u8,
@@ -23,113 +25,157 @@ pub(super) struct Column {
 }
 
 const fn figure(
-    (name, title): (&'static str, &'static str),
+    (name, title, help): (&'static str, &'static str, &'static str),
     (width, rank): (u16, u8),
     text: fn(&Row<'_>) -> Option<String>,
     value: fn(&Row<'_>) -> Value,
 ) -> Column {
-    Column { name, title, width, rank, right: true, text, value }
+    Column { name, title, help, width, rank, right: true, text, value }
 }
 
 const fn word(
-    (name, title): (&'static str, &'static str),
+    (name, title, help): (&'static str, &'static str, &'static str),
     (width, rank): (u16, u8),
     text: fn(&Row<'_>) -> Option<String>,
     value: fn(&Row<'_>) -> Value,
 ) -> Column {
-    Column { name, title, width, rank, right: false, text, value }
+    Column { name, title, help, width, rank, right: false, text, value }
 }
 
 /// All columns, from left to right.
-pub(super) const COLUMNS: [Column; 23] = [
-    figure(("lqpn", "QP"), (8, 0), |row| Some(row.qp.lqpn.to_string()), |row| json!(row.qp.lqpn)),
+pub(in crate::tui) const COLUMNS: [Column; 23] = [
     figure(
-        ("rqpn", "PEER QP"),
+        ("lqpn", "QP", "queue pair number on this host"),
+        (8, 0),
+        |row| Some(row.qp.lqpn.to_string()),
+        |row| json!(row.qp.lqpn),
+    ),
+    figure(
+        ("rqpn", "PEER QP", "queue pair number at the other end"),
         (8, 1),
         |row| row.qp.rqpn.map(|qpn| qpn.to_string()),
         |row| json!(row.qp.rqpn),
     ),
-    word(("kind", "TYPE"), (4, 16), |row| row.qp.kind.map(str::to_owned), |row| json!(row.qp.kind)),
-    word(("state", "STATE"), (5, 2), |row| Some(row.state().to_owned()), |row| json!(row.state())),
-    word(("sources", "SOURCE"), (6, 3), |row| Some(sources(row)), |row| json!(row.qp.sources)),
-    word(("device", "DEVICE"), (10, 8), |row| Some(row.label()), |row| json!(row.label())),
     word(
-        ("src", "FROM"),
+        ("kind", "TYPE", "transport: RC, UC, UD …"),
+        (4, 16),
+        |row| row.qp.kind.map(str::to_owned),
+        |row| json!(row.qp.kind),
+    ),
+    word(
+        ("state", "STATE", "state of the queue pair; ended: it no longer exists"),
+        (5, 2),
+        |row| Some(row.state().to_owned()),
+        |row| json!(row.state()),
+    ),
+    word(
+        ("sources", "SOURCE", "where it is known from, a letter each: the title has them"),
+        (6, 3),
+        |row| Some(sources(row)),
+        |row| json!(row.qp.sources),
+    ),
+    word(
+        ("device", "DEVICE", "RDMA device and port"),
+        (10, 8),
+        |row| Some(row.label()),
+        |row| json!(row.label()),
+    ),
+    word(
+        ("src", "FROM", "address on this host"),
         (15, 17),
         |row| row.qp.control.src.map(|ip| ip.to_string()),
         |row| json!(row.qp.control.src),
     ),
     word(
-        ("dst", "TO"),
+        ("dst", "TO", "address of the other end"),
         (15, 4),
         |row| row.qp.control.dst.map(|ip| ip.to_string()),
         |row| json!(row.qp.control.dst),
     ),
     figure(
-        ("udp_port", "UDP"),
+        ("udp_port", "UDP", "UDP source port, which ECMP hashes"),
         (5, 11),
         |row| row.qp.control.udp_port.map(|port| port.to_string()),
         |row| json!(row.qp.control.udp_port),
     ),
     figure(
-        ("dscp", "DSCP"),
+        ("dscp", "DSCP", "DSCP of its packets"),
         (4, 12),
         |row| row.qp.control.dscp.map(|dscp| dscp.to_string()),
         |row| json!(row.qp.control.dscp),
     ),
     figure(
-        ("path_mtu", "MTU"),
+        ("path_mtu", "MTU", "path MTU in bytes"),
         (4, 18),
         |row| row.qp.control.path_mtu.map(|mtu| mtu.to_string()),
         |row| json!(row.qp.control.path_mtu),
     ),
     figure(
-        ("timeout_ns", "TIMEOUT"),
+        ("timeout_ns", "TIMEOUT", "transport timeout, as set"),
         (10, 14),
         |row| row.qp.control.timeout_ns.map(timeout),
         |row| json!(row.qp.control.timeout_ns),
     ),
     figure(
-        ("retry_cnt", "RETRY"),
+        ("retry_cnt", "RETRY", "retry count, as set"),
         (5, 15),
         |row| row.qp.control.retry_cnt.map(|count| count.to_string()),
         |row| json!(row.qp.control.retry_cnt),
     ),
-    figure(("tx_packets_per_s", "TX pkt/s"), (9, 5), |row| row.sent.map(compact), |row| json!(row.sent)),
     figure(
-        ("rx_packets_per_s", "RX pkt/s"),
+        (
+            "tx_packets_per_s",
+            "TX pkt/s",
+            "packets sent per second, between the last two readings of the NIC's context",
+        ),
+        (9, 5),
+        |row| row.sent.map(compact),
+        |row| json!(row.sent),
+    ),
+    figure(
+        ("rx_packets_per_s", "RX pkt/s", "packets received per second, between these readings"),
         (9, 9),
         |row| row.received.map(compact),
         |row| json!(row.received),
     ),
     figure(
-        ("in_flight", "FLIGHT"),
+        ("in_flight", "FLIGHT", "packets sent and not yet acknowledged"),
         (6, 6),
         |row| row.qp.in_flight.map(|n| compact(f64::from(n))),
         |row| json!(row.qp.in_flight),
     ),
-    figure(("stuck_ns", "STUCK"), (8, 7), |row| row.qp.stuck_ns.map(stuck), |row| json!(row.qp.stuck_ns)),
     figure(
-        ("retries_used", "USED"),
+        ("stuck_ns", "STUCK", "time without an acknowledgement while packets are in flight"),
+        (8, 7),
+        |row| row.qp.stuck_ns.map(stuck),
+        |row| json!(row.qp.stuck_ns),
+    ),
+    figure(
+        ("retries_used", "USED", "retries used up for the packet that waits"),
         (4, 10),
         |row| row.qp.retries_used.map(|n| n.to_string()),
         |row| json!(row.qp.retries_used),
     ),
     figure(
-        ("timeouts", "TMOUTS"),
+        ("timeouts", "TMOUTS", "timeouts attributed to the queue pair"),
         (6, 20),
         |row| row.qp.timeouts.map(|n| compact(n as f64)),
         |row| json!(row.qp.timeouts),
     ),
     figure(
-        ("requests_per_s", "POSTS/s"),
+        ("requests_per_s", "POSTS/s", "work requests posted per second, from samples (--sample-posts)"),
         (8, 19),
         |row| row.qp.posts.as_ref()?.requests_per_s.map(|n| compact(n as f64)),
         |row| json!(row.qp.posts.as_ref().and_then(|posts| posts.requests_per_s)),
     ),
-    figure(("age_ns", "AGE"), (11, 21), |row| row.age_ns.map(units::duration), |row| json!(row.age_ns)),
-    word(("process", "PROCESS"), (20, 13), process, |row| json!(row.process())),
-    word(("pod", "POD"), (16, 22), |row| row.qp.pod.clone(), |row| json!(row.qp.pod)),
+    figure(
+        ("age_ns", "AGE", "time since its creation"),
+        (11, 21),
+        |row| row.age_ns.map(units::duration),
+        |row| json!(row.age_ns),
+    ),
+    word(("process", "PROCESS", "process that owns it"), (20, 13), process, |row| json!(row.process())),
+    word(("pod", "POD", "pod of that process"), (16, 22), |row| row.qp.pod.clone(), |row| json!(row.qp.pod)),
 ];
 
 fn process(row: &Row<'_>) -> Option<String> {

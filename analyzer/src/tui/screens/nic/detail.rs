@@ -3,7 +3,9 @@
 
 use ratatui::text::Line;
 
-use super::super::{Spans, cut, spark};
+use super::super::overview::grid::Grid;
+use super::super::trends::{self, Head};
+use super::super::{Spans, cut};
 use super::columns::timeout;
 use super::rows::{self, Row};
 use crate::analysis::{Facts, QpPosts, QpSource};
@@ -18,15 +20,22 @@ use crate::util::source_port::{self, is_computed};
 use crate::util::units::{self, UNKNOWN};
 use crate::util::wrap::hanging;
 
-/// Cells of a chart, at most.
-const CELLS: usize = 60;
+/// Lines of a chart, at most.
+const TALLEST: usize = 24;
 /// Events listed, at most.
 const EVENTS: usize = 40;
 /// Columns of a name before its value.
 const NAME: usize = 18;
 
-/// All lines of the detail.
-pub(super) fn lines(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
+/// All lines of the detail; where these are fewer than `height`, the charts of its context are higher.
+pub(super) fn lines(view: &View, row: &Row<'_>, (width, height): (usize, usize)) -> Vec<Line<'static>> {
+    let least = lines_of(view, row, width, 1);
+    let more = over_time(view, row, width, 2).len().saturating_sub(over_time(view, row, width, 1).len());
+    let tall = 1 + height.saturating_sub(least.len()).checked_div(more).unwrap_or(0).min(TALLEST - 1);
+    if tall > 1 { lines_of(view, row, width, tall) } else { least }
+}
+
+fn lines_of(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<'static>> {
     let mut lines = about(view, row, width);
     lines.push(section("LIFE", "", width));
     lines.extend(pairs(&life(row), width));
@@ -34,7 +43,7 @@ pub(super) fn lines(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'stati
     lines.extend(pairs(&settings(row), width));
     lines.push(section("PROGRESS", &read(row), width));
     lines.extend(pairs(&context(row), width));
-    lines.extend(over_time(view, row, width));
+    lines.extend(over_time(view, row, width, tall));
     if let Some(posts) = &row.qp.posts {
         lines.push(section("POSTED WORK", "of its process, in samples of post_send", width));
         lines.extend(pairs(&posted(posts), width));
@@ -181,56 +190,63 @@ fn context(row: &Row<'_>) -> Vec<Pair> {
     ]
 }
 
-/// Charts of its readings; nothing before there are two.
-fn over_time(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
+/// The time between two readings, and what holds in it.
+type Segment = (u64, u64, Option<f64>);
+
+/// The highest value of the segments in each column.
+fn columns(segments: &[Segment], grid: Grid) -> Vec<Option<f64>> {
+    let column = |at: usize| {
+        let (from_ns, to_ns) = (grid.start(at), grid.start(at + 1));
+        let first = segments.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
+        let inside = segments.iter().skip(first).take_while(|(begin_ns, ..)| *begin_ns < to_ns);
+        inside.filter_map(|(.., value)| *value).reduce(f64::max)
+    };
+    (0..grid.columns).map(column).collect()
+}
+
+/// Charts of its readings, of `tall` lines each; nothing before there are two. A reading holds until the next one.
+fn over_time(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<'static>> {
     let points: Vec<&ReadingPoint> = view.timeline.readings.of(&row.device.name, row.qp.lqpn).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
-    if points.len() < 2 {
+    let columns_of = trends::cells(width, NAME).max(1);
+    let (from_ns, length_ns) = (first.time_ns, last.time_ns.saturating_sub(first.time_ns));
+    if points.len() < 2 || length_ns == 0 {
         return Vec::new();
     }
-    // With fewer readings than cells, gaps would look like an absence.
-    let cells = width.saturating_sub(NAME + 24).min(points.len()).clamp(1, CELLS);
-    let span_ns = last.time_ns.saturating_sub(first.time_ns).max(1);
-    let place = |time_ns: u64| {
-        let at = u128::from(time_ns.saturating_sub(first.time_ns)) * cells as u128 / u128::from(span_ns);
-        usize::try_from(at).unwrap_or(0).min(cells - 1)
+    let grid = Grid { from_ns, column_ns: length_ns.div_ceil(columns_of as u64).max(1), columns: columns_of };
+    let steps = || points.iter().zip(points.iter().skip(1));
+    let held = |of: fn(&ReadingPoint) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
+        let last = last.time_ns;
+        let held = steps().map(|(then, next)| (then.time_ns, next.time_ns, of(then)));
+        let own = points.last().map(|now| (last, u64::MAX, of(now)));
+        (held.chain(own).collect(), points.last().and_then(|now| of(now)))
     };
-    let chart =
-        |name: &str, values: &mut dyn Iterator<Item = (u64, Option<f64>)>, show: &dyn Fn(f64) -> String| {
-            let mut of = vec![None; cells];
-            let mut now = None;
-            for (time_ns, value) in values {
-                now = value;
-                if let (Some(value), Some(cell)) = (value, of.get_mut(place(time_ns))) {
-                    *cell = Some(f64::max(value, cell.unwrap_or(0.0)));
-                }
-            }
-            let most = of.iter().flatten().copied().fold(0.0, f64::max);
-            let mut spans = Spans::default();
-            spans.push(format!(" {name:<NAME$}"), theme::DIM).push(spark(&of, most), theme::BAR);
-            let most =
-                if now.is_some() || of.iter().any(Option::is_some) { show(most) } else { UNKNOWN.to_owned() };
-            spans.push(format!(" {}", now.map_or_else(|| UNKNOWN.to_owned(), show)), theme::BOLD);
-            spans.push(format!(", most {most}"), theme::DIM);
-            spans.into_line()
-        };
-    let number = |value: f64| compact(value);
-    let rate = |value: f64| format!("{}/s", compact(value));
-    let steps = || {
-        points.iter().zip(points.iter().skip(1)).map(|(then, now)| (now.time_ns, readings::rates(then, now)))
+    let rate = |of: fn(&(Option<f64>, Option<f64>)) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
+        let rates = steps().map(|(then, now)| (then.time_ns, now.time_ns, of(&readings::rates(then, now))));
+        let all: Vec<Segment> = rates.collect();
+        let now = all.last().and_then(|(.., value)| *value);
+        (all, now)
     };
+    let number: fn(f64) -> String = compact;
+    let per_second: fn(f64) -> String = |value| format!("{}/s", compact(value));
+    let charts = [
+        ("in flight", held(|point| point.in_flight.map(f64::from)), number),
+        ("retries used", held(|point| point.retries_used.map(f64::from)), number),
+        ("packets sent", rate(|(sent, _)| *sent), per_second),
+        ("packets received", rate(|(_, received)| *received), per_second),
+    ];
     let range = units::span_utc(first.time_ns, last.time_ns);
-    vec![
-        section("CONTEXT OVER TIME", &format!("readings {range}"), width),
-        chart("in flight", &mut points.iter().map(|p| (p.time_ns, p.in_flight.map(f64::from))), &number),
-        chart(
-            "retries used",
-            &mut points.iter().map(|p| (p.time_ns, p.retries_used.map(f64::from))),
-            &number,
-        ),
-        chart("packets sent", &mut steps().map(|(time, (sent, _))| (time, sent)), &rate),
-        chart("packets received", &mut steps().map(|(time, (_, received))| (time, received)), &rate),
-    ]
+    let mut lines = vec![section("CONTEXT OVER TIME", &format!("readings {range}"), width)];
+    for (name, (segments, now), show) in charts {
+        let values = columns(&segments, grid);
+        let peak = values.iter().flatten().copied().reduce(f64::max);
+        let [now, most] = [now, peak].map(|value| value.map_or_else(|| UNKNOWN.to_owned(), show));
+        let head = Head { name: (name, NAME), now: (&now, theme::BOLD), most: &most };
+        let tall = if peak.is_some_and(|peak| peak > 0.0) { tall } else { 1 };
+        lines.extend(trends::drawn(&head, &values, tall, theme::BAR));
+    }
+    lines.push(trends::clock(grid, NAME));
+    lines
 }
 
 fn posted(posts: &QpPosts) -> Vec<Pair> {

@@ -16,7 +16,8 @@ mod rows;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use self::columns::{COLUMNS, Column, fit};
+pub(in crate::tui) use self::columns::COLUMNS;
+use self::columns::{Column, fit};
 pub(in crate::tui) use self::rows::any;
 use self::rows::{Key, Order, Row, rows};
 use super::{Effect, Hints, Page, click_list, cut, empty, scrolled, select};
@@ -84,6 +85,20 @@ impl NicScreen {
         self.order = Order { by: all.get(to).copied().flatten(), reverse: false };
     }
 
+    /// Sorts by the column whose title stands at `x`; by the same one again in the other direction.
+    fn sort_by_title(&mut self, table: Rect, x: u16) {
+        let mut left = table.x + GUTTER;
+        for at in fit(table.width.saturating_sub(GUTTER)) {
+            let width = COLUMNS.get(at).map_or(0, |column| column.width);
+            if (left..=left + width).contains(&x) {
+                let again = self.order.by == Some(at);
+                self.order = Order { by: Some(at), reverse: again && !self.order.reverse };
+                return;
+            }
+            left += width + 1;
+        }
+    }
+
     /// The table, and the lines below it where the first or selected queue pair is shown.
     fn areas(layout: &Layout, count: usize) -> (Rect, Rect) {
         let (body, frame) = (layout.body, frame_height(layout.boxed()));
@@ -107,8 +122,7 @@ impl Page for NicScreen {
         let (all, _) = rows(view, self.order);
         if self.opened {
             let area = view.layout().inner();
-            let height =
-                self.shown(&all).map_or(0, |row| detail::lines(view, row, usize::from(area.width)).len());
+            let height = self.shown(&all).map_or(0, |row| detail::lines(view, row, size(area)).len());
             self.scroll.scroll(step, height, usize::from(area.height));
             return;
         }
@@ -128,7 +142,18 @@ impl Page for NicScreen {
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let (all, _) = rows(view, self.order);
         let layout = view.layout();
-        let table = inner(Self::areas(&layout, all.len()).0, layout.boxed());
+        let (table, below) = Self::areas(&layout, all.len());
+        if !self.opened && below.contains(at) {
+            drop(all);
+            return self.open(view);
+        }
+        let table = inner(table, layout.boxed());
+        if !self.opened && at.y == table.y && table.contains(at) {
+            drop(all);
+            self.sort_by_title(table, at.x);
+            self.keep_in_view(view);
+            return Effect::None;
+        }
         let again = !self.opened && click_list(&mut self.cursor, table, all.len(), at);
         self.selected = self.cursor.selected.and_then(|at| all.get(at)).map(Row::key);
         drop(all);
@@ -187,7 +212,7 @@ impl Page for NicScreen {
             let hint = format!("{} table", key(Input::Back));
             let area =
                 panel(buffer, at.body, at.boxed(), Title { name: "QUEUE PAIR", about: &about, hint: &hint });
-            scrolled(buffer, area, &detail::lines(view, shown, usize::from(area.width)), self.scroll.offset);
+            scrolled(buffer, area, &detail::lines(view, shown, size(area)), self.scroll.offset);
             return;
         }
         let (table, below) = Self::areas(at, all.len());
@@ -202,9 +227,27 @@ impl Page for NicScreen {
             let about = format!("QP {} of {}", shown.qp.lqpn, shown.label());
             let hint = format!("{} opens", key(Input::Open));
             let area = panel(buffer, below, at.boxed(), Title { name, about: &about, hint: &hint });
-            scrolled(buffer, area, &detail::lines(view, shown, usize::from(area.width)), 0);
+            scrolled(buffer, area, &detail::lines(view, shown, size(area)), 0);
         }
     }
+}
+
+fn size(area: Rect) -> (usize, usize) {
+    (usize::from(area.width), usize::from(area.height))
+}
+
+/// The worst queue pair in full, for a screen that leaves this much room; false where none is known, or too little
+/// room.
+pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -> bool {
+    let (all, _) = rows(view, Order::default());
+    let Some(worst) = all.first().filter(|_| area.height >= PREVIEW + frame_height(boxed)) else {
+        return false;
+    };
+    let about = format!("QP {} of {}", worst.qp.lqpn, worst.label());
+    let hint = format!("{} all queue pairs", view.options.keys.first(Input::NicQps));
+    let area = panel(buffer, area, boxed, Title { name: "WORST QUEUE PAIR", about: &about, hint: &hint });
+    scrolled(buffer, area, &detail::lines(view, worst, size(area)), 0);
+    true
 }
 
 impl NicScreen {

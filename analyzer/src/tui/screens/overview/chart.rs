@@ -372,23 +372,30 @@ impl<'a> Picture<'a> {
         spans.push(format!("{value:>VALUE$} "), style);
     }
 
+    /// The middle of the column of the chart that stands in this column of the frame.
+    pub(in crate::tui::screens) fn time_at(&self, column: usize) -> Option<u64> {
+        let at = column.checked_sub(self.name + 1 + VALUE + 1).filter(|at| *at < self.grid.columns)?;
+        let time_ns = self.grid.start(at).saturating_add(self.grid.column_ns / 2);
+        let (first_ns, last_ns) = self.data.over_time.range()?;
+        (first_ns..last_ns).contains(&time_ns).then_some(time_ns)
+    }
+
     /// Length of the window in words.
     pub(in crate::tui::screens) fn length(&self) -> String {
-        units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64))
+        let length = units::duration(self.grid.column_ns.saturating_mul(self.grid.columns as u64));
+        // Windows are of whole seconds or minutes.
+        let whole = [(" min 0 s", " min"), (" h 0 min", " h"), (".0 s", " s"), (".00 s", " s")];
+        let whole = whole.iter().find_map(|(zero, unit)| Some(length.strip_suffix(zero)?.to_owned() + unit));
+        whole.unwrap_or(length)
     }
 
     /// The same, and the keys that change it.
     pub(in crate::tui::screens) fn hint(&self) -> String {
         use crate::tui::key::Input;
         let key = |input| self.view.options.keys.first(input);
-        let length = self.length();
-        format!(
-            "{length} · {} zooms in, {} out · {} {} cursor",
-            key(Input::ZoomIn),
-            key(Input::ZoomOut),
-            "←",
-            "→"
-        )
+        let [closer, wider, left, right] =
+            [Input::ZoomIn, Input::ZoomOut, Input::Left, Input::Right].map(key);
+        format!("{} · {closer} {wider} zoom · {left} {right} cursor", self.length())
     }
 }
 

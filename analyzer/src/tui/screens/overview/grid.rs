@@ -139,6 +139,16 @@ impl Chart {
         Some(Grid { from_ns, column_ns, columns })
     }
 
+    /// A window over what began at a time, where that is much shorter than all there is: else most of it were blank.
+    pub(in crate::tui::screens) fn since(data: &Data, first_ns: Option<u64>) -> Self {
+        let window = first_ns.zip(data.over_time.range()).and_then(|(begin_ns, (first_ns, last_ns))| {
+            let length_ns = last_ns.checked_sub(begin_ns).filter(|ns| *ns > 0)?;
+            let window_ns = FILLING.into_iter().find(|window| *window >= length_ns).unwrap_or(length_ns);
+            (window_ns <= (last_ns - first_ns) / 3 * 2).then_some(window_ns)
+        });
+        Self { window_ns: window, cursor_ns: None }
+    }
+
     /// A shorter window, or a longer one; false where there is none.
     pub(in crate::tui::screens) fn zoom(&mut self, data: &Data, closer: bool) -> bool {
         let Some((first_ns, last_ns)) = data.over_time.range() else { return false };
@@ -161,12 +171,19 @@ impl Chart {
         changes
     }
 
-    /// Moves the cursor by a column of the grid, from the end where there was none.
-    pub(in crate::tui::screens) fn step(&mut self, grid: Grid, data: &Data, later: bool) {
+    /// Moves the cursor by a column of the grid; where there was none, from the earlier time that is shown, else from
+    /// the end.
+    pub(in crate::tui::screens) fn step(
+        &mut self,
+        grid: Grid,
+        data: &Data,
+        shown_ns: Option<u64>,
+        later: bool,
+    ) {
         let Some((first_ns, last_ns)) = data.over_time.range() else { return };
         let last_ns = last_ns.saturating_sub(1);
         let middle = grid.column_ns / 2;
-        self.cursor_ns = match self.cursor_ns {
+        self.cursor_ns = match self.cursor_ns.or(shown_ns) {
             None if later => None,
             None => Some(last_ns.saturating_sub(middle)),
             // Behind the end is now again.

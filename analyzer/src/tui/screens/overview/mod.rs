@@ -24,7 +24,7 @@ use self::areas::{Areas, Wanted, problems_width};
 use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
-use super::{Effect, Hints, Page, Spans, empty, events, line, select, sheet, trends};
+use super::{Effect, Hints, Page, Spans, empty, events, line, nic, select, sheet, trends};
 use crate::analysis::Entropy;
 use crate::findings::Problem;
 use crate::tui::column::{bar, compact};
@@ -122,22 +122,24 @@ impl OverviewScreen {
         view.data.as_ref().is_none_or(|data| data.model.rows.is_empty())
     }
 
-    /// True if steps in time move the cursor of the timeline: while values move, and where the timeline knows more than
-    /// the snapshots, as between two of a short capture.
-    pub(in crate::tui) fn has_cursor(view: &View) -> bool {
-        let moves = !view.timeline.still();
-        !Self::without_packets(view)
-            && (moves || view.data.as_ref().is_some_and(|data| data.over_time.from_packets))
+    /// The timeline, unless there is nothing to draw.
+    fn picture<'a>(&self, view: &'a View) -> Option<Picture<'a>> {
+        let data = view.data.as_ref().filter(|_| !Self::without_packets(view))?;
+        let areas = Self::areas(view);
+        Picture::new(view, data, self.chart, usize::from(inner(areas.timeline, areas.boxed).width))
     }
 
-    /// Moves the cursor of the timeline.
-    pub(in crate::tui) fn step_cursor(&mut self, view: &View, later: bool) {
-        let Some(data) = &view.data else { return };
-        let areas = Self::areas(view);
-        let width = usize::from(inner(areas.timeline, areas.boxed).width);
-        if let Some(picture) = Picture::new(view, data, self.chart, width) {
-            self.chart.step(picture.grid, data, later);
+    /// Moves the cursor of the timeline, from the time shown where there was none.
+    fn step_cursor(&mut self, view: &View, later: bool) {
+        if let (Some(picture), Some(data)) = (self.picture(view), &view.data) {
+            let shown_ns = Some(data.model.time_ns).filter(|_| view.past());
+            self.chart.step(picture.grid, data, shown_ns, later);
         }
+    }
+
+    /// Sets the cursor of the timeline to this column of its frame; beside the chart there is none.
+    fn point_at(&mut self, view: &View, column: usize) {
+        self.chart.cursor_ns = self.picture(view).and_then(|picture| picture.time_at(column));
     }
 
     fn areas(view: &View) -> Areas {
@@ -268,6 +270,10 @@ impl Page for OverviewScreen {
             self.remember(view);
             return Self::open_problem(view, *finding);
         }
+        if inner(areas.timeline, areas.boxed).contains(at) {
+            self.point_at(view, usize::from(at.x - inner(areas.timeline, areas.boxed).x));
+            return Effect::None;
+        }
         if peers.contains(at) && at.y > peers.y {
             let place = self.offset + usize::from(at.y - peers.y - 1);
             let all = problems::count(view) + place;
@@ -300,6 +306,7 @@ impl Page for OverviewScreen {
                     return Effect::Values;
                 }
             }
+            Input::Left | Input::Right => self.step_cursor(view, input == Input::Right),
             _ => {}
         }
         Effect::None
@@ -318,8 +325,7 @@ impl Page for OverviewScreen {
     }
 
     fn hints(&self, view: &View) -> Hints {
-        const CURSOR: super::Hint = (&[Input::Earlier, Input::Later], "cursor");
-        const STEP: super::Hint = (CURSOR.0, "step");
+        const CURSOR: super::Hint = (&[Input::Left, Input::Right], "cursor");
         const CLOSER: super::Hint = (&[Input::ZoomIn], "zoom in");
         const WIDER: super::Hint = (&[Input::ZoomOut], "zoom out");
         const GROUP: super::Hint = (&[Input::Group], "group");
@@ -331,11 +337,7 @@ impl Page for OverviewScreen {
         };
         // Without a chart and peers their keys do nothing.
         let shown = !Self::without_packets(view);
-        let rest: &[super::Hint] = match (shown, Self::has_cursor(view)) {
-            (false, _) => &[THEME],
-            (true, true) => &[CURSOR, CLOSER, WIDER, GROUP, THEME],
-            (true, false) => &[STEP, CLOSER, WIDER, GROUP, THEME],
-        };
+        let rest: &[super::Hint] = if shown { &[CURSOR, CLOSER, WIDER, GROUP, THEME] } else { &[THEME] };
         match (problem, shown) {
             (true, _) => (&[(&[Input::Open], "why + fix")], rest),
             (false, true) => (&[(&[Input::Open], "queue pairs")], rest),
@@ -409,7 +411,12 @@ impl OverviewScreen {
             put(buffer, area, lower::counter_lines(view, usize::from(area.width)));
         }
         let y = areas.problems.bottom().max(areas.links.bottom());
-        empty::render(buffer, Rect { y, height: body.bottom() - y, ..body }, view);
+        let left = Rect { y, height: body.bottom() - y, ..body };
+        // What else fills a large screen stands before the reason.
+        let why = empty::height(view, body.width).min(left.height);
+        let free = Rect { height: left.height - why, ..left };
+        let used = if nic::worst(buffer, free, areas.boxed, view) { free.height } else { 0 };
+        empty::render(buffer, Rect { y: left.y + used, height: left.height - used, ..left }, view);
     }
 
     fn timeline(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {

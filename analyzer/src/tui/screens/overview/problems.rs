@@ -1,18 +1,19 @@
 //! The problems: what is active and what has ended, with place, time and cost, and what to do next.
 
 mod sentence;
+mod when;
 mod who;
 
 use ratatui::text::{Line, Span};
 
 pub(in crate::tui) use self::sentence::shortened;
+pub(in crate::tui) use self::when::When;
 use super::super::{Spans, cut, findings};
 use crate::findings::{DataEnd, Finding, Severity, Step};
 use crate::model::Level;
 use crate::sample::SourceKind;
 use crate::tui::theme;
 use crate::tui::view::{AsOf, Concluded, View};
-use crate::util::time::NS_PER_S;
 use crate::util::units;
 use crate::util::wrap::wrap;
 
@@ -305,29 +306,6 @@ fn style(finding: &Finding, end: DataEnd) -> ratatui::style::Style {
     }
 }
 
-/// Time of the beginning, or of the end and the length.
-fn when(finding: &Finding, end: DataEnd) -> String {
-    let at = |ns: u64| end.clock(ns);
-    match (finding.active, finding.since_ns(), finding.last_seen_ns) {
-        (true, Some(first), _) => {
-            let quiet = finding.quiet_ns(end.ns).and(end.until()).zip(finding.last_seen_ns);
-            let quiet = quiet.map(|(until, seen)| until.saturating_sub(seen) / NS_PER_S);
-            let quiet = quiet.map_or_else(String::new, |seconds| format!(", quiet for {seconds} s"));
-            format!("since {}{quiet}", at(first))
-        }
-        (false, _, Some(_)) => {
-            let length = finding.length_ns();
-            let length = length
-                .filter(|ns| *ns > 0)
-                .map_or_else(String::new, |ns| format!(", {}", units::duration(ns)));
-            format!("ended {}{length}", finding.last_seen_ns.map_or_else(String::new, at))
-        }
-        // It has a begin, which is not known.
-        _ if !finding.episodes.is_empty() => "start unknown".to_owned(),
-        _ => String::new(),
-    }
-}
-
 /// A problem in few lines.
 struct Brief {
     lines: Vec<Line<'static>>,
@@ -344,20 +322,20 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     let room = width.saturating_sub(indent + 1);
     let letters = |text: &str| text.chars().count();
     let mut texts = wrap(&finding.title, room);
-    let long = when(finding, end);
-    let short = clock(&long);
+    let time = When::of(finding, end);
     let last = texts.last().map_or(0, |text| letters(text));
     let mut rest = parts(finding, end);
     let mut below = None;
-    let when = match () {
-        () if long.is_empty() || last + 2 + letters(&long) <= room => long,
-        () if last + 2 + letters(&short) <= room => short,
-        () => {
-            let (some, others) = fitting(rest, room.saturating_sub(letters(&long) + 2));
+    let beside = time.forms().chain([time.bare.as_str()]).find(|form| last + 2 + letters(form) <= room);
+    let when = match beside {
+        Some(form) => form.to_owned(),
+        None => {
+            let own = time.best(|form| letters(form) <= room / 2, |_| true).unwrap_or_default().to_owned();
+            let (some, others) = fitting(rest, room.saturating_sub(letters(&own) + 2));
             rest = others;
             below = Some(texts.len());
             texts.push(joined(&some));
-            long
+            own
         }
     };
     let style = style(finding, end);
@@ -383,21 +361,12 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
 fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
-    let when = clock(&when(finding, end));
+    let when = When::of(finding, end).bare;
     let left = room.saturating_sub(when.chars().count() + 2);
     let text = shortened(&finding.title, left);
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
     spans.push(text, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     spans.into_line()
-}
-
-/// A time without its words, where these find no room: the symbol says whether it lasts, unless it is quiet.
-fn clock(when: &str) -> String {
-    if let Some((_, quiet)) = when.split_once(", quiet for ") {
-        return format!("quiet {quiet}");
-    }
-    let clock = when.trim_start_matches("since ");
-    clock.split(", ").next().unwrap_or_default().to_owned()
 }
 
 /// Between two parts of a place or a cost.
@@ -525,13 +494,13 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Time, ends, cost and place of the worst problem, for the line below the verdict.
-pub(in crate::tui) fn impact(view: &View) -> Option<String> {
+/// Time of the worst problem, and its ends, cost and place, for the line below the verdict.
+pub(in crate::tui) fn impact(view: &View) -> Option<(When, Vec<String>)> {
     let concluded = known(view)?;
     let verdict = view.verdict()?;
     let worst = verdict.worst?;
     let end = end(view, &concluded);
-    let time = Some(when(worst, end)).filter(|text| !text.is_empty());
+    let time = When::of(worst, end);
     let impact = new_cost(worst, end);
     let bare = |text: &String| !text.contains(' ');
     let place = field(worst, end, "Where").filter(|text| !worst.title.contains(text));
@@ -539,9 +508,10 @@ pub(in crate::tui) fn impact(view: &View) -> Option<String> {
     let ends = who::who(worst);
     // Of several flows the place says more than one of them.
     let flow = if ends.is_none() { who::worst_of(worst, view) } else { None };
-    let parts = [time, ends, impact, place, flow].into_iter().flatten();
-    let text = parts.collect::<Vec<_>>().join(" · ");
-    (!text.is_empty()).then_some(text)
+    let parts = [ends, impact, place, flow].into_iter().flatten();
+    let parts: Vec<String> =
+        parts.flat_map(|part| part.split(NEXT).map(str::to_owned).collect::<Vec<_>>()).collect();
+    (time.is_known() || !parts.is_empty()).then_some((time, parts))
 }
 
 #[cfg(test)]

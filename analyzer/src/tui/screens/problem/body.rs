@@ -174,9 +174,17 @@ impl<'a> Subject<'a> {
         let picture = own.or_else(all)?;
         let (lines, scale) =
             if dated { picture.lines_of(self.finding, height) } else { picture.lines(height) };
-        let length = units::duration(picture.grid.column_ns.saturating_mul(picture.grid.columns as u64));
-        let section = Section::new("TIMELINE", length, lines.into_iter().map(Entry::text).collect());
+        let section =
+            Section::new("TIMELINE", picture.length(), lines.into_iter().map(Entry::text).collect());
         section.map(|section| section.with(scale))
+    }
+
+    /// All signals over all of the time, for room that nothing else takes.
+    pub(super) fn all_signals(&self, width: usize, height: usize) -> Option<Section> {
+        let picture = Picture::new(self.view, self.data, Chart::default(), width)?;
+        let (lines, scale) = picture.lines(height);
+        let entries = lines.into_iter().map(Entry::text).collect();
+        Section::new("ALL SIGNALS", picture.length(), entries).map(|section| section.with(scale))
     }
 
     /// Steps, with the commands of this host.

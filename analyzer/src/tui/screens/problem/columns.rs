@@ -8,11 +8,16 @@ use ratatui::text::{Line, Span};
 use super::body::{Entry, Item, Section, Subject};
 use crate::tui::theme;
 use crate::tui::view::View;
-use crate::tui::widgets::panel::BOXED;
+use crate::tui::widgets::panel::{BOXED, frame_height};
 use crate::tui::widgets::{Spans, cut};
 
 /// From this width on there are two columns.
 pub(super) const TWO: u16 = 130;
+
+/// Below this height the steps come before the timeline.
+const FEW_LINES: usize = 26;
+/// Lines from which on all signals stand below what the right column has.
+const ALL_SIGNALS: usize = 12;
 
 /// Place of something that can be selected.
 #[derive(Clone, Debug)]
@@ -65,6 +70,11 @@ impl Body {
         let high = usual + room.saturating_sub(columns[0].len());
         let timeline = column(vec![subject.timeline(inner(left), high)], left);
         columns[0].splice(..usual_lines, timeline);
+        // What the other column leaves shows the rest of the signals.
+        let free = room.saturating_sub(columns[1].len() + usize::from(frame_height(boxed)));
+        if free >= ALL_SIGNALS {
+            columns[1].extend(column(vec![subject.all_signals(inner(right), free)], right));
+        }
         for (column, width) in columns.iter_mut().zip(wide) {
             fill(column, most, width, boxed);
         }
@@ -90,8 +100,9 @@ impl Body {
         let own = width.saturating_sub(frame);
         let mut first = [subject.timeline(own, if height >= 30 { 9 } else { 6 }), subject.steps(own)];
         let lines = |part: &Option<Section>| part.as_ref().map_or(0, |one| one.entries.len() + frame.max(1));
-        // The steps are seen without a key; the last line names the sections below.
-        if head.len() + first.iter().map(lines).sum::<usize>() >= height {
+        // The steps are seen without a key, at the same place of every problem of a small screen; the last line names
+        // the sections below.
+        if height < FEW_LINES || head.len() + first.iter().map(lines).sum::<usize>() >= height {
             first.reverse();
         }
         let rest = [

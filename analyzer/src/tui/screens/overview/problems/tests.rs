@@ -1,6 +1,7 @@
 //! Tests of the lines of problems.
 
 use super::*;
+use crate::util::time::NS_PER_S;
 
 const START: u64 = 1_772_370_000 * NS_PER_S;
 
@@ -61,10 +62,39 @@ fn a_problem_lasts_until_the_time_shown() {
     let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
     let shown = DataEnd { shown_ns: Some(START + 11 * NS_PER_S), ..end };
     let finding = lossy("Loss", 5);
-    assert_eq!(when(&finding, end), "since 13:00:00, quiet for 4 s");
-    assert_eq!(when(&finding, shown), "since 13:00:00, quiet for 6 s");
+    let longest = |end| When::of(&finding, end).forms().next().unwrap_or_default().to_owned();
+    assert_eq!(longest(end), "since 13:00:00, quiet for 4 s");
+    assert_eq!(longest(shown), "since 13:00:00, quiet for 6 s");
     let finding = lossy("Loss", 9);
     assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
+}
+
+/// How often it came back is told by the finding itself, and goes first where there is little room.
+#[test]
+fn how_long_and_how_often_stand_where_there_is_room() {
+    use crate::findings::Episode;
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let episode = |from: u64, to: u64| Episode {
+        first_ns: START + from * NS_PER_S,
+        last_ns: START + to * NS_PER_S,
+        peak: None,
+    };
+    let again = Finding { episodes: vec![episode(0, 2), episode(6, 9)], ..lossy("Loss", 9) };
+    let forms: Vec<String> = When::of(&again, end).forms().map(str::to_owned).collect();
+    let nth = again.recurrence(end).unwrap();
+    let short = ["since 13:00:06 (3 s)", "since 13:00:06"];
+    assert_eq!(forms, [&*format!("{}, {nth}", short[0]), short[0], short[1]]);
+    let best = |all: usize, alone: usize| {
+        let time = When::of(&again, end);
+        let best = time.best(|form| form.len() <= all, |form| form.len() <= alone);
+        best.map(str::to_owned)
+    };
+    assert_eq!(best(80, 80).as_deref(), Some(&*forms[0]));
+    assert_eq!(best(21, 80).as_deref(), Some(short[0]));
+    assert_eq!(best(0, 80).as_deref(), Some(short[1]));
+    assert_eq!(best(0, 9), None);
+    let over = Finding { active: false, ..again };
+    assert!(When::of(&over, end).forms().next().unwrap().starts_with("ended 13:00:09 (3 s), 2nd time"));
 }
 
 /// What has ended takes one line each where the steps of what lasts have no room otherwise.

@@ -1,0 +1,85 @@
+//! The time of a problem in a line.
+
+use crate::findings::{DataEnd, Finding};
+use crate::util::time::NS_PER_S;
+use crate::util::units;
+
+/// Forms of the time of a problem, each list with the longest first; both are empty where nothing is known.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct When {
+    /// With its length, and how often it came back: `since 12:00:20 (8 s), 3rd time in 2 min 10 s`.
+    more: Vec<String>,
+    /// Those that say enough: `since 12:00:20`.
+    enough: Vec<String>,
+    /// Without words, as the symbol says whether it lasts; that it is quiet stays.
+    pub(super) bare: String,
+}
+
+impl When {
+    pub(super) fn of(finding: &Finding, end: DataEnd) -> Self {
+        let at = |ns: u64| end.clock(ns);
+        // Tenths matter in a capture of few seconds alone.
+        let length = |ns: u64| match (ns + NS_PER_S / 2) / NS_PER_S {
+            seconds if seconds == 0 || end.short => units::duration(ns),
+            seconds @ ..60 => format!("{seconds} s"),
+            seconds => units::duration(seconds * NS_PER_S),
+        };
+        match (finding.active, finding.since_ns(), finding.last_seen_ns) {
+            (true, Some(first), last) => {
+                let since = format!("since {}", at(first));
+                let until = end.until();
+                if let Some((until, seen)) = finding.quiet_ns(end.ns).and(until).zip(last) {
+                    let seconds = until.saturating_sub(seen) / NS_PER_S;
+                    let quiet = format!("quiet for {seconds} s");
+                    let enough = vec![format!("{since}, {quiet}"), quiet];
+                    return Self::new(finding, end, enough, None, format!("quiet {seconds} s"));
+                }
+                let lasts = until.and_then(|until| until.checked_sub(first)).filter(|ns| *ns > 0);
+                Self::new(finding, end, vec![since], lasts.map(length), at(first))
+            }
+            (false, _, Some(last)) => {
+                let lasted = finding.length_ns().filter(|ns| *ns > 0).map(length);
+                Self::new(finding, end, vec![format!("ended {}", at(last))], lasted, at(last))
+            }
+            // It has a begin, which is not known.
+            _ if !finding.episodes.is_empty() => {
+                let bare = "start unknown".to_owned();
+                Self { enough: vec![bare.clone()], bare, ..Self::default() }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn new(
+        finding: &Finding,
+        end: DataEnd,
+        enough: Vec<String>,
+        length: Option<String>,
+        bare: String,
+    ) -> Self {
+        let base = enough.first().cloned().unwrap_or_default();
+        let timed = length.map(|length| format!("{base} ({length})"));
+        let with = timed.as_ref().unwrap_or(&base);
+        let again = finding.recurrence(end).map(|nth| format!("{with}, {nth}"));
+        Self { more: again.into_iter().chain(timed).collect(), enough, bare }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        !self.enough.is_empty()
+    }
+
+    /// All forms in words, the longest first.
+    pub(super) fn forms(&self) -> impl Iterator<Item = &str> {
+        self.more.iter().chain(&self.enough).map(String::as_str)
+    }
+
+    /// The longest form that `fits` beside everything else, else the longest that says enough and fits alone.
+    pub(in crate::tui) fn best(
+        &self,
+        beside_all: impl Fn(&str) -> bool,
+        alone: impl Fn(&str) -> bool,
+    ) -> Option<&str> {
+        let enough = || self.enough.iter().map(String::as_str);
+        self.forms().find(|form| beside_all(form)).or_else(|| enough().find(|form| alone(form)))
+    }
+}
