@@ -159,9 +159,11 @@ fn a_click_into_the_timeline_sets_its_cursor() {
     for size in [USUAL, WIDE, (160, 48)] {
         let mut app = replayed("e1_loss1.h1.pcap.gz", size);
         let shown = text(&app);
-        let y = shown.lines().position(|line| line.contains(" lost     ")).unwrap() as u16;
+        let y = shown.lines().position(|line| line.contains(" lost     ")).unwrap();
+        let y = u16::try_from(y).unwrap();
         let line: Vec<char> = shown.lines().nth(usize::from(y)).unwrap().chars().collect();
-        let bar = line.iter().rposition(|symbol| ('▁'..='▇').contains(symbol)).unwrap() as u16;
+        let bar = line.iter().rposition(|symbol| ('▁'..='▇').contains(symbol)).unwrap();
+        let bar = u16::try_from(bar).unwrap();
         let _ = app.on_mouse(Mouse::Click(bar, y));
         assert!(app.screens.overview.chart.cursor_ns.is_some(), "{shown}");
         let screen = text(&app);
