@@ -159,7 +159,8 @@ fn a_click_into_the_timeline_sets_its_cursor() {
     for size in [USUAL, WIDE, (160, 48)] {
         let mut app = replayed("e1_loss1.h1.pcap.gz", size);
         let shown = text(&app);
-        let y = shown.lines().position(|line| line.contains(" lost     ")).unwrap();
+        let is_lost = |line: &str| line.trim_start_matches(['│', ' ']).starts_with("lost ");
+        let y = shown.lines().position(is_lost).unwrap();
         let y = u16::try_from(y).unwrap();
         let line: Vec<char> = shown.lines().nth(usize::from(y)).unwrap().chars().collect();
         let bar = line.iter().rposition(|symbol| ('▁'..='▇').contains(symbol)).unwrap();
