@@ -485,7 +485,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     let (shade, style) = match (level, step) {
         (Level::Fine, 0) => (theme::DIM, theme::DIM),
         (Level::Fine, step) => (theme::heat(step), theme::heat(step)),
-        (level, _) => (theme::bar(level), theme::badge(level)),
+        (level, _) => (theme::text(level), theme::badge(level)),
     };
     let room = width - 1;
     if area.width == SHADES {

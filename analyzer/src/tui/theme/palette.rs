@@ -119,7 +119,10 @@ const BODIES: [(Color, Color); 3] =
 /// Gives full blocks below other blocks of a chart the role of the body of an area.
 fn shade_areas(buffer: &mut Buffer) {
     let width = usize::from(buffer.area.width).max(1);
-    let body = |cell: &Cell| BODIES.iter().find(|(role, _)| *role == cell.fg).map(|(_, body)| *body);
+    // A bold block is no chart, but the cell of a map.
+    let chart = |cell: &Cell| !cell.modifier.contains(Modifier::BOLD);
+    let body =
+        |cell: &Cell| BODIES.iter().find(|(role, _)| *role == cell.fg && chart(cell)).map(|(_, body)| *body);
     let is_block = |cell: &Cell| matches!(cell.symbol(), "▁" | "▂" | "▃" | "▄" | "▅" | "▆" | "▇" | "█");
     // From below: the cell above has its own role still.
     for at in (width..buffer.content.len()).rev() {
@@ -495,6 +498,11 @@ mod tests {
         assert_eq!([shade(1, 1), shade(1, 2)], [false, false], "its own edges");
         assert_eq!([shade(2, 0), shade(2, 1), shade(2, 2)], [false, true, true]);
         assert_eq!(buffer[(0, 0)].fg, rgb(DARK.data));
+        for y in 0..3 {
+            buffer.set_string(0, y, "███", super::super::text(crate::model::Level::Critical));
+        }
+        Theme { name: Name::Dark, depth: Depth::True, ..Theme::default() }.paint(&mut buffer);
+        assert!(buffer.content.iter().all(|cell| cell.fg == rgb(DARK.critical)), "cells of a map");
     }
 
     #[test]
