@@ -96,8 +96,8 @@ impl Facts {
         1.0 - (after.1 - before.1) / (after.0 - before.0)
     }
 
-    /// The steps before a time and after it, without the one in which it lies: length from first data to first data, and
-    /// the silence of all members until the next.
+    /// The steps before a time and after it, without the one in which it lies: length from first data to first data,
+    /// and the silence of all members until the next.
     fn steps_around(&self, from_ns: u64) -> [Vec<(u64, u64)>; 2] {
         let steps = || self.data_ns.windows(2).map(|step| (step[0].0, step[0].1, step[1].0));
         let of = |(start, end, next): (u64, u64, u64)| (next - start, next.saturating_sub(end));

@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(found([(0, 0), (4, 1), (1, 1)], 20, 20), None, "no wait is a part of it");
     }
 
-    /// All paths became equally slow in the middle of the run. Which of its two speeds the median of a path falls into is
-    /// chance, and the slowest requests are those of peers.
+    /// All paths became equally slow in the middle of the run. Which of its two speeds the median of a path falls into
+    /// is chance, and its slowest requests are as slow as those of its peers.
     #[test]
     fn a_path_whose_slowest_requests_are_no_slower_than_others_is_as_fast() {
         let found = |times| with_latency(times, None).map(|finding| finding.title);
