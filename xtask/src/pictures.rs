@@ -85,13 +85,13 @@ fn images(drawn: &Path, out: &Path) -> Result<()> {
         sheets.entry(sheet).or_default().push(path);
     }
     let all = sheets.len();
-    let left = Mutex::new((sheets.into_iter(), 0));
+    let left = Mutex::new((sheets.into_iter(), 0_usize));
     let next = || {
         let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
         let next = left.0.next()?;
         left.1 += 1;
         // A large one takes Chromium seconds, and there are many.
-        if left.1 % SHEETS_A_LINE == 0 {
+        if left.1.is_multiple_of(SHEETS_A_LINE) {
             say(&format!("image {} of {all}: {}", left.1, next.0));
         }
         Some(next)

@@ -482,7 +482,7 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     let block = step.checked_sub(1).and_then(|at| SHADE.get(usize::from(at)).copied());
     let level = level(metric, cell);
     // The shade of a problem has the colour of the badge that its value is.
-    let (shade, style) = match (level, step) {
+    let (block_style, style) = match (level, step) {
         (Level::Fine, 0) => (theme::DIM, theme::DIM),
         (Level::Fine, step) => (theme::heat(step), theme::heat(step)),
         (level, _) => (theme::text(level), theme::badge(level)),
@@ -491,10 +491,10 @@ fn draw(buffer: &mut Buffer, area: Rect, cell: Option<&Cell>, unit: &Unit, most:
     if area.width == SHADES {
         let nothing = if value.is_none() { '-' } else { '0' };
         let text = block.map_or_else(|| format!("{nothing} "), |block| format!("{block}{block}"));
-        buffer.set_stringn(area.x + 1, area.y, text, room, shade);
+        buffer.set_stringn(area.x + 1, area.y, text, room, block_style);
     } else {
         let text = cut(&unit.show(value), 6, false);
-        buffer.set_stringn(area.x + 1, area.y, block.unwrap_or(' ').to_string(), 1, shade);
+        buffer.set_stringn(area.x + 1, area.y, block.unwrap_or(' ').to_string(), 1, block_style);
         buffer.set_stringn(area.x + 2, area.y, format!("{text:>0$}", room - 1), room - 1, style);
     }
 }

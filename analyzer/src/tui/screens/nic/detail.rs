@@ -193,6 +193,9 @@ fn context(row: &Row<'_>) -> Vec<Pair> {
 /// The time between two readings, and what holds in it.
 type Segment = (u64, u64, Option<f64>);
 
+/// Packets sent and received per second.
+type Rates = (Option<f64>, Option<f64>);
+
 /// The highest value of the segments in each column.
 fn columns(segments: &[Segment], grid: Grid) -> Vec<Option<f64>> {
     let column = |at: usize| {
@@ -215,13 +218,13 @@ fn over_time(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<
     }
     let grid = Grid { from_ns, column_ns: length_ns.div_ceil(columns_of as u64).max(1), columns: columns_of };
     let steps = || points.iter().zip(points.iter().skip(1));
-    let held = |of: fn(&ReadingPoint) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
+    let states = |of: fn(&ReadingPoint) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
         let last = last.time_ns;
-        let held = steps().map(|(then, next)| (then.time_ns, next.time_ns, of(then)));
+        let between = steps().map(|(then, next)| (then.time_ns, next.time_ns, of(then)));
         let own = points.last().map(|now| (last, u64::MAX, of(now)));
-        (held.chain(own).collect(), points.last().and_then(|now| of(now)))
+        (between.chain(own).collect(), points.last().and_then(|now| of(now)))
     };
-    let rate = |of: fn(&(Option<f64>, Option<f64>)) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
+    let rate = |of: fn(&Rates) -> Option<f64>| -> (Vec<Segment>, Option<f64>) {
         let rates = steps().map(|(then, now)| (then.time_ns, now.time_ns, of(&readings::rates(then, now))));
         let all: Vec<Segment> = rates.collect();
         let now = all.last().and_then(|(.., value)| *value);
@@ -230,8 +233,8 @@ fn over_time(view: &View, row: &Row<'_>, width: usize, tall: usize) -> Vec<Line<
     let number: fn(f64) -> String = compact;
     let per_second: fn(f64) -> String = |value| format!("{}/s", compact(value));
     let charts = [
-        ("in flight", held(|point| point.in_flight.map(f64::from)), number),
-        ("retries used", held(|point| point.retries_used.map(f64::from)), number),
+        ("in flight", states(|point| point.in_flight.map(f64::from)), number),
+        ("retries used", states(|point| point.retries_used.map(f64::from)), number),
         ("packets sent", rate(|(sent, _)| *sent), per_second),
         ("packets received", rate(|(_, received)| *received), per_second),
     ];

@@ -327,16 +327,15 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     let mut rest = parts(finding, end);
     let mut below = None;
     let beside = time.forms().chain([time.bare.as_str()]).find(|form| last + 2 + letters(form) <= room);
-    let when = match beside {
-        Some(form) => form.to_owned(),
-        None => {
-            let own = time.best(|form| letters(form) <= room / 2, |_| true).unwrap_or_default().to_owned();
-            let (some, others) = fitting(rest, room.saturating_sub(letters(&own) + 2));
-            rest = others;
-            below = Some(texts.len());
-            texts.push(joined(&some));
-            own
-        }
+    let when = if let Some(form) = beside {
+        form.to_owned()
+    } else {
+        let own = time.best(|form| letters(form) <= room / 2, |_| true).unwrap_or_default().to_owned();
+        let (some, others) = fitting(rest, room.saturating_sub(letters(&own) + 2));
+        rest = others;
+        below = Some(texts.len());
+        texts.push(joined(&some));
+        own
     };
     let style = style(finding, end);
     let mut lead = Some(lead);

@@ -57,9 +57,9 @@ impl When {
         length: Option<String>,
         bare: String,
     ) -> Self {
-        let base = enough.first().cloned().unwrap_or_default();
-        let timed = length.map(|length| format!("{base} ({length})"));
-        let with = timed.as_ref().unwrap_or(&base);
+        let since = enough.first().cloned().unwrap_or_default();
+        let timed = length.map(|length| format!("{since} ({length})"));
+        let with = timed.as_ref().unwrap_or(&since);
         let again = finding.recurrence(end).map(|nth| format!("{with}, {nth}"));
         Self { more: again.into_iter().chain(timed).collect(), enough, bare }
     }
