@@ -15,12 +15,13 @@ mod rows;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
 
 pub(in crate::tui) use self::columns::COLUMNS;
 use self::columns::{Column, fit};
 pub(in crate::tui) use self::rows::any;
 use self::rows::{Key, Order, Row, rows};
-use super::{Effect, Hints, Page, click_list, cut, empty, scrolled, select};
+use super::{Effect, Hints, Page, click_list, cut, empty, line, scrolled, select};
 use crate::analysis::QpSource;
 use crate::model::Level;
 use crate::tui::cursor::{Cursor, Move};
@@ -227,8 +228,15 @@ impl Page for NicScreen {
             let about = format!("QP {} of {}", shown.qp.lqpn, shown.label());
             let hint = format!("{} opens", key(Input::Open));
             let area = panel(buffer, below, at.boxed(), Title { name, about: &about, hint: &hint });
-            scrolled(buffer, area, &detail::lines(view, shown, size(area)), 0);
+            preview(buffer, area, &detail::lines(view, shown, size(area)));
         }
+    }
+}
+
+/// The first lines of what a key opens: nothing scrolls here.
+fn preview(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
+    for (y, text) in (0..area.height).zip(lines) {
+        line(buffer, area, y, text);
     }
 }
 
@@ -246,7 +254,7 @@ pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -
     let about = format!("QP {} of {}", worst.qp.lqpn, worst.label());
     let hint = format!("{} all queue pairs", view.options.keys.first(Input::NicQps));
     let area = panel(buffer, area, boxed, Title { name: "WORST QUEUE PAIR", about: &about, hint: &hint });
-    scrolled(buffer, area, &detail::lines(view, worst, size(area)), 0);
+    preview(buffer, area, &detail::lines(view, worst, size(area)));
     true
 }
 

@@ -69,7 +69,7 @@ fn a_problem_lasts_until_the_time_shown() {
     assert_eq!(finding.when(shown).as_deref(), Some("since 13:00:00 UTC, for 11.0 s"));
 }
 
-/// How often it came back is told by the finding itself, and goes first where there is little room.
+/// How often it came back is a fact of the finding itself, and it goes first where there is little room.
 #[test]
 fn how_long_and_how_often_stand_where_there_is_room() {
     use crate::findings::Episode;
