@@ -27,7 +27,7 @@ impl Head {
         self.end - self.start
     }
 
-    /// The same for the parser. `offset` is a word of map memory, see [`forget_range`].
+    /// The same for the parser. `offset` is a word of map memory, see [`through`].
     #[inline(always)]
     pub(crate) const fn with_scratch(self, offset: *mut u64) -> Linear {
         Linear { head: self, offset }
@@ -115,17 +115,29 @@ impl Bytes for Linear {
     fn forget_range(&self, offset: usize) -> Option<usize> {
         forget_range(self.offset, offset)
     }
+
+    #[inline(always)]
+    fn forget_tags(&self, tags: u8) -> u8 {
+        // Bounded by the conversion rather than by a comparison, whose other branch would leave the number undefined:
+        // kernel 5.15 refuses a program that reads such a number back from its stack.
+        through(self.offset, u64::from(tags)) as u8
+    }
 }
 
-/// Passes an offset through map memory, so that the verifier forgets its range and history, and bounds it
-/// again.
+/// Passes a number through map memory, so that the verifier forgets its range and history.
+#[inline(always)]
+fn through(memory: *mut u64, number: u64) -> u64 {
+    // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
+    unsafe {
+        memory.write_volatile(number);
+        memory.read_volatile()
+    }
+}
+
+/// Passes an offset through map memory, and bounds it again.
 #[inline(always)]
 fn forget_range(memory: *mut u64, offset: usize) -> Option<usize> {
-    // SAFETY: the pointer comes from a per-CPU map; volatile, or the compiler would see through it.
-    let any = unsafe {
-        memory.write_volatile(offset as u64);
-        memory.read_volatile() as usize
-    };
+    let any = through(memory, offset as u64) as usize;
     // The barrier makes a spill to the stack hold the checked value: before 6.8 the verifier does not
     // propagate the bound to a copy made earlier.
     (any <= OFFSET_MAX).then(|| opaque(any))
@@ -184,5 +196,12 @@ impl Bytes for Copied {
     #[inline(always)]
     fn forget_range(&self, offset: usize) -> Option<usize> {
         forget_range(self.offset, offset)
+    }
+
+    #[inline(always)]
+    fn forget_tags(&self, tags: u8) -> u8 {
+        // Bounded by the conversion rather than by a comparison, whose other branch would leave the number undefined:
+        // kernel 5.15 refuses a program that reads such a number back from its stack.
+        through(self.offset, u64::from(tags)) as u8
     }
 }

@@ -22,6 +22,12 @@ pub trait Bytes {
     fn forget_range(&self, offset: usize) -> Option<usize> {
         Some(offset)
     }
+
+    /// Returns `tags`, a number of tags, of which kernel programs make the verifier forget the value in the same way.
+    #[inline(always)]
+    fn forget_tags(&self, tags: u8) -> u8 {
+        tags
+    }
 }
 
 impl Bytes for &[u8] {

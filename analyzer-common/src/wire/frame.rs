@@ -376,7 +376,7 @@ pub(super) fn layers<D: Depth>(
     for level in 0..=D::TUNNELS {
         walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
         if level > 0 {
-            walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
+            walk.tags = bytes.forget_tags(walk.tags);
         }
         entry = one_level::<D>(bytes, &mut walk, entry, level, trace)?;
         if entry == Entry::DONE {
@@ -409,7 +409,7 @@ fn one_level<D: Depth>(
     } else {
         tags(bytes, walk, entry.0 as u16, trace)?
     };
-    walk.tags = bytes.forget_range(usize::from(walk.tags)).unwrap_or(0) as u8;
+    walk.tags = bytes.forget_tags(walk.tags);
     walk.offset = bytes.forget_range(walk.offset).ok_or(SkipReason::Ipv6ExtUnparsed)?;
     match ethertype {
         ethertype::IPV4 => {

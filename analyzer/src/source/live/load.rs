@@ -33,6 +33,8 @@ pub const DEFAULT_MAX_FLOWS: u32 = 65_536;
 #[cfg(feature = "test-clock")]
 mod again;
 pub mod names;
+#[cfg(test)]
+mod stack_tests;
 
 /// Options fixed before loading.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts and switches")]
