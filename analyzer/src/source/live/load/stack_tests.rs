@@ -14,6 +14,11 @@ const STACK: usize = 512;
 /// Register with the address of the end of the stack.
 const FRAME: u8 = 10;
 
+/// An index or address `by` further on.
+fn moved(from: usize, by: i32) -> usize {
+    from.checked_add_signed(isize::try_from(by).unwrap()).unwrap()
+}
+
 /// An instruction.
 #[derive(Clone, Copy)]
 struct Instruction {
@@ -50,21 +55,21 @@ impl Instruction {
             (2 | 3, MEMORY) if self.to == FRAME => false,
             _ => return None,
         };
-        let start = usize::try_from(STACK as i64 + i64::from(self.offset)).unwrap();
+        let start = moved(STACK, self.offset.into());
         Some((reads, start..start + self.size()))
     }
 
     /// The instructions that may follow that at `index`.
     fn next(self, index: usize) -> Vec<usize> {
         const LOAD_64: u8 = 0x18;
-        let to = |offset: i32| usize::try_from(index as i64 + 1 + i64::from(offset)).unwrap();
+        const CALL: u8 = 0x80;
+        let to = |offset: i32| moved(index + 1, offset);
         match (self.code & 7, self.code & 0xf0) {
             _ if self.code == LOAD_64 => vec![index + 2],
             (5, 0x90) => vec![],
             (5, 0x00) => vec![to(self.offset.into())],
             (6, 0x00) => vec![to(self.immediate)],
-            (5, 0x80) => vec![index + 1],
-            (5 | 6, _) => vec![index + 1, to(self.offset.into())],
+            (5 | 6, operation) if operation != CALL => vec![index + 1, to(self.offset.into())],
             _ => vec![index + 1],
         }
     }
@@ -76,10 +81,10 @@ fn lowest_address(program: &[Instruction]) -> usize {
     const ADD: u8 = 0x07;
     let taken = program.iter().enumerate().filter(|(_, one)| one.code == COPY && one.from == FRAME);
     let lowest = taken.filter_map(|(at, copy)| {
-        let rest = program[at + 1..].iter().take(4);
-        rest.clone().find(|one| one.code == ADD && one.to == copy.to).map(|add| add.immediate)
+        let mut rest = program[at + 1..].iter().take(4);
+        rest.find(|one| one.code == ADD && one.to == copy.to).map(|add| add.immediate)
     });
-    lowest.min().map_or(STACK, |lowest| usize::try_from(STACK as i64 + i64::from(lowest)).unwrap())
+    lowest.min().map_or(STACK, |lowest| moved(STACK, lowest))
 }
 
 /// The instructions that read a byte of the stack which some path to them did not write.
