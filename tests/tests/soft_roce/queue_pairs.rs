@@ -537,29 +537,39 @@ fn modules_that_are_loaded_again_are_followed() {
         }
         let gone: Vec<String> = modules.iter().flat_map(|module| lab::unload(module).unwrap()).collect();
         std::thread::sleep(Duration::from_secs(pause));
-        println!("without {}: {}", gone.join(", "), program.reported(|_| true).unwrap()["qp_lives"]);
+        let without = program.reported(|_| true).unwrap();
+        println!("without {}: {}", gone.join(", "), without["qp_lives"]);
         for module in gone.iter().rev() {
             tool::run("modprobe", &[module]).unwrap();
         }
         lab::add_devices().unwrap();
-        std::thread::sleep(Duration::from_secs(3));
+        // Calls seen by earlier probes stay counted; the new ones see those of rocescope's own listing first.
+        let before = std::mem::replace(&mut seen, calls(&without));
+        assert!(seen >= before, "{seen} calls after {before}");
+        let again = program.reported(|report| calls(report) > seen);
+        again.unwrap_or_else(|why| panic!("no call after {seen}, {}: {why:#}", gone.join(", ")));
         followed(made(2), &gone.join(", "));
-        // Calls seen and missed by earlier probes stay counted.
-        let before = std::mem::replace(&mut seen, calls(&program.reported(|_| true).unwrap()));
-        assert!(seen > before, "{seen} calls after {before}");
     }
     // A driver that is loaded later: without its hardware it creates nothing, but its commands can be probed.
     let why = |report: &Value| report["qp_lives"]["devx_unavailable"].clone();
     let before = program.reported(|_| true).unwrap();
     assert_eq!(why(&before), "the module mlx5_core is not loaded");
     tool::run("modprobe", &["mlx5_core"]).unwrap();
+    // Kernel 5.15's driver has no such function, which the report names then.
+    let function = "mlx5_cmd_do";
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let can = symbols.lines().any(|line| line.split_whitespace().nth(2) == Some(function));
     let last = RefCell::new(Value::Null);
     let followed = program.reported(|report| {
         last.replace(report["qp_lives"].clone());
-        why(report).is_null()
+        if can {
+            why(report).is_null()
+        } else {
+            why(report).as_str().is_some_and(|why| why.contains(function))
+        }
     });
     assert!(followed.is_ok(), "the commands of mlx5_core are not followed: {}", last.borrow());
-    assert!(loaded().iter().any(|name| name == "rocescope_qp_co"), "{:?}", loaded());
+    assert!(!can || loaded().iter().any(|name| name == "rocescope_qp_co"), "{:?}", loaded());
     let (last, _) = ended(program);
     assert_eq!(last["qp_lives"]["absent"], serde_json::json!([]));
     tool::run("rmmod", &["mlx5_core"]).unwrap();
