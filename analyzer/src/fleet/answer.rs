@@ -125,6 +125,9 @@ impl Answer {
                 question.name()
             ));
         }
+        if question == Question::Balance && number(&summary, "byte_readings") == Some(0.0) {
+            return Err("no bytes of links are known in this time range and job: no flow was recorded, and no NIC counts the bytes of its RoCE packets".to_owned());
+        }
         let seen = Coverage::of(&rows);
         if of_hops {
             rows.retain(|row| number(row, "is_bad") == Some(1.0));
@@ -183,7 +186,7 @@ fn blank(row: &mut Row, columns: &[Column]) {
             row.insert(of.to_owned(), Value::Null);
         }
     }
-    let nothing = row.contains_key("problem") && number(row, "figure") == Some(0.0);
+    let nothing = row.contains_key("problem") && number(row, "figure").is_none_or(|figure| figure == 0.0);
     for column in columns {
         let is_empty = column.unit == Unit::Text && text(row, column.name).is_empty();
         if is_empty || nothing && ["problem", "figure"].contains(&column.name) {

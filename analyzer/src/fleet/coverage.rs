@@ -17,6 +17,8 @@ pub(super) struct Coverage {
     pub(super) devices: u64,
     /// Pairs of ports whose queue pairs have a context of the NIC.
     pub(super) contexts: u64,
+    /// Some job has a figure.
+    pub(super) has_figure: bool,
     /// Jobs that have a median, for at least one figure.
     pub(super) compared: u64,
     /// Jobs that have none.
@@ -52,6 +54,7 @@ impl Coverage {
         }
         seen.compared = jobs.values().filter(|compared| **compared).count() as u64;
         seen.alone = jobs.len() as u64 - seen.compared;
+        seen.has_figure = rows.iter().any(|row| number(row, "figure").is_some());
         let waited = rows.iter().max_by_key(|row| count(row, "upstream_of"));
         seen.upstream_of = waited.map(|row| {
             (count(row, "upstream_of"), count(row, "of_hosts"), text(row, "straggler").to_owned())

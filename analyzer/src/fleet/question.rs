@@ -252,9 +252,10 @@ pub struct Chosen {
 }
 
 /// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
-fn thresholds() -> [(&'static str, f64); 2] {
+fn thresholds() -> [(&'static str, f64); 3] {
     let limits = Limits::default();
-    [("CE", limits.ecn.congestion_ratio), ("LOSS", limits.loss.ratio)]
+    let retrying = limits.qp_context.retrying_readings as f64;
+    [("CE", limits.ecn.congestion_ratio), ("LOSS", limits.loss.ratio), ("RETRYING_READINGS", retrying)]
 }
 
 impl Chosen {

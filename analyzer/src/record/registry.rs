@@ -170,7 +170,7 @@ tables! {
         unsent_wqes: Option<u64>, "the driver's blocks", "devices[].qps[].unsent_wqes", "Send work posted and not begun at the latest reading. Null: as in the report.";
         timeouts: Option<u64>, "timeouts", "devices[].qps[].timeouts", "Transport timeouts of the port that are attributed to it. Null: none was ever.";
         sequence_errors: Option<u64>, "NAKs", "devices[].qps[].sequence_errors", "Sequence-error NAKs of the port that are attributed to it. Null: none was ever.";
-        attribution: Text, "", "devices[].qps[].attribution", "How sure these two are: `certain` or `likely`. Null: none is attributed.";
+        attribution: Text, "", "devices[].qps[].attribution", "How sure these two are. `certain`: they are its own. `likely`: each suspect has the whole count, so that a sum over queue pairs is too high. Null: none is attributed.";
         pause_stall_ns: Option<u64>, "ns", "devices[].qps[].pause_stall_ns", "Time without progress while its priority was paused at least half of the time. Null: not known.";
     }
 

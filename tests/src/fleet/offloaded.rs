@@ -14,7 +14,7 @@ use crate::sim::rng::mix;
 
 /// Share of the readings that show retries, per share of the packets that are retransmitted: a retry lasts for as long as
 /// its timeout.
-const SHOWN: f64 = 200.0;
+const SHOWN: f64 = 600.0;
 
 impl Fleet {
     /// Writes the recording as hosts make it that see no packet.
@@ -141,7 +141,7 @@ impl Fleet {
             unsent_wqes: Some(4),
             timeouts: Some(effect.timeouts as u64),
             sequence_errors: Some((sent as f64 * effect.resent * 0.01) as u64),
-            attribution: Some(Shared::from("likely")),
+            attribution: Some(Shared::from("certain")),
             pause_stall_ns: Some(0),
         }
     }
@@ -170,7 +170,7 @@ impl Fleet {
             Fault::Healthy => vec![
                 (
                     "loss",
-                    "No device receives more than 0.01 % of its packets out of sequence, and no path of "
+                    "No device receives more than 0.01 % of its packets out of sequence, and retries of queue pairs stand out on none of "
                         .to_owned(),
                 ),
                 ("slow", "No link, host".to_owned()),

@@ -14,11 +14,17 @@ ways as (
   union all
   select host, netdev as link, way, nullif(netdev, netdev) as rail, nullif(netdev, netdev) as neighbour_system, 0 as bytes, counted
   from counters
+  union all
+  select host, netdev as link, way, named as rail, nullif(named, named) as neighbour_system, 0 as bytes, 0 as counted
+  from (
+    select host, netdev, max(rail) as named from qp_seconds where {rows} and netdev is not null and rail is not null group by host, netdev
+  ) rails
+  cross join (select 'ingress' as way union all select 'egress') directions
 ),
 -- The captures of a host without a named rail are parallel links of one.
 loads as (
   select host, link, way as direction, coalesce(min(rail), case way when 'both' then '' else link end) as rail, coalesce(max(neighbour_system), '') as switch,
-         case when sum(bytes) > 0 then sum(bytes) else max(counted) end as carried
+         greatest(sum(bytes), max(counted)) as carried
   from ways
   group by host, link, way
 ),

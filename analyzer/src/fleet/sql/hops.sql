@@ -4,7 +4,7 @@ counted as (
 ),
 medians as (
   select *, case when peers >= {COMPARED} then median(figure) over (partition by metric, job, direction)
-                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or direction = 'queue pair' then 0 else figure end as usual
+                 when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or metric in ('retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as usual
   from counted
 ),
 deviations as (
@@ -46,9 +46,9 @@ cables as (
   group by host, link
 ),
 ends as (
-  select addr, owner, switch, 'plane ' || cast(plane as varchar) as plane,
-         owner || ' ' || owner_link || coalesce(' - ' || switch || ' ' || port, '') as cable
-  from owners join cables on owner = host and owner_link = link
+  select addr, owner, nullif(switch, '') as switch, case when plane > 0 then 'plane ' || cast(plane as varchar) end as plane,
+         owner || ' ' || owner_link || coalesce(' - ' || nullif(switch, '') || ' ' || nullif(port, ''), '') as cable
+  from owners left join cables on owner = host and owner_link = link
 ),
 cells as (
   select metric, job, box, lane, d.direction as direction, src, dst, readings, weight, bounded, peers, figure, usual, z,

@@ -78,10 +78,13 @@ pace as (
   from ordered
   group by job_name
 ),
--- NICs that process RoCE show no packets, but the context of each queue pair.
+-- NICs that process RoCE show no packets, but the context of each queue pair. A likely timeout is counted at each suspect.
 qps as (
-  select coalesce(job, '') as job_name, count(distinct host) as qp_hosts, sum(timeouts) as qp_timeouts,
-         sum(retrying_readings) / nullif(sum(readings), 0) as retry_ratio, sum(rnr_retrying_readings) / nullif(sum(readings), 0) as rnr_retry_ratio
+  select coalesce(job, '') as job_name, count(distinct host) as qp_hosts, sum(case when attribution = 'certain' then timeouts end) as qp_timeouts,
+         case when sum(retrying_readings) >= {RETRYING_READINGS} then sum(retrying_readings) else 0 end
+         / nullif(sum(case when retrying_readings is not null then readings end), 0) as retry_ratio,
+         case when sum(rnr_retrying_readings) >= {RETRYING_READINGS} then sum(rnr_retrying_readings) else 0 end
+         / nullif(sum(case when rnr_retrying_readings is not null then readings end), 0) as rnr_retry_ratio
   from qp_seconds
   where {rows}
   group by coalesce(job, '')
@@ -91,7 +94,7 @@ names as (
 ),
 joined as (
   select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
-         all_retransmitted, coalesce(t.all_timeouts, q.qp_timeouts) as all_timeouts, loss_ratio, resent_ratio, ce_ratio, stall_ns, wait_ns,
+         all_retransmitted, case when t.all_timeouts is not null or q.qp_timeouts is not null then coalesce(t.all_timeouts, 0) + coalesce(q.qp_timeouts, 0) end as all_timeouts, loss_ratio, resent_ratio, ce_ratio, stall_ns, wait_ns,
          nullif(flow_ns, 0) as flow_ns, retry_ratio, rnr_retry_ratio, nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
          case when step_ns > 0 then growth end as growth
   from names n left join traffic t on n.job_name = t.job_name left join qps q on n.job_name = q.job_name left join pace p on n.job_name = p.job_name

@@ -18,11 +18,12 @@ pairs as (
   from pair_taps
   group by job, lane, direction, src, dst
 ),
--- NICs that process RoCE show no packets, but the context of each queue pair.
+-- NICs that process RoCE show no packets, but the context of each queue pair. A likely timeout is counted at each suspect.
 qps as (
-  select job, min(coalesce(rail, netdev)) as lane, src, dst, count(*) as qp_rows, sum(readings) as qp_contexts, sum(sent_packets) as qp_sent,
+  select job, min(coalesce(rail, netdev)) as lane, src, dst, count(*) as qp_rows, sum(sent_packets) as qp_sent,
+         sum(case when retrying_readings is not null then readings end) as qp_contexts, sum(case when rnr_retrying_readings is not null then readings end) as qp_rnr_contexts,
          sum(retrying_readings) as qp_retrying, sum(rnr_retrying_readings) as qp_rnr_retrying,
-         coalesce(sum(timeouts), 0) + coalesce(sum(sequence_errors), 0) as qp_resent
+         sum(case when attribution = 'certain' then coalesce(timeouts, 0) + coalesce(sequence_errors, 0) end) as qp_resent
   from qp_seconds
   where {rows} and src is not null and dst is not null
   group by job, src, dst
@@ -68,7 +69,8 @@ figures as (
   select metric, job, nullif(src, src) as box, lane, 'queue pair' as direction, src, dst, qp_rows as readings, figure, least, 0 as bounded,
          1.0 as weight
   from (
-    select *, case metric when 'retries (QP)' then qp_retrying else qp_rnr_retrying end / nullif(qp_contexts, 0) as figure
+    select *, case metric when 'retries (QP)' then case when qp_retrying >= {RETRYING_READINGS} then qp_retrying else 0 end / nullif(qp_contexts, 0)
+                          else case when qp_rnr_retrying >= {RETRYING_READINGS} then qp_rnr_retrying else 0 end / nullif(qp_rnr_contexts, 0) end as figure
     from qps
     cross join (
       select 'retries (QP)' as metric, {RETRYING} as least union all select 'RNR retries (QP)', {RETRYING}

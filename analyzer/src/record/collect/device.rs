@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::qp::{MOST, is_seen};
 use super::{Interval, Origin, text};
 use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
-use crate::util::map::Map;
+use crate::util::map::{Map, Set};
 use crate::util::shared::Shared;
 
 /// Device, port, source, counter, direction and priority.
@@ -32,8 +33,18 @@ impl Devices {
             self.counters(origin, at, device, &mut rows.device_seconds);
             self.qps(origin, at, device, &mut rows.qp_lives);
         }
-        self.qps.retain(|_, (life, present)| {
-            if !*present && life.ended.is_none() {
+        // A report that lists a part of them may list the others again.
+        let is_part = report.facts.devices.iter().any(|device| device.qps_left_out > 0);
+        if is_part && self.qps.len() <= MOST {
+            return self.events(origin, report, &mut rows.events);
+        }
+        let present = self.qps.iter().filter(|(_, (_, present))| *present);
+        let numbers: Set<(String, u32)> =
+            present.map(|((device, lqpn, _), _)| (device.clone(), *lqpn)).collect();
+        self.qps.retain(|(device, lqpn, _), (life, present)| {
+            // A row of another queue pair with the number, or of itself without its creation, replaces it.
+            let is_replaced = || numbers.contains(&(device.clone(), *lqpn));
+            if !*present && life.ended.is_none() && !is_replaced() {
                 rows.qp_lives.push(QpLife { t: at.t, gone: Some(1), ..life.clone() });
             }
             *present
@@ -85,7 +96,7 @@ impl Devices {
     }
 
     fn qps(&mut self, origin: &Origin, at: Interval, device: &Device, rows: &mut Vec<QpLife>) {
-        for qp in &device.qps {
+        for qp in device.qps.iter().filter(|qp| is_seen(qp)) {
             let now = life(origin, at, device, qp);
             let key = (device.name.clone(), qp.lqpn, qp.control.created_ns);
             if let Some((known, present)) = self.qps.get_mut(&key) {

@@ -190,7 +190,7 @@ impl Collector {
         let unrecorded = self.links.take(&self.origin, at, sample, report, &rails, &mut rows);
         self.unrecorded_packets += unrecorded;
         self.devices.take(&self.origin, at, report, &mut rows);
-        self.qps.take(&self.origin, at, report, &rails, &mut rows.qp_seconds);
+        self.qps.take(&self.origin, at, (sample, report), &rails, &mut rows.qp_seconds);
         self.losses.events_left_out += self.events.rows(&self.origin, sample, &mut rows.events);
         self.findings.take(&self.origin, at, report, &mut rows.findings);
         self.steps.take(&self.origin, at, sample.steady_ns.is_some(), report, &mut rows.steps);
@@ -213,6 +213,7 @@ impl Collector {
         let moved =
             |qp: &DeviceQp| qp.sent_packets.unwrap_or(0).saturating_add(qp.received_packets.unwrap_or(0));
         let qps = facts.devices.iter().flat_map(|device| &device.qps);
+        let qps = qps.filter(|qp| !qp.control.is_over() && moved(qp) > 0);
         let qps = qps.filter_map(|qp| Some((moved(qp), job_of(qp.pod.as_deref()?)?)));
         let most = flows.max_by_key(|(bytes, _)| *bytes).or_else(|| qps.max_by_key(|(packets, _)| *packets));
         if let Some((_, job)) = most

@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::analysis::{Device, DeviceQp};
+use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::record::registry::QpSecond;
 use crate::report::Report;
+use crate::sample::Sample;
 use crate::util::map::Map;
 use crate::util::shared::Shared;
 
 /// Number of counts of a queue pair.
 const COUNTS: usize = 9;
+/// Number of figures that are those of the latest reading.
+const GAUGES: usize = 6;
+
+/// Queue pairs remembered that are not in the report, where it lists only a part.
+pub(super) const MOST: usize = 1 << 16;
 
 /// Device, port and queue pair number.
 type Key = (String, Option<u32>, u32);
@@ -18,49 +24,105 @@ type Key = (String, Option<u32>, u32);
 /// State of a queue pair at the latest report.
 #[derive(Clone, Copy, Debug, Default)]
 struct LatestQp {
-    /// `None` where a count is not known.
+    /// `None` where a count was never known.
     counts: [Option<u64>; COUNTS],
+    /// Those of its latest row.
+    gauges: [Option<u64>; GAUGES],
+    /// It moved in its latest row.
+    moved: bool,
     /// Time of the latest reading of its context.
     context_ns: Option<u64>,
     created_ns: Option<u64>,
+    rqpn: Option<u32>,
     /// In the latest report.
     present: bool,
 }
 
+impl LatestQp {
+    /// True if the number is used again: by a queue pair that was created since, or is connected to another.
+    fn is_other(&self, qp: &DeviceQp, at: Interval) -> bool {
+        let is_later = match (self.created_ns, qp.control.created_ns) {
+            // Its life may be no longer known while the kernel lists it.
+            (Some(before), now) => now.is_some_and(|now| now != before),
+            // One that was listed before its creation was reported was created before the latest report.
+            (None, Some(now)) => self.counts.iter().any(Option::is_some) && now > at.from_ns,
+            (None, None) => false,
+        };
+        is_later || self.rqpn.zip(qp.rqpn).is_some_and(|(before, now)| before != now)
+    }
+}
+
 /// Queue pairs of the latest report.
 #[derive(Debug, Default)]
-pub(super) struct Qps(Map<Key, LatestQp>);
+pub(super) struct Qps {
+    known: Map<Key, LatestQp>,
+    /// Lists of queue pairs that the kernel gave so far, and the time of the report that had the latest.
+    lists: u64,
+    listed_ns: Option<u64>,
+}
 
 impl Qps {
     pub(super) fn take(
         &mut self,
         origin: &Origin,
         at: Interval,
-        report: &Report,
+        (sample, report): (&Sample, &Report),
         rails: &BTreeMap<&str, Shared>,
         rows: &mut Vec<QpSecond>,
     ) {
-        self.0.values_mut().for_each(|known| known.present = false);
+        self.known.values_mut().for_each(|known| known.present = false);
+        let lists = sample.devices.lists.lists;
+        let before_ns = self.listed_ns;
+        if lists != self.lists {
+            (self.lists, self.listed_ns) = (lists, Some(sample.time_ns));
+        }
+        let since_list_ns = before_ns.map_or(0, |before| sample.time_ns.saturating_sub(before));
         for device in &report.facts.devices {
             let rail = device.interface.as_deref().and_then(|netdev| rails.get(netdev));
             // Of one that ended, nothing is read any more.
-            for qp in device.qps.iter().filter(|qp| !qp.control.is_over()) {
-                let created_ns = qp.control.created_ns;
-                let known = self.0.entry((device.name.clone(), device.port, qp.lqpn)).or_default();
-                if known.created_ns.is_some_and(|before| Some(before) != created_ns) {
-                    // The number is used again.
+            for qp in device.qps.iter().filter(|qp| !qp.control.is_over() && is_seen(qp)) {
+                let known = self.known.entry((device.name.clone(), device.port, qp.lqpn)).or_default();
+                if known.is_other(qp, at) {
                     *known = LatestQp::default();
                 }
-                let (before, now) = (*known, counts(qp));
-                *known = LatestQp { counts: now, context_ns: qp.context_ns, created_ns, present: true };
-                let new = std::array::from_fn(|at| grown(before.counts[at], now[at]));
-                if is_active(qp, new) {
-                    rows.push(row(origin, covered(at, qp, before.context_ns), (device, qp), rail, new));
+                let (before, now, gauges) = (*known, counts(qp), gauges(qp));
+                let new: [Option<u64>; COUNTS] = std::array::from_fn(|at| grown(before.counts[at], now[at]));
+                let moved = has(new[0]) || has(new[1]);
+                let is_read = has(new[2]);
+                let is_active = moved || new[3..].iter().copied().any(has);
+                // One that comes to rest has a last row: what it stands at, and that it does not move.
+                let is_due = is_active || is_read && (before.moved || gauges != before.gauges);
+                *known = LatestQp {
+                    counts: std::array::from_fn(|at| now[at].or(before.counts[at])),
+                    gauges: if is_due { gauges } else { before.gauges },
+                    moved: if is_due { moved } else { before.moved },
+                    context_ns: qp.context_ns,
+                    created_ns: qp.control.created_ns.or(before.created_ns),
+                    rqpn: qp.rqpn.or(before.rqpn),
+                    present: true,
+                };
+                if is_due {
+                    let since_ns = match qp.context_ns.zip(before.context_ns) {
+                        Some((now, before)) => now.saturating_sub(before),
+                        None if qp.context_ns.is_none() => since_list_ns,
+                        None => 0,
+                    };
+                    let at = Interval { ns: at.ns.max(since_ns), ..at };
+                    rows.push(row(origin, at, (device, qp), rail, new));
                 }
             }
         }
-        self.0.retain(|_, known| known.present);
+        // A report that lists a part of them may list the others again.
+        let is_part = report.facts.devices.iter().any(|device| device.qps_left_out > 0);
+        if !is_part || self.known.len() > MOST {
+            self.known.retain(|_, known| known.present);
+        }
     }
+}
+
+/// True if more than samples of posted work shows it.
+pub(super) fn is_seen(qp: &DeviceQp) -> bool {
+    qp.sources.iter().any(|source| !matches!(source, QpSource::Posts | QpSource::Packets))
 }
 
 /// Counts in the order of [`row`].
@@ -84,17 +146,20 @@ fn grown(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     Some(now.checked_sub(before.unwrap_or(0)).unwrap_or(now))
 }
 
-/// True if anything but the number of readings changed, or packets in flight are not acknowledged.
-fn is_active(qp: &DeviceQp, new: [Option<u64>; COUNTS]) -> bool {
-    let [sent, received, readings, counts @ ..] = new;
-    let has = |count: Option<u64>| count.is_some_and(|count| count > 0);
-    has(sent) || has(received) || counts.into_iter().any(has) || has(readings) && has(qp.stuck_ns)
+/// Figures of the latest reading, of which a change is worth a row.
+fn gauges(qp: &DeviceQp) -> [Option<u64>; GAUGES] {
+    [
+        qp.in_flight.map(Into::into),
+        qp.stuck_ns,
+        qp.retries_used.map(Into::into),
+        qp.rnr_retries_used.map(Into::into),
+        qp.posted_receives.map(Into::into),
+        qp.unsent_wqes.map(Into::into),
+    ]
 }
 
-/// The interval, longer where the context before was read earlier: contexts take turns.
-fn covered(at: Interval, qp: &DeviceQp, before_ns: Option<u64>) -> Interval {
-    let since = qp.context_ns.zip(before_ns).map_or(0, |(now, before)| now.saturating_sub(before));
-    Interval { ns: at.ns.max(since), ..at }
+fn has(count: Option<u64>) -> bool {
+    count.is_some_and(|count| count > 0)
 }
 
 fn row(

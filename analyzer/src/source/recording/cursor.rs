@@ -202,12 +202,13 @@ impl Tables {
                 state.device(&row);
             }
         });
+        // A new queue pair begins before its counts.
+        self.lives.up_to(ns, notices, &mut |row| state.qps.life(&row, is_in_range));
         self.qps.up_to(ns, notices, &mut |row| {
             if is_in_range {
                 state.qp(&row);
             }
         });
-        self.lives.up_to(ns, notices, &mut |row| state.qps.life(&row));
         self.findings.up_to(ns, notices, &mut |row| state.finding(&row));
         self.steps.up_to(ns, notices, &mut |row| {
             if is_in_range {

@@ -3,7 +3,7 @@
 //! A row goes to where the live source would have put it, by the sources that it names: the kernel's list, the control
 //! path, the NIC's own context. The analysis joins them as it does live.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -22,14 +22,19 @@ use crate::util::shared::Shared;
 /// Maximum number of events kept; the oldest leave first.
 const MOST_EVENTS: usize = 4_096;
 
+/// Maximum number of queue pairs kept that ended; the oldest leave first.
+const MOST_ENDED: usize = 4_096;
+
 /// Device and number of a queue pair.
 type Key = (Shared, u64);
 
 /// Queue pairs so far.
 #[derive(Debug, Default)]
 pub(super) struct QueuePairs {
-    /// By device and number, and by creation: a number may be used again.
-    states: BTreeMap<(Key, Option<u64>), registry::QpLife>,
+    /// Those that exist, by device and number.
+    states: BTreeMap<Key, registry::QpLife>,
+    /// Those that ended, the oldest first.
+    ended: VecDeque<registry::QpLife>,
     counts: BTreeMap<Key, Counts>,
     events: Vec<QpEvent>,
     events_left_out: u64,
@@ -51,16 +56,29 @@ struct Counts {
 }
 
 impl QueuePairs {
-    /// Takes in a state, which replaces an earlier one.
-    pub(super) fn life(&mut self, row: &registry::QpLife) {
-        let key = ((row.device.clone(), row.lqpn), row.created.map(|created| created.0));
-        if row.gone == Some(1) {
-            self.states.remove(&key);
+    /// Takes in a state, which replaces an earlier one of the number. Those that ended before the range are left out.
+    pub(super) fn life(&mut self, row: &registry::QpLife, is_in_range: bool) {
+        let key = (row.device.clone(), row.lqpn);
+        let is_over = row.ended.is_some() || row.end_kind.as_deref() == Some(NUMBER_REUSED);
+        if is_over || row.gone == Some(1) {
+            if self.states.get(&key).is_some_and(|known| !is_other(known, row)) {
+                self.states.remove(&key);
+                self.counts.remove(&key);
+            }
+            if is_over && is_in_range {
+                // Its reason may come later.
+                self.ended.retain(|known| {
+                    (&known.device, known.lqpn, known.created) != (&row.device, row.lqpn, row.created)
+                });
+                self.ended.push_back(row.clone());
+                if self.ended.len() > MOST_ENDED {
+                    self.ended.pop_front();
+                }
+            }
             return;
         }
-        if row.created.is_some() && !self.states.contains_key(&key) {
-            // Another queue pair has the number.
-            self.counts.remove(&key.0);
+        if self.states.get(&key).is_some_and(|known| is_other(known, row)) {
+            self.counts.remove(&key);
         }
         self.states.insert(key, row.clone());
     }
@@ -130,7 +148,7 @@ impl QueuePairs {
             at.interface = at.interface.take().or_else(|| owned(row.netdev.as_ref()));
             // Only hardware has contexts.
             at.hidden |= has(row, QpSource::Context);
-            if has(row, QpSource::Netlink) && row.ended.is_none() {
+            if has(row, QpSource::Netlink) {
                 lists.entry(port).or_default().push(self.listed(row));
             }
         }
@@ -165,14 +183,15 @@ impl QueuePairs {
 
     /// What the control path showed.
     pub(super) fn lives(&self) -> Lives {
-        let on_path = |row: &&registry::QpLife| {
-            row.sources.is_none()
-                || has(row, QpSource::ControlPath)
-                || has(row, QpSource::Devx)
-                || !has(row, QpSource::Netlink)
+        // Of an older version, only what the control path alone knows shows that it was seen there.
+        let on_path = |row: &&registry::QpLife| match row.sources {
+            None => row.created.is_some() || row.origin.is_some(),
+            Some(_) => {
+                has(row, QpSource::ControlPath) || has(row, QpSource::Devx) || !has(row, QpSource::Netlink)
+            }
         };
         Lives {
-            qps: Arc::new(self.states.values().filter(on_path).map(life).collect()),
+            qps: Arc::new(self.ended.iter().chain(self.states.values()).filter(on_path).map(life).collect()),
             events: self.events.clone(),
             events_left_out: self.events_left_out,
             ..Lives::default()
@@ -181,7 +200,7 @@ impl QueuePairs {
 
     /// What the NIC's own contexts showed.
     pub(super) fn contexts(&self) -> Contexts {
-        let read = self.states.values().filter(|row| row.ended.is_none() && has(row, QpSource::Context));
+        let read = self.states.values().filter(|row| has(row, QpSource::Context));
         let qps = read.filter_map(|row| {
             let counts = self.counts.get(&(row.device.clone(), row.lqpn))?;
             let latest = &counts.latest;
@@ -216,6 +235,15 @@ impl QueuePairs {
         });
         Contexts { qps: qps.collect(), ..Contexts::default() }
     }
+}
+
+/// True if two rows of a number are of different queue pairs: of a queue pair that is listed first, the creation is known
+/// later.
+fn is_other(known: &registry::QpLife, row: &registry::QpLife) -> bool {
+    let differ =
+        |one: Option<u64>, other: Option<u64>| one.zip(other).is_some_and(|(one, other)| one != other);
+    let created = |of: &registry::QpLife| of.created.map(|time| time.0);
+    differ(created(known), created(row)) || differ(known.rqpn, row.rqpn) || differ(known.pid, row.pid)
 }
 
 fn life(row: &registry::QpLife) -> QpLife {

@@ -99,7 +99,7 @@ fn played_back_queue_pairs_are_those_of_the_report() {
         let context = context(17, second - second % 3, second / 3);
         let live = sample(second, if second >= 3 { vec![context] } else { Vec::new() });
         let rows = take(&mut collector, &live);
-        rows.qp_lives.iter().for_each(|row| state.qps.life(row));
+        rows.qp_lives.iter().for_each(|row| state.qps.life(row, true));
         rows.qp_seconds.iter().for_each(|row| state.qp(row));
         rows.events.iter().for_each(|row| assert!(state.event(row).is_none()));
         last = Some(live);
@@ -131,21 +131,36 @@ fn rows_of_queue_pairs_are_of_what_moved() {
     assert_eq!((of_context.sent_packets, of_context.readings), (Some(3_000), Some(3)));
     assert_eq!((of_context.retrying_readings, of_context.exhausted_readings), (Some(1), None));
     assert_eq!((listed.lqpn, listed.sent_packets, listed.readings), (19, Some(40), None));
-    // A reading that finds it where it was, and one that finds it stuck there.
-    let mut still = sample(4, vec![ContextSample { readings: 7, ..context(17, 4, 6) }]);
-    still.time_ns += SECOND;
-    assert!(take(&mut collector, &still).qp_seconds.is_empty());
-    let stuck = ContextSample { readings: 8, stuck_ns: Some(SECOND), ..context(17, 4, 6) };
-    let mut stuck = sample(4, vec![stuck]);
-    stuck.time_ns += 2 * SECOND;
-    let rows = take(&mut collector, &stuck);
-    assert_eq!((rows.qp_seconds.len(), rows.qp_seconds[0].stuck_ns), (1, Some(SECOND)));
+    // The first reading that finds it where it was says so, the next has no row; one that finds it stuck has, and so has
+    // the first that finds it released.
+    let mut at = 4 * SECOND;
+    let mut read = |readings: u64, in_flight: u32, stuck_ns: u64| {
+        at += SECOND;
+        let of = ContextSample {
+            readings,
+            in_flight: Some(in_flight),
+            stuck_ns: Some(stuck_ns),
+            sent: Some(6_000),
+            retrying: 2,
+            ..context(17, at / SECOND, 6)
+        };
+        let rows = take(&mut collector, &sample(at / SECOND, vec![of])).qp_seconds;
+        rows.iter()
+            .filter(|row| row.lqpn == 17)
+            .map(|row| (row.sent_packets, row.stuck_ns))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(7, 8, 0), [(Some(0), Some(0))]);
+    assert!(read(8, 8, 0).is_empty());
+    assert_eq!(read(9, 8, SECOND), [(Some(0), Some(SECOND))]);
+    assert_eq!(read(10, 0, 0), [(Some(0), Some(0))]);
+    assert!(read(11, 0, 0).is_empty());
 }
 
 #[test]
 fn a_number_that_is_used_again_begins_at_zero_and_queue_pairs_that_leave_have_a_row() {
     let mut collector = collector();
-    let _first = take(&mut collector, &sample(1, vec![context(17, 1, 6)]));
+    let first = take(&mut collector, &sample(1, vec![context(17, 1, 6)]));
     let mut again = sample(1, vec![context(17, 2, 7)]);
     again.time_ns += SECOND;
     let devices = Arc::make_mut(&mut again.devices);
@@ -156,9 +171,10 @@ fn a_number_that_is_used_again_begins_at_zero_and_queue_pairs_that_leave_have_a_
     let rows = take(&mut collector, &again);
     assert_eq!(rows.qp_seconds[0].sent_packets, Some(7_000), "{rows:?}");
     let gone: Vec<u64> = rows.qp_lives.iter().filter(|row| row.gone == Some(1)).map(|row| row.lqpn).collect();
-    assert_eq!(gone, [17, 19], "the one before, and the one that is in no list");
+    assert_eq!(gone, [19], "the one that is in no list; another replaces the one before");
     let mut state = State::default();
-    rows.qp_lives.iter().for_each(|row| state.qps.life(row));
+    first.qp_lives.iter().for_each(|row| state.qps.life(row, true));
+    rows.qp_lives.iter().for_each(|row| state.qps.life(row, true));
     let left: Vec<u32> = qps(&report(&state.sample(again.time_ns, &[]))).iter().map(|qp| qp.lqpn).collect();
-    assert_eq!(left, [17]);
+    assert_eq!(left, [17, 18]);
 }

@@ -144,7 +144,7 @@ fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> 
     let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));
     raise
         .step(
-            format!("Count the source ports (SPORT) of the flows on {name}: few hash unevenly."),
+            format!("Count the source ports (SPORT) of the flows on {name}: ECMP spreads few badly."),
             here.source_ports(),
         )
         .step(
@@ -154,7 +154,7 @@ fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> 
             ByHand::Switch,
         )
         .step(
-            "If there are few, raise NCCL_IB_QPS_PER_CONNECTION; check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
+            "If there are few source ports, raise NCCL_IB_QPS_PER_CONNECTION; check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
             here.nccl_settings(),
         )
 }

@@ -329,6 +329,8 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     let beside = time.forms().chain([time.bare.as_str()]).find(|form| last + 2 + letters(form) <= room);
     let when = if let Some(form) = beside {
         form.to_owned()
+    } else if !time.is_known() {
+        String::new()
     } else {
         let own = time.best(|form| letters(form) <= room / 2, |_| true).unwrap_or_default().to_owned();
         let (some, others) = fitting(rest, room.saturating_sub(letters(&own) + 2));
