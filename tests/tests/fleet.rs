@@ -327,7 +327,7 @@ fn queue_pairs_name_the_culprit_where_nics_process_roce() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert_eq!(asked, engines.len() * 12);
+    assert_eq!(asked, engines.len() * 11);
 }
 
 /// The SQL printed for every engine, or for one by its name: printing does not need the program. It is about the first

@@ -165,7 +165,7 @@ fn hours(chosen: &Chosen) -> Option<Vec<String>> {
 
 /// A query for the rows of a table in files. Columns missing from older files are null, and a table without files is
 /// empty.
-fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
+pub(super) fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
     let columns =
         |write: fn(&Column) -> String| table.columns.iter().map(write).collect::<Vec<_>>().join(", ");
     match (dialect, files) {

@@ -4,6 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::engine::first_lines;
+use super::recording::{Dialect, source};
+use crate::record::TABLES;
+use crate::record::table::Table;
 use crate::util::clickhouse::Server;
 use crate::util::request::{self, Certificates};
 
@@ -41,11 +44,42 @@ impl fmt::Display for Client {
     }
 }
 
-/// Runs a statement and returns the response: JSON, one object per line.
+/// Runs a statement and returns the response: JSON, one object per line. A table of a recording that the server does
+/// not have, since all that fills it is older, is empty.
 ///
 /// # Errors
 /// If the server is unreachable, refuses the statement, or truncates its response.
 pub(super) fn ask(client: &Client, statement: &str) -> Result<Vec<u8>, String> {
+    let mut statement = statement.to_owned();
+    let mut left: Vec<&Table> = TABLES.to_vec();
+    loop {
+        let error = match ask_once(client, &statement) {
+            Ok(body) => return Ok(body),
+            Err(error) => error,
+        };
+        let is_missing =
+            |table: &&Table| error.contains("Unknown table") && error.contains(&format!("'{}'", table.name));
+        let Some(at) = left.iter().position(is_missing) else { return Err(error) };
+        statement = without(left.remove(at), &statement);
+    }
+}
+
+/// The statement with an empty table of this name before its other common table expressions.
+fn without(table: &Table, statement: &str) -> String {
+    let empty = format!("with {} as ({})", table.name, source(table, &[], Dialect::ClickHouse));
+    // Comments may stand before it.
+    let begin =
+        statement.find("with\n").filter(|at| *at == 0 || statement.as_bytes().get(at - 1) == Some(&b'\n'));
+    match begin {
+        Some(at) => format!("{empty},\n{}", statement.get(at + 5..).unwrap_or_default()),
+        None => match statement.strip_prefix("with ") {
+            Some(rest) => format!("{empty},\n{rest}"),
+            None => format!("{empty}\n{statement}"),
+        },
+    }
+}
+
+fn ask_once(client: &Client, statement: &str) -> Result<Vec<u8>, String> {
     // With wait_end_of_query, an error after the first rows still changes the HTTP status.
     let Client { server, agent } = client;
     let url = server.url(&[
@@ -71,6 +105,20 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+
+    #[test]
+    fn a_table_that_is_missing_is_empty() {
+        let table = TABLES.iter().find(|table| table.name == "qp_seconds").unwrap();
+        let empty = "with qp_seconds as (select * from null('t DateTime64(9, \\'UTC\\'), ";
+        for (statement, rest) in [
+            ("-- A question.\nwith\nfirst as (select 1)\nselect 2", "),\nfirst as (select 1)\nselect 2"),
+            ("with steps as (select 1)\nselect 2", "),\nsteps as (select 1)\nselect 2"),
+            ("select 2 from qp_seconds", ")\nselect 2 from qp_seconds"),
+        ] {
+            let whole = without(table, statement);
+            assert!(whole.starts_with(empty) && whole.ends_with(rest), "{whole}");
+        }
+    }
 
     #[test]
     fn a_statement_is_posted_an_error_is_the_servers_and_a_cut_answer_is_one() {

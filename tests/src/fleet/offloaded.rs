@@ -1,4 +1,5 @@
-//! The same fleet with NICs that process RoCE themselves: no flows, but counters of devices and contexts of queue pairs.
+//! The same fleet with NICs that process RoCE themselves: no flows, but counters of devices and contexts of queue
+//! pairs.
 
 use std::path::Path;
 
@@ -12,8 +13,8 @@ use super::fault::{FAULTS, Fault};
 use super::{BEGIN_S, BUSY, Fleet, NS, PACKET, PEERS, Port, Written, address, device, link, name};
 use crate::sim::rng::mix;
 
-/// Share of the readings that show retries, per share of the packets that are retransmitted: a retry lasts for as long as
-/// its timeout.
+/// Share of the readings that show retries, per share of the packets that are retransmitted: a retry lasts for as long
+/// as its timeout.
 const SHOWN: f64 = 600.0;
 
 impl Fleet {

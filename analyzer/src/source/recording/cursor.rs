@@ -145,17 +145,22 @@ impl Tables {
             last_part_ns: parts.last().map_or(0, |part| part.first_ns),
             notices: Vec::new(),
         };
-        let notices = &mut tables.notices;
-        tables.flows.fill(notices, 0);
-        tables.links.fill(notices, 0);
-        tables.devices.fill(notices, 0);
-        tables.qps.fill(notices, 0);
-        tables.lives.fill(notices, 0);
-        tables.findings.fill(notices, 0);
-        tables.events.fill(notices, 0);
-        tables.steps.fill(notices, 0);
-        tables.hosts.fill(notices, 0);
+        tables.begin();
         Ok(tables)
+    }
+
+    /// Reads the first rows of each table.
+    fn begin(&mut self) {
+        let notices = &mut self.notices;
+        self.flows.fill(notices, 0);
+        self.links.fill(notices, 0);
+        self.devices.fill(notices, 0);
+        self.qps.fill(notices, 0);
+        self.lives.fill(notices, 0);
+        self.findings.fill(notices, 0);
+        self.events.fill(notices, 0);
+        self.steps.fill(notices, 0);
+        self.hosts.fill(notices, 0);
     }
 
     /// Begin of the last file, Unix nanoseconds.
@@ -177,8 +182,8 @@ impl Tables {
         of.into_iter().flatten().min().or_else(others)
     }
 
-    /// Delivers the rows up to a time. Counts and events before the range are left out; findings and the states of queue
-    /// pairs persist until their next row.
+    /// Delivers the rows up to a time. Counts and events before the range are left out; findings and the states of
+    /// queue pairs persist until their next row.
     pub(super) fn take(
         &mut self,
         ns: u64,

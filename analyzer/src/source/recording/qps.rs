@@ -237,8 +237,8 @@ impl QueuePairs {
     }
 }
 
-/// True if two rows of a number are of different queue pairs: of a queue pair that is listed first, the creation is known
-/// later.
+/// True if two rows of a number are of different queue pairs: of a queue pair that is listed first, the creation is
+/// known later.
 fn is_other(known: &registry::QpLife, row: &registry::QpLife) -> bool {
     let differ =
         |one: Option<u64>, other: Option<u64>| one.zip(other).is_some_and(|(one, other)| one != other);

@@ -131,8 +131,8 @@ fn rows_of_queue_pairs_are_of_what_moved() {
     assert_eq!((of_context.sent_packets, of_context.readings), (Some(3_000), Some(3)));
     assert_eq!((of_context.retrying_readings, of_context.exhausted_readings), (Some(1), None));
     assert_eq!((listed.lqpn, listed.sent_packets, listed.readings), (19, Some(40), None));
-    // The first reading that finds it where it was says so, the next has no row; one that finds it stuck has, and so has
-    // the first that finds it released.
+    // The first reading that finds it where it was says so, the next has no row; one that finds it stuck has, and so
+    // has the first that finds it released.
     let mut at = 4 * SECOND;
     let mut read = |readings: u64, in_flight: u32, stuck_ns: u64| {
         at += SECOND;

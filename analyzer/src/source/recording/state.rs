@@ -312,6 +312,18 @@ impl State {
         })
     }
 
+    fn devices(&self) -> Devices {
+        let mut ports = self.ports.clone();
+        self.qps.list(&mut ports);
+        Devices {
+            ports: ports.into_values().collect(),
+            neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),
+            lives: Arc::new(self.qps.lives()),
+            contexts: Arc::new(self.qps.contexts()),
+            ..Devices::default()
+        }
+    }
+
     /// The sample of a time.
     pub(super) fn sample(&self, time_ns: u64, inputs: &[String]) -> Sample {
         let mut links = self.links.clone();
@@ -339,8 +351,6 @@ impl State {
             Some((slot, Figure { all: times.summary(), histogram: times.histogram(), ..Figure::default() }))
         });
         let ranges = slotted().filter_map(|(slot, flow)| Some((slot, flow.times.as_ref()?.range()?)));
-        let mut ports = self.ports.clone();
-        self.qps.list(&mut ports);
         Sample {
             time_ns,
             kind: SourceKind::Replay,
@@ -352,13 +362,7 @@ impl State {
             events_dropped: self.host.events_dropped,
             capture_drops: self.host.capture_drops,
             interface_drops: self.host.interface_drops,
-            devices: Arc::new(Devices {
-                ports: ports.into_values().collect(),
-                neighbours: self.neighbours.iter().map(|(name, one)| (name.clone(), one.clone())).collect(),
-                lives: Arc::new(self.qps.lives()),
-                contexts: Arc::new(self.qps.contexts()),
-                ..Devices::default()
-            }),
+            devices: Arc::new(self.devices()),
             recording: Some(Arc::new(Recording {
                 findings: self.findings.values().cloned().collect(),
                 interval_ns: self.intervals.median_ns(),
