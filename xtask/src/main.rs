@@ -66,8 +66,8 @@ enum Task {
     },
     /// Run all tests, with sudo for those that need root
     Test {
-        /// Run the tests of other machines instead: aarch64 under emulation, in virtual machines the live path on an older
-        /// kernel and those of `vm`
+        /// Run the tests of other machines instead: aarch64 under emulation, in virtual machines the live path on an
+        /// older kernel and those of `vm`
         #[arg(long, conflicts_with = "packages")]
         vm: bool,
         /// Test the packages instead: built twice, linted, and in a virtual machine with systemd installed, run,

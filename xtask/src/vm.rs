@@ -84,8 +84,8 @@ const LIMIT: &str = "2100";
 /// Prefix of the guest's last line, see `init.sh`.
 const DONE: &str = "guest: done";
 
-/// Runs the tests of aarch64, then all tests in guests. Two run at the same time, each of which keeps one CPU busy. Tests within a guest inspect
-/// the whole system, so they run one after the other.
+/// Runs the tests of aarch64, then all tests in guests. Two run at the same time, each of which keeps one CPU busy.
+/// Tests within a guest inspect the whole system, so they run one after the other.
 ///
 /// # Errors
 /// Names missing prerequisites, or failed tests.
