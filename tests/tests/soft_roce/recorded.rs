@@ -3,15 +3,20 @@
 use rocescope::record::registry::QpSecond;
 use rocescope_tests::live::program::{Program, Start};
 use rocescope_tests::recording::rows;
-use rocescope_tests::soft_roce::lab::{FAR, Harm, NEAR};
+use rocescope_tests::soft_roce::lab::{self, FAR, Harm, NEAR};
 use rocescope_tests::soft_roce::lives;
+use rocescope_tests::soft_roce::perftest::Transfer;
 use rocescope_tests::soft_roce::report::count;
 
 use super::{DELAY, WRITE};
 
+/// Lasts for several lists of the kernel's queue pairs, which rest for seconds on a machine as slow as an emulated one.
+const LONG: Transfer = Transfer { iterations: 300, ..WRITE };
+
 #[test]
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_recording_has_the_queue_pairs_of_perftest_and_plays_them_back() {
+    lab::up().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let watched = ["-i", NEAR.device, "-i", FAR.device];
@@ -19,7 +24,7 @@ fn a_recording_has_the_queue_pairs_of_perftest_and_plays_them_back() {
     let record = Program::watching(Start::default(), &arguments).unwrap();
     let transfer = {
         let _slow = Harm::add(&[DELAY]).unwrap();
-        WRITE.run().unwrap()
+        LONG.run().unwrap()
     };
     let ended = record.interrupt().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
