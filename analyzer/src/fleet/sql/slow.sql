@@ -18,17 +18,7 @@ pairs as (
   from pair_taps
   group by job, lane, direction, src, dst
 ),
--- NICs that process RoCE show no packets, but the context of each queue pair. A likely timeout is counted at each suspect.
-qps as (
-  select job, min(coalesce(rail, netdev)) as lane, src, dst, count(*) as qp_rows, sum(sent_packets) as qp_sent,
-         sum(case when retrying_readings is not null then readings end) as qp_contexts, sum(case when rnr_retrying_readings is not null then readings end) as qp_rnr_contexts,
-         sum(retrying_readings) as qp_retrying, sum(rnr_retrying_readings) as qp_rnr_retrying,
-         sum(case when attribution = 'certain' then coalesce(timeouts, 0) + coalesce(sequence_errors, 0) end) as qp_resent
-  from qp_seconds
-  where {rows} and src is not null and dst is not null
-  group by job, src, dst
-),
-devices as (
+{qps}devices as (
   select job, host, device, max(netdev) as port_of, count(*) as readings,
          sum(case when counter = 'rx_packets' then delta end) as rx, sum(case when counter = 'tx_packets' then delta end) as tx,
          sum(case when counter = 'ce_marked_packets' then delta end) as marked,

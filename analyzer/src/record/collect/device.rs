@@ -35,7 +35,8 @@ impl Devices {
         }
         // A report that lists a part of them may list the others again.
         let is_part = report.facts.devices.iter().any(|device| device.qps_left_out > 0);
-        if is_part && self.qps.len() <= MOST {
+        let all_present = self.qps.values().all(|(_, present)| *present);
+        if all_present || is_part && self.qps.len() <= MOST {
             return self.events(origin, report, &mut rows.events);
         }
         let present = self.qps.iter().filter(|(_, (_, present))| *present);

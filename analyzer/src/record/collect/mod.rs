@@ -13,7 +13,7 @@ mod qp;
 mod rollup;
 pub(crate) mod step;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use crate::sample::Direction;
 use crate::source::feed::Update;
 use crate::source::replay::{self, Emit};
 
-fn collector(rollup_ns: Option<u64>) -> Collector {
+pub(crate) fn collector(rollup_ns: Option<u64>) -> Collector {
     let origin = Origin {
         host: "node1".into(),
         job: None,
@@ -25,7 +25,7 @@ fn collector(rollup_ns: Option<u64>) -> Collector {
     Collector::new(origin, rollup_ns)
 }
 
-fn take(collector: &mut Collector, sample: &Sample) -> Rows {
+pub(crate) fn take(collector: &mut Collector, sample: &Sample) -> Rows {
     collector.take(sample, &Report::build(sample, &Options::default()), None)
 }
 

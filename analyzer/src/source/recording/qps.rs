@@ -35,31 +35,17 @@ pub(super) struct QueuePairs {
     states: BTreeMap<Key, registry::QpLife>,
     /// Those that ended, the oldest first.
     ended: VecDeque<registry::QpLife>,
-    counts: BTreeMap<Key, Counts>,
+    /// The latest row of each, with the sums of its counts.
+    counts: BTreeMap<Key, QpSecond>,
     events: Vec<QpEvent>,
     events_left_out: u64,
-}
-
-/// Sums of the rows of a queue pair, and its latest row.
-#[derive(Clone, Debug)]
-struct Counts {
-    sent: Option<u64>,
-    received: Option<u64>,
-    readings: u64,
-    retrying: Option<u64>,
-    rnr_retrying: Option<u64>,
-    exhausted: Option<u64>,
-    timeouts: Option<u64>,
-    sequence_errors: Option<u64>,
-    stall_ns: Option<u64>,
-    latest: QpSecond,
 }
 
 impl QueuePairs {
     /// Takes in a state, which replaces an earlier one of the number. Those that ended before the range are left out.
     pub(super) fn life(&mut self, row: &registry::QpLife, is_in_range: bool) {
         let key = (row.device.clone(), row.lqpn);
-        let is_over = row.ended.is_some() || row.end_kind.as_deref() == Some(NUMBER_REUSED);
+        let is_over = life(row).control.is_over();
         if is_over || row.gone == Some(1) {
             if self.states.get(&key).is_some_and(|known| !is_other(known, row)) {
                 self.states.remove(&key);
@@ -85,31 +71,24 @@ impl QueuePairs {
 
     /// Takes in the counts of an interval.
     pub(super) fn counted(&mut self, row: &QpSecond) {
-        let counts = self.counts.entry((row.device.clone(), row.lqpn)).or_insert_with(|| Counts {
-            sent: None,
-            received: None,
-            readings: 0,
-            retrying: None,
-            rnr_retrying: None,
-            exhausted: None,
-            timeouts: None,
-            sequence_errors: None,
-            stall_ns: None,
-            latest: row.clone(),
-        });
-        let add = |sum: &mut Option<u64>, new: Option<u64>| {
-            *sum = new.map(|new| sum.unwrap_or(0).saturating_add(new)).or(*sum);
+        let sums = self.counts.get(&(row.device.clone(), row.lqpn));
+        let sum = |of: fn(&QpSecond) -> Option<u64>| {
+            let before = sums.and_then(of);
+            of(row).map(|new| before.unwrap_or(0).saturating_add(new)).or(before)
         };
-        add(&mut counts.sent, row.sent_packets);
-        add(&mut counts.received, row.received_packets);
-        counts.readings = counts.readings.saturating_add(row.readings.unwrap_or(0));
-        add(&mut counts.retrying, row.retrying_readings);
-        add(&mut counts.rnr_retrying, row.rnr_retrying_readings);
-        add(&mut counts.exhausted, row.exhausted_readings);
-        add(&mut counts.timeouts, row.timeouts);
-        add(&mut counts.sequence_errors, row.sequence_errors);
-        add(&mut counts.stall_ns, row.pause_stall_ns);
-        counts.latest = row.clone();
+        let sums = QpSecond {
+            sent_packets: sum(|row| row.sent_packets),
+            received_packets: sum(|row| row.received_packets),
+            readings: sum(|row| row.readings),
+            retrying_readings: sum(|row| row.retrying_readings),
+            rnr_retrying_readings: sum(|row| row.rnr_retrying_readings),
+            exhausted_readings: sum(|row| row.exhausted_readings),
+            timeouts: sum(|row| row.timeouts),
+            sequence_errors: sum(|row| row.sequence_errors),
+            pause_stall_ns: sum(|row| row.pause_stall_ns),
+            ..row.clone()
+        };
+        self.counts.insert((row.device.clone(), row.lqpn), sums);
     }
 
     /// Takes in an event of the control path.
@@ -174,9 +153,9 @@ impl QueuePairs {
                 comm: owned(row.comm.as_ref()),
                 pod: owned(row.pod.as_ref()),
             },
-            sent: own.and_then(|counts| counts.sent),
-            received: own.and_then(|counts| counts.received),
-            stalled_ns: counts.and_then(|counts| counts.stall_ns),
+            sent: own.and_then(|counts| counts.sent_packets),
+            received: own.and_then(|counts| counts.received_packets),
+            stalled_ns: counts.and_then(|counts| counts.pause_stall_ns),
             ..QpSample::default()
         }
     }
@@ -203,34 +182,33 @@ impl QueuePairs {
         let read = self.states.values().filter(|row| has(row, QpSource::Context));
         let qps = read.filter_map(|row| {
             let counts = self.counts.get(&(row.device.clone(), row.lqpn))?;
-            let latest = &counts.latest;
             let attributed = counts.timeouts.zip(counts.sequence_errors);
             let mut context = ContextSample {
                 device: row.device.as_str().to_owned(),
                 port: small(row.port, 0),
                 lqpn: small(Some(row.lqpn), 0),
                 src: ip(row.src),
-                read_ns: latest.t.0,
-                readings: counts.readings,
-                sent: counts.sent,
-                received: counts.received,
-                in_flight: number(latest.in_flight),
-                stuck_ns: latest.stuck_ns,
-                retries_used: number(latest.retries_used),
-                rnr_retries_used: number(latest.rnr_retries_used),
-                retrying: counts.retrying.unwrap_or(0),
-                rnr_retrying: counts.rnr_retrying.unwrap_or(0),
-                receives_exhausted: counts.exhausted.unwrap_or(0),
+                read_ns: counts.t.0,
+                readings: counts.readings.unwrap_or(0),
+                sent: counts.sent_packets,
+                received: counts.received_packets,
+                in_flight: number(counts.in_flight),
+                stuck_ns: counts.stuck_ns,
+                retries_used: number(counts.retries_used),
+                rnr_retries_used: number(counts.rnr_retries_used),
+                retrying: counts.retrying_readings.unwrap_or(0),
+                rnr_retrying: counts.rnr_retrying_readings.unwrap_or(0),
+                receives_exhausted: counts.exhausted_readings.unwrap_or(0),
                 blamed: attributed.map(|(timeouts, sequence_errors)| Blamed {
                     timeouts,
                     sequence_errors,
-                    certain: latest.attribution.as_deref() == Some("certain"),
+                    certain: counts.attribution.as_deref() == Some("certain"),
                 }),
                 ..ContextSample::default()
             };
             context.context.dst = ip(row.dst);
-            context.context.unsent = number(latest.unsent_wqes);
-            context.context.posted_receives = number(latest.posted_receives);
+            context.context.unsent = number(counts.unsent_wqes);
+            context.context.posted_receives = number(counts.posted_receives);
             Some(context)
         });
         Contexts { qps: qps.collect(), ..Contexts::default() }

@@ -5,29 +5,12 @@ use super::*;
 use crate::analysis::DeviceQp;
 use crate::analysis::fixtures::{SECOND, START, port, qp_event, qp_life, with_lives};
 use crate::entity::devices::Devices;
-use crate::record::collect::{Collector, Origin};
-use crate::record::registry::Rows;
+use crate::record::collect::tests::{collector, take};
 use crate::report::{Options, Report};
 use crate::sample::Sample;
 
-fn collector() -> Collector {
-    let origin = Origin {
-        host: "node1".into(),
-        job: None,
-        is_job_given: false,
-        job_of: |pod| pod.strip_suffix("-0"),
-        kernel: None,
-        clock: || None,
-    };
-    Collector::new(origin, None)
-}
-
 fn report(sample: &Sample) -> Report {
     Report::build(sample, &Options::default())
-}
-
-fn take(collector: &mut Collector, sample: &Sample) -> Rows {
-    collector.take(sample, &report(sample), None)
 }
 
 /// A context read `readings` times, the last time at the end of the second.
@@ -92,7 +75,7 @@ fn qps(report: &Report) -> Vec<DeviceQp> {
 
 #[test]
 fn played_back_queue_pairs_are_those_of_the_report() {
-    let (mut collector, mut state) = (collector(), State::default());
+    let (mut collector, mut state) = (collector(None), State::default());
     let mut last = None;
     for second in 1..=9 {
         // Contexts take turns: every third second.
@@ -120,7 +103,7 @@ fn played_back_queue_pairs_are_those_of_the_report() {
 
 #[test]
 fn rows_of_queue_pairs_are_of_what_moved() {
-    let mut collector = collector();
+    let mut collector = collector(None);
     let rows = take(&mut collector, &sample(0, vec![context(17, 0, 3)]));
     assert_eq!(rows.qp_seconds.len(), 1, "nothing moved at the others: {rows:?}");
     assert_eq!(rows.qp_seconds[0].job.as_deref(), Some("llama"));
@@ -159,7 +142,7 @@ fn rows_of_queue_pairs_are_of_what_moved() {
 
 #[test]
 fn a_number_that_is_used_again_begins_at_zero_and_queue_pairs_that_leave_have_a_row() {
-    let mut collector = collector();
+    let mut collector = collector(None);
     let first = take(&mut collector, &sample(1, vec![context(17, 1, 6)]));
     let mut again = sample(1, vec![context(17, 2, 7)]);
     again.time_ns += SECOND;
