@@ -118,9 +118,7 @@ impl Bytes for Linear {
 
     #[inline(always)]
     fn forget_tags(&self, tags: u8) -> u8 {
-        // Bounded by the conversion rather than by a comparison, whose other branch would leave the number undefined:
-        // kernel 5.15 refuses a program that reads such a number back from its stack.
-        through(self.offset, u64::from(tags)) as u8
+        forget_tags(self.offset, tags)
     }
 }
 
@@ -141,6 +139,15 @@ fn forget_range(memory: *mut u64, offset: usize) -> Option<usize> {
     // The barrier makes a spill to the stack hold the checked value: before 6.8 the verifier does not
     // propagate the bound to a copy made earlier.
     (any <= OFFSET_MAX).then(|| opaque(any))
+}
+
+/// Passes a number of tags through map memory.
+///
+/// Bounded by the conversion rather than by a comparison, whose other branch would leave the number undefined:
+/// kernel 5.15 refuses a program that reads such a number back from its stack.
+#[inline(always)]
+fn forget_tags(memory: *mut u64, tags: u8) -> u8 {
+    through(memory, u64::from(tags)) as u8
 }
 
 /// Clamps a length to 1 to `MOST` for helpers that accept no other; `None` for 0.
@@ -200,8 +207,6 @@ impl Bytes for Copied {
 
     #[inline(always)]
     fn forget_tags(&self, tags: u8) -> u8 {
-        // Bounded by the conversion rather than by a comparison, whose other branch would leave the number undefined:
-        // kernel 5.15 refuses a program that reads such a number back from its stack.
-        through(self.offset, u64::from(tags)) as u8
+        forget_tags(self.offset, tags)
     }
 }

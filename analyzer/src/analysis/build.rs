@@ -83,7 +83,7 @@ impl Facts {
             related: paths::related(sample),
             by_hosts: Places::default(),
             by_name: Places::default(),
-            marks: sample.metrics.loss.as_ref().map(|loss| loss.spells.marks.clone()).unwrap_or_default(),
+            marks: sample.metrics.loss.as_ref().map(|loss| loss.intervals.marks.clone()).unwrap_or_default(),
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
         device_qp::mark_packets(&mut facts.devices, &sample.flows);

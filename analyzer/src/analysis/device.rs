@@ -8,7 +8,7 @@ use super::{DeviceQp, InputKind, Link};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{self, Devices, PauseSample, PortSample};
 use crate::entity::lives::{Lives, QpEvent, QpLife};
-use crate::entity::pauses::PauseSpells;
+use crate::entity::pauses::PauseIntervals;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
 use crate::metrics::control::LinkControl;
@@ -128,7 +128,7 @@ pub struct Pause {
     pub longest_ns: Option<u64>,
     /// Times of the pauses.
     #[serde(skip)]
-    pub spells: PauseSpells,
+    pub intervals: PauseIntervals,
 }
 
 /// Counters of one queue pair, or of several together.
@@ -183,7 +183,7 @@ impl Pause {
             most_share: pause.most_share,
             worst_frames_per_s: pause.worst_frames_per_s,
             longest_ns: pause.longest_ns,
-            spells: pause.spells.clone(),
+            intervals: pause.intervals.clone(),
         }
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
     let loss = sample.metrics.loss.as_ref();
     let (requests_known, responses_known) = loss.map_or((false, false), |loss| loss.is_known(flow.slot));
     let last_naks_ns = loss.map(|loss| LastNaks::of(&loss.naks(flow.slot), stats)).into();
-    let spells = loss.and_then(|loss| loss.spells.flows.get(&flow.slot));
+    let intervals = loss.and_then(|loss| loss.intervals.flows.get(&flow.slot));
     let loss = loss.map(|loss| loss.flow(flow.slot));
     let sequence = |of: Option<&loss::Metrics>| match (of, &sample.recording) {
         (Some(sums), Some(_)) => Loss::recorded(sums),
@@ -192,7 +192,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         pod: owned.and_then(|owned| owned.owner.pod.as_deref().map(Into::into)),
         transport: stats.transport,
         slot: flow.slot,
-        spells: spells.cloned().unwrap_or_default(),
+        intervals: intervals.cloned().unwrap_or_default(),
     }
 }
 

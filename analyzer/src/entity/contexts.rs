@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::spell::Spell;
+use super::interval::Interval;
 use crate::host::rdma::qp_context::QpContext;
 use crate::util::small_list::SmallList;
 
@@ -64,11 +64,11 @@ pub struct ContextSample {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextTimes {
     /// Retries in use.
-    pub retrying: SmallList<Spell>,
+    pub retrying: SmallList<Interval>,
     /// RNR retries in use.
-    pub rnr_retrying: SmallList<Spell>,
+    pub rnr_retrying: SmallList<Interval>,
     /// A receive queue in use with no receive posted.
-    pub exhausted: SmallList<Spell>,
+    pub exhausted: SmallList<Interval>,
 }
 
 impl ContextTimes {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::contexts::Contexts;
+use super::interval::Interval;
 use super::lives::{Lists, Lives};
 use super::owners::QpOwner;
-use super::pauses::{PauseSpells, Stall};
+use super::pauses::{PauseIntervals, Stall};
 use super::posts::Posts;
-use super::spell::Spell;
 use crate::ethernet::lldp::Neighbour;
 use crate::host::process::pods::PodInterface;
 use crate::host::rdma::device::Hardware;
@@ -88,7 +88,7 @@ pub struct PortSample {
 
 /// A time in which a counter grew, without 10 s of rest: from the reading before. Its counts are the RoCE packets that
 /// the port had received and sent; 0 where that is not counted.
-pub type Growth = Spell<[u64; 2]>;
+pub type Growth = Interval<[u64; 2]>;
 
 /// The counters of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct PauseSample {
     /// Longest time in which every reading found it paused (nearly) all the time.
     pub longest_ns: Option<u64>,
     /// Times of the pauses; empty where readings have no times of their own.
-    pub spells: PauseSpells,
+    pub intervals: PauseIntervals,
 }
 
 /// A source of what is known of a queue pair.

@@ -6,13 +6,13 @@
 mod address;
 pub mod contexts;
 pub mod devices;
+pub mod interval;
 pub mod lives;
 pub mod nccl;
 pub mod owners;
 mod packed;
 pub mod pauses;
 pub mod posts;
-pub mod spell;
 mod stats;
 
 use rocescope_common::abi::Counter;

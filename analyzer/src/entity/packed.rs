@@ -4,7 +4,7 @@ use super::contexts::{Blamed, ContextSample, ContextTimes, Contexts, Queries, Ra
 use super::devices::{Devices, Growth, PauseSample, PortSample, QpCounters, QpSample, Setting, SourceSample};
 use super::lives::{Calls, Lists, Lives, PathChoices, QpControl, QpEvent, QpLife};
 use super::nccl::{Answer, CommId, Communicator, Event, Nccl, Process, Rank, RankState};
-use super::pauses::{PauseSpell, PauseSpells, Stall};
+use super::pauses::{PauseInterval, PauseIntervals, Stall};
 use super::posts::{PostSample, PostSampling, Posts};
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
 use crate::host::process::pods::PodInterface;
@@ -24,9 +24,9 @@ pack! {
     struct SourceSample { source, values, resets }
     struct PauseSample {
         sent, priority, frames, quanta, paused_ns, transitions, worst_share, least_share, most_share, worst_frames_per_s,
-        longest_ns, spells,
+        longest_ns, intervals,
     }
-    struct PauseSpell {
+    struct PauseInterval {
         first_ns, last_ns, frames, quanta, paused_ns, share, most_share, worst_frames_per_s, longest_ns,
     }
     struct Stall { first_ns, last_ns, stalled_ns }
@@ -72,7 +72,7 @@ pack! {
 }
 
 pack! {
-    new PauseSpells;
+    new PauseIntervals;
 }
 
 pack! {

@@ -1,6 +1,6 @@
 //! Times in which a priority was paused, and in which queue pairs stood still meanwhile.
 
-use super::spell::SPELL_NS;
+use super::interval::EPISODE_GAP_NS;
 use crate::util::time::{NS_PER_S, keep_most};
 
 /// Times kept; of more, the two that together last least become one.
@@ -10,7 +10,7 @@ const REST_NS: u64 = NS_PER_S;
 
 /// A time in which each window was paused about as much: the shares are within a factor of two of one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PauseSpell {
+pub struct PauseInterval {
     /// Begin of its first window, Unix nanoseconds.
     pub first_ns: u64,
     /// End of its last window.
@@ -31,7 +31,7 @@ pub struct PauseSpell {
     pub longest_ns: Option<u64>,
 }
 
-impl PauseSpell {
+impl PauseInterval {
     /// Shares of one level are within a factor of two.
     fn level(&self) -> f64 {
         self.share.or(self.most_share).unwrap_or(0.0).clamp(1e-6, 1.0).log2().floor()
@@ -58,11 +58,11 @@ impl PauseSpell {
 
 /// The times in which one priority was paused, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PauseSpells(pub Vec<PauseSpell>);
+pub struct PauseIntervals(pub Vec<PauseInterval>);
 
-impl PauseSpells {
+impl PauseIntervals {
     /// Adds a window with pauses, none before the last one.
-    pub fn add(&mut self, window: &PauseSpell) {
+    pub fn add(&mut self, window: &PauseInterval) {
         match self.0.last_mut() {
             Some(last)
                 if (last.level() - window.level()).abs() < 0.5
@@ -72,7 +72,7 @@ impl PauseSpells {
             }
             _ => self.0.push(*window),
         }
-        keep_most(&mut self.0, MOST, |one| (one.first_ns, one.last_ns), PauseSpell::add);
+        keep_most(&mut self.0, MOST, |one| (one.first_ns, one.last_ns), PauseInterval::add);
     }
 
     /// Adds those of another port.
@@ -100,7 +100,7 @@ pub struct Stall {
 impl Stall {
     /// It stood still for a part of the time between these two.
     pub fn add(&mut self, (first_ns, last_ns): (u64, u64), stalled_ns: u64) {
-        if self.stalled_ns == 0 || first_ns.saturating_sub(self.last_ns) >= SPELL_NS {
+        if self.stalled_ns == 0 || first_ns.saturating_sub(self.last_ns) >= EPISODE_GAP_NS {
             *self = Self { first_ns, last_ns, stalled_ns };
         } else {
             self.last_ns = last_ns;
@@ -115,31 +115,31 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn window(second: u64, share: f64) -> PauseSpell {
+    fn window(second: u64, share: f64) -> PauseInterval {
         let (first_ns, last_ns) = (second * S, (second + 1) * S);
-        PauseSpell { first_ns, last_ns, frames: Some(1), share: Some(share), ..PauseSpell::default() }
+        PauseInterval { first_ns, last_ns, frames: Some(1), share: Some(share), ..PauseInterval::default() }
     }
 
     #[test]
     fn windows_paused_about_as_much_become_one() {
-        let mut spells = PauseSpells::default();
+        let mut intervals = PauseIntervals::default();
         for (second, share) in [(0, 0.01), (1, 0.011), (2, 0.9), (3, 0.8), (4, 0.01), (9, 0.01)] {
-            spells.add(&window(second, share));
+            intervals.add(&window(second, share));
         }
-        let times: Vec<_> = spells.0.iter().map(|one| (one.first_ns / S, one.last_ns / S)).collect();
+        let times: Vec<_> = intervals.0.iter().map(|one| (one.first_ns / S, one.last_ns / S)).collect();
         assert_eq!(times, [(0, 2), (2, 4), (4, 5), (9, 10)]);
-        assert_eq!((spells.0[1].share, spells.0[1].frames), (Some(0.9), Some(2)));
+        assert_eq!((intervals.0[1].share, intervals.0[1].frames), (Some(0.9), Some(2)));
     }
 
     #[test]
     fn memory_is_bounded_and_every_frame_stays_counted() {
-        let mut spells = PauseSpells::default();
+        let mut intervals = PauseIntervals::default();
         for n in 0..10_000 {
-            spells.add(&window(n * 3, if n % 7 == 0 { 0.5 } else { 0.02 }));
+            intervals.add(&window(n * 3, if n % 7 == 0 { 0.5 } else { 0.02 }));
         }
-        assert_eq!(spells.0.len(), MOST);
-        assert_eq!(spells.0.iter().filter_map(|one| one.frames).sum::<u64>(), 10_000);
-        assert!(spells.0.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns));
+        assert_eq!(intervals.0.len(), MOST);
+        assert_eq!(intervals.0.iter().filter_map(|one| one.frames).sum::<u64>(), 10_000);
+        assert!(intervals.0.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::checks::died;
 use super::relate::causality;
 use super::{Entry, FAMILIES, Family, LimitMeta, bound, order, span, verdict};
-use crate::entity::spell;
+use crate::entity::interval;
 use crate::metrics;
 use crate::util::definition::{Definition, number};
 use crate::util::nearest::nearest;
@@ -144,7 +144,7 @@ pub fn markdown() -> String {
 #[must_use]
 pub fn definitions(mark: &str) -> String {
     let own: &[&[Definition]] = &[
-        spell::DEFINITIONS,
+        interval::DEFINITIONS,
         order::DEFINITIONS,
         causality::DEFINITIONS,
         bound::DEFINITIONS,

@@ -6,15 +6,15 @@ use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
 use crate::findings::Finding;
 use crate::findings::tests::found;
-use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Mark, Signal, Spell};
+use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Interval, Mark, Signal};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
 
-/// A spell from and to a time in seconds, in a flow of 1,000 packets per second.
-pub(super) fn spell(seconds: std::ops::Range<u64>, count: u64) -> Spell {
+/// An interval from and to a time in seconds, in a flow of 1,000 packets per second.
+pub(super) fn interval(seconds: std::ops::Range<u64>, count: u64) -> Interval {
     let (first_ns, last_ns) = (START + seconds.start * SECOND, START + seconds.end * SECOND);
     let (at_first, at_last) = (1_000 * seconds.start, 1_000 * seconds.end);
-    Spell { first_ns, last_ns, count, at_first, at_last }
+    Interval { first_ns, last_ns, count, at_first, at_last }
 }
 
 /// Requests from 10.0.0.1 to QP 17 on 10.0.0.2 at 1,000 per second, and their ACKs to QP 18.
@@ -37,8 +37,8 @@ pub(super) fn run(
     sample.peers.insert(PeerKey::of(&back), 17);
     let mut known = Loss::default();
     known.flows.insert(0, FlowLoss { requests: Some(loss), ..FlowLoss::default() });
-    known.spells.flows.extend([(0, requests), (1, answers)]);
-    known.spells.marks = (1..seconds.div_ceil(10))
+    known.intervals.flows.extend([(0, requests), (1, answers)]);
+    known.intervals.marks = (1..seconds.div_ceil(10))
         .map(|number| {
             let packets = vec![10_000 * number, 1_000 * number];
             let time_ns = START + 10 * number * SECOND;
@@ -49,22 +49,22 @@ pub(super) fn run(
     sample
 }
 
-/// A sample with the given lost packets in each spell.
-fn lossy(seconds: u64, spells: &[Spell]) -> Sample {
-    let lost = spells.iter().map(|spell| spell.count).sum();
-    let last_ns = spells.last().unwrap().last_ns;
+/// A sample with the given lost packets in each interval.
+fn lossy(seconds: u64, intervals: &[Interval]) -> Sample {
+    let lost = intervals.iter().map(|interval| interval.count).sum();
+    let last_ns = intervals.last().unwrap().last_ns;
     let before = Episodes {
         count: lost,
         longest_ns: 9,
         total_ns: 9,
         largest: 1,
-        first_ns: spells[0].first_ns,
+        first_ns: intervals[0].first_ns,
         last_ns,
     };
     let metrics = Metrics { lost, upstream: before, ..Metrics::default() };
     let requests = FlowSignalIntervals::default()
-        .with(Signal::Lost, spells.to_vec())
-        .with(Signal::LossUpstream, spells.to_vec());
+        .with(Signal::Lost, intervals.to_vec())
+        .with(Signal::LossUpstream, intervals.to_vec());
     run(seconds, metrics, requests, FlowSignalIntervals::default())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn by_id(sample: &Sample, id: &str) -> Option<Finding> {
 #[test]
 fn clean_traffic_before_and_behind_changes_no_figure() {
     let figures = |before: u64, behind: u64| {
-        let sample = lossy(before + 6 + behind, &[spell(before..before + 6, 47)]);
+        let sample = lossy(before + 6 + behind, &[interval(before..before + 6, 47)]);
         let finding = by_id(&sample, "loss.before_tap").unwrap();
         (finding.title, finding.evidence, finding.impact)
     };
@@ -89,7 +89,7 @@ fn clean_traffic_before_and_behind_changes_no_figure() {
 #[test]
 fn signals_within_an_instant_are_compared_with_a_second() {
     for (before, packets) in [(0, 1_000), (5, 1_000), (29, 1_000)] {
-        let sample = lossy(30, &[spell(before..before, 9)]);
+        let sample = lossy(30, &[interval(before..before, 9)]);
         let finding = by_id(&sample, "loss.before_tap").unwrap();
         assert_eq!(finding.evidence["packets"], packets + 9, "{before}");
     }
@@ -97,7 +97,7 @@ fn signals_within_an_instant_are_compared_with_a_second() {
 
 #[test]
 fn a_flow_without_loss_counts_with_its_packets_in_the_episode() {
-    let mut sample = lossy(40, &[spell(12..18, 47)]);
+    let mut sample = lossy(40, &[interval(12..18, 47)]);
     // The same hosts with half as many packets, in the first 20 s only.
     let mut data = stats(50_002, 10_000, 10_000_000);
     data.last_ns = START + 20 * SECOND;
@@ -110,8 +110,8 @@ fn a_flow_without_loss_counts_with_its_packets_in_the_episode() {
 
 #[test]
 fn the_same_loss_has_the_same_ratio_a_minute_later() {
-    let soon = by_id(&lossy(12, &[spell(2..8, 47)]), "loss.before_tap").unwrap();
-    let late = by_id(&lossy(72, &[spell(2..8, 47)]), "loss.before_tap").unwrap();
+    let soon = by_id(&lossy(12, &[interval(2..8, 47)]), "loss.before_tap").unwrap();
+    let late = by_id(&lossy(72, &[interval(2..8, 47)]), "loss.before_tap").unwrap();
     assert_eq!((&soon.title, &soon.evidence), (&late.title, &late.evidence));
     assert_eq!(soon.evidence["packets"], 6_047);
     // A packet that fills a gap of this tap passes it for the first time.
@@ -123,14 +123,14 @@ fn the_same_loss_has_the_same_ratio_a_minute_later() {
 
 #[test]
 fn in_less_than_ten_seconds_the_figures_are_those_of_the_episode_too() {
-    let finding = by_id(&lossy(9, &[spell(3..4, 9)]), "loss.before_tap").unwrap();
+    let finding = by_id(&lossy(9, &[interval(3..4, 9)]), "loss.before_tap").unwrap();
     assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&1_009.into(), &9.into()));
 }
 
 #[test]
 fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
-    let spells = [spell(2..8, 47), spell(41..49, 100)];
-    let finding = by_id(&lossy(50, &spells), "loss.before_tap").unwrap();
+    let intervals = [interval(2..8, 47), interval(41..49, 100)];
+    let finding = by_id(&lossy(50, &intervals), "loss.before_tap").unwrap();
     assert_eq!((&finding.evidence["packets"], &finding.evidence["lost"]), (&8_100.into(), &100.into()));
     let times: Vec<u64> = finding.episodes.iter().map(|one| (one.first_ns - START) / SECOND).collect();
     assert_eq!(times, [2, 41]);
@@ -140,15 +140,15 @@ fn figures_are_those_of_the_latest_episode_and_earlier_ones_are_listed() {
     // Two packets lost later are no episode of it.
     let longest = finding.evidence.get("longest_ns").unwrap();
     assert!(!longest.value.is_null() && longest.label.ends_with(", all episodes"), "{longest:?}");
-    let few = [spell(2..8, 47), spell(41..49, 2)];
+    let few = [interval(2..8, 47), interval(41..49, 2)];
     let finding = by_id(&lossy(50, &few), "loss.before_tap").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["lost"]), (1, &47.into()));
 }
 
 #[test]
 fn loss_that_comes_back_after_each_silence_is_a_finding_of_the_run() {
-    let spells: Vec<Spell> = (0..5).map(|i| spell(20 * i..20 * i + 1, 3)).collect();
-    let finding = by_id(&lossy(100, &spells), "loss.before_tap").unwrap();
+    let intervals: Vec<Interval> = (0..5).map(|i| interval(20 * i..20 * i + 1, 3)).collect();
+    let finding = by_id(&lossy(100, &intervals), "loss.before_tap").unwrap();
     // From the first signal to the last.
     assert_eq!((&finding.evidence["lost"], &finding.evidence["packets"]), (&15.into(), &81_015.into()));
 }
@@ -158,11 +158,11 @@ fn slow_receiver() -> Sample {
     let metrics = Metrics { retransmitted: 4_000, rnr_retransmitted: 3_900, ..Metrics::default() };
     let again = [(Signal::Retransmitted, 4_000), (Signal::RetransmittedAfterRnr, 3_900)];
     let requests = again.into_iter().fold(FlowSignalIntervals::default(), |flow, (signal, count)| {
-        flow.with(signal, vec![spell(1..8, count)])
+        flow.with(signal, vec![interval(1..8, count)])
     });
     let answers = FlowSignalIntervals::default()
-        .with(Signal::RnrNak, vec![spell(1..8, 50)])
-        .with(Signal::SequenceNak, vec![spell(1..8, 50)]);
+        .with(Signal::RnrNak, vec![interval(1..8, 50)])
+        .with(Signal::SequenceNak, vec![interval(1..8, 50)]);
     let mut sample = run(9, metrics, requests, answers);
     (sample.flows[1].stats.rare.rnr_naks, sample.flows[1].stats.rare.naks[0]) = (50, 50);
     let at = NakTally { count: 50, last_ns: START + 8 * SECOND };
@@ -193,7 +193,7 @@ fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
     let end = |end: &Option<crate::findings::End>| end.as_ref().map(|end| (end.addr.to_string(), end.qpn));
     assert_eq!(end(&slow.requester), Some(("10.0.0.1".into(), Some(18))));
     assert_eq!(end(&slow.responder), Some(("10.0.0.2".into(), Some(17))));
-    let lossy = by_id(&lossy(9, &[spell(3..4, 9)]), "loss.before_tap").unwrap();
+    let lossy = by_id(&lossy(9, &[interval(3..4, 9)]), "loss.before_tap").unwrap();
     assert_eq!((end(&lossy.requester), end(&lossy.responder)), (end(&slow.requester), end(&slow.responder)));
     assert_eq!((lossy.place.tap.as_deref(), lossy.place.hop.as_deref()), (Some("eth0"), Some("upstream")));
 }
@@ -219,12 +219,13 @@ fn a_finding_whose_signals_have_no_time_has_no_begin() {
 fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
     use crate::analysis::{EcnOverTime, Facts};
     use crate::findings::tests::found_on;
-    let marks = Spell { count: 30_000, ..spell(0..60, 0) };
-    let later = Spell { count: 120, ..spell(1_000..1_001, 0) };
-    let judged = |marks: Vec<Spell>| {
+    let marks = Interval { count: 30_000, ..interval(0..60, 0) };
+    let later = Interval { count: 120, ..interval(1_000..1_001, 0) };
+    let judged = |marks: Vec<Interval>| {
         let ce: u64 = marks.iter().map(|one| one.count).sum();
         // Of gaps in the first minute all, later none is at a mark.
-        let (gaps, at_marks) = (vec![spell(0..60, 9), spell(1_000..1_001, 9)], vec![spell(0..60, 9)]);
+        let (gaps, at_marks) =
+            (vec![interval(0..60, 9), interval(1_000..1_001, 9)], vec![interval(0..60, 9)]);
         let metrics = Metrics { gaps_capable: 18, gaps_ce: 9, ..Metrics::default() };
         let flow = FlowSignalIntervals::default()
             .with(Signal::CeMarked, marks)
@@ -260,28 +261,31 @@ fn congestion_of_the_first_minute_of_an_hour_has_the_figures_of_its_minute() {
 #[test]
 fn doubt_about_losses_of_another_time_does_not_excuse_an_episode() {
     use crate::findings::Severity;
-    let raised = |doubtful: Spell| {
-        let mut sample = lossy(100, &[spell(2..8, 300), spell(41..49, 100)]);
+    let raised = |doubtful: Interval| {
+        let mut sample = lossy(100, &[interval(2..8, 300), interval(41..49, 100)]);
         let loss = sample.metrics.loss.as_mut().unwrap();
         let metrics = loss.flows.get_mut(&0).unwrap().requests.as_mut().unwrap();
         metrics.doubtful = doubtful.count;
-        let flow = loss.spells.flows.remove(&0).unwrap().with(Signal::Doubtful, vec![doubtful]);
-        loss.spells.flows.insert(0, flow);
+        let flow = loss.intervals.flows.remove(&0).unwrap().with(Signal::Doubtful, vec![doubtful]);
+        loss.intervals.flows.insert(0, flow);
         let all = found(&sample, &Options::default()).into_iter().filter(|one| one.id == "loss.before_tap");
         all.map(|one| (one.severity, one.evidence["lost"].clone())).collect::<Vec<_>>()
     };
     // Each has the figures of its own episode.
-    assert_eq!(raised(spell(2..8, 300)), [(Severity::Critical, 100.into()), (Severity::Info, 300.into())]);
-    assert_eq!(raised(spell(41..49, 90)), [(Severity::Critical, 300.into()), (Severity::Info, 100.into())]);
+    assert_eq!(raised(interval(2..8, 300)), [(Severity::Critical, 100.into()), (Severity::Info, 300.into())]);
+    assert_eq!(
+        raised(interval(41..49, 90)),
+        [(Severity::Critical, 300.into()), (Severity::Info, 100.into())]
+    );
 }
 
 /// RoCE packets that found the flow table full, by second.
-fn missed(seconds: u64, spells: &[(u64, u64, u64)]) -> Sample {
+fn missed(seconds: u64, intervals: &[(u64, u64, u64)]) -> Sample {
     use crate::sample::{Missed, MissedTimes};
     let mut sample =
         run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
     let mut times = MissedTimes::default();
-    for &(first, last, flow_table_full) in spells {
+    for &(first, last, flow_table_full) in intervals {
         sample.links[0].flow_table_full.packets += flow_table_full;
         let missed = Missed { flow_table_full, ..Missed::default() };
         times.add((START + first * SECOND, START + last * SECOND), &missed);

@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use super::catalog::entry;
 use super::span::LEAST_NS;
 use crate::findings::{Finding, Severity};
-use crate::metrics::loss::signal_intervals::SPELL_NS;
+use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::units;
 
 /// A finding not seen for this long before the end of the data has ended, in nanoseconds.
-pub const OVER_NS: u64 = SPELL_NS;
+pub const OVER_NS: u64 = EPISODE_GAP_NS;
 
 definitions! {
     pub QUIET_NS: u64 = 3_000_000_000,

@@ -2,7 +2,7 @@
 
 use crate::analysis::{Facts, Flow, Loss};
 use crate::findings::{Episode, Impact};
-use crate::metrics::loss::signal_intervals::{Mark, SPELL_NS, Signal, between};
+use crate::metrics::loss::signal_intervals::{EPISODE_GAP_NS, Mark, Signal, between};
 use crate::util::definition::definitions;
 
 definitions! {
@@ -33,14 +33,14 @@ impl Span {
         Self { first_ns, last_ns, whole: true, near_ns: 0 }
     }
 
-    /// A part of the run, with the figures of the spells that overlap it.
+    /// A part of the run, with the figures of the intervals that overlap it.
     pub(super) const fn between(first_ns: u64, last_ns: u64) -> Self {
         Self { whole: false, ..Self::whole(first_ns, last_ns) }
     }
 
-    /// An episode, with the figures of the spells less than 10 s away.
+    /// An episode, with the figures of the intervals less than 10 s away.
     pub(super) const fn episode_of(first_ns: u64, last_ns: u64) -> Self {
-        Self { near_ns: SPELL_NS - 1, ..Self::between(first_ns, last_ns) }
+        Self { near_ns: EPISODE_GAP_NS - 1, ..Self::between(first_ns, last_ns) }
     }
 
     /// True if its figures are those of the whole run.
@@ -53,12 +53,12 @@ impl Span {
         if self.whole {
             return total;
         }
-        let own = flow.spells.of(signal).iter();
-        own.filter(|spell| {
-            spell.first_ns <= self.last_ns.saturating_add(self.near_ns)
-                && spell.last_ns.saturating_add(self.near_ns) >= self.first_ns
+        let own = flow.intervals.of(signal).iter();
+        own.filter(|interval| {
+            interval.first_ns <= self.last_ns.saturating_add(self.near_ns)
+                && interval.last_ns.saturating_add(self.near_ns) >= self.first_ns
         })
-        .map(|spell| spell.count)
+        .map(|interval| interval.count)
         .sum()
     }
 
@@ -111,8 +111,8 @@ impl Span {
         if self.whole {
             return flow.last_ns.saturating_sub(flow.first_ns);
         }
-        let first_ns = flow.first_ns.max(self.first_ns.saturating_sub(SPELL_NS));
-        flow.last_ns.min(self.last_ns.saturating_add(SPELL_NS)).saturating_sub(first_ns)
+        let first_ns = flow.first_ns.max(self.first_ns.saturating_sub(EPISODE_GAP_NS));
+        flow.last_ns.min(self.last_ns.saturating_add(EPISODE_GAP_NS)).saturating_sub(first_ns)
     }
 
     /// The same with the 10 s before and behind it, in which signals belong to it, too; the whole run as it is.
@@ -120,7 +120,10 @@ impl Span {
         if self.whole {
             return self;
         }
-        Self::between(self.first_ns.saturating_sub(SPELL_NS), self.last_ns.saturating_add(SPELL_NS))
+        Self::between(
+            self.first_ns.saturating_sub(EPISODE_GAP_NS),
+            self.last_ns.saturating_add(EPISODE_GAP_NS),
+        )
     }
 
     /// The time covered by its packet counts: a begin, and an inclusive end.
@@ -151,7 +154,7 @@ enum Edge {
     End(u64),
 }
 
-/// Times at which the packet count of a flow is known: its first and last packet, the ends of its spells, and marks.
+/// Times at which the packet count of a flow is known: its first and last packet, the ends of its intervals, and marks.
 struct CountTimes<'a> {
     facts: &'a Facts,
     flow: &'a Flow,
@@ -172,7 +175,7 @@ impl CountTimes<'_> {
         let mut low = (self.flow.first_ns, 0);
         let mut high = (self.flow.last_ns, self.total);
         let (Edge::Begin(at_ns) | Edge::End(at_ns)) = edge;
-        for point in self.flow.spells.known(self.capable).chain(marks) {
+        for point in self.flow.intervals.known(self.capable).chain(marks) {
             if point.0 < at_ns || point.0 == at_ns && matches!(edge, Edge::End(_)) {
                 low = low.max(point);
             } else {
@@ -198,8 +201,9 @@ pub(super) fn scaled(n: u64, part: u64, whole: u64) -> u64 {
 
 /// The time spans in which any of these signals occurred in any of these flows, latest first.
 pub(super) fn spans<'a>(flows: impl IntoIterator<Item = &'a Flow>, signals: &[Signal]) -> Vec<Span> {
-    let spells = flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.spells.of(*signal)));
-    let times = joined(spells.map(|spell| (spell.first_ns, spell.last_ns)).collect());
+    let intervals =
+        flows.into_iter().flat_map(|flow| signals.iter().flat_map(|signal| flow.intervals.of(*signal)));
+    let times = joined(intervals.map(|interval| (interval.first_ns, interval.last_ns)).collect());
     times.into_iter().rev().map(|(first_ns, last_ns)| Span::episode_of(first_ns, last_ns)).collect()
 }
 
@@ -209,7 +213,7 @@ pub(super) fn joined(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut times: Vec<(u64, u64)> = Vec::new();
     for (first_ns, last_ns) in all {
         match times.last_mut() {
-            Some((_, last)) if first_ns.saturating_sub(*last) < SPELL_NS => *last = last_ns.max(*last),
+            Some((_, last)) if first_ns.saturating_sub(*last) < EPISODE_GAP_NS => *last = last_ns.max(*last),
             _ => times.push((first_ns, last_ns)),
         }
     }
@@ -244,8 +248,9 @@ pub(super) fn all_of(spans: &[Span], run: Span) -> Span {
 
 /// The same for one signal; none if some occurrences have no known time.
 pub(super) fn timed(flows: &[&Flow], signal: Signal, counted: impl Fn(&Flow) -> u64) -> Vec<Span> {
-    let timed =
-        |flow: &&Flow| flow.spells.of(signal).iter().map(|spell| spell.count).sum::<u64>() >= counted(flow);
+    let timed = |flow: &&Flow| {
+        flow.intervals.of(signal).iter().map(|interval| interval.count).sum::<u64>() >= counted(flow)
+    };
     if flows.iter().all(timed) { spans(flows.iter().copied(), &[signal]) } else { Vec::new() }
 }
 

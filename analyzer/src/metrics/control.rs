@@ -9,7 +9,7 @@ use rocescope_common::wire::Frame;
 
 use super::packet::Packet;
 use crate::entity::devices::PauseSample;
-use crate::entity::pauses::{PauseSpell, PauseSpells, Stall};
+use crate::entity::pauses::{PauseInterval, PauseIntervals, Stall};
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::{Control, MacControlFrame, quanta_ns};
 use crate::util::definition::definitions;
@@ -82,7 +82,7 @@ struct Pause {
     window: u64,
     in_window: InWindow,
     worst_window_ns: u64,
-    spells: PauseSpells,
+    intervals: PauseIntervals,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,7 +151,7 @@ impl Pause {
             return;
         }
         let first_ns = self.window.saturating_mul(WINDOW_NS);
-        self.spells.add(&PauseSpell {
+        self.intervals.add(&PauseInterval {
             first_ns,
             last_ns: first_ns.saturating_add(WINDOW_NS),
             frames: Some(one.frames),
@@ -165,16 +165,16 @@ impl Pause {
     }
 
     /// The times of the pauses until `latest_ns`; `timed`: their length is known.
-    fn spells(mut self, latest_ns: u64, timed: bool) -> PauseSpells {
+    fn intervals(mut self, latest_ns: u64, timed: bool) -> PauseIntervals {
         self.end_window();
-        for one in &mut self.spells.0 {
+        for one in &mut self.intervals.0 {
             // The last window is not over.
             one.last_ns = one.last_ns.min(latest_ns).max(one.first_ns);
             if !timed {
                 (one.paused_ns, one.longest_ns) = (None, None);
             }
         }
-        self.spells
+        self.intervals
     }
 }
 
@@ -307,11 +307,11 @@ impl Collector {
                     most_share: None,
                     worst_frames_per_s: None,
                     longest_ns: known(pause.longest_ns),
-                    spells: PauseSpells::default(),
+                    intervals: PauseIntervals::default(),
                 };
                 let resumes = pause.resumes;
                 let sample =
-                    PauseSample { spells: pause.spells(self.latest_ns, self.mbps.is_some()), ..sample };
+                    PauseSample { intervals: pause.intervals(self.latest_ns, self.mbps.is_some()), ..sample };
                 links.entry(link).or_default().pauses.push((station, resumes, sample));
             }
         }

@@ -29,7 +29,7 @@ pub use histogram::{Bucket, Completions, Histogram, Summary, Times};
 pub use merged::{IntervalLatency, LatencyRange, MergedLatency};
 use ring::Ring;
 pub use tails::{P99_SAMPLES, P999_SAMPLES};
-use tails::{TailSpell, Tails};
+use tails::{TailInterval, Tails};
 
 /// Flows of requests that are timed at a time. Each takes 250 bytes; 750 more with 64 outstanding requests, and 800 for
 /// each class of requests and each operation with more than a few samples; in runs of more than 10 s another 300, or
@@ -276,7 +276,7 @@ pub struct Figure {
     /// Requests that no answer has been seen for.
     pub outstanding: u64,
     /// Times with a long tail, the oldest first.
-    pub tails: Option<Arc<Vec<TailSpell>>>,
+    pub tails: Option<Arc<Vec<TailInterval>>>,
     /// Message completion times.
     pub completions: Completions,
 }

@@ -7,7 +7,7 @@ use super::ecn::{self, series};
 use super::latency::{self, Classes, LatencyRange, Summary, tails};
 use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
-use super::loss::signal_intervals::{Mark, Signal, SignalIntervals, Spell};
+use super::loss::signal_intervals::{Interval, Mark, Signal, SignalIntervals};
 use super::loss::{
     self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
 };
@@ -84,14 +84,14 @@ pack! {
     struct Summary { count, p50, p99, p999, max }
     struct LatencyRange { p50_least, p50_most, p99_least, p99_most }
     struct latency::Figure { all, classes, histogram, unpaired, ambiguous, ring_full, untracked, outstanding, tails, completions }
-    struct tails::TailSpell { first_ns, last_ns, samples, max_ns }
+    struct tails::TailInterval { first_ns, last_ns, samples, max_ns }
     struct ecn::Metrics { marks, cnps, links, untracked }
     struct ecn::Marks { first_ce_ns, series }
     struct ecn::OverTime { start_ns, bin_ns, bins }
     struct ecn::CnpFigure { answers, count, first_ns, last_ns, min_gap_ns, delay, without_mark, reaction }
     struct series::Bin { capable, ce, cnp }
     struct Reaction { window_ns, samples, before_bps, after_bps }
-    struct Loss { flows, naks, ack_states, known, overlaps, in_messages, spells }
+    struct Loss { flows, naks, ack_states, known, overlaps, in_messages, intervals }
     struct InMessage { request, response, pace_ns }
     struct FlowLoss { requests, responses, unfollowed, given_up }
     struct Unfollowed { until_ns, packets, missing, repeats }
@@ -108,7 +108,7 @@ pack! {
     }
     struct Overlap { requests, psn, opcode, read_psn, read_span, first_ns, last_ns }
     struct SignalIntervals { flows, marks }
-    struct Spell { first_ns, last_ns, count, at_first, at_last }
+    struct Interval { first_ns, last_ns, count, at_first, at_last }
     struct Mark { time_ns, packets, capable }
     struct Traffic { bin_ns, end_ns, links, pairs, targets, left_out, kinds, flowlets }
     struct LinkTraffic { bursts, frame_sizes, last_ns, lost }

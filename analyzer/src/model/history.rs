@@ -12,7 +12,7 @@ use super::conclusions::Conclusions;
 use super::snapshot::{self, FlowSnapshot};
 pub use super::snapshot::{BUSIEST, Snapshot};
 use crate::analysis::{Entropy, Overlap};
-use crate::metrics::loss::signal_intervals::SPELL_NS;
+use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::sample::{Sample, SourceKind};
 use crate::util::deferred::discard;
 use crate::util::time::NS_PER_S;
@@ -319,7 +319,7 @@ impl History {
         let Some(newest) = self.iter().next_back() else { return false };
         let ago = |ns: u64| self.at_time(newest.time_ns.saturating_sub(ns)).and_then(|at| self.get(at));
         let (Some(recent), Some(before)) =
-            (ago(ONSET_NS).or_else(|| self.get(0)), ago(ONSET_NS + SPELL_NS).or_else(|| self.get(0)))
+            (ago(ONSET_NS).or_else(|| self.get(0)), ago(ONSET_NS + EPISODE_GAP_NS).or_else(|| self.get(0)))
         else {
             return false;
         };

@@ -314,8 +314,8 @@ impl Span {
 /// The pauses that captured frames asked for.
 fn pauses(sample: &Sample) -> Vec<Paused> {
     let links = sample.metrics.control.iter().flat_map(|control| control.links.values());
-    let spells = links.flat_map(|link| &link.pauses).flat_map(|(.., pause)| &pause.spells.0);
-    let timed = spells.filter_map(|one| {
+    let intervals = links.flat_map(|link| &link.pauses).flat_map(|(.., pause)| &pause.intervals.0);
+    let timed = intervals.filter_map(|one| {
         let length_ns = one.last_ns.saturating_sub(one.first_ns).max(1);
         let share = one.paused_ns.map(|ns| ns as f64 / length_ns as f64).or(one.share)?;
         Some(Paused {

@@ -1,7 +1,7 @@
 //! Times in which the source missed packets, or parts of what it keeps of them.
 
 use super::Sample;
-use crate::entity::spell::{self, Lasting};
+use crate::entity::interval::{self, Lasting};
 use crate::util::small_list::SmallList;
 
 /// The packets and events that a source missed, by kind; as in `totals.lost` of the report.
@@ -59,7 +59,7 @@ impl Missed {
 
 /// A time in which something was missed, without 10 s in which nothing was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MissedSpell {
+pub struct MissedInterval {
     /// The latest time known to be before it, or of its first packet. Unix nanoseconds.
     pub first_ns: u64,
     /// The time at which the last of it was known.
@@ -68,7 +68,7 @@ pub struct MissedSpell {
     pub missed: Missed,
 }
 
-impl Lasting for MissedSpell {
+impl Lasting for MissedInterval {
     fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -85,13 +85,13 @@ pub struct MissedTimes {
     /// Time and counts of the latest reading.
     pub(super) read: Option<(u64, Missed)>,
     /// The times.
-    pub spells: SmallList<MissedSpell>,
+    pub intervals: SmallList<MissedInterval>,
 }
 
 impl MissedTimes {
     /// Something was missed between two times.
     pub fn add(&mut self, (first_ns, last_ns): (u64, u64), missed: &Missed) {
-        spell::add(MissedSpell { first_ns, last_ns, missed: *missed }, &mut self.spells, first_ns);
+        interval::add(MissedInterval { first_ns, last_ns, missed: *missed }, &mut self.intervals, first_ns);
     }
 
     /// Takes the counts of a sample: what is more than before was missed since the sample before, or since the run
@@ -127,12 +127,12 @@ mod tests {
             };
             times.take(&sample);
         }
-        let spells: Vec<_> = times
-            .spells
+        let intervals: Vec<_> = times
+            .intervals
             .iter()
-            .map(|spell| (spell.first_ns / S, spell.last_ns / S, spell.missed.interface_drops))
+            .map(|interval| (interval.first_ns / S, interval.last_ns / S, interval.missed.interface_drops))
             .collect();
-        assert_eq!(spells, [(1, 3, 9), (20, 21, 1)]);
+        assert_eq!(intervals, [(1, 3, 9), (20, 21, 1)]);
     }
 
     #[test]
@@ -142,8 +142,8 @@ mod tests {
             let missed = Missed { flow_table_full: 2, ..Missed::default() };
             times.add((n * 20 * S, n * 20 * S), &missed);
         }
-        assert_eq!(times.spells.len(), spell::MOST);
-        assert_eq!(times.spells.iter().map(|spell| spell.missed.flow_table_full).sum::<u64>(), 200);
-        assert_eq!(times.spells[0].first_ns, 0);
+        assert_eq!(times.intervals.len(), interval::MOST);
+        assert_eq!(times.intervals.iter().map(|interval| interval.missed.flow_table_full).sum::<u64>(), 200);
+        assert_eq!(times.intervals[0].first_ns, 0);
     }
 }

@@ -32,7 +32,7 @@ use crate::util::map::Map;
 use crate::util::shared::Shared;
 pub use flows::{Flows, Spare};
 pub use grown::{Counted, Grown, GrownTimes};
-pub use missed::{Missed, MissedSpell, MissedTimes};
+pub use missed::{Missed, MissedInterval, MissedTimes};
 
 /// Kind of the source of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

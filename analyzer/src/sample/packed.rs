@@ -8,8 +8,8 @@ use rocescope_common::account::{FlowKey, Rare};
 
 use super::{
     Address, Direction, EventSample, Extra, FlowSample, Flows, Grown, GrownTimes, LinkSample, Missed,
-    MissedSpell, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample, SourceKind, Stats,
-    Tuple,
+    MissedInterval, MissedTimes, Opcodes, PeerKey, Recording, Retired, RetiredTuple, Sample, SourceKind,
+    Stats, Tuple,
 };
 use crate::util::pack::{Input, Layout, Malformed, Pack, pack};
 
@@ -19,10 +19,10 @@ pack! {
         capture_drops, interface_drops, missed, grown, owners, devices, nccl, recording, metrics,
     }
     struct Recording { findings, interval_ns, latency_ranges }
-    struct MissedTimes { read, spells }
+    struct MissedTimes { read, intervals }
     struct GrownTimes { counters }
     struct Grown { count, last_ns }
-    struct MissedSpell { first_ns, last_ns, missed }
+    struct MissedInterval { first_ns, last_ns, missed }
     struct Missed { flow_table_full, contended, extra_table_full, events, bins, interface_drops }
     struct LinkSample {
         name, direction, mtu, speed_mbps, skipped, flow_table_full, contended, extra_full, retired,

@@ -199,7 +199,7 @@ pub struct Flow {
     pub slot: u32,
     /// Times of trouble in this flow.
     #[serde(skip)]
-    pub spells: FlowSignalIntervals,
+    pub intervals: FlowSignalIntervals,
 }
 
 /// Duplicates, where the capture has packets twice (finding `capture.duplicates`). They are part of the counts beside

@@ -102,7 +102,7 @@ pub struct Facts {
     /// Pairs of links, the smaller number first, that see packets of the same sequence.
     #[serde(skip)]
     pub(crate) related: BTreeSet<(u16, u16)>,
-    /// Packets of every flow at the marks that spells refer to.
+    /// Packets of every flow at the marks that intervals refer to.
     #[serde(skip)]
     pub marks: Vec<Arc<Mark>>,
     /// The flows by their hosts.

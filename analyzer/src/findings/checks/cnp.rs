@@ -268,12 +268,12 @@ mod tests {
     #[test]
     fn a_storm_that_pauses_briefly_for_its_length_is_one_episode() {
         use crate::analysis::fixtures::{SECOND, START};
-        use crate::findings::episode_tests::{run, spell};
+        use crate::findings::episode_tests::{interval, run};
         use crate::metrics::loss::Metrics;
         use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal};
         let episodes = |parts: &[std::ops::Range<u64>]| {
-            let spells: Vec<_> = parts.iter().map(|part| spell(part.clone(), 5_000)).collect();
-            let answers = FlowSignalIntervals::default().with(Signal::Cnp, spells);
+            let intervals: Vec<_> = parts.iter().map(|part| interval(part.clone(), 5_000)).collect();
+            let answers = FlowSignalIntervals::default().with(Signal::Cnp, intervals);
             let mut sample = run(600, Metrics::default(), FlowSignalIntervals::default(), answers);
             sample.flows[1].stats.cnp_packets = 5_000 * parts.len() as u64;
             let all = found(&sample, &Options::default());
@@ -292,18 +292,18 @@ mod tests {
     fn cnps_without_marks_of_the_first_minute_of_an_hour_have_ended_with_their_figures() {
         use crate::analysis::fixtures::{SECOND, START};
         use crate::analysis::{Cnp, Facts, FlowId};
-        use crate::findings::episode_tests::{run, spell};
+        use crate::findings::episode_tests::{interval, run};
         use crate::findings::tests::found_on;
         use crate::metrics::loss::Metrics;
         use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal};
-        let judged = |spells: Vec<_>| {
-            let answers = FlowSignalIntervals::default().with(Signal::Cnp, spells);
+        let judged = |intervals: Vec<_>| {
+            let answers = FlowSignalIntervals::default().with(Signal::Cnp, intervals);
             let mut sample = run(3_600, Metrics::default(), FlowSignalIntervals::default(), answers);
-            // The hour has marks, and none in the spells.
+            // The hour has marks, and none in the intervals.
             sample.flows[0].stats.ecn_data = [0, 0, 3_599_000, 1_000];
             let marks =
-                FlowSignalIntervals::default().with(Signal::CeMarked, vec![spell(2_000..2_100, 1_000)]);
-            sample.metrics.loss.as_mut().unwrap().spells.flows.insert(0, marks);
+                FlowSignalIntervals::default().with(Signal::CeMarked, vec![interval(2_000..2_100, 1_000)]);
+            sample.metrics.loss.as_mut().unwrap().intervals.flows.insert(0, marks);
             sample.flows[1].stats.cnp_packets = 1_000;
             let mut facts = Facts::of(&sample, &Options::default());
             let data = facts.flows.iter().position(|flow| flow.dest_qp == 17).unwrap();
@@ -312,13 +312,13 @@ mod tests {
             facts.flows[cnps].cnp = Some(Box::new(Cnp { answers, ..Cnp::default() }));
             found_on(&facts, "cnp.without_ce").unwrap()
         };
-        let first = judged(vec![spell(10..60, 1_000)]);
+        let first = judged(vec![interval(10..60, 1_000)]);
         assert_eq!((first.active, first.last_seen_ns), (false, Some(START + 60 * SECOND)));
         assert_eq!(
             (&first.evidence["cnp_packets"], &first.evidence["ecn_capable_packets"]),
             (&1_000.into(), &70_000.into())
         );
-        let latest = judged(vec![spell(10..60, 900), spell(3_590..3_600, 100)]);
+        let latest = judged(vec![interval(10..60, 900), interval(3_590..3_600, 100)]);
         assert_eq!((latest.active, latest.episodes.len()), (true, 2));
         assert!(latest.title.starts_with("100 CNPs without CE marks"), "{}", latest.title);
     }

@@ -9,7 +9,7 @@ use crate::findings::{
     Raise, Severity, Unit,
 };
 use crate::metrics::latency::Histogram;
-use crate::metrics::latency::tails::TailSpell;
+use crate::metrics::latency::tails::TailInterval;
 use crate::util::units;
 
 /// This family.
@@ -61,10 +61,10 @@ limits! {
 }
 
 /// The times in which a flow had such a tail.
-fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool) -> Vec<&'a TailSpell> {
+fn tails<'a>(input: &Input<'a>, flow: &Flow, is_tail: impl Fn(&Latency) -> bool) -> Vec<&'a TailInterval> {
     let figure = input.sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
     let all = figure.and_then(|figure| figure.tails.as_deref()).map_or(&[][..], Vec::as_slice);
-    all.iter().filter(|one| TailSpell::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
+    all.iter().filter(|one| TailInterval::summary([*one]).is_some_and(|latency| is_tail(&latency))).collect()
 }
 
 /// Time that a flow waited above the median. If requests overlap, so that their sum exceeds the duration of the flow,
@@ -77,14 +77,14 @@ fn waited_ns<'a>(samples: impl Iterator<Item = &'a Histogram>, typical_ns: u64, 
 
 /// The cost of the latest tails of these flows, or where none has a time, those of the run; `None` without samples.
 fn impact(input: &Input<'_>, tails: &[Tail<'_>]) -> Impact {
-    let ns = tails.iter().map(|Tail { flow, latency, spells }| {
-        if spells.is_empty() {
+    let ns = tails.iter().map(|Tail { flow, latency, intervals }| {
+        if intervals.is_empty() {
             let figure = input.sample.metrics.latency.as_ref().and_then(|latency| latency.get(flow.slot));
             let run_ns = flow.last_ns.saturating_sub(flow.first_ns);
             return waited_ns(figure.iter().map(|figure| &figure.histogram), latency.p50, run_ns);
         }
-        let length_ns = spells.iter().map(|one| one.last_ns.saturating_sub(one.first_ns)).sum();
-        waited_ns(spells.iter().map(|one| &one.samples), latency.p50, length_ns)
+        let length_ns = intervals.iter().map(|one| one.last_ns.saturating_sub(one.first_ns)).sum();
+        waited_ns(intervals.iter().map(|one| &one.samples), latency.p50, length_ns)
     });
     let ns: u64 = ns.sum();
     Impact { time_lost_ns: (ns > 0).then_some(ns), ..Impact::default() }
@@ -96,7 +96,7 @@ struct Tail<'a> {
     /// Its percentiles in the latest time, or of the run.
     latency: Latency,
     /// That time; empty: the run.
-    spells: Vec<&'a TailSpell>,
+    intervals: Vec<&'a TailInterval>,
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -107,19 +107,19 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             && latency.p99 >= limits.tail_us.saturating_mul(1_000)
             && factor(latency) >= limits.tail_factor
     };
-    let flows_tails: Vec<(&Flow, Vec<&TailSpell>)> =
+    let flows_tails: Vec<(&Flow, Vec<&TailInterval>)> =
         input.facts.flows.iter().map(|flow| (flow, tails(input, flow, is_tail))).collect();
     let times = flows_tails.iter().flat_map(|(_, tails)| tails.iter().map(|one| (one.first_ns, one.last_ns)));
     let times = joined(times.collect());
     let last = times.last().copied();
     // If no single time qualifies, that of the run counts.
-    let judged = flows_tails.into_iter().filter_map(|(flow, mut spells)| {
-        spells.retain(|one| last.is_some_and(|(first_ns, _)| one.first_ns >= first_ns));
+    let judged = flows_tails.into_iter().filter_map(|(flow, mut intervals)| {
+        intervals.retain(|one| last.is_some_and(|(first_ns, _)| one.first_ns >= first_ns));
         let latency = match last {
             None => flow.latency_ns.as_deref().copied(),
-            Some(_) => TailSpell::summary(spells.iter().copied()),
+            Some(_) => TailInterval::summary(intervals.iter().copied()),
         };
-        Some(Tail { flow, latency: latency.filter(is_tail)?, spells })
+        Some(Tail { flow, latency: latency.filter(is_tail)?, intervals })
     });
     let mut flows: Vec<Tail<'_>> = judged.collect();
     flows.sort_by(|a, b| factor(&b.latency).total_cmp(&factor(&a.latency)));
@@ -158,24 +158,24 @@ mod tests {
 
     use crate::analysis::fixtures::{SECOND, START};
     use crate::findings::episode_tests::{by_id, run};
-    use crate::metrics::latency::tails::TailSpell;
+    use crate::metrics::latency::tails::TailInterval;
     use crate::metrics::latency::{Figure, Histogram, Summary};
     use crate::metrics::loss::Metrics;
     use crate::metrics::loss::signal_intervals::FlowSignalIntervals;
     use crate::sample::Sample;
 
     /// A second-long window of 1,000 requests of 10 µs, two in a hundred of which take this long.
-    fn window(second: u64, slow_us: u64) -> TailSpell {
+    fn window(second: u64, slow_us: u64) -> TailInterval {
         let bucket = |us: u64| (0..BUCKETS).find(|at| us * 1_000 < bounds(*at).1).unwrap();
         let mut counts = [0; BUCKETS];
         counts[bucket(10)] += 980;
         counts[bucket(slow_us)] += 20;
         let at = |second: u64| START + second * SECOND;
         let (first_ns, last_ns, max_ns) = (at(second), at(second + 1), slow_us * 1_000);
-        TailSpell { first_ns, last_ns, samples: Histogram::of(&counts), max_ns }
+        TailInterval { first_ns, last_ns, samples: Histogram::of(&counts), max_ns }
     }
 
-    fn timed(seconds: u64, all: Summary, tails: Vec<TailSpell>) -> Sample {
+    fn timed(seconds: u64, all: Summary, tails: Vec<TailInterval>) -> Sample {
         let mut sample =
             run(seconds, Metrics::default(), FlowSignalIntervals::default(), FlowSignalIntervals::default());
         let tails = (!tails.is_empty()).then(|| Arc::new(tails));

@@ -261,7 +261,7 @@ pub(super) fn episodes_of<T>(
 ) -> Vec<Episode> {
     let known = judged.episodes.len() > 1
         || !judged.span.is_whole()
-        || flows.iter().any(|flow| !flow.spells.is_empty());
+        || flows.iter().any(|flow| !flow.intervals.is_empty());
     if known && latest_nak(flows, last).is_some() { judged.episodes.clone() } else { Vec::new() }
 }
 

@@ -15,7 +15,7 @@ use crate::findings::{
     ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit,
     label,
 };
-use crate::metrics::loss::signal_intervals::{Signal, Spell};
+use crate::metrics::loss::signal_intervals::{Interval, Signal};
 use crate::sample::{Address, SourceKind};
 use crate::util::map::{Map, Set};
 use crate::util::numbers::share;
@@ -99,9 +99,9 @@ fn stalls_alone(input: &Input<'_>, flow: &Flow) -> bool {
     let Some(pace_ns) = at.map(|at| at.pace_ns).filter(|ns| *ns > 0 && !flow.is_uc()) else { return false };
     let least_ns =
         limits.stall_ms.saturating_mul(NS_PER_MS).max(pace_ns.saturating_mul(limits.stall_paces)).max(1);
-    let stalls = flow.spells.of(Signal::Stall);
-    flow.spells.of(Signal::Silence).iter().any(|silence| {
-        let is_stall = |all: &Spell| all.first_ns <= silence.first_ns && silence.last_ns <= all.last_ns;
+    let stalls = flow.intervals.of(Signal::Stall);
+    flow.intervals.of(Signal::Silence).iter().any(|silence| {
+        let is_stall = |all: &Interval| all.first_ns <= silence.first_ns && silence.last_ns <= all.last_ns;
         silence.last_ns.saturating_sub(silence.first_ns) >= least_ns && stalls.iter().any(is_stall)
     })
 }
@@ -117,7 +117,7 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         flow.psn_responses.is_some() && input.facts.back(flow).any(|asks| timed_out.contains(&name(asks)))
     };
     let silent = |flow: &&Flow| {
-        !flow.spells.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow)) && !is_asked(flow)
+        !flow.intervals.of(Signal::Stall).is_empty() && !timed_out.contains(&name(flow)) && !is_asked(flow)
     };
     let mut hosts: Map<(Address, Address), Vec<&Flow>> = Map::default();
     for flow in flows.iter().filter(silent) {
@@ -125,8 +125,8 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
     }
     let together = |flow: &Flow, other: &Flow| {
         name(flow) != name(other)
-            && flow.spells.of(Signal::Stall).iter().any(|a| {
-                let other = other.spells.of(Signal::Stall);
+            && flow.intervals.of(Signal::Stall).iter().any(|a| {
+                let other = other.intervals.of(Signal::Stall);
                 other.iter().any(|b| a.first_ns < b.last_ns && b.first_ns < a.last_ns)
             })
     };
@@ -134,7 +134,7 @@ fn stalled<'a>(input: &Input<'a>, timeouts: impl Fn(&Flow) -> u64) -> Vec<&'a Fl
         stalls_alone(input, flow) || hosts[&(flow.src, flow.dst)].iter().any(|other| together(flow, other))
     };
     let all = flows.iter().filter(silent).filter(is_stalled);
-    once(all, |flow| flow.spells.of(Signal::Stall).iter().map(|spell| spell.count).sum())
+    once(all, |flow| flow.intervals.of(Signal::Stall).iter().map(|interval| interval.count).sum())
         .into_iter()
         .map(|(flow, _)| flow)
         .collect()
@@ -188,7 +188,7 @@ fn step_delay<'a>(
     let one_clock = input.sample.kind != SourceKind::Replay;
     let silences = flows
         .filter(|flow| one_clock || flow.link == steps.link)
-        .flat_map(|flow| flow.spells.of(Signal::Silence))
+        .flat_map(|flow| flow.intervals.of(Signal::Silence))
         .filter(|silence| silence.first_ns <= span.last_ns && silence.last_ns >= span.first_ns);
     let mut silences: Vec<(u64, u64)> = silences.map(|silence| (silence.first_ns, silence.last_ns)).collect();
     silences.sort_unstable();
@@ -232,7 +232,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             .iter()
             .map(|flow| {
                 let stall = |signal| {
-                    let own = flow.spells.of(signal).iter().map(|spell| spell.count).sum();
+                    let own = flow.intervals.of(signal).iter().map(|interval| interval.count).sum();
                     if is_stalled.contains(&ptr::from_ref(*flow)) { span.count(flow, signal, own) } else { 0 }
                 };
                 TimedOut {
@@ -354,12 +354,12 @@ mod tests {
     use crate::analysis::fixtures::{START, key, stats};
     use crate::analysis::traffic::step_at;
     use crate::analysis::{Facts, Options};
-    use crate::findings::episode_tests::{by_id, run, spell};
+    use crate::findings::episode_tests::{by_id, interval, run};
     use crate::findings::tests::with_steps;
     use crate::findings::{Input, Limits, check};
     use crate::metrics::loss::Metrics;
     use crate::metrics::loss::in_message::InMessage;
-    use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal, Spell};
+    use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Interval, Signal};
     use crate::sample::{FlowSample, Sample};
 
     use crate::util::time::NS_PER_MS as MS;
@@ -369,16 +369,16 @@ mod tests {
     fn a_job_feels_what_of_the_silence_its_longer_steps_have() {
         let step_delay = |link: &str, silences: &[(u64, u64)]| {
             let mut sample = timeouts(1, 1_200);
-            let spells = silences.iter().map(|(from, to)| Spell {
+            let intervals = silences.iter().map(|(from, to)| Interval {
                 first_ns: START + from * MS,
                 last_ns: START + to * MS,
                 count: 1,
-                ..Spell::default()
+                ..Interval::default()
             });
             let loss = sample.metrics.loss.as_mut().unwrap();
-            let mut all = loss.spells.flows.values_mut();
+            let mut all = loss.intervals.flows.values_mut();
             let own = all.find(|one| !one.of(Signal::Timeout).is_empty()).unwrap();
-            *own = own.clone().with(Signal::Silence, spells.collect());
+            *own = own.clone().with(Signal::Silence, intervals.collect());
             let steps = with_steps(|steps| {
                 steps.link = link.to_owned();
                 steps.period_ns = 100 * MS;
@@ -423,8 +423,8 @@ mod tests {
             ..Metrics::default()
         };
         let requests = FlowSignalIntervals::default()
-            .with(Signal::Timeout, vec![spell(1..4, count)])
-            .with(Signal::TimeoutWait, vec![spell(1..4, waited)]);
+            .with(Signal::Timeout, vec![interval(1..4, count)])
+            .with(Signal::TimeoutWait, vec![interval(1..4, waited)]);
         run(9, metrics, requests, FlowSignalIntervals::default())
     }
 
@@ -436,19 +436,20 @@ mod tests {
             timeout_range_ns: (MS, 2_000 * MS),
             ..Metrics::default()
         };
-        let judged = |timeouts: Vec<Spell>| {
-            let waits = timeouts.iter().map(|one| Spell { count: one.count * 1_000 * MS, ..*one }).collect();
+        let judged = |timeouts: Vec<Interval>| {
+            let waits =
+                timeouts.iter().map(|one| Interval { count: one.count * 1_000 * MS, ..*one }).collect();
             let requests = FlowSignalIntervals::default()
                 .with(Signal::Timeout, timeouts)
                 .with(Signal::TimeoutWait, waits);
             by_id(&run(3_600, metrics, requests, FlowSignalIntervals::default()), "retry.timeouts").unwrap()
         };
-        let first = judged(vec![spell(20..40, 9)]);
+        let first = judged(vec![interval(20..40, 9)]);
         assert!(!first.active);
         let ratio = first.evidence["waited_ratio"].as_f64().unwrap();
         assert!((ratio - 9.0 / 40.0).abs() < 1e-9, "{ratio}: of its 20 s with 10 s before and behind");
         assert_eq!(first.evidence["longest_ns"], 2_000 * MS);
-        let twice = judged(vec![spell(20..40, 5), spell(3_580..3_600, 4)]);
+        let twice = judged(vec![interval(20..40, 5), interval(3_580..3_600, 4)]);
         assert_eq!((twice.active, &twice.evidence["timeouts"]), (true, &4.into()));
         assert_eq!(twice.evidence["longest_ns"], 2_000 * MS, "of both episodes");
         let label = |one: &crate::findings::Finding| one.evidence.get("longest_ns").unwrap().label.clone();
@@ -462,11 +463,11 @@ mod tests {
     /// Two QPs of the same hosts that are silent in mid-message, at second `first` and `second`, for 0.3 s each.
     fn stalls(first: u64, second: u64) -> Sample {
         let of = |at: u64| {
-            let until = |count| Spell {
+            let until = |count| Interval {
                 first_ns: START + at * MS,
                 last_ns: START + (at + 300) * MS,
                 count,
-                ..Spell::default()
+                ..Interval::default()
             };
             FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![until(1)])
@@ -477,7 +478,7 @@ mod tests {
         let more = crate::analysis::fixtures::sample(Vec::new(), vec![(other, stats(50_000, 100, 100_000))]);
         sample.flows.extend(more.flows.into_iter().map(|flow| FlowSample { slot: 7, ..flow }));
         let loss = sample.metrics.loss.as_mut().unwrap();
-        loss.spells.flows.insert(7, of(second));
+        loss.intervals.flows.insert(7, of(second));
         sample
     }
 
@@ -492,11 +493,11 @@ mod tests {
     #[test]
     fn one_queue_pair_alone_is_silent_for_much_longer_than_at_its_own_pace() {
         let found = |silence_ms: u64, pace_ms: u64| {
-            let silence = |count| Spell {
+            let silence = |count| Interval {
                 first_ns: START + 1_000 * MS,
                 last_ns: START + (1_000 + silence_ms) * MS,
                 count,
-                ..Spell::default()
+                ..Interval::default()
             };
             let requests = FlowSignalIntervals::default()
                 .with(Signal::Stall, vec![silence(1)])

@@ -3,7 +3,7 @@
 use crate::analysis::Lost;
 use crate::findings::span::{Span, scaled};
 use crate::findings::{ByHand, Entry, Episode, Family, Finding, Input, Measure, Problem, Raise, Severity};
-use crate::sample::MissedSpell;
+use crate::sample::MissedInterval;
 use crate::util::numbers::share;
 use crate::util::time::NS_PER_S;
 use crate::util::units::{self, plural};
@@ -49,9 +49,10 @@ pub(super) fn own_between(input: &Input<'_>, times: Option<(u64, u64)>) -> u64 {
     let all = own(&input.facts.totals.lost);
     let Some((first_ns, last_ns)) = times else { return all };
     let span = Span::between(first_ns, last_ns).with_surroundings();
-    let elsewhere = |spell: &&MissedSpell| spell.last_ns < span.first_ns || spell.first_ns > span.last_ns;
-    let spells = input.sample.missed.spells.iter().filter(elsewhere);
-    all.saturating_sub(spells.map(|spell| spell.missed.packets()).sum())
+    let elsewhere =
+        |interval: &&MissedInterval| interval.last_ns < span.first_ns || interval.first_ns > span.last_ns;
+    let intervals = input.sample.missed.intervals.iter().filter(elsewhere);
+    all.saturating_sub(intervals.map(|interval| interval.missed.packets()).sum())
 }
 
 /// The packets and events missed, in the latest episode or in the run.
@@ -66,19 +67,19 @@ struct Latest {
 /// times.
 fn latest(input: &Input<'_>) -> Latest {
     let totals = &input.facts.totals;
-    let spells = &input.sample.missed.spells;
+    let intervals = &input.sample.missed.intervals;
     let of_packets = own(&totals.lost) > 0;
-    let alike = || spells.iter().filter(|spell| !of_packets || spell.missed.packets() > 0);
+    let alike = || intervals.iter().filter(|interval| !of_packets || interval.missed.packets() > 0);
     let untimed = totals.lost.capture_drops.is_some_and(|drops| drops > 0);
     let Some(last) = alike().next_back().filter(|_| !untimed) else {
         let ratio = missed_of(own(&totals.lost), totals.packets);
         return Latest { lost: totals.lost, ratio, episodes: Vec::new() };
     };
-    let ratio = |spell: &MissedSpell| missed_of(spell.missed.packets(), meanwhile(input, spell));
-    let episode = |spell: &MissedSpell| Episode {
-        first_ns: spell.first_ns,
-        last_ns: spell.last_ns,
-        peak: of_packets.then(|| ratio(spell)),
+    let ratio = |interval: &MissedInterval| missed_of(interval.missed.packets(), meanwhile(input, interval));
+    let episode = |interval: &MissedInterval| Episode {
+        first_ns: interval.first_ns,
+        last_ns: interval.last_ns,
+        peak: of_packets.then(|| ratio(interval)),
     };
     Latest { lost: counts(&totals.lost, last), ratio: ratio(last), episodes: alike().map(episode).collect() }
 }
@@ -88,9 +89,9 @@ fn missed_of(missed: u64, seen: u64) -> f64 {
     share(missed, seen.saturating_add(missed))
 }
 
-/// Counts of a spell; one that is unknown for the run is unknown here.
-fn counts(all: &Lost, spell: &MissedSpell) -> Lost {
-    let missed = &spell.missed;
+/// Counts of an interval; one that is unknown for the run is unknown here.
+fn counts(all: &Lost, interval: &MissedInterval) -> Lost {
+    let missed = &interval.missed;
     Lost {
         flow_table_full: missed.flow_table_full,
         contended: missed.contended,
@@ -102,14 +103,14 @@ fn counts(all: &Lost, spell: &MissedSpell) -> Lost {
     }
 }
 
-/// Frames in the time of a spell. Those that are in no present flow are taken as evenly spread over the run.
-fn meanwhile(input: &Input<'_>, spell: &MissedSpell) -> u64 {
+/// Frames in the time of an interval. Those that are in no present flow are taken as evenly spread over the run.
+fn meanwhile(input: &Input<'_>, interval: &MissedInterval) -> u64 {
     let facts = input.facts;
     let in_flows: u64 = facts.flows.iter().map(|flow| flow.packets).sum();
     let others = facts.totals.packets.saturating_sub(in_flows);
-    let length_ns = spell.last_ns.saturating_sub(spell.first_ns).max(NS_PER_S);
+    let length_ns = interval.last_ns.saturating_sub(interval.first_ns).max(NS_PER_S);
     let run_ns = facts.window.length_ns().unwrap_or(0).max(length_ns);
-    let span = Span::between(spell.first_ns, spell.last_ns);
+    let span = Span::between(interval.first_ns, interval.last_ns);
     span.all_packets(facts, &facts.flows) + scaled(others, length_ns, run_ns)
 }
 

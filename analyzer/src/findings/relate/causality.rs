@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::findings::catalog::entry;
 use crate::findings::{Episode, Finding};
-use crate::metrics::loss::signal_intervals::SPELL_NS;
+use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::sample::Address;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
@@ -177,8 +177,8 @@ impl Times {
     fn meets(&self, others: &Self, role: Role) -> bool {
         count_comparison();
         let (after_others, before_others) = match role {
-            Role::Cause => (LATE_NS, SPELL_NS),
-            Role::Effect => (SPELL_NS, LATE_NS),
+            Role::Cause => (LATE_NS, EPISODE_GAP_NS),
+            Role::Effect => (EPISODE_GAP_NS, LATE_NS),
         };
         others.0.iter().any(|(first_ns, last_ns)| {
             let begun = self.0.partition_point(|(first, _)| *first <= last_ns.saturating_add(after_others));
@@ -207,7 +207,7 @@ definitions! {
 pub fn can_cause(cause: &[Episode], effect: &[Episode]) -> bool {
     let meets = |cause: &Episode, effect: &Episode| {
         cause.first_ns <= effect.last_ns.saturating_add(LATE_NS)
-            && effect.first_ns <= cause.last_ns.saturating_add(SPELL_NS)
+            && effect.first_ns <= cause.last_ns.saturating_add(EPISODE_GAP_NS)
     };
     cause.is_empty()
         || effect.is_empty()
@@ -223,7 +223,7 @@ pub(in crate::findings) fn overlap(a: &[Episode], b: &[Episode]) -> bool {
 
 /// True if two ranges of time are at most 10 s apart, each with its first and last nanosecond.
 pub(super) const fn is_near((a_first, a_last): (u64, u64), (b_first, b_last): (u64, u64)) -> bool {
-    a_first <= b_last.saturating_add(SPELL_NS) && b_first <= a_last.saturating_add(SPELL_NS)
+    a_first <= b_last.saturating_add(EPISODE_GAP_NS) && b_first <= a_last.saturating_add(EPISODE_GAP_NS)
 }
 
 /// Counts a comparison, in tests.
@@ -263,11 +263,11 @@ mod tests {
             episodes: vec![episode(times)],
             ..Finding::new(id, Severity::Warning, String::new())
         };
-        let end = 100 * SPELL_NS;
+        let end = 100 * EPISODE_GAP_NS;
         for (cause_first, expected) in [(end + LATE_NS, true), (end + LATE_NS + 1, false)] {
             let found = [
-                finding("rnr.slow_receiver", (cause_first, cause_first + SPELL_NS)),
-                finding("retry.storm", (end - SPELL_NS, end)),
+                finding("rnr.slow_receiver", (cause_first, cause_first + EPISODE_GAP_NS)),
+                finding("retry.storm", (end - EPISODE_GAP_NS, end)),
             ];
             assert_eq!(can_cause(&found[0].episodes, &found[1].episodes), expected);
             let (nowhere, no_pairs) = (vec![BTreeSet::new(); 2], vec![BTreeSet::new(); 2]);
@@ -275,8 +275,8 @@ mod tests {
             assert_eq!((related[0].1.is_empty(), related[1].0.is_empty()), (!expected, !expected));
         }
         // An effect may follow.
-        let cause = [episode((end - SPELL_NS, end))];
-        for (effect_first, expected) in [(end + SPELL_NS, true), (end + SPELL_NS + 1, false)] {
+        let cause = [episode((end - EPISODE_GAP_NS, end))];
+        for (effect_first, expected) in [(end + EPISODE_GAP_NS, true), (end + EPISODE_GAP_NS + 1, false)] {
             assert_eq!(can_cause(&cause, &[episode((effect_first, u64::MAX))]), expected);
         }
         assert!(can_cause(&cause, &[]) && can_cause(&[], &cause), "of unknown time");
@@ -290,14 +290,15 @@ mod tests {
             let mut random = random(seed);
             let found: Vec<Finding> = (0..30)
                 .map(|_| {
-                    let episode = |first_ns| Episode { first_ns, last_ns: first_ns + SPELL_NS, peak: None };
+                    let episode =
+                        |first_ns| Episode { first_ns, last_ns: first_ns + EPISODE_GAP_NS, peak: None };
                     let mut name = |_| {
                         let host = |at: u64| Address::from([10, 0, 0, u8::try_from(at).unwrap()]);
                         (host(random(3)), host(random(3)), u32::try_from(random(3)).unwrap())
                     };
                     let named = (0..seed % 3).map(&mut name).collect();
                     let no_cause_of = if random(4) == 0 { &["retry.storm"][..] } else { &[] };
-                    let episodes = (0..random(3)).map(|_| episode(random(20) * SPELL_NS)).collect();
+                    let episodes = (0..random(3)).map(|_| episode(random(20) * EPISODE_GAP_NS)).collect();
                     let id = IDS[usize::try_from(random(IDS.len() as u64)).unwrap()];
                     Finding {
                         named,

@@ -144,7 +144,7 @@ mod tests {
     use super::super::{Episode, Severity};
     use super::causality::COMPARED;
     use super::*;
-    use crate::metrics::loss::signal_intervals::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 
     /// The storm shows so long after the receiver, of this host.
     fn storm_and_receiver(host: u8, at_ns: u64) -> Vec<Finding> {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_cause_and_its_effect_name_one_another() {
-        let found = storm_and_receiver(2, SPELL_NS);
+        let found = storm_and_receiver(2, EPISODE_GAP_NS);
         assert_eq!(
             (&found[0].causes[..], &found[1].effects[..]),
             (&["rnr.slow_receiver"][..], &["retry.storm"][..])
@@ -335,7 +335,7 @@ mod tests {
             let mut found: Vec<Finding> = (0..count)
                 .flat_map(|at| {
                     // Damage and loss between the same two hosts, each at its own time.
-                    let at_ns = at * 5 * SPELL_NS;
+                    let at_ns = at * 5 * EPISODE_GAP_NS;
                     ["icrc.errors", "loss.after_tap"].map(|id| Finding {
                         named: [(Address::from([10, 0, 0, 1]), Address::from([10, 0, 0, 2]), 17)]
                             .into_iter()
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_was_elsewhere_or_at_another_time_is_no_cause() {
-        for found in [storm_and_receiver(3, 0), storm_and_receiver(2, SPELL_NS + 1)] {
+        for found in [storm_and_receiver(3, 0), storm_and_receiver(2, EPISODE_GAP_NS + 1)] {
             assert!(found[0].causes.is_empty() && found[1].effects.is_empty());
         }
     }

@@ -139,7 +139,7 @@ mod tests {
     use super::super::causality::{COMPARED, overlap};
     use super::*;
     use crate::findings::{Episode, Evidence};
-    use crate::metrics::loss::signal_intervals::SPELL_NS;
+    use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];
 
@@ -169,7 +169,7 @@ mod tests {
             let found: Vec<Finding> = (0..200)
                 .map(|_| {
                     named.push(hosts(&(0..3).filter(|_| random(2) == 0).collect::<Vec<u8>>()));
-                    let begin = |at: u64| (at * SPELL_NS, at * SPELL_NS + SPELL_NS / 2);
+                    let begin = |at: u64| (at * EPISODE_GAP_NS, at * EPISODE_GAP_NS + EPISODE_GAP_NS / 2);
                     let episodes: Vec<_> = (0..random(3)).map(|_| begin(random(60))).collect();
                     let is_owner = random(2) == 0;
                     let id = if is_owner { "icrc.errors" } else { OWNED[usize::from(random(2) == 0)] };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rocescope_common::account::latency::{BUCKETS, bounds};
 
 use super::{BySlot, Collector, Figure, Histogram, Summary};
-use crate::entity::spell::SPELL_NS;
+use crate::entity::interval::EPISODE_GAP_NS;
 use crate::util::definition::definitions;
 use crate::util::map::Map;
 use crate::util::time::keep_most;
 
 /// Shortest window, in nanoseconds: the silence that ends an episode of a finding.
-const LENGTH_NS: u64 = SPELL_NS;
+const LENGTH_NS: u64 = EPISODE_GAP_NS;
 
 definitions! {
     pub P99_SAMPLES: u64 = 100,
@@ -33,7 +33,7 @@ const MOST: usize = 4;
 
 /// A time with a long tail: windows with a ratio of 99th percentile to median within a factor of two of one another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TailSpell {
+pub struct TailInterval {
     /// Begin of its first window, Unix nanoseconds.
     pub first_ns: u64,
     /// End of its last window.
@@ -44,14 +44,14 @@ pub struct TailSpell {
     pub max_ns: u64,
 }
 
-impl TailSpell {
+impl TailInterval {
     /// The percentiles of these; `None` without samples.
     #[must_use]
-    pub fn summary<'a>(spells: impl IntoIterator<Item = &'a Self>) -> Option<Summary> {
+    pub fn summary<'a>(intervals: impl IntoIterator<Item = &'a Self>) -> Option<Summary> {
         let (mut counts, mut max_ns) = ([0; BUCKETS], 0);
-        for spell in spells {
-            spell.samples.add_to(&mut counts);
-            max_ns = max_ns.max(spell.max_ns);
+        for interval in intervals {
+            interval.samples.add_to(&mut counts);
+            max_ns = max_ns.max(interval.max_ns);
         }
         // The longest of the run may be of another time.
         let highest = counts.iter().rposition(|count| *count > 0)?;
@@ -99,30 +99,30 @@ struct Watch {
     /// Begin of the open window, and the samples until then.
     from_ns: u64,
     before: Histogram,
-    spells: Option<Arc<Vec<TailSpell>>>,
+    intervals: Option<Arc<Vec<TailInterval>>>,
 }
 
 impl Watch {
     /// The open window until now, with the samples since it began; `None` with too few.
-    fn window(&self, now_ns: u64, samples: Histogram, max_ns: u64) -> Option<TailSpell> {
+    fn window(&self, now_ns: u64, samples: Histogram, max_ns: u64) -> Option<TailInterval> {
         let enough = samples.count() >= SAMPLES;
-        enough.then_some(TailSpell { first_ns: self.from_ns, last_ns: now_ns, samples, max_ns })
+        enough.then_some(TailInterval { first_ns: self.from_ns, last_ns: now_ns, samples, max_ns })
     }
 
-    fn add(spells: &mut Vec<TailSpell>, window: TailSpell) {
+    fn add(intervals: &mut Vec<TailInterval>, window: TailInterval) {
         let factor = window.factor();
         if factor < FACTOR {
             return;
         }
-        match spells.last_mut() {
+        match intervals.last_mut() {
             Some(last)
                 if last.last_ns == window.first_ns && last.factor().max(1).ilog2() == factor.ilog2() =>
             {
                 last.add(&window);
             }
-            _ => spells.push(window),
+            _ => intervals.push(window),
         }
-        keep_most(spells, MOST, |one| (one.first_ns, one.last_ns), TailSpell::add);
+        keep_most(intervals, MOST, |one| (one.first_ns, one.last_ns), TailInterval::add);
     }
 }
 
@@ -167,7 +167,7 @@ impl Tails {
             });
             if let Some(window) = watch.window(now_ns, since, all.max) {
                 (watch.from_ns, watch.before) = (now_ns, samples.clone());
-                Watch::add(Arc::make_mut(watch.spells.get_or_insert_default()), window);
+                Watch::add(Arc::make_mut(watch.intervals.get_or_insert_default()), window);
             }
         }
         (self.ended_ns, self.due_ns) = (now_ns, now_ns.saturating_add(LENGTH_NS));
@@ -179,11 +179,11 @@ impl Tails {
             let Some(all) = figure.all else { continue };
             let new = Watch { from_ns: self.ended_ns, ..Watch::default() };
             let watch = self.flows.get(&slot).unwrap_or(&new);
-            figure.tails.clone_from(&watch.spells);
+            figure.tails.clone_from(&watch.intervals);
             let since = figure.histogram.less(&watch.before);
             if let Some(window) = since.and_then(|since| watch.window(now_ns, since, all.max)) {
-                let spells = Arc::make_mut(figure.tails.get_or_insert_default());
-                Watch::add(spells, window);
+                let intervals = Arc::make_mut(figure.tails.get_or_insert_default());
+                Watch::add(intervals, window);
             }
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     const US: u64 = 1_000;
 
     /// A flow with 100 requests a second; each tenth takes this long, the others 10 µs.
-    fn times(slow: impl Fn(u64) -> u64, seconds: u64) -> Vec<TailSpell> {
+    fn times(slow: impl Fn(u64) -> u64, seconds: u64) -> Vec<TailInterval> {
         let (mut tails, mut counts, mut max_ns) = (Tails::default(), [0; BUCKETS], 0);
         let bucket = |ns: u64| (0..BUCKETS).find(|at| ns < bounds(*at).1).unwrap();
         let mut figures = BySlot::default();
@@ -239,24 +239,24 @@ mod tests {
 
     #[test]
     fn a_tail_of_the_first_minute_is_apart_from_the_hour() {
-        let spells = times(|second| if second < 60 { 1_000 } else { 11 }, 3_600);
-        let [one] = &spells[..] else { panic!("{spells:?}") };
+        let intervals = times(|second| if second < 60 { 1_000 } else { 11 }, 3_600);
+        let [one] = &intervals[..] else { panic!("{intervals:?}") };
         assert_eq!((one.first_ns / S, one.last_ns / S), (0, 60));
-        let summary = TailSpell::summary(&spells).unwrap();
+        let summary = TailInterval::summary(&intervals).unwrap();
         assert!(summary.count == 6_000 && summary.p99.abs_diff(1_000 * US) < 63 * US, "{summary:?}");
         assert_eq!(times(|_| 11, 3_600), [], "healthy");
     }
 
     #[test]
     fn what_is_shorter_than_a_window_has_its_time_too() {
-        let spells = times(|_| 500, 8);
-        assert_eq!((spells.len(), spells[0].last_ns / S, spells[0].samples.count()), (1, 8, 800));
+        let intervals = times(|_| 500, 8);
+        assert_eq!((intervals.len(), intervals[0].last_ns / S, intervals[0].samples.count()), (1, 8, 800));
     }
 
     #[test]
     fn of_many_times_few_are_kept() {
-        let spells = times(|second| if second / 20 % 2 == 0 { 900 } else { 10 }, 2_000);
-        assert_eq!(spells.len(), MOST);
-        assert!(spells.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns));
+        let intervals = times(|second| if second / 20 % 2 == 0 { 900 } else { 10 }, 2_000);
+        assert_eq!(intervals.len(), MOST);
+        assert!(intervals.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns));
     }
 }

@@ -122,8 +122,8 @@ fn a_silence_in_mid_message_is_noted_and_one_between_messages_is_not() {
         let before_ns = scene.now_ns;
         scene.now_ns += silence_ms * MS;
         scene.pass(P { opcode, psn: 110, ..DATA });
-        let spells = scene.collector.metrics().spells;
-        let found = spells.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        let intervals = scene.collector.metrics().intervals;
+        let found = intervals.flows.get(&scene.slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
         assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
         assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
     }
@@ -158,11 +158,11 @@ fn a_silence_that_lasts_is_noted_as_far_as_the_link_goes_on() {
         let slot = scene.pass(P { opcode, psn: 110, ..DATA });
         let before_ns = scene.now_ns;
         scene.now_ns += silence_ms * MS;
-        let spells = |scene: &Scene| scene.collector.metrics().spells;
-        assert!(!spells(&scene).flows.contains_key(&slot), "the capture may have ended");
+        let intervals = |scene: &Scene| scene.collector.metrics().intervals;
+        assert!(!intervals(&scene).flows.contains_key(&slot), "the capture may have ended");
         scene.pass(P { qp: 99, psn: 5, ..DATA });
-        let spells = spells(&scene);
-        let found = spells.flows.get(&slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
+        let intervals = intervals(&scene);
+        let found = intervals.flows.get(&slot).map_or(&[][..], |flow| flow.of(Signal::Stall));
         assert_eq!(found.len(), stalls, "{opcode} {silence_ms}");
         assert!(found.iter().all(|one| (one.first_ns, one.last_ns) == (before_ns, scene.now_ns)));
     }

@@ -86,7 +86,7 @@ impl Collector {
 
     /// A reading of the counters of each flow by slot, at a Unix time.
     pub fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
-        self.spells.reading(flows, time_ns);
+        self.intervals.reading(flows, time_ns);
     }
 
     /// The flow in a slot carries ACKs.
@@ -161,7 +161,7 @@ impl Collector {
     }
 
     fn with(&mut self, event: &KernelEvent, happened: impl FnOnce(&mut Sequence, &Surroundings<'_>)) {
-        let Self { slots, answers, answered, window_ns, spells, .. } = self;
+        let Self { slots, answers, answered, window_ns, intervals, .. } = self;
         let Some(slot) = slots.get_mut(event.slot as usize) else { return };
         let (mut naks, reverse_captured) = match answers.get(slot.reverse as usize) {
             Some(answers) => (answers.on(event.link, false, event.answers), !answers.links.is_empty()),
@@ -174,7 +174,7 @@ impl Collector {
         let surroundings =
             Surroundings { naks: &naks, reverse_captured, others_answer, window_ns: *window_ns };
         happened(sequence, &surroundings);
-        sequence.record(spells, event.slot, event.time_ns, None);
+        sequence.record(intervals, event.slot, event.time_ns, None);
     }
 }
 

@@ -56,7 +56,7 @@ impl Collector {
         }
         slot.has_stalled = true;
         if let Some(counts) = self.counts(number) {
-            self.spells.stalled(number, (from_ns, to_ns), counts);
+            self.intervals.stalled(number, (from_ns, to_ns), counts);
         }
     }
 
@@ -67,24 +67,28 @@ impl Collector {
 
     /// Adds silences within messages that last until the latest packet of the link: whether the flow goes on is not
     /// known yet.
-    pub(super) fn add_lasting(&self, spells: &mut SignalIntervals) {
+    pub(super) fn add_lasting(&self, intervals: &mut SignalIntervals) {
         let latest = |slot: &Slot| slot.requests.time_ns.max(slot.responses.time_ns);
         let mut links: Map<u16, u64> = Map::default();
         for (number, slot) in (0..).zip(&self.slots) {
-            if let Some(link) = self.spells.link(number) {
+            if let Some(link) = self.intervals.link(number) {
                 let until = links.entry(link).or_default();
                 *until = (*until).max(latest(slot));
             }
         }
         for (number, slot) in (0..).zip(&self.slots) {
-            let until = self.spells.link(number).and_then(|link| links.get(&link));
+            let until = self.intervals.link(number).and_then(|link| links.get(&link));
             let Some(until_ns) = until.copied() else { continue };
             let from_ns = latest(slot);
             if from_ns == 0 || until_ns.saturating_sub(from_ns) < STALL_NS {
                 continue;
             }
             if slot.in_message().is_some_and(|at| at.is_within()) {
-                spells.flows.entry(number).or_default().add_stall((from_ns, until_ns), slot.counts.packets);
+                intervals
+                    .flows
+                    .entry(number)
+                    .or_default()
+                    .add_stall((from_ns, until_ns), slot.counts.packets);
             }
         }
     }

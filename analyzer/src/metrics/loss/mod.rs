@@ -155,7 +155,7 @@ pub struct Loss {
     /// Flows within a message. Live: not known, `None`.
     pub in_messages: Option<in_message::BySlot>,
     /// Times of loss, retransmission and congestion signals.
-    pub spells: SignalIntervals,
+    pub intervals: SignalIntervals,
 }
 
 impl Loss {
@@ -218,7 +218,7 @@ pub struct Collector {
     answered: Answered,
     naks: Map<u32, Naks>,
     overlaps: reads::BySlot,
-    spells: Recorder,
+    intervals: Recorder,
     parallel: Parallel,
 }
 
@@ -273,7 +273,7 @@ impl Collector {
             answered: Answered::default(),
             naks: Map::default(),
             overlaps: Map::default(),
-            spells: Recorder::new(bin_ns),
+            intervals: Recorder::new(bin_ns),
             parallel: Parallel::default(),
         }
     }
@@ -285,10 +285,10 @@ impl Collector {
             && packet.outcome.events & Event::NEW_FLOW != 0
         {
             self.open(packet.slot, &extras.key);
-            self.spells.on_link(packet.slot, packet.link);
+            self.intervals.on_link(packet.slot, packet.link);
         }
-        if self.spells.is_due(packet.time_ns) {
-            self.spells.mark(packet.time_ns, self.slots.iter().map(|slot| slot.counts));
+        if self.intervals.is_due(packet.time_ns) {
+            self.intervals.mark(packet.time_ns, self.slots.iter().map(|slot| slot.counts));
         }
         let op = Op::of(packet.opcode);
         if op.any(Op::REQUEST | Op::RESPONSE) {
@@ -312,7 +312,7 @@ impl Collector {
         }
         if op.has(Op::CNP) {
             let counts = self.counts(packet.slot);
-            self.spells.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1, counts);
+            self.intervals.note(packet.slot, Signal::Cnp, (packet.time_ns, packet.time_ns), 1, counts);
         }
     }
 
@@ -323,13 +323,13 @@ impl Collector {
         }
         self.naks.remove(&number);
         self.overlaps.remove(&number);
-        self.spells.retired(number);
+        self.intervals.retired(number);
     }
 
     /// A packet is marked CE, or was counted already and passed again, marked by now.
     pub fn marked(&mut self, packet: &Packet) {
         let counts = self.counts(packet.slot);
-        self.spells.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1, counts);
+        self.intervals.note(packet.slot, Signal::CeMarked, (packet.time_ns, packet.time_ns), 1, counts);
     }
 
     /// The counts of the flow of a slot; live, nothing is counted here.
@@ -343,12 +343,12 @@ impl Collector {
         if let Some(slot) = self.slots.get_mut(number as usize) {
             (slot.request_loss, slot.response_loss) = (None, None);
         }
-        self.spells.opened(number);
+        self.intervals.opened(number);
     }
 
     /// Traffic, which is given, and signals over the whole run, by link.
     pub(super) fn timeline(&self, traffic: impl Iterator<Item = LinkPoints>) -> Vec<LinkPoints> {
-        self.spells.timeline(traffic)
+        self.intervals.timeline(traffic)
     }
 
     /// The result so far.
@@ -357,12 +357,12 @@ impl Collector {
         let troubled = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.request_loss.is_some() || slot.response_loss.is_some());
-        let mut spells = self.spells.spells();
-        self.add_lasting(&mut spells);
+        let mut intervals = self.intervals.intervals();
+        self.add_lasting(&mut intervals);
         Loss {
             flows: troubled.map(|(number, slot)| (number, slot.loss())).collect(),
             known: None,
-            spells,
+            intervals,
             naks: self.naks.clone(),
             overlaps: self.overlaps.clone(),
             in_messages: Some(self.in_messages()),
@@ -383,7 +383,7 @@ impl Collector {
         }
         self.naks.remove(&slot);
         self.overlaps.remove(&slot);
-        self.spells.opened(slot);
+        self.intervals.opened(slot);
     }
 
     /// Counts a NAK in the flow of a slot.
@@ -396,7 +396,7 @@ impl Collector {
             (false, code) => Signal::OtherNak(code.min(5)),
         };
         let counts = self.counts(slot);
-        self.spells.note(slot, signal, (time_ns, time_ns), 1, counts);
+        self.intervals.note(slot, signal, (time_ns, time_ns), 1, counts);
     }
 
     fn pair(&mut self, family: u8, src: Addr, dst: Addr) -> u32 {
@@ -503,7 +503,7 @@ impl Collector {
     #[cold]
     #[inline(never)]
     fn anomaly(&mut self, packet: &Packet, op: Op, reverse: Reverse, repeated_read: bool) {
-        let Self { slots, answers, answered, window_ns, spells, parallel, .. } = self;
+        let Self { slots, answers, answered, window_ns, intervals, parallel, .. } = self;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
@@ -556,7 +556,7 @@ impl Collector {
             elsewhere,
         };
         follow(sequence, &arrival, packet, acked, repeated_read);
-        sequence.record(spells, packet.slot, packet.time_ns, Some(slot.counts));
+        sequence.record(intervals, packet.slot, packet.time_ns, Some(slot.counts));
         latest.passed(arrival.psn, packet.id, arrival.time_ns, smooth && !repeated_read);
     }
 }

@@ -1,22 +1,22 @@
-//! Times of each kind of signal in a flow: spells with 10 s of silence between two of them, and the packets of the flow
-//! until the first and the last signal of each, so that the ratio of a spell is that of its own time.
+//! Times of each kind of signal in a flow: intervals with 10 s of silence between two of them, and the packets of the
+//! flow until the first and the last signal of each, so that the ratio of an interval is that of its own time.
 //!
 //! ```text
 //! data time   0 s         10 s        20 s        30 s
 //!             |-----------|-----------|-----------|    marks: the packets of every flow until then
-//!                     x  x   x                          a spell: from its first to its last signal
+//!                     x  x   x                          an interval: from its first to its last signal
 //!                     ^ at_first
 //!                            ^ at_last
 //! ```
 //!
 //! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only
-//! the marks around spells are kept.
+//! the marks around intervals are kept.
 
 use std::sync::Arc;
 
 use crate::entity::Stats;
-use crate::entity::spell;
-pub use crate::entity::spell::{SPELL_NS, Spell};
+use crate::entity::interval;
+pub use crate::entity::interval::{EPISODE_GAP_NS, Interval};
 
 use crate::metrics::packet::Packet;
 use crate::metrics::timeline::{self, LinkPoints, SignalKind};
@@ -97,7 +97,7 @@ impl Signal {
     }
 }
 
-/// The spells of one flow by signal, the oldest first. Samples and facts share them with the recorder until they
+/// The intervals of one flow by signal, the oldest first. Samples and facts share them with the recorder until they
 /// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSignalIntervals(Option<Arc<BySignal>>);
@@ -106,17 +106,17 @@ pack! {
     new FlowSignalIntervals;
 }
 
-type BySignal = Vec<(Signal, SmallList<Spell>)>;
+type BySignal = Vec<(Signal, SmallList<Interval>)>;
 
 // Of a million flows in trouble each has some.
-const _: () = assert!(size_of::<SmallList<Spell>>() <= 48);
+const _: () = assert!(size_of::<SmallList<Interval>>() <= 48);
 
 impl FlowSignalIntervals {
     /// Those of one signal.
     #[must_use]
-    pub fn of(&self, signal: Signal) -> &[Spell] {
+    pub fn of(&self, signal: Signal) -> &[Interval] {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice);
-        all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, spells)| &**spells)
+        all.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, intervals)| &**intervals)
     }
 
     /// True if there is none.
@@ -125,30 +125,32 @@ impl FlowSignalIntervals {
         self.0.is_none()
     }
 
-    /// Times at which the packets of the flow are known, or the ECN-capable ones: begin and end of each spell.
+    /// Times at which the packets of the flow are known, or the ECN-capable ones: begin and end of each interval.
     pub fn known(&self, capable: bool) -> impl Iterator<Item = (u64, u64)> {
         let all = self.0.as_deref().map_or(&[][..], Vec::as_slice).iter();
         // A silence has no count of its own.
         let own = all.filter(move |(signal, _)| {
             *signal != Signal::Silence && (*signal == Signal::CeMarked) == capable
         });
-        let ends = |spell: &Spell| [(spell.first_ns, spell.at_first), (spell.last_ns, spell.at_last)];
-        own.flat_map(move |(_, spells)| spells.iter().flat_map(ends))
+        let ends = |interval: &Interval| {
+            [(interval.first_ns, interval.at_first), (interval.last_ns, interval.at_last)]
+        };
+        own.flat_map(move |(_, intervals)| intervals.iter().flat_map(ends))
     }
 
     /// Those of one signal, made by hand.
     #[must_use]
-    pub fn with(mut self, signal: Signal, spells: Vec<Spell>) -> Self {
-        Arc::make_mut(self.0.get_or_insert_default()).push((signal, spells.into()));
+    pub fn with(mut self, signal: Signal, intervals: Vec<Interval>) -> Self {
+        Arc::make_mut(self.0.get_or_insert_default()).push((signal, intervals.into()));
         self
     }
 
     /// A silence within a message; `packets` is the count of the flow with the latest one.
     pub(super) fn add_stall(&mut self, (first_ns, last_ns): (u64, u64), packets: u64) {
-        let spell =
-            Spell { first_ns, last_ns, count: 1, at_first: packets.saturating_sub(1), at_last: packets };
+        let interval =
+            Interval { first_ns, last_ns, count: 1, at_first: packets.saturating_sub(1), at_last: packets };
         for (signal, count) in [(Signal::Stall, 1), (Signal::StallWait, last_ns - first_ns)] {
-            spell::add(Spell { count, ..spell }, self.of_mut(signal), first_ns);
+            interval::add(Interval { count, ..interval }, self.of_mut(signal), first_ns);
         }
         self.add_silence((first_ns, last_ns));
     }
@@ -158,10 +160,10 @@ impl FlowSignalIntervals {
         if silences.len() >= MOST_SILENCES {
             silences.pop_front();
         }
-        silences.push(Spell { first_ns, last_ns, count: 1, ..Spell::default() });
+        silences.push(Interval { first_ns, last_ns, count: 1, ..Interval::default() });
     }
 
-    fn of_mut(&mut self, signal: Signal) -> &mut SmallList<Spell> {
+    fn of_mut(&mut self, signal: Signal) -> &mut SmallList<Interval> {
         let all = Arc::make_mut(self.0.get_or_insert_default());
         let at = all.iter().position(|(own, _)| *own == signal).unwrap_or_else(|| {
             // Of many flows each has one or two.
@@ -184,13 +186,13 @@ pub struct Mark {
     pub capable: Vec<u64>,
 }
 
-/// Spells of flows, by slot.
+/// Intervals of flows, by slot.
 pub type BySlot = Map<u32, FlowSignalIntervals>;
 
 /// SignalIntervals, and the marks that they refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SignalIntervals {
-    /// Spells of flows, by slot.
+    /// Intervals of flows, by slot.
     pub flows: BySlot,
     /// Those that are kept, the oldest first.
     pub marks: Vec<Arc<Mark>>,
@@ -226,7 +228,7 @@ pub fn between((from_ns, from): (u64, u64), (to_ns, to): (u64, u64), at_ns: u64)
     from + u64::try_from((grown * part + length / 2).checked_div(length).unwrap_or(grown)).unwrap_or(0)
 }
 
-/// Recorder of spells.
+/// Recorder of intervals.
 #[derive(Debug)]
 pub(super) struct Recorder {
     /// Time of the next mark.
@@ -236,9 +238,9 @@ pub(super) struct Recorder {
     /// Live: CE marks and CNPs at the latest reading, by slot, and its time.
     read: Vec<[u64; 2]>,
     read_ns: u64,
-    /// Live: spells with signals since the latest reading.
+    /// Live: intervals with signals since the latest reading.
     fresh: Set<(u32, Signal)>,
-    /// The last mark, and those around spells; the oldest first.
+    /// The last mark, and those around intervals; the oldest first.
     marks: Vec<Arc<Mark>>,
     flows: BySlot,
     /// Links of the flows, by slot; live there are none, and no timeline.
@@ -304,7 +306,7 @@ impl Recorder {
         }
     }
 
-    /// Counts of the spells of a flow with signals between two readings: taken as evenly spread between the two.
+    /// Counts of the intervals of a flow with signals between two readings: taken as evenly spread between the two.
     fn place(
         &mut self,
         fresh: &mut Set<(u32, Signal)>,
@@ -313,13 +315,15 @@ impl Recorder {
         (time_ns, counts): (u64, Counts),
     ) {
         let Some(flow) = self.flows.get_mut(&slot).and_then(|flow| flow.0.as_mut()) else { return };
-        for (signal, spells) in Arc::make_mut(flow) {
-            let Some(spell) = spells.last_mut().filter(|_| fresh.remove(&(slot, *signal))) else { continue };
+        for (signal, intervals) in Arc::make_mut(flow) {
+            let Some(interval) = intervals.last_mut().filter(|_| fresh.remove(&(slot, *signal))) else {
+                continue;
+            };
             let at = |ns| between((since_ns, before.of(*signal)), (time_ns, counts.of(*signal)), ns);
-            if spell.first_ns > since_ns {
-                spell.at_first = at(spell.first_ns);
+            if interval.first_ns > since_ns {
+                interval.at_first = at(interval.first_ns);
             }
-            spell.at_last = at(spell.last_ns);
+            interval.at_last = at(interval.last_ns);
         }
     }
 
@@ -336,20 +340,20 @@ impl Recorder {
     #[cold]
     pub(super) fn mark(&mut self, time_ns: u64, counts: impl Iterator<Item = Counts>) {
         if self.next_ns == 0 {
-            self.next_ns = time_ns.saturating_add(SPELL_NS);
+            self.next_ns = time_ns.saturating_add(EPISODE_GAP_NS);
             return;
         }
-        let missed = (time_ns - self.next_ns) / SPELL_NS;
+        let missed = (time_ns - self.next_ns) / EPISODE_GAP_NS;
         let (packets, capable) = counts.map(|counts| (counts.packets, counts.capable)).unzip();
         self.marks.push(Arc::new(Mark { time_ns: self.next_ns, packets, capable }));
-        self.next_ns = self.next_ns.saturating_add(SPELL_NS.saturating_mul(missed + 1));
+        self.next_ns = self.next_ns.saturating_add(EPISODE_GAP_NS.saturating_mul(missed + 1));
         let last = self.marks.len() - 1;
         let mut used = vec![false; self.marks.len()];
         used[last] = true;
         let all = self.flows.values().filter_map(|flow| flow.0.as_deref());
-        for spell in all.flatten().flat_map(|(_, spells)| spells.iter()) {
-            let before = self.marks.partition_point(|mark| mark.time_ns <= spell.first_ns);
-            let after = self.marks.partition_point(|mark| mark.time_ns < spell.last_ns);
+        for interval in all.flatten().flat_map(|(_, intervals)| intervals.iter()) {
+            let before = self.marks.partition_point(|mark| mark.time_ns <= interval.first_ns);
+            let after = self.marks.partition_point(|mark| mark.time_ns < interval.last_ns);
             for at in before.checked_sub(1).into_iter().chain([after.min(last)]) {
                 used[at] = true;
             }
@@ -390,8 +394,8 @@ impl Recorder {
         if let (Some(kind), Some(link)) = (signal.kind(), self.links.get(slot as usize)) {
             self.timeline.note(*link, kind, last_ns, count);
         }
-        let spells = self.flows.entry(slot).or_default().of_mut(signal);
-        spell::add(Spell { first_ns, last_ns, count, at_first, at_last }, spells, first_ns);
+        let intervals = self.flows.entry(slot).or_default().of_mut(signal);
+        interval::add(Interval { first_ns, last_ns, count, at_first, at_last }, intervals, first_ns);
     }
 
     /// Nothing of a flow passed between two times in the midst of a message; `counts` are those with the packet behind
@@ -415,13 +419,13 @@ impl Recorder {
         if let (Some(kind), Some(link)) = (signal.kind(), self.links.get(slot as usize)) {
             self.timeline.take_back(*link, kind, count);
         }
-        let Some(spells) = self.flows.get_mut(&slot).map(|flow| flow.of_mut(signal)) else { return };
-        while let Some(spell) = spells.last_mut().filter(|_| count > 0) {
-            let taken = count.min(spell.count);
-            spell.count -= taken;
+        let Some(intervals) = self.flows.get_mut(&slot).map(|flow| flow.of_mut(signal)) else { return };
+        while let Some(interval) = intervals.last_mut().filter(|_| count > 0) {
+            let taken = count.min(interval.count);
+            interval.count -= taken;
             count -= taken;
-            if spell.count == 0 {
-                spells.pop();
+            if interval.count == 0 {
+                intervals.pop();
             }
         }
     }
@@ -456,8 +460,8 @@ impl Recorder {
         }
     }
 
-    /// Spells so far.
-    pub(super) fn spells(&self) -> SignalIntervals {
+    /// Intervals so far.
+    pub(super) fn intervals(&self) -> SignalIntervals {
         SignalIntervals { flows: self.flows.clone(), marks: self.marks.clone() }
     }
 }
@@ -469,7 +473,7 @@ mod tests {
     use crate::util::time::NS_PER_S as S;
 
     /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
-    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Spell, Vec<u64>) {
+    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Interval, Vec<u64>) {
         let mut recorder = Recorder::new(1);
         let mut counts = [Counts::default(); 4];
         for i in 0..seconds * 1_000 {
@@ -482,18 +486,18 @@ mod tests {
                 recorder.note(3, Signal::Lost, (time_ns, time_ns), 1, Some(counts[3]));
             }
         }
-        let spells = recorder.spells();
-        let [spell] = spells.flows[&3].of(Signal::Lost) else { panic!("one spell") };
-        (*spell, spells.marks.iter().map(|mark| mark.time_ns / S).collect())
+        let intervals = recorder.intervals();
+        let [interval] = intervals.flows[&3].of(Signal::Lost) else { panic!("one interval") };
+        (*interval, intervals.marks.iter().map(|mark| mark.time_ns / S).collect())
     }
 
     #[test]
-    fn a_spell_has_the_packets_between_its_first_and_its_last_signal() {
-        let (spell, marks) = steady(90, 12..18);
-        assert_eq!((spell.count, spell.at_first, spell.at_last), (60, 12_000, 17_901));
+    fn an_interval_has_the_packets_between_its_first_and_its_last_signal() {
+        let (interval, marks) = steady(90, 12..18);
+        assert_eq!((interval.count, interval.at_first, interval.at_last), (60, 12_000, 17_901));
         // Those around it, and the latest.
         assert_eq!(marks, [11, 21, 81]);
-        assert_eq!(steady(25, 12..18).0, spell);
+        assert_eq!(steady(25, 12..18).0, interval);
     }
 
     #[test]
@@ -505,53 +509,53 @@ mod tests {
         recorder.note(2, Signal::Lost, (S + S / 2, S + S / 2), 1, None);
         recorder.reading([(2, &stats(500))].into_iter(), 2 * S);
         recorder.reading([(2, &stats(900))].into_iter(), 3 * S);
-        let spells = recorder.spells();
-        let [spell] = spells.flows[&2].of(Signal::Lost) else { panic!("one spell") };
-        assert_eq!((spell.at_first, spell.at_last), (200, 300));
+        let intervals = recorder.intervals();
+        let [interval] = intervals.flows[&2].of(Signal::Lost) else { panic!("one interval") };
+        assert_eq!((interval.at_first, interval.at_last), (200, 300));
     }
 
     #[test]
-    fn readings_give_spells_of_marks_and_cnps() {
+    fn readings_give_intervals_of_marks_and_cnps() {
         let mut recorder = Recorder::new(1);
         for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
             let stats = Stats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..Stats::default() };
             recorder.reading([(2, &stats)].into_iter(), second * S);
         }
-        let spells = recorder.spells();
-        let marked: Vec<(u64, u64, u64)> = spells.flows[&2]
+        let intervals = recorder.intervals();
+        let marked: Vec<(u64, u64, u64)> = intervals.flows[&2]
             .of(Signal::CeMarked)
             .iter()
-            .map(|spell| (spell.first_ns / S, spell.last_ns / S, spell.count))
+            .map(|interval| (interval.first_ns / S, interval.last_ns / S, interval.count))
             .collect();
-        // The last mark was set between 4 and 20 s: it may belong to the spell before.
+        // The last mark was set between 4 and 20 s: it may belong to the interval before.
         assert_eq!(marked, [(1, 20, 10)]);
-        assert!(spells.flows[&2].of(Signal::Cnp).is_empty());
+        assert!(intervals.flows[&2].of(Signal::Cnp).is_empty());
     }
 
     #[test]
-    fn ten_seconds_of_silence_begin_a_new_spell() {
+    fn ten_seconds_of_silence_begin_a_new_interval() {
         let mut recorder = Recorder::new(1);
         recorder.note(0, Signal::RnrNak, (S, S), 1, None);
         recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2, None);
         recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3, None);
         let counts: Vec<u64> =
-            recorder.spells().flows[&0].of(Signal::RnrNak).iter().map(|spell| spell.count).collect();
+            recorder.intervals().flows[&0].of(Signal::RnrNak).iter().map(|interval| interval.count).collect();
         assert_eq!(counts, [3, 3]);
         recorder.take_back(0, Signal::RnrNak, 4);
-        assert_eq!(recorder.spells().flows[&0].of(Signal::RnrNak).len(), 1);
+        assert_eq!(recorder.intervals().flows[&0].of(Signal::RnrNak).len(), 1);
         recorder.retired(0);
-        assert!(recorder.spells().flows.is_empty());
+        assert!(recorder.intervals().flows.is_empty());
     }
 
     #[test]
-    fn of_many_spells_the_oldest_become_one() {
+    fn of_many_intervals_the_oldest_become_one() {
         let mut recorder = Recorder::new(1);
         for i in 0..20 {
             recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1, None);
         }
-        let spells = recorder.spells().flows[&0].of(Signal::Timeout).to_vec();
-        assert_eq!(spells.len(), crate::entity::spell::MOST);
-        assert_eq!(spells.iter().map(|spell| spell.count).sum::<u64>(), 20);
-        assert_eq!(spells[0].first_ns, 0);
+        let intervals = recorder.intervals().flows[&0].of(Signal::Timeout).to_vec();
+        assert_eq!(intervals.len(), crate::entity::interval::MOST);
+        assert_eq!(intervals.iter().map(|interval| interval.count).sum::<u64>(), 20);
+        assert_eq!(intervals[0].first_ns, 0);
     }
 }

@@ -135,8 +135,8 @@ fn after_a_nak_that_leads_nowhere_the_timer_expires() {
             let case = format!("{silence_ms} ms, {went_back}: {loss:?}");
             assert_eq!(loss.timeouts, timeouts, "{case}");
             assert_eq!(loss.timeout_wait_ns / MS, timeouts * silence_ms, "{case}");
-            let spells = scene.collector.metrics().spells.flows;
-            let silences = spells.values().flat_map(|flow| flow.of(Signal::Silence));
+            let intervals = scene.collector.metrics().intervals.flows;
+            let silences = intervals.values().flat_map(|flow| flow.of(Signal::Silence));
             let lengths: Vec<u64> =
                 silences.map(|one| (one.last_ns - one.first_ns) / MS).filter(|ms| *ms > 0).collect();
             assert_eq!(lengths, vec![silence_ms; usize::from(timeouts > 0)], "{case}");

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::hosts::{DEGREES, Degree};
-use crate::entity::spell::SPELL_NS;
+use crate::entity::interval::EPISODE_GAP_NS;
 use crate::util::time::keep_most;
 
 /// Length of a window, in nanoseconds: the silence that ends an episode of a finding.
-const LENGTH_NS: u64 = SPELL_NS;
+const LENGTH_NS: u64 = EPISODE_GAP_NS;
 /// Windows kept; of more, the two that together last least become one.
 const MOST: usize = 8;
 /// Senders at once from which windows are kept of a receiver.

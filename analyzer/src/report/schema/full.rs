@@ -202,7 +202,7 @@ fn pause() -> Pause {
         most_share: Some(0.5),
         worst_frames_per_s: Some(1.0),
         longest_ns: Some(1),
-        spells: Pause::default().spells,
+        intervals: Pause::default().intervals,
     }
 }
 

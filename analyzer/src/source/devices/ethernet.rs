@@ -118,7 +118,7 @@ impl PauseSample {
         self.most_share = worst(self.most_share, other.most_share);
         self.worst_frames_per_s = worst(self.worst_frames_per_s, other.worst_frames_per_s);
         self.longest_ns = self.longest_ns.max(other.longest_ns);
-        self.spells.join(&other.spells);
+        self.intervals.join(&other.intervals);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::entity::devices::{Growth, SourceSample, counted};
-use crate::entity::spell;
+use crate::entity::interval;
 use crate::util::small_list::SmallList;
 
 /// The times in which each counter of a port grew.
@@ -27,7 +27,7 @@ impl GrowthWatch {
             let Some((count, first_ns)) = count.zip(self.read_ns) else { continue };
             let grown =
                 Growth { first_ns, last_ns: time_ns, count, at_first: self.packets, at_last: packets };
-            spell::add(grown, self.growth.entry(name.clone()).or_default(), time_ns);
+            interval::add(grown, self.growth.entry(name.clone()).or_default(), time_ns);
         }
         (self.packets, self.read_ns) = (packets, Some(time_ns));
     }
@@ -40,7 +40,7 @@ impl GrowthWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::spell::MOST;
+    use crate::entity::interval::MOST;
     use crate::util::time::NS_PER_S as S;
 
     fn port(discards: u64, received: u64) -> [SourceSample; 1] {

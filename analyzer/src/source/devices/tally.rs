@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::entity::devices::{PauseSample, SourceSample};
-use crate::entity::pauses::{PauseSpell, PauseSpells};
+use crate::entity::pauses::{PauseInterval, PauseIntervals};
 use crate::ethernet::mac_control::quanta_ns;
 use crate::host::rdma::counters::{Reading, Source, difference};
 use crate::host::rdma::vocabulary::{PauseCount, PauseCounts};
@@ -101,7 +101,7 @@ struct PauseTotal {
     worst_frames_per_s: Option<f64>,
     run_ns: u64,
     longest_ns: u64,
-    spells: PauseSpells,
+    intervals: PauseIntervals,
 }
 
 impl PauseTally {
@@ -158,7 +158,7 @@ impl PauseTally {
                     most_share: total.most_share,
                     worst_frames_per_s: total.worst_frames_per_s,
                     longest_ns: timed.then_some(total.longest_ns),
-                    spells: total.spells.clone(),
+                    intervals: total.intervals.clone(),
                 });
             }
         }
@@ -210,7 +210,7 @@ impl PauseTotal {
             self.longest_ns = self.longest_ns.max(self.run_ns);
         }
         if frames.is_some_and(|n| n > 0) || paused_us.is_some_and(|n| n > 0) {
-            self.spells.add(&PauseSpell {
+            self.intervals.add(&PauseInterval {
                 first_ns,
                 last_ns,
                 frames,

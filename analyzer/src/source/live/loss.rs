@@ -290,7 +290,7 @@ impl Losses {
         }
     }
 
-    /// Adds the packet counts of all flows at a Unix time, to which spells of loss are compared.
+    /// Adds the packet counts of all flows at a Unix time, to which intervals of loss are compared.
     pub fn count(&mut self, flows: &[FlowSample], time_ns: u64) {
         self.collector.reading(flows.iter().map(|flow| (flow.slot, &flow.stats)), time_ns);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::entity::devices::{Devices, PortSample, QpSample};
-use crate::metrics::loss::signal_intervals::SPELL_NS;
+use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 use crate::util::map::Map;
 use crate::util::time::{NS_PER_S, seconds};
 
@@ -31,7 +31,7 @@ impl Trail {
         }
         // One of ten seconds ago is enough: with thousands of queue pairs each has its megabytes.
         let newest = end(devices);
-        while self.0.get(1).is_some_and(|second| end(second).saturating_add(SPELL_NS) <= newest)
+        while self.0.get(1).is_some_and(|second| end(second).saturating_add(EPISODE_GAP_NS) <= newest)
             || self.0.len() == KEPT
         {
             self.0.pop_front();
@@ -51,7 +51,7 @@ impl Trail {
             Some((then, ns))
         };
         // The one that is nearest to ten seconds back, from the oldest on.
-        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(SPELL_NS))?;
+        let (then, ns) = self.0.iter().filter_map(of).min_by_key(|(_, ns)| ns.abs_diff(EPISODE_GAP_NS))?;
         Some(PortRates { now, then, seconds: seconds(ns) })
     }
 }

@@ -283,8 +283,8 @@ impl<'a> Direction<'a> {
     ) -> Option<Found<'a>> {
         let flows: Vec<&Flow> = self.split(link).flat_map(|(here, _)| here).collect();
         let known = |flow: &&Flow| {
-            let spells = signals.iter().flat_map(|signal| flow.spells.of(*signal));
-            spells.map(|spell| spell.count).sum::<u64>() >= counted(flow)
+            let intervals = signals.iter().flat_map(|signal| flow.intervals.of(*signal));
+            intervals.map(|interval| interval.count).sum::<u64>() >= counted(flow)
         };
         let timed = flows.iter().all(known);
         let spans = if timed { spans(flows.iter().copied(), signals) } else { Vec::new() };

@@ -2,7 +2,7 @@
 
 use super::ends;
 use crate::analysis::{Device, Flow, Link, Pause};
-use crate::entity::pauses::{PauseSpell, Stall};
+use crate::entity::pauses::{PauseInterval, Stall};
 use crate::findings::command::priority;
 use crate::findings::once::once;
 use crate::findings::order::OVER_NS;
@@ -144,9 +144,9 @@ impl PauseSource<'_> {
     }
 }
 
-/// The pauses of some of its spells; without times those of the run.
-fn in_spells<'a>(pause: &Pause, spells: impl Iterator<Item = &'a PauseSpell>) -> Pause {
-    let sum = spells.copied().reduce(|mut sum, one| {
+/// The pauses of some of its intervals; without times those of the run.
+fn in_intervals<'a>(pause: &Pause, intervals: impl Iterator<Item = &'a PauseInterval>) -> Pause {
+    let sum = intervals.copied().reduce(|mut sum, one| {
         sum.add(&one);
         sum
     });
@@ -164,38 +164,38 @@ fn in_spells<'a>(pause: &Pause, spells: impl Iterator<Item = &'a PauseSpell>) ->
     }
 }
 
-/// Spells that overlap a time, or are less than 10 s away.
-fn near(pause: &Pause, (first_ns, last_ns): (u64, u64)) -> impl Iterator<Item = &PauseSpell> {
-    let is_near = move |one: &&PauseSpell| {
+/// Intervals that overlap a time, or are less than 10 s away.
+fn near(pause: &Pause, (first_ns, last_ns): (u64, u64)) -> impl Iterator<Item = &PauseInterval> {
+    let is_near = move |one: &&PauseInterval| {
         one.first_ns < last_ns.saturating_add(OVER_NS) && one.last_ns.saturating_add(OVER_NS) > first_ns
     };
-    pause.spells.0.iter().filter(is_near)
+    pause.intervals.0.iter().filter(is_near)
 }
 
 /// The pauses of the latest episode that is a storm, and all such episodes; the run without any where times are not
 /// known.
 fn latest_storm(pause: &Pause, is_storm: impl Fn(&Pause) -> bool) -> Option<(Pause, Vec<Episode>)> {
-    let all = pause.spells.0.iter();
+    let all = pause.intervals.0.iter();
     if all.len() == 0 {
         return is_storm(pause).then(|| (pause.clone(), Vec::new()));
     }
-    let bad = all.filter(|one| is_storm(&in_spells(pause, std::iter::once(*one))));
+    let bad = all.filter(|one| is_storm(&in_intervals(pause, std::iter::once(*one))));
     let times = joined(bad.map(|one| (one.first_ns, one.last_ns)).collect());
     let episode = |&(first_ns, last_ns): &(u64, u64)| {
-        let one = in_spells(pause, near(pause, (first_ns, last_ns)));
+        let one = in_intervals(pause, near(pause, (first_ns, last_ns)));
         Episode { first_ns, last_ns, peak: one.worst_share.or(one.least_share).or(one.most_share) }
     };
-    let latest = in_spells(pause, near(pause, *times.last()?));
+    let latest = in_intervals(pause, near(pause, *times.last()?));
     Some((latest, times.iter().map(episode).collect()))
 }
 
 /// The same of at least this number of frames: of an episode, or of all together.
 fn latest_frames(pause: &Pause, least: u64) -> Option<(u64, Vec<Episode>)> {
     let frames = |first_ns: u64, last_ns: u64| {
-        let within = |one: &&PauseSpell| one.first_ns >= first_ns && one.last_ns <= last_ns;
-        pause.spells.0.iter().filter(within).filter_map(|one| one.frames).sum::<u64>()
+        let within = |one: &&PauseInterval| one.first_ns >= first_ns && one.last_ns <= last_ns;
+        pause.intervals.0.iter().filter(within).filter_map(|one| one.frames).sum::<u64>()
     };
-    let with_frames = pause.spells.0.iter().filter(|one| one.frames.is_some_and(|n| n > 0));
+    let with_frames = pause.intervals.0.iter().filter(|one| one.frames.is_some_and(|n| n > 0));
     let times = joined(with_frames.map(|one| (one.first_ns, one.last_ns)).collect());
     let counted = times.iter().map(|&(first, last)| (first, last, frames(first, last)));
     let enough: Vec<_> = counted.filter(|(.., n)| *n >= least).collect();
@@ -398,8 +398,8 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
     let pauses = links.flat_map(|link| link.pause.iter().flatten());
     let own = pauses.filter(|pause| pause.priority.is_none() || pause.priority == priority);
     let times = episode.map(|one| (one.first_ns, one.last_ns));
-    let lengths = own.filter_map(|pause| match times.filter(|_| !pause.spells.0.is_empty()) {
-        Some(times) => in_spells(pause, near(pause, times)).paused_ns,
+    let lengths = own.filter_map(|pause| match times.filter(|_| !pause.intervals.0.is_empty()) {
+        Some(times) => in_intervals(pause, near(pause, times)).paused_ns,
         None => pause.paused_ns,
     });
     let paused_ns = lengths.max();

@@ -144,7 +144,7 @@ fn paused_for(all: &[(std::ops::Range<u64>, f64)]) -> PauseSample {
             sample.frames = sample.frames.map(|frames| frames + 10);
             sample.paused_ns = sample.paused_ns.map(|ns| ns + paused_ns);
             sample.worst_share = sample.worst_share.map(|worst| worst.max(*share));
-            sample.spells.add(&crate::entity::pauses::PauseSpell {
+            sample.intervals.add(&crate::entity::pauses::PauseInterval {
                 first_ns,
                 last_ns: first_ns + fixtures::SECOND,
                 frames: Some(10),
@@ -188,8 +188,9 @@ fn frames_on_a_wrong_priority_have_their_times() {
     let mut rare = PauseSample { frames: Some(12), ..pause(4) };
     for minute in 0..12 {
         let first_ns = fixtures::START + minute * 60 * fixtures::SECOND;
-        let spell = PauseSpell { first_ns, last_ns: first_ns + 1, frames: Some(1), ..PauseSpell::default() };
-        rare.spells.add(&spell);
+        let interval =
+            PauseInterval { first_ns, last_ns: first_ns + 1, frames: Some(1), ..PauseInterval::default() };
+        rare.intervals.add(&interval);
     }
     let finding = of_an_hour(rare, "pfc.on_wrong_priority").unwrap();
     assert_eq!((finding.episodes.len(), &finding.evidence["frames"]), (1, &12.into()), "all together");

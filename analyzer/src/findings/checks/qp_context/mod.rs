@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ends;
 use crate::analysis::{Device, DeviceQp};
 use crate::entity::contexts::ContextTimes;
-use crate::entity::spell::{SPELL_NS, Spell};
+use crate::entity::interval::{EPISODE_GAP_NS, Interval};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
     Command, Commands, Entry, Episode, Family, Finding, Input, Lasting, Place, Problem, Raise, Severity,
@@ -205,14 +205,14 @@ impl<'a> Shown<'a> {
     fn new(
         qp: &'a DeviceQp,
         count: Option<u64>,
-        times: fn(&ContextTimes) -> &SmallList<Spell>,
+        times: fn(&ContextTimes) -> &SmallList<Interval>,
         least: u64,
     ) -> Option<Self> {
         let count = count.filter(|count| *count >= least.max(1))?;
         let times = qp.context_times.as_deref().map_or(&[][..], |all| &**times(all));
-        let enough: Vec<&Spell> = times.iter().filter(|one| one.count >= least).collect();
-        let between = |first: &Spell, last: &Spell| last.at_last.saturating_sub(first.at_first);
-        let episode = |first: &Spell, last: &Spell| Episode {
+        let enough: Vec<&Interval> = times.iter().filter(|one| one.count >= least).collect();
+        let between = |first: &Interval, last: &Interval| last.at_last.saturating_sub(first.at_first);
+        let episode = |first: &Interval, last: &Interval| Episode {
             first_ns: first.first_ns,
             last_ns: last.last_ns,
             peak: None,
@@ -238,7 +238,7 @@ impl<'a> Shown<'a> {
     /// Removes those that ended 10 s or more before another one.
     fn retain_latest(all: &mut Vec<Self>) {
         let latest_ns = all.iter().filter_map(Self::last_ns).max().unwrap_or(0);
-        all.retain(|one| one.last_ns().is_none_or(|ns| latest_ns.saturating_sub(ns) < SPELL_NS));
+        all.retain(|one| one.last_ns().is_none_or(|ns| latest_ns.saturating_sub(ns) < EPISODE_GAP_NS));
     }
 
     fn share(&self) -> String {

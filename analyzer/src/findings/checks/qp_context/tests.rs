@@ -4,8 +4,8 @@ use super::*;
 use crate::analysis::{Options, fixtures};
 use crate::entity::contexts::{Blamed, ContextSample, Contexts};
 use crate::entity::devices::{Devices, PortSample, SourceSample};
+use crate::entity::interval::Interval;
 use crate::entity::lives::Lives;
-use crate::entity::spell::Spell;
 use crate::findings::tests::found;
 use crate::host::rdma::qp_context::QpContext;
 use crate::sample::{Sample, SourceKind};
@@ -123,14 +123,14 @@ fn retries_come_with_the_timeouts_that_are_attributed() {
 #[test]
 fn retries_have_episodes_of_readings() {
     let at = |second: u64| fixtures::START + second * 1_000 * MS;
-    let time = |from: u64, to: u64, count: u64, before: u64, last: u64| Spell {
+    let time = |from: u64, to: u64, count: u64, before: u64, last: u64| Interval {
         first_ns: at(from),
         last_ns: at(to),
         count,
         at_first: before,
         at_last: last,
     };
-    let with = |times: &[Spell]| {
+    let with = |times: &[Interval]| {
         let times = times.to_vec();
         let sample = sample(
             1,

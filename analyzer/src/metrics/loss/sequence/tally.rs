@@ -69,19 +69,19 @@ impl Sequence {
     /// known.
     pub(in crate::metrics::loss) fn record(
         &mut self,
-        spells: &mut Recorder,
+        intervals: &mut Recorder,
         slot: u32,
         time_ns: u64,
         counts: Option<Counts>,
     ) {
         if let Some(silence) = self.silence.take() {
-            spells.silence(slot, silence);
+            intervals.silence(slot, silence);
         }
         let tally = self.tally();
         let recorded = std::mem::replace(&mut self.recorded, tally);
         for ((signal, now), then) in SIGNALS.into_iter().zip(tally).zip(recorded) {
             if now < then {
-                spells.take_back(slot, signal, then - now);
+                intervals.take_back(slot, signal, then - now);
             } else if now > then {
                 let since = match signal {
                     Signal::Lost | Signal::LossUpstream | Signal::RecoveryUpstream => {
@@ -90,7 +90,7 @@ impl Sequence {
                     Signal::LossDownstream | Signal::RecoveryDownstream => self.downstream.under_way(),
                     _ => None,
                 };
-                spells.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then, counts);
+                intervals.note(slot, signal, since.unwrap_or((time_ns, time_ns)), now - then, counts);
             }
         }
     }

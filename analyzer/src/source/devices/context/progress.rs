@@ -2,7 +2,7 @@
 
 use super::super::psn;
 use crate::entity::contexts::ContextTimes;
-use crate::entity::spell::{self, Spell};
+use crate::entity::interval::{self, Interval};
 use crate::host::rdma::qp_context::QpContext;
 use crate::util::small_list::SmallList;
 
@@ -216,8 +216,8 @@ impl Progress {
 }
 
 /// Adds a reading of this number to the times in which readings showed something.
-fn add_reading(times: &mut SmallList<Spell>, number: u64, read_ns: u64) {
-    let one = Spell {
+fn add_reading(times: &mut SmallList<Interval>, number: u64, read_ns: u64) {
+    let one = Interval {
         first_ns: read_ns,
         last_ns: read_ns,
         count: 1,
@@ -226,7 +226,7 @@ fn add_reading(times: &mut SmallList<Spell>, number: u64, read_ns: u64) {
     };
     // With many queue pairs, successive readings may be far apart.
     let before = times.last().filter(|last| last.at_last == one.at_first).map(|last| last.last_ns);
-    spell::add(one, times, before.unwrap_or(read_ns));
+    interval::add(one, times, before.unwrap_or(read_ns));
 }
 
 #[cfg(test)]

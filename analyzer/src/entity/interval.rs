@@ -4,17 +4,17 @@ use crate::util::definition::definitions;
 use crate::util::small_list::SmallList;
 
 definitions! {
-    pub SPELL_NS: u64 = 10_000_000_000,
+    pub EPISODE_GAP_NS: u64 = 10_000_000_000,
         "Silence after which an episode has ended, in nanoseconds; also the time that screens average over",
         "The steps of training jobs are seconds apart at most, so that what comes with each of them is seen again within it";
 }
 
-/// Spells kept of one kind; of more, the oldest become one.
+/// Intervals kept of one kind; of more, the oldest become one.
 pub const MOST: usize = 8;
 
 /// A time in which something showed without 10 s of silence. `C` are the counts that a ratio is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spell<C = u64> {
+pub struct Interval<C = u64> {
     /// Its begin, Unix nanoseconds.
     pub first_ns: u64,
     /// Its end, so far.
@@ -36,20 +36,20 @@ pub trait Lasting: Copy {
 }
 
 /// Adds one to older ones: to the latest, if it shows (`shows_ns`) less than 10 s after that one's end.
-pub fn add<S: Lasting>(one: S, spells: &mut SmallList<S>, shows_ns: u64) {
-    match spells.last_mut() {
-        Some(last) if shows_ns.saturating_sub(last.last_ns()) < SPELL_NS => last.extend(one),
-        _ => spells.push(one),
+pub fn add<S: Lasting>(one: S, intervals: &mut SmallList<S>, shows_ns: u64) {
+    match intervals.last_mut() {
+        Some(last) if shows_ns.saturating_sub(last.last_ns()) < EPISODE_GAP_NS => last.extend(one),
+        _ => intervals.push(one),
     }
-    if spells.len() > MOST
-        && let Some(mut oldest) = spells.pop_front()
+    if intervals.len() > MOST
+        && let Some(mut oldest) = intervals.pop_front()
     {
-        oldest.extend(spells[0]);
-        spells[0] = oldest;
+        oldest.extend(intervals[0]);
+        intervals[0] = oldest;
     }
 }
 
-impl<C: Copy> Lasting for Spell<C> {
+impl<C: Copy> Lasting for Interval<C> {
     fn last_ns(&self) -> u64 {
         self.last_ns
     }
