@@ -9,7 +9,7 @@ use crate::run::{is_ci, root_prefix, say, step, target_dir};
 use crate::setup;
 use anyhow::{Context as _, Result, anyhow, bail};
 use lanes::LaneProgram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, thread};
 
@@ -86,38 +86,63 @@ impl Tally {
 /// the tests that need it are skipped.
 pub(crate) fn test() -> Result<()> {
     let mut tally = Tally::default();
-    if let Err(error) = setup::test_tools() {
-        // In CI, tests without their tools fail by themselves.
-        tally.skip("tests that call other programs", &format!("{error:#}"));
-    }
-    let packages = match setup::test_packages() {
-        Ok(folder) => Some(folder),
-        Err(error) => {
-            tally.skip("tests that use packages of Debian", &format!("{error:#}"));
-            None
-        }
-    };
-    if let Some(Err(error)) = packages.as_deref().map(|packages| setup::engines(packages, false)) {
-        tally.skip(
-            "tests of `fleet` on engines, of `export` with a collector, of traces and of the Helm chart",
-            &format!("{error:#}"),
-        );
-    }
-    let toolchain = match setup::ebpf_toolchain() {
-        Ok(toolchain) => Some(toolchain),
-        Err(error) if is_ci() => return Err(error),
-        Err(error) => {
-            tally.skip("tests of the kernel programs", &format!("{error:#}"));
-            None
-        }
-    };
-    let built = builds(toolchain.as_ref());
+    // Downloads leave the processors to the compilers.
+    let (tools, built) = thread::scope(|scope| {
+        let tools = scope.spawn(tools);
+        let built = toolchain().and_then(|(toolchain, missing)| Ok((builds(toolchain.as_ref())?, missing)));
+        (tools.join(), built)
+    });
+    let tools = tools.map_err(|_| anyhow!("the thread that installs programs panicked"))?;
+    // In CI, tests without their tools fail by themselves.
+    tools.missing.iter().for_each(|(what, why)| tally.skip(what, why));
+    let packages = tools.packages;
+    let built = built.map(|(programs, missing)| {
+        missing.iter().for_each(|why| tally.skip("tests of the kernel programs", why));
+        programs
+    });
     match built.and_then(|programs| all(&mut tally, &programs, packages.as_deref())) {
         Ok(()) => tally.finish(),
         Err(error) => {
             tally.failed.push(format!("{error:#}"));
             tally.finish()
         }
+    }
+}
+
+/// What the tests call.
+#[derive(Default)]
+struct Tools {
+    /// Folder of unpacked packages, if available.
+    packages: Option<PathBuf>,
+    /// Tests of which the tools could not be installed, and why.
+    missing: Vec<(&'static str, String)>,
+}
+
+/// Installs what the tests call.
+fn tools() -> Tools {
+    let mut tools = Tools::default();
+    if let Err(error) = setup::test_tools() {
+        tools.missing.push(("tests that call other programs", format!("{error:#}")));
+    }
+    match setup::test_packages() {
+        Ok(folder) => tools.packages = Some(folder),
+        Err(error) => tools.missing.push(("tests that use packages of Debian", format!("{error:#}"))),
+    }
+    if let Some(Err(error)) = tools.packages.as_deref().map(|packages| setup::engines(packages, false)) {
+        tools.missing.push((
+            "tests of `fleet` on engines, of `export` with a collector, of traces and of the Helm chart",
+            format!("{error:#}"),
+        ));
+    }
+    tools
+}
+
+/// The toolchain of the kernel programs, or why there is none.
+fn toolchain() -> Result<(Option<EbpfToolchain>, Option<String>)> {
+    match setup::ebpf_toolchain() {
+        Ok(toolchain) => Ok((Some(toolchain), None)),
+        Err(error) if is_ci() => Err(error),
+        Err(error) => Ok((None, Some(format!("{error:#}")))),
     }
 }
 

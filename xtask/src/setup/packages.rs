@@ -5,6 +5,7 @@ use crate::vm::{Processor, unpack};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// Programs used by the integration tests, with their Debian packages.
 const TEST_TOOLS: [(&str, &str); 9] = [
@@ -136,6 +137,9 @@ fn is_installed(package: &str) -> bool {
         .is_some_and(|status| status == "installed")
 }
 
+/// Two threads set up, and apt refuses the second.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 fn install(purpose: &str, packages: &[&str]) -> Result<()> {
     let names = packages.join(" ");
     if !has_program("apt-get") {
@@ -148,6 +152,7 @@ fn install(purpose: &str, packages: &[&str]) -> Result<()> {
             "{purpose} needs packages, and this is neither root nor a machine with sudo: as root, run `apt-get install {names}`"
         );
     }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     step(&format!("installing {names} for {purpose}"), || {
         // Whether non-root users may capture is the owner's decision: the package's default is no.
         preseed("wireshark-common wireshark-common/install-setuid boolean false\n", packages);
