@@ -250,7 +250,7 @@ struct Congested {
 impl Congested {
     fn report(&self) -> Value {
         let mut capture = Capture::default();
-        let (mut at, mut gap, mut told, mut slow_until) = (0, 10 * US, 0, 0);
+        let (mut at, mut gap, mut reported, mut slow_until) = (0, 10 * US, 0, 0);
         for psn in 0..self.packets {
             let marked = psn % self.one_in == self.one_in - 1;
             let tos = if marked && !self.behind { CE } else { ECT };
@@ -260,9 +260,9 @@ impl Congested {
             }
             if let Some(pace) = self.pace
                 && marked
-                && at >= told + pace
+                && at >= reported + pace
             {
-                told = at;
+                reported = at;
                 capture.cnp(at + 30 * US);
                 (gap, slow_until) = (20 * US, at + 5 * MS);
             }

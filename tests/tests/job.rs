@@ -413,8 +413,11 @@ fn bins_by_hand() {
         ("length_max_ns", 1e6),
         ("late_packets", 0.0),
     ] {
-        let told = burst[name].as_f64().unwrap_or(f64::NAN);
-        assert!((told - expected).abs() < 1e-9 * expected.max(1.0), "{name}: {told}, expected {expected}");
+        let reported = burst[name].as_f64().unwrap_or(f64::NAN);
+        assert!(
+            (reported - expected).abs() < 1e-9 * expected.max(1.0),
+            "{name}: {reported}, expected {expected}"
+        );
     }
     assert_eq!(burst["peak_ns"], START_NS + 21 * MS);
     let incast = &report["incast"][0];

@@ -148,7 +148,7 @@ fn loss_is_what_replay_says() {
         let replay = replayed::whole(&frames).unwrap().metrics.loss.unwrap();
         // NAKs of every flow are reported, with or without latency measurement.
         for (slot, theirs) in &replay.naks {
-            naks += theirs.codes.iter().map(|told| told.count).sum::<u64>() + theirs.rnr.count;
+            naks += theirs.codes.iter().map(|reported| reported.count).sum::<u64>() + theirs.rnr.count;
             let ours = lived.loss.naks(*slot);
             if ours != *theirs {
                 found.push(format!("{name} slot {slot}:\n  live   {ours:?}\n  replay {theirs:?}"));

@@ -358,15 +358,15 @@ fn figures_by_flow_say_what_a_full_table_leaves_out() {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     assert_eq!(number(&report["totals"]["roce_packets"]), 5_246);
     let cells = report["pattern"]["matrix"].as_array().unwrap().iter();
-    let told: u64 = cells.map(|cell| number(&cell["packets"])).sum();
-    assert!(told < 5_246, "the table was not full, so the test proves nothing");
+    let reported: u64 = cells.map(|cell| number(&cell["packets"])).sum();
+    assert!(reported < 5_246, "the table was not full, so the test proves nothing");
     for (what, missing) in [
         ("pattern", &report["pattern"]["left_out_packets"]),
         ("bursts", &report["bursts"][0]["left_out_packets"]),
         ("links", &report["links"][0]["left_out_packets"]),
     ] {
         assert_eq!(
-            told + number(missing),
+            reported + number(missing),
             5_246,
             "{what}: packets missing from the figures without a notice"
         );

@@ -64,7 +64,7 @@ impl FromStr for Snap {
         match text.parse() {
             _ if text == "full" => Ok(Self::FULL),
             Ok(bytes) if bytes > 0 => Ok(Self(bytes)),
-            _ => Err(format!("`{text}` is no snap length; write a number of bytes or `full`")),
+            _ => Err(format!("`{text}` is not a snap length; write a number of bytes or `full`")),
         }
     }
 }

@@ -130,7 +130,7 @@ impl SkipReason {
             Self::Icmpv6 => "ICMP for IPv6: neighbour discovery, multicast groups",
             Self::Igmp => "IGMP: multicast groups of IPv4",
             Self::OtherIpProtocol => {
-                "an IP protocol other than TCP, UDP, ICMP and IGMP that is no known tunnel"
+                "an IP protocol other than TCP, UDP, ICMP and IGMP that is not a known tunnel"
             }
             Self::OtherUdp => "UDP to a port that is neither RoCEv2 nor a known tunnel",
             Self::UltraEthernet => "Ultra Ethernet transport (UDP 4793): recognised, not parsed",

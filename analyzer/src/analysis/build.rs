@@ -214,11 +214,6 @@ fn retired_once(sample: &Sample) -> bool {
     })
 }
 
-/// Copies, where there are any.
-pub(super) fn some(copies: Copies) -> Option<Box<Copies>> {
-    (copies != Copies::default()).then(|| Box::new(copies))
-}
-
 /// Packets that several links counted, and the copies among the rest.
 fn counted_again(sample: &Sample) -> (MultiTapCounts, Option<Box<Copies>>) {
     let overlap = Overlap::of(sample);
@@ -238,7 +233,7 @@ fn counted_again(sample: &Sample) -> (MultiTapCounts, Option<Box<Copies>>) {
         roce_bytes: known(sum.1),
         cnp_packets: known(sum.2),
     };
-    (again, some(copies))
+    (again, copies.if_any())
 }
 
 fn skipped(sample: &Sample) -> Skipped {
@@ -346,7 +341,7 @@ fn links(sample: &Sample, sums: &[LinkSum]) -> Vec<Link> {
             ecn_data: sum.ecn_data,
             cnp_packets: sum.cnp_packets,
             ce_ratio: sum.ecn_data.ce_ratio(),
-            copies: some(sample.copies_on(usize::from(number))),
+            copies: sample.copies_on(usize::from(number)).if_any(),
             left_out_packets: link.without_flow().packets,
             skipped_bytes: link.skipped.iter().map(|counter| counter.bytes).sum(),
             dscp: sample.metrics.marking.as_deref().map(|links| dscp(links.get(usize::from(number)))),

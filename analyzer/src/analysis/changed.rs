@@ -26,7 +26,7 @@ pub enum Field {
 }
 
 /// A header field that has one value at the first link and another at the second, in the same packets. CE marks that
-/// are set on the path are no change.
+/// are set on the path are not changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FieldChange {

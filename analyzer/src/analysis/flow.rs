@@ -4,7 +4,6 @@ use rocescope_common::account::flow::{DSCP_NONE, TRANSPORT_NONE};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::{CNP, Name, TRANSPORT_UC};
 
-use crate::analysis::build::some;
 use crate::analysis::{
     Ack, Ecn, Flow, LastNaks, Loss, MAX_PORTS, MixedIn, Naks, Opcode, Port, Psn, Tunnels, device, ecn,
     latency,
@@ -144,7 +143,7 @@ pub(super) fn build(sample: &Sample, flow: &FlowSample, names: &[Shared]) -> Flo
         last_ns: stats.last_ns,
         ecn: sample.recording.is_none().then(|| stats.ecn().into()),
         ecn_data,
-        copies: some(copies),
+        copies: copies.if_any(),
         ce_ratio: ecn_data.ce_ratio(),
         ce_over_time: ecn::flow(sample, flow.slot).map(Box::new),
         cnp_packets: stats.cnp_packets,

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
+use super::facts::traffic::Cell;
 use super::paths;
-use super::traffic::Cell;
 use crate::metrics::traffic::Traffic;
 use crate::metrics::traffic::hosts::{Host, Pair};
 use crate::sample::{FlowSample, Sample, address};

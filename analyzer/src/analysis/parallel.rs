@@ -21,7 +21,7 @@ definitions! {
         "Captures one after the other share no load";
     PACKETS: u64 = 100,
         "Minimum data packets of a link, for it to be one of several parallel ones",
-        "A few messages are no load";
+        "A few messages say nothing about the load";
 }
 
 /// Links that are looked at; of captures with more, a group is named by hand.
@@ -175,9 +175,10 @@ mod tests {
         let links = ["a.pcap", "b.pcap", "c.pcap"].map(|name| link(name, None));
         let sample = sample(links.into(), flows);
         let groups = vec![vec!["a.pcap".to_owned(), "c.pcap".to_owned()]];
-        let told = Facts::of(&sample, &Options { groups: groups.clone(), ..Options::default() }).imbalance;
+        let reported =
+            Facts::of(&sample, &Options { groups: groups.clone(), ..Options::default() }).imbalance;
         assert_eq!(
-            told.iter().map(|group| (group.links.clone(), group.found)).collect::<Vec<_>>(),
+            reported.iter().map(|group| (group.links.clone(), group.found)).collect::<Vec<_>>(),
             [(groups[0].clone(), false)]
         );
     }

@@ -1,6 +1,6 @@
 //! The shape of a traffic matrix, when it is clear enough to say.
 
-use super::traffic::Cell;
+use super::facts::traffic::Cell;
 use crate::sample::Address;
 use crate::util::definition::definitions;
 

@@ -48,8 +48,8 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
 
 /// A counter of the requests and the responses in a flow.
 fn sum(losses: &Loss, flow: &FlowSample, of: fn(&Metrics) -> u64) -> u64 {
-    let told = losses.flow(flow.slot);
-    [told.requests, told.responses].iter().flatten().map(of).sum()
+    let reported = losses.flow(flow.slot);
+    [reported.requests, reported.responses].iter().flatten().map(of).sum()
 }
 
 #[cfg(test)]

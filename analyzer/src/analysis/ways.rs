@@ -94,8 +94,8 @@ pub(crate) fn sides(sample: &Sample, group: &Imbalance) -> Option<Sides> {
         }
         all.extend(own);
     }
-    let told = levels.first().is_some_and(|(near, far)| near.is_disjoint(far)) && levels.len() == 1;
-    (components == 1 || told)
+    let reported = levels.first().is_some_and(|(near, far)| near.is_disjoint(far)) && levels.len() == 1;
+    (components == 1 || reported)
         .then(|| all.into_iter().map(|((family, addr), side)| (address(family, addr), side)).collect())
 }
 

@@ -44,7 +44,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
             .to_owned(),
     ];
     // True once a command was named.
-    let mut told = false;
+    let mut reported = false;
     for receiver in receivers {
         let name = &receiver.interface;
         if receiver.rx_queues == Some(1) {
@@ -67,7 +67,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         }
         let alone: Vec<&str> = of(Some(false)).collect();
         if !alone.is_empty() {
-            told = true;
+            reported = true;
             said.push(format!(
                 "{name} ({queues} receive queues) hashes {} by addresses only: all queue pairs between two hosts \
                  share one core. {} adds the ports.",
@@ -77,7 +77,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         }
         let unknown: Vec<&str> = of(None).collect();
         if !unknown.is_empty() {
-            told = true;
+            reported = true;
             said.push(format!(
                 "{name} ({queues} receive queues) does not report its hash of {}. Many adapters hash UDP by addresses \
                  only, so that all queue pairs between two hosts share one core; {} adds the ports where the \
@@ -87,7 +87,7 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
             ));
         }
     }
-    let vxlan = if told {
+    let vxlan = if reported {
         "so the commands above distribute it"
     } else {
         "so a hash with ports distributes it (`ethtool -N DEVICE rx-flow-hash udp4 sdfn`, with several queues)"

@@ -116,7 +116,7 @@ fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
     let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let name = file.strip_suffix(".gz").unwrap_or(file);
     let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|suffix| name.ends_with(suffix));
-    let what = format!("'{file}' is no command; to read a capture: rocescope replay {file}");
+    let what = format!("'{file}' is not a command; to read a capture: rocescope replay {file}");
     (is_capture || std::path::Path::new(file).is_file())
         .then(|| help::command().error(ErrorKind::InvalidSubcommand, what))
 }

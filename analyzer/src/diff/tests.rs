@@ -250,8 +250,8 @@ fn nothing_is_zero_for_want_of_a_field() {
         for change in diff(("a", &whole), ("b", &part)).metrics.iter().filter(|change| change.name != "flows")
         {
             let sums = ["/totals/counted_again", "/flows/0/packets", "/window"];
-            let told = matches!(change.verdict, None | Some(Verdict::Same));
-            assert!(told || sums.iter().any(|sum| path.starts_with(sum)), "{path}: {change:?}");
+            let reported = matches!(change.verdict, None | Some(Verdict::Same));
+            assert!(reported || sums.iter().any(|sum| path.starts_with(sum)), "{path}: {change:?}");
         }
     }
     let mut silent = whole.clone();

@@ -147,7 +147,7 @@ fn lives(facts: &HostFacts) -> (Availability, String) {
     let modules = match kernel.rdma_btf {
         Some(true) => "kprobes, BTF of the kernel and of ib_core",
         _ => {
-            "kprobes and BTF of the kernel; ib_core has none of its own, which is enough where it is built in or the kernel's BTF has its structures"
+            "kprobes and BTF of the kernel; ib_core has no BTF of its own, which suffices if it is built into the kernel or vmlinux's BTF has its structures"
         }
     };
     let works = if kernel.probes.is_none() { Availability::Perhaps } else { Availability::Yes };
@@ -174,7 +174,7 @@ fn reasons(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String
         return (Availability::No, "only mlx5 and bnxt_re give a reason for a QP's error state".to_owned());
     }
     if lives(facts).0 == Availability::No {
-        return (Availability::No, "they need the QP lives, which do not work here".to_owned());
+        return (Availability::No, "they need the QP lives, which are not available here".to_owned());
     }
     let types = facts.kernel.qp_types.as_ref();
     let of_mlx5 = types.and_then(|types| types.mlx5.as_ref()).filter(|_| has("mlx5_ib"));
@@ -197,7 +197,7 @@ fn commands(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
     }
     match lives(facts) {
         (Availability::No, _) => {
-            (Availability::No, "it needs the QP lives, which do not work here".to_owned())
+            (Availability::No, "it needs the QP lives, which are not available here".to_owned())
         }
         _ if facts.kernel.qp_types.as_ref().is_some_and(|types| types.mlx5.is_some()) => {
             let why = facts.kernel.qp_types.as_ref().and_then(|types| types.mlx5.as_deref()).unwrap_or_default();
@@ -248,7 +248,10 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
     }
     let (works, _) = lives(facts);
     if works == Availability::No {
-        return (Availability::No, "flow labels come from the QP lives, which do not work here".to_owned());
+        return (
+            Availability::No,
+            "flow labels come from the QP lives, which are not available here".to_owned(),
+        );
     }
     let except = if without.is_empty() { String::new() } else { format!("; not with {}", names(&without)) };
     let reason = format!(

@@ -159,7 +159,7 @@ impl Listener {
 fn remove_stale(path: &Path) -> io::Result<bool> {
     let Ok(data) = std::fs::symlink_metadata(path) else { return Ok(false) };
     if !data.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket is there"));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

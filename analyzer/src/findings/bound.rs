@@ -7,9 +7,8 @@
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::catalog::entry;
+use super::catalog::{declared_label, entry};
 use super::checks::ends::common;
-use super::finding::declared_label;
 use super::raise::{MAX_FLOWS, Raise};
 use super::span::joined;
 use super::title::{MOST, title};
@@ -28,8 +27,6 @@ definitions! {
         "The worst places are where to begin, and the rest need one line: thousands of hosts or links may have the same trouble";
 }
 
-/// Evidence that says of how many findings the rest is made.
-pub(super) const FINDINGS: &str = "findings";
 /// Evidence that is true for the joined finding if it is true for any of its findings.
 const LOWER_BOUND: &str = "lower_bound";
 
@@ -232,6 +229,7 @@ fn impact(members: &[&Finding]) -> Impact {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::FINDINGS;
     use super::*;
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};

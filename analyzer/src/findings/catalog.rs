@@ -2,12 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::checks::died;
-use super::relate::causality;
-use super::{Entry, FAMILIES, Family, LimitMeta, bound, order, span, verdict};
-use crate::entity::interval;
-use crate::metrics;
-use crate::util::definition::{Definition, number};
+use super::labels::COMMON;
+use super::{Entry, FAMILIES, Family, Label, LimitMeta};
+use crate::util::definition::number;
 use crate::util::nearest::nearest;
 
 /// All kinds of findings, by family.
@@ -38,8 +35,13 @@ pub(super) fn family(id: &str) -> Option<&'static Family> {
 /// The label of an evidence value, in words.
 #[must_use]
 pub fn evidence_label(id: &str, name: &'static str) -> &'static str {
+    declared_label(id, name).map_or(name, |label| label.label)
+}
+
+/// The declaration of an evidence value by its family or the common list.
+pub(super) fn declared_label(id: &str, name: &str) -> Option<&'static Label> {
     let own = family(id).map_or(&[][..], |family| family.evidence);
-    own.iter().chain(super::labels::COMMON).find(|known| known.name == name).map_or(name, |known| known.label)
+    own.iter().chain(COMMON).find(|known| known.name == name)
 }
 
 /// All thresholds, by family.
@@ -47,7 +49,7 @@ pub fn limits() -> impl Iterator<Item = &'static LimitMeta> {
     FAMILIES.iter().flat_map(limits_of)
 }
 
-fn limits_of(family: &'static Family) -> impl Iterator<Item = &'static LimitMeta> {
+pub(super) fn limits_of(family: &'static Family) -> impl Iterator<Item = &'static LimitMeta> {
     family.limits.iter().copied().flatten()
 }
 
@@ -58,7 +60,7 @@ impl LimitMeta {
         format!("{}.{}", self.table, self.field)
     }
 
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let time = Some(number(self.default, true)).filter(|_| self.field.ends_with("_ns"));
         let time = time.map_or_else(String::new, |time| format!(" ({time})"));
         // Decimals need no grouping; TOML allows that of whole numbers.
@@ -81,19 +83,13 @@ impl Entry {
         text
     }
 
-    /// The same for InfiniBand, without sentences that only apply to Ethernet.
-    #[must_use]
-    pub fn text_on_infiniband(&self) -> String {
-        super::infiniband::adapted(&self.text())
-    }
-
     /// The thresholds named in `computed`.
     pub(super) fn limits(&self) -> impl Iterator<Item = &'static LimitMeta> {
         limits().filter(|limit| names(self.computed, &limit.name()))
     }
 
     /// The entry without thresholds.
-    fn about(&self) -> String {
+    pub(super) fn about(&self) -> String {
         let Self { title, meaning, computed, advice, caveat, .. } = self;
         let mut text =
             format!("{title}\n\n{meaning}\n\nHow it is computed: {computed}\n\nWhat to do: {advice}\n");
@@ -116,90 +112,6 @@ fn names(text: &str, name: &str) -> bool {
         !before.ends_with(is_part) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
     })
 }
-
-/// The text of docs/findings.md.
-#[must_use]
-pub fn markdown() -> String {
-    let mut ranked: Vec<&Entry> = entries().collect();
-    ranked.sort_by_key(|entry| entry.rank);
-    let kinds: Vec<String> = ranked.iter().map(|entry| format!("`{}`", entry.id)).collect();
-    let mut text = format!("{HEAD}\n{ORDER}{}.\n", kinds.join(", "));
-    let reasons = super::ByHand::ALL.map(super::ByHand::reason);
-    let _ = writeln!(text, "\nA step without a command has one of these reasons: {}.", reasons.join("; "));
-    for family in FAMILIES {
-        for entry in family.entries {
-            let _ = writeln!(text, "\n## {}\n\n{}", entry.id, entry.about().trim_end());
-        }
-        let mut own = limits_of(family).peekable();
-        if own.peek().is_some() {
-            let _ = writeln!(text, "\n### Thresholds of {}\n", tables(family).join(", "));
-            own.for_each(|limit| text.push_str(&limit.line()));
-        }
-    }
-    let _ = writeln!(text, "\n{FIXED}");
-    text + &definitions("### ")
-}
-
-/// The numbers that no setting changes, by subject, each of which begins with `mark`.
-#[must_use]
-pub fn definitions(mark: &str) -> String {
-    let own: &[&[Definition]] = &[
-        interval::DEFINITIONS,
-        order::DEFINITIONS,
-        causality::DEFINITIONS,
-        bound::DEFINITIONS,
-        span::DEFINITIONS,
-        verdict::DEFINITIONS,
-        died::DEFINITIONS,
-        died::OF_STOPPED,
-    ];
-    let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
-    let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
-    let subject = |(name, lists): (&str, &[&[Definition]])| {
-        let mut text = format!("{mark}{name}\n\n");
-        for one in lists.iter().copied().flatten() {
-            let _ = writeln!(text, "{one}");
-        }
-        text
-    };
-    first.into_iter().chain(metrics::DEFINITIONS).map(subject).collect::<Vec<_>>().join("\n")
-}
-
-/// Tables of a family's thresholds, each with the pattern of its fields, such as `loss.*`.
-fn tables(family: &Family) -> Vec<String> {
-    family.limits.iter().filter_map(|table| Some(format!("`{}.*`", table.first()?.table))).collect()
-}
-
-const HEAD: &str = "\
-# Findings
-
-<!-- Made from analyzer/src/findings: change that, then run
-     ROCESCOPE_BLESS=1 cargo test -p rocescope findings -->
-
-The problems that rocescope diagnoses. Each finding has an id, a severity (info: good to know; warning: costs performance, or will; critical: stops
-traffic, or makes the figures wrong), evidence in numbers, the flows concerned, where and since when it was seen, what it costs, and what to do.
-Where a finding has episodes, its ratios are of the latest: of the packets that the flows concerned sent from its first signal to its last, and never of
-packets before or after. Signals within less than a second are compared with the packets of the second around them. The packets of a flow without a signal
-of its own are taken as evenly spread between the marks that are kept every 10 s.
-
-`rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
-";
-
-const FIXED: &str = "\
-## Definitions
-
-Numbers that are part of what a figure means, or that decide it. No setting changes them; `rocescope explain definitions` prints them.
-";
-
-const ORDER: &str = "\
-The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for 3 s, both critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
-data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
-effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it.
-
-Of a kind at most 16 findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
-of their measure. It began with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
-
-Cause and effect: ";
 
 #[cfg(test)]
 mod tests {

@@ -6,16 +6,17 @@ use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use std::ops::Index;
 
-use super::bound::FINDINGS;
-use super::catalog::{entry, family};
+use super::Input;
+use super::catalog::{declared_label, entry};
 use super::index::FlowSet;
-use super::labels::COMMON;
-use super::{Input, Label};
 use crate::analysis::FlowId;
 use crate::sample::{Address, Direction};
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
+
+/// Evidence that says of how many findings the rest is made.
+pub(super) const FINDINGS: &str = "findings";
 
 /// A confirmed or possible problem: an episode with a begin and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,6 +119,18 @@ impl Finding {
             "{} {:?} {requester:?} {responder:?} {} {rest:?}",
             self.id, self.place, self.evidence["device"]
         )
+    }
+
+    /// True if it is a warning or critical, not info.
+    #[must_use]
+    pub fn is_problem(&self) -> bool {
+        self.severity > Severity::Info
+    }
+
+    /// True if it is a problem that no other finding owns as its consequence.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        self.is_problem() && self.owner.is_none()
     }
 
     /// True if it is active and has no owner: a finding with an owner counts with that one, which is as severe.
@@ -437,12 +450,6 @@ impl Evidence {
     pub fn text(&self) -> String {
         self.unit.text(&self.value)
     }
-}
-
-/// The declaration of an evidence value by its family or the common list.
-pub(super) fn declared_label(id: &str, name: &str) -> Option<&'static Label> {
-    let own = family(id).map_or(&[][..], |family| family.evidence);
-    own.iter().chain(COMMON).find(|known| known.name == name)
 }
 
 fn one(value: &Value, unit: Unit) -> String {

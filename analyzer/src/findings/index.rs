@@ -1,6 +1,6 @@
 //! Which findings name a flow: views mark rows by it, so that badges and findings never contradict one another.
 
-use super::{Finding, Severity};
+use super::Finding;
 use crate::sample::Address;
 use crate::util::map::Map;
 
@@ -101,7 +101,7 @@ impl FlowIndex {
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let mut worst: Map<Name, (usize, u32)> = Map::default();
-        for (at, finding) in findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
+        for (at, finding) in findings.iter().enumerate().filter(|(_, one)| one.is_problem()) {
             for name in finding.named.iter() {
                 worst.entry(*name).or_insert((at, 0)).1 += 1;
             }
@@ -119,6 +119,7 @@ impl FlowIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Severity;
 
     #[test]
     fn the_first_finding_that_names_a_flow_is_its_worst() {

@@ -1,8 +1,8 @@
 //! Adapts findings to InfiniBand: replaces steps that only apply to Ethernet, and renames marks.
 
-use super::Finding;
 use super::finding::{Evidence, Step};
 use super::title::title;
+use super::{Entry, Finding};
 
 /// Words of steps that do not apply to InfiniBand, which has credits instead of pauses and service levels instead of
 /// DSCPs.
@@ -16,6 +16,14 @@ const NAMES: [(&str, &str); 5] = [
     ("CE marking", "FECN marking"),
     ("CE ratio", "FECN ratio"),
 ];
+
+impl Entry {
+    /// [`Entry::text`] for InfiniBand, without sentences that only apply to Ethernet.
+    #[must_use]
+    pub fn text_on_infiniband(&self) -> String {
+        adapted(&self.text())
+    }
+}
 
 fn named(text: &str) -> String {
     NAMES.iter().fold(text.to_owned(), |text, (there, here)| text.replace(there, here))

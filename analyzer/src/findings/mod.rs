@@ -28,6 +28,7 @@ mod labels;
 mod not_evaluated;
 mod once;
 pub mod order;
+mod page;
 mod problem;
 mod raise;
 pub mod recorded;
@@ -46,7 +47,7 @@ use raise::Raise;
 use crate::analysis::Facts;
 use crate::sample::Sample;
 
-pub use catalog::{definitions, entries, entry, evidence_label, limits, markdown, similar};
+pub use catalog::{entries, entry, evidence_label, limits, similar};
 pub use checks::{FAMILIES, Limits};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
@@ -54,6 +55,7 @@ pub use finding::{
     End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
 };
 pub use index::{FlowIndex, FlowSet};
+pub use page::{definitions, markdown};
 pub use problem::Problem;
 pub use relate::causality::can_cause;
 pub use silence::Silences;

@@ -105,7 +105,7 @@ pub(super) fn all_on(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Requests for 20 seconds, and NAKs in another flow, with or without known times.
-fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
+fn refused(reported: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     use crate::metrics::loss::{FlowLoss, Loss, Metrics};
     use fixtures::{SECOND, START};
     let mut data = fixtures::stats(50_000, 1_000, 1_000_000);
@@ -123,7 +123,7 @@ fn refused(told: Option<crate::metrics::loss::Naks>) -> Vec<Finding> {
     let requests =
         Metrics { retransmitted: 400, last_retransmission_ns: START + 3 * SECOND, ..Metrics::default() };
     loss.flows.insert(0, FlowLoss { requests: Some(requests), ..FlowLoss::default() });
-    loss.naks.extend(told.map(|naks| (1, naks)));
+    loss.naks.extend(reported.map(|naks| (1, naks)));
     sample.metrics.loss = Some(loss);
     found(&sample, &Options::default())
 }
@@ -154,20 +154,19 @@ fn advice_names_only_what_was_found() {
 fn what_single_packets_say_was_seen_when_the_latest_passed() {
     use crate::metrics::loss::{NakTally, Naks};
     use fixtures::{SECOND, START};
-    let mut told = Naks { rnr: NakTally { count: 10, last_ns: START + 5 * SECOND }, ..Naks::default() };
-    told.codes[2] = NakTally { count: 1, last_ns: START + 11 * SECOND };
+    let mut reported = Naks { rnr: NakTally { count: 10, last_ns: START + 5 * SECOND }, ..Naks::default() };
+    reported.codes[2] = NakTally { count: 1, last_ns: START + 11 * SECOND };
     let seen = |all: &[Finding], id: &str| {
         all.iter()
             .find(|finding| finding.id == id)
             .map(|finding| (finding.last_seen_ns.unwrap() - START) / SECOND)
     };
-    let all = refused(Some(told));
-    let order: Vec<&str> =
-        all.iter().filter(|f| f.severity > Severity::Info).map(|finding| finding.id).collect();
+    let all = refused(Some(reported));
+    let order: Vec<&str> = all.iter().filter(|f| f.is_problem()).map(|finding| finding.id).collect();
     assert_eq!(order, ["nak.remote_access_error", "rnr.slow_receiver", "retry.storm"]);
     assert_eq!(order.iter().map(|id| seen(&all, id)).collect::<Vec<_>>(), [Some(11), Some(5), Some(3)]);
     // A NAK without a known time may have been the latest: no later than the last packet of the flow.
-    told.rnr.count = 9;
-    assert_eq!(seen(&refused(Some(told)), "rnr.slow_receiver"), Some(19));
+    reported.rnr.count = 9;
+    assert_eq!(seen(&refused(Some(reported)), "rnr.slow_receiver"), Some(19));
     assert_eq!(seen(&refused(None), "nak.remote_access_error"), Some(19));
 }

@@ -46,7 +46,7 @@ impl<'a> Verdict<'a> {
     /// capture, not now.
     #[must_use]
     pub fn of(findings: &'a [Finding], recorded: bool) -> Self {
-        let troubles = || findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
+        let troubles = || findings.iter().filter(|one| one.is_primary());
         let count =
             |severity| troubles().filter(|one| one.stands() && one.severity == severity).count() as u64;
         let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
@@ -61,7 +61,7 @@ impl<'a> Verdict<'a> {
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
         let in_words: Vec<String> = in_words.map(|(n, what)| plural(n, &format!("{active}{what}"))).collect();
-        let owned = |one: &&Finding| one.active && one.severity > Severity::Info && one.owner.is_some();
+        let owned = |one: &&Finding| one.active && one.is_problem() && one.owner.is_some();
         let owned = match findings.iter().filter(owned).count() as u64 {
             0 => String::new(),
             n => format!(" (and {})", plural(n, "consequence")),

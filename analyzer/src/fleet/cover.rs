@@ -60,7 +60,7 @@ struct Pair {
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let value = Value::deserialize(from)?;
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
-    number.ok_or_else(|| serde::de::Error::custom(format!("{value} is no number")))
+    number.ok_or_else(|| serde::de::Error::custom(format!("{value} is not a number")))
 }
 
 /// A hop, with the bad pairs that pass it.

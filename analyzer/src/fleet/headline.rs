@@ -272,12 +272,12 @@ fn loss(seen: &Coverage) -> String {
                 format!("retries of queue pairs stand out on none of {}", plural(seen.contexts, "port pair"))
             });
             match [of_devices, of_paths].into_iter().flatten().collect::<Vec<_>>().as_slice() {
-                [] => "Losses are not known: no sequence of packets is followed".to_owned(),
+                [] => "Losses are not known: no flow's PSNs are tracked".to_owned(),
                 known => begin(&known.join(", and ")),
             }
         }
         (0, unknown, _) => format!(
-            "Losses are not known: of {}, no tap is known to be at the receiver; no retransmissions stand out",
+            "Losses are not known: {} without a tap at the receiver; no retransmissions stand out",
             plural(unknown, "port pair")
         ),
         (_, 0, _) => format!("No pair of ports loses more than {least} of its packets"),
@@ -439,7 +439,7 @@ mod tests {
             loss(vec![pair("loss", "j", 3, 0)]),
             "No pair of ports loses more than 0.01 % of its packets"
         );
-        assert_eq!(loss(Vec::new()), "Losses are not known: no sequence of packets is followed");
+        assert_eq!(loss(Vec::new()), "Losses are not known: no flow's PSNs are tracked");
         assert_eq!(
             loss(vec![pair("out of sequence (device)", "j", 3, 0)]),
             "No device receives more than 0.01 % of its packets out of sequence"

@@ -48,13 +48,13 @@ definitions! {
         "Smallest share of packets with a transport timeout above the median that stands out in a device",
         "A timeout costs as much time as many thousand packets take";
     RETRYING: f64 = 0.01,
-        "Smallest share of the readings of contexts with retries in use that stands out in a pair of ports",
+        "Smallest share of the readings of readings with retries in use that stands out in a pair of ports",
         "A reading finds a retry for as long as its timeout lasts, and none on a path that loses nothing";
     pub(super) JOB_LOSS: f64 = 1e-6,
         "Smallest share of packets lost, or retransmitted where losses are not known, that stands out in a job",
         "One bad port of a hundred is a hundredth of the share of its own pairs";
     JOB_RETRYING: f64 = 1e-4,
-        "Smallest share of the readings of contexts with retries in use that stands out in a job",
+        "Smallest share of the readings of readings with retries in use that stands out in a job",
         "One bad port of a hundred is a hundredth of the share of its own pairs";
     JOB_WAIT: f64 = 1e-3,
         "Smallest share of the time in transport timeouts, or in RNR waits, that stands out in a job",
@@ -67,7 +67,7 @@ definitions! {
         "One or two are chance";
     TRAFFIC: f64 = 1e6,
         "Smallest drop of the traffic that stands out in `timeline`, in bytes per second",
-        "Less is no training";
+        "Training moves more";
 }
 
 /// A question.

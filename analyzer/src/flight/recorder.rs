@@ -204,7 +204,7 @@ fn said(step: Step, before: Lost, now: Lost) -> String {
         "the flight recorder keeps what it has".to_owned()
     } else {
         let (rows, events) = (plural(rows, "row"), plural(events, "packet event"));
-        format!("the flight recorder loses {rows} and {events}, which are now beyond --keep")
+        format!("the flight recorder drops {rows} and {events}, which are now older than --keep")
     };
     format!("{}: {cost}", step.sentence())
 }

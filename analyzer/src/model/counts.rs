@@ -45,20 +45,21 @@ impl Counts {
     pub fn of(stats: &Stats, slot: u32, losses: Option<&Loss>) -> Self {
         let known = |of: Option<Metrics>| of.map_or((0, 0), |metrics| (metrics.lost, metrics.recovered));
         let (requests_known, responses_known) = losses.map_or((false, false), |losses| losses.is_known(slot));
-        let told = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
-        let (lost, reordered) = if requests_known { known(told.requests) } else { (stats.psn.missing, 0) };
+        let reported = losses.map(|losses| losses.flow(slot)).unwrap_or_default();
+        let (lost, reordered) =
+            if requests_known { known(reported.requests) } else { (stats.psn.missing, 0) };
         // For PSNs skipped before the sequence was followed, it stays unknown.
-        let lost = lost + told.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
+        let lost = lost + reported.unfollowed.filter(|_| requests_known).map_or(0, |before| before.missing);
         let (lost_responses, reordered_responses) =
-            if responses_known { known(told.responses) } else { (stats.rare.response_holes, 0) };
+            if responses_known { known(reported.responses) } else { (stats.rare.response_holes, 0) };
         let again = |of: Option<Metrics>| of.map_or(0, |metrics| metrics.retransmitted + metrics.rereads);
         let retransmitted = if requests_known {
-            again(told.requests) + told.unfollowed.map_or(0, |before| before.repeats)
+            again(reported.requests) + reported.unfollowed.map_or(0, |before| before.repeats)
         } else {
             stats.psn.repeats
         };
         let responses =
-            if responses_known { again(told.responses) } else { stats.rare.responses_missing().repeats };
+            if responses_known { again(reported.responses) } else { stats.rare.responses_missing().repeats };
         Self {
             lost: lost + lost_responses,
             reordered: reordered + reordered_responses,

@@ -155,7 +155,7 @@ impl FlowVerdicts {
     pub fn of(findings: &[Finding]) -> Self {
         let mut all = Self::default();
         let problems = findings.iter().enumerate();
-        for (place, finding) in problems.filter(|(_, finding)| finding.severity > Severity::Info) {
+        for (place, finding) in problems.filter(|(_, finding)| finding.is_problem()) {
             let Some(kind) = Problem::of(finding) else { continue };
             for (src, dst, dest_qp) in named(finding) {
                 let (family, src) = src.words();
@@ -216,7 +216,11 @@ mod tests {
         assert!(get(1).active && get(1).rank() > get(2).rank() && get(2).rank() > get(3).rank());
         assert_eq!(get(3).worst, Some((Problem::NotReady, Level::Warning)));
         assert!(!get(3).active && get(3).rank() > 0);
-        assert_eq!((get(4), get(5)), (FlowVerdict::FINE, FlowVerdict::FINE), "info is no problem of a flow");
+        assert_eq!(
+            (get(4), get(5)),
+            (FlowVerdict::FINE, FlowVerdict::FINE),
+            "info is not a problem of a flow"
+        );
         let both = get(3).join(get(1));
         assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
     }

@@ -2,7 +2,7 @@
 
 use super::over_time::Series;
 use super::{Counts, Level};
-use crate::findings::{Finding, Problem, Severity};
+use crate::findings::{Finding, Problem};
 use crate::metrics::timeline::SignalKind;
 use crate::util::units;
 
@@ -99,9 +99,7 @@ pub fn is_losing(findings: &[Finding]) -> bool {
 #[must_use]
 pub fn level(findings: &[Finding], about: &[Problem], of: impl Fn(&Finding) -> bool) -> Level {
     let about = findings.iter().filter(|finding| {
-        finding.severity > Severity::Info
-            && Problem::of(finding).is_some_and(|kind| about.contains(&kind))
-            && of(finding)
+        finding.is_problem() && Problem::of(finding).is_some_and(|kind| about.contains(&kind)) && of(finding)
     });
     about.map(|finding| Level::from(finding.severity)).max().unwrap_or_default()
 }

@@ -379,7 +379,9 @@ impl Work {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let end = table_of(file);
         let Some(table) = TABLES.iter().find(|table| table.name == end) else {
-            return Err(Failure::Refused(Cause::own("it is no file of a recording; remove it".to_owned())));
+            return Err(Failure::Refused(Cause::own(
+                "it is not a file of a recording; remove it".to_owned(),
+            )));
         };
         let sql = format!("INSERT INTO {} FORMAT Parquet", table.name);
         self.post(&url(&self.server, &sql, Some(&name)), Some(file))

@@ -437,7 +437,7 @@ fn read_rows<R: Row>(group: &mut Group) -> Result<Vec<R>> {
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let row = |row| {
         R::of(&mut columns.iter_mut().map_while(Iterator::next)).ok_or_else(|| {
-            ParquetError::General(format!("row {row} of a row group is no row of {}", R::TABLE.name))
+            ParquetError::General(format!("row {row} of a row group is not a row of {}", R::TABLE.name))
         })
     };
     (0..rows).map(row).collect()

@@ -206,7 +206,7 @@ tables! {
         bond_port: Option<u64>, "", "devices[].qps[].bond_port", "Port of the bond that it sends on, from 1. Null: as in the report, or of an older version.";
         end_kind: Text, "", "devices[].qps[].end", "How it ended: `destroyed`, `error` or `number_reused`. Null: as in the report, or of an older version.";
         sources: Text, "", "devices[].qps[].sources", "Sources of these facts: `netlink`, `control_path`, `devx`, `context` and so on, joined by commas. Null: of an older version.";
-        gone: Option<u64>, "", "", "1: it left the report, and its end was not seen. Null: it did not, or of an older version.";
+        gone: Option<u64>, "", "", "1: it is no longer reported, and its end was not seen. Null: not so, or of an older version.";
     }
 
     Event = events, "Something that happened at one packet, or to a queue pair or port on the control path. At most 1,000 of packets in an interval; `hosts.events_left_out` counts the others." {

@@ -117,11 +117,11 @@ impl Attached {
         let Self { options, stream, mut reader, hello } = self;
         let (SourceEnd { updates, commands }, feed) = feed::channel();
         let shared = Arc::new(Shared::default());
-        let told = Arc::clone(&shared);
+        let reported = Arc::clone(&shared);
         let late = options.duration.and_then(|duration| Instant::now().checked_add(duration));
         std::thread::Builder::new()
             .name("commands".to_owned())
-            .spawn(move || obey(&commands, &stream, &told, late))
+            .spawn(move || obey(&commands, &stream, &reported, late))
             .context("cannot start a thread")?;
         let (pid, left) = (hello.pid, MissedUpdates::default());
         let mut source = Reading { options, updates, shared, pid, latest: None, sent_ns: None, left };
@@ -142,7 +142,7 @@ fn refused(socket: &Path, error: &io::Error) -> String {
     let data = fs::metadata(socket).ok();
     if data.as_ref().is_some_and(|data| !data.file_type().is_socket()) {
         return format!(
-            "{at} is no socket: name that of an agent with --attach, as its --listen unix:PATH has it"
+            "{at} is not a socket; give --attach the path that the agent's --listen unix:PATH names"
         );
     }
     match error.kind() {
@@ -193,7 +193,7 @@ fn greet(socket: &Path, mut stream: &UnixStream, reader: &mut BufReader<UnixStre
         .read_line(&mut line)
         .with_context(|| format!("no answer from the agent at {at}"))?;
     let hello: Hello = serde_json::from_str(&line).map_err(|_| {
-        anyhow!("the program at {at} is no agent that this rocescope can read: it does not say what it sends")
+        anyhow!("the program at {at} is not a rocescope agent: its first line is not the agent's")
     })?;
     let own = env!("CARGO_PKG_VERSION");
     if hello.schema != SCHEMA || hello.layout != layout() {
@@ -316,7 +316,7 @@ impl Reading {
                 _ => anyhow!("cannot read from the agent (process {pid}): {error}"),
             })?;
             let frame = unpacked(&bytes.ok_or_else(|| gone(pid))?)
-                .map_err(|error| anyhow!("the agent (process {pid}) sends what cannot be read: {error}"))?;
+                .map_err(|error| anyhow!("cannot decode a message of the agent (process {pid}): {error}"))?;
             match frame {
                 Frame::Sample(sample) => self.sample(Box::new(Arc::unwrap_or_clone(sample))),
                 Frame::Events(events) if self.options.events => {
@@ -375,9 +375,7 @@ impl Reading {
 }
 
 fn gone(pid: u32) -> anyhow::Error {
-    anyhow!(
-        "the agent (process {pid}) is gone without an end: it was killed. Restart it; what is shown is its last reading"
-    )
+    anyhow!("the agent (process {pid}) was killed. Restart it; the last sample is shown")
 }
 
 #[cfg(test)]

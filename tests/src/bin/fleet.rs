@@ -68,7 +68,7 @@ fn work() -> Result<()> {
 /// number of wrong answers.
 fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usize> {
     let program = binary::path()?;
-    let folder = folder.to_str().context("the folder is no text")?;
+    let folder = folder.to_str().context("the folder's name is not valid UTF-8")?;
     let rows = (fleet.hosts * 8 * 2 * 2 * fleet.seconds * FAULTS.len() as u64) as f64;
     let load = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg cannot be read")?;
     let load = load.split(' ').next().unwrap_or_default();

@@ -262,8 +262,8 @@ fn version2(row: &Row, above: &Above) -> Result<Content> {
     };
     let class = class.context("no traffic class")?;
     let udp_length = row.number("udp.length", above.udp).context("no UDP length")?;
-    let told = above.fragmented || udp_length <= network_payload;
-    let mut packet = behind_bth(row, &payload, told.then_some(udp_length))?;
+    let reported = above.fragmented || udp_length <= network_payload;
+    let mut packet = behind_bth(row, &payload, reported.then_some(udp_length))?;
     (packet.src, packet.dst) = (address("src")?, address("dst")?);
     packet.src_port = Some(row.number("udp.srcport", above.udp).context("no source port")?);
     packet.ecn = usize::try_from(class & 3).ok();

@@ -71,13 +71,13 @@ impl FaultResult {
         traffic();
         let seen = session.finish(&[]).unwrap();
         let replayed = binary::replay(&seen.captures, [] as [&str; 0]).unwrap();
-        let told = Self { seen, replayed };
-        for (way, report) in told.both() {
+        let reported = Self { seen, replayed };
+        for (way, report) in reported.both() {
             for finding in findings(report) {
                 println!("{name}, {way}: {} {} {}", finding["severity"], finding["id"], finding["title"]);
             }
         }
-        told
+        reported
     }
 
     /// The finding with this id; `None` for a report without it.
@@ -105,11 +105,11 @@ pub(crate) fn findings(report: &Value) -> impl Iterator<Item = &Value> {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn nothing_is_wrong_with_clean_traffic() {
     let ends = Ends::open();
-    let told = FaultResult::about("clean", || {
+    let reported = FaultResult::about("clean", || {
         let (near, _far) = ends.connection(unhurried);
         near.write_all(&ends.far, 100, 8192).unwrap();
     });
-    for (way, report) in told.both() {
+    for (way, report) in reported.both() {
         let wrong: Vec<&Value> = findings(report).filter(|one| one["severity"] != "info").collect();
         assert!(wrong.is_empty(), "{way}: {wrong:?}");
     }
@@ -120,7 +120,7 @@ fn nothing_is_wrong_with_clean_traffic() {
 fn lost_acks_are_timeouts() {
     let ends = Ends::open();
     let mut dropped = 0;
-    let told = FaultResult::about("acks", || {
+    let reported = FaultResult::about("acks", || {
         let (near, _far) = ends.connection(unhurried);
         // RC ACKNOWLEDGE in the BTH, after headers of 28 bytes; every tenth.
         let hop = Hop::filter(FAR, "u32 match u8 0x11 0xff at 28 action ok random determ drop 10").unwrap();
@@ -128,8 +128,8 @@ fn lost_acks_are_timeouts() {
         dropped = hop.dropped().unwrap();
     });
     assert!(dropped >= 8, "{dropped} ACKs were dropped");
-    for (way, _) in told.both() {
-        let timeouts = told.evidence(way, "retry.timeouts");
+    for (way, _) in reported.both() {
+        let timeouts = reported.evidence(way, "retry.timeouts");
         assert_eq!(
             count(&timeouts["timeouts"]),
             dropped,
@@ -139,16 +139,16 @@ fn lost_acks_are_timeouts() {
         let most = dropped * 2 * UNHURRIED_NS;
         assert!((dropped * 1_000_000..most).contains(&count(&timeouts["waited_ns"])), "{way}: {timeouts}");
     }
-    let timeouts = told.evidence("replay", "retry.timeouts");
+    let timeouts = reported.evidence("replay", "retry.timeouts");
     // If a retransmission crosses an ACK, a capture does not show to which packet it belongs.
     assert!(
         count(&timeouts["acks_lost"]) * 4 >= dropped * 3,
         "timeouts not attributed to lost ACKs: {timeouts}"
     );
-    assert_eq!(told.evidence("replay", "loss.between_taps")["vanished"], dropped);
+    assert_eq!(reported.evidence("replay", "loss.between_taps")["vanished"], dropped);
     // Only the reverse path lost packets.
-    let sent = on_link(&told.seen.report, NEAR, "egress").unwrap();
-    assert_eq!(on_link(&told.seen.report, FAR, "ingress").unwrap(), sent);
+    let sent = on_link(&reported.seen.report, NEAR, "egress").unwrap();
+    assert_eq!(on_link(&reported.seen.report, FAR, "ingress").unwrap(), sent);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn lost_acks_are_timeouts() {
 fn a_path_dead_for_a_while_is_timeouts() {
     let ends = Ends::open();
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
-    let told = FaultResult::about("dead", || {
+    let reported = FaultResult::about("dead", || {
         let pairs = [ends.connection(patient), ends.connection(patient)];
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -179,9 +179,9 @@ fn a_path_dead_for_a_while_is_timeouts() {
             ended.store(true, Ordering::Relaxed);
         });
     });
-    for (way, _) in told.both() {
-        assert_eq!(told.finding(way, "qp.died"), None, "{way}: both queue pairs continued");
-        let timeouts = told.evidence(way, "retry.timeouts");
+    for (way, _) in reported.both() {
+        assert_eq!(reported.finding(way, "qp.died"), None, "{way}: both queue pairs continued");
+        let timeouts = reported.evidence(way, "retry.timeouts");
         assert_eq!(timeouts["queue_pairs"], 2, "{way}: {timeouts}");
         // Each waits as long as the path is dead, and then for its timer.
         let waited = Duration::from_nanos(count(&timeouts["waited_ns"]));
@@ -198,7 +198,7 @@ fn a_path_dead_for_a_while_is_timeouts() {
 fn a_peer_killed_in_a_message_is_a_death() {
     let ends = Ends::open();
     let mut numbers = (0, 0);
-    let told = FaultResult::about("killed", || {
+    let reported = FaultResult::about("killed", || {
         let (near, far) = ends.connection(|to| to);
         let (sibling, _far) = ends.connection(|to| to);
         numbers = (near.number(), far.number());
@@ -215,9 +215,10 @@ fn a_peer_killed_in_a_message_is_a_death() {
         std::thread::sleep(Duration::from_millis(500));
         sibling.write_all(&ends.far, 20, 4096).unwrap();
     });
-    for (way, _) in told.both() {
-        let died =
-            told.finding(way, "qp.died").unwrap_or_else(|| panic!("{way} does not find the dead queue pair"));
+    for (way, _) in reported.both() {
+        let died = reported
+            .finding(way, "qp.died")
+            .unwrap_or_else(|| panic!("{way} does not find the dead queue pair"));
         let evidence = &died["evidence"];
         assert_eq!(
             (&evidence["cause"], count(&evidence["retries"])),
@@ -239,17 +240,17 @@ fn a_peer_killed_in_a_message_is_a_death() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_way_that_is_slower_than_the_timer_is_no_death() {
     let ends = Ends::open();
-    let told = FaultResult::about("slow", || {
+    let reported = FaultResult::about("slow", || {
         let (near, _far) = ends.connection(patient);
         let hop = Hop::queue(FAR, "root netem limit 10000 delay 300ms").unwrap();
         near.write_all(&ends.far, 4, 4096).unwrap();
         hop.drained().unwrap();
     });
-    for (way, _) in told.both() {
-        let timeouts = told.evidence(way, "retry.timeouts");
+    for (way, _) in reported.both() {
+        let timeouts = reported.evidence(way, "retry.timeouts");
         // One for each message at least: on a slow machine a timer expires late, and fewer times within the delay.
         assert!(count(&timeouts["timeouts"]) >= 4, "{way}: {timeouts}");
-        assert_eq!(told.finding(way, "qp.died"), None, "{way}: every message was acknowledged");
+        assert_eq!(reported.finding(way, "qp.died"), None, "{way}: every message was acknowledged");
     }
 }
 
@@ -258,13 +259,13 @@ fn a_way_that_is_slower_than_the_timer_is_no_death() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn merged_captures_show_packets_twice_and_count_them_once() {
     let ends = Ends::open();
-    let told = FaultResult::about("twice", || {
+    let reported = FaultResult::about("twice", || {
         let (near, _far) = ends.connection(unhurried);
         near.write_all(&ends.far, 100, 8192).unwrap();
     });
     let folder = tempfile::tempdir().unwrap();
     let merged = folder.path().join("merged.pcap");
-    let captures: Vec<_> = told.seen.captures.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let captures: Vec<_> = reported.seen.captures.iter().map(|path| std::fs::read(path).unwrap()).collect();
     std::fs::write(&merged, merge(&captures)).unwrap();
     let report = binary::replay(&[merged], [] as [&str; 0]).unwrap();
     let wrong: Vec<&Value> = findings(&report).filter(|one| one["severity"] != "info").collect();
@@ -298,7 +299,7 @@ fn merge(captures: &[Vec<u8>]) -> Vec<u8> {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_hop_with_a_small_mtu_is_a_black_hole() {
     let ends = Ends::open();
-    let told = FaultResult::about("mtu", || {
+    let reported = FaultResult::about("mtu", || {
         let (near, _far) = ends.connection(|to| to);
         let (small, _small) = ends.connection(|to| to);
         let _hop = Hop::small(FAR, "600", "1500").unwrap();
@@ -309,13 +310,13 @@ fn a_hop_with_a_small_mtu_is_a_black_hole() {
         std::thread::sleep(Duration::from_millis(500));
         small.write_all(&ends.far, 20, 256).unwrap();
     });
-    let hole = told.evidence("replay", "path.mtu_black_hole");
+    let hole = reported.evidence("replay", "path.mtu_black_hole");
     let sizes = ["largest_passed", "smallest_vanished", "largest_vanished"].map(|name| count(&hole[name]));
     assert_eq!(sizes, [256, PATH_MTU, PATH_MTU], "{hole}");
-    let sent = flow_sum(&told.seen.report, NEAR, "egress");
-    assert_eq!(count(&hole["large"]), sent - flow_sum(&told.seen.report, FAR, "ingress"), "{hole}");
+    let sent = flow_sum(&reported.seen.report, NEAR, "egress");
+    assert_eq!(count(&hole["large"]), sent - flow_sum(&reported.seen.report, FAR, "ingress"), "{hole}");
     // One tap at the sender shows it as well.
-    let at_sender = binary::replay(&told.seen.captures[..1], [] as [&str; 0]).unwrap();
+    let at_sender = binary::replay(&reported.seen.captures[..1], [] as [&str; 0]).unwrap();
     assert!(findings(&at_sender).any(|one| one["id"] == "path.mtu_black_hole"), "{}", at_sender["findings"]);
 }
 
@@ -323,7 +324,7 @@ fn a_hop_with_a_small_mtu_is_a_black_hole() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn reordering_is_no_loss() {
     let ends = Ends::open();
-    let told = FaultResult::about("reordered", || {
+    let reported = FaultResult::about("reordered", || {
         let (near, _far) = ends.connection(patient);
         // Every tenth packet overtakes the queued ones.
         let hop = Hop::queue(FAR, "root netem limit 10000 delay 4ms reorder 100% gap 10").unwrap();
@@ -332,16 +333,16 @@ fn reordering_is_no_loss() {
         hop.drained().unwrap();
     });
     let (sent, arrived) = (
-        on_link(&told.seen.report, NEAR, "egress").unwrap(),
-        on_link(&told.seen.report, FAR, "ingress").unwrap(),
+        on_link(&reported.seen.report, NEAR, "egress").unwrap(),
+        on_link(&reported.seen.report, FAR, "ingress").unwrap(),
     );
     assert_eq!(sent, arrived, "packets were lost, so the test proves nothing");
     let naks = |report: &Value| {
         let flows = report["flows"].as_array().into_iter().flatten();
         flows.map(|flow| count(&flow["ack"]["naks"]["psn_sequence_error"])).sum::<u64>()
     };
-    assert!(naks(&told.seen.report) > 0, "nothing was reordered, so the test proves nothing");
-    for (way, report) in told.both() {
+    assert!(naks(&reported.seen.report) > 0, "nothing was reordered, so the test proves nothing");
+    for (way, report) in reported.both() {
         // Live runs have no IPv4 identification: late packets may be reported as reordering or loss, but nothing as
         // certain loss.
         let said: Vec<&str> = findings(report).filter_map(|one| one["title"].as_str()).collect();
@@ -357,14 +358,14 @@ fn reordering_is_no_loss() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_hop_that_rewrites_is_named() {
     let ends = Ends::open();
-    let told = FaultResult::about("rewritten", || {
+    let reported = FaultResult::about("rewritten", || {
         let (near, _far) = ends.connection(|to| to);
         let rewrite = format!("{ALL} action pedit ex munge ip tos set 0x00 pipe csum ip");
         let _hop = Hop::filter(NEAR, &rewrite).unwrap();
         near.write_all(&ends.far, 50, 4096).unwrap();
     });
-    let rewritten = told.evidence("replay", "path.rewritten");
-    let sent = flow_sum(&told.seen.report, NEAR, "egress");
+    let rewritten = reported.evidence("replay", "path.rewritten");
+    let sent = flow_sum(&reported.seen.report, NEAR, "egress");
     assert_eq!(
         (count(&rewritten["packets"]), count(&rewritten["compared"]) >= sent),
         (sent, true),
@@ -374,7 +375,7 @@ fn a_hop_that_rewrites_is_named() {
     for change in ["DSCP 26 → 0", "ECN"] {
         assert!(changed.contains(change), "{change}: {rewritten}");
     }
-    let title = told.finding("replay", "path.rewritten").unwrap()["title"].as_str().unwrap().to_owned();
+    let title = reported.finding("replay", "path.rewritten").unwrap()["title"].as_str().unwrap().to_owned();
     assert!(title.contains("between rewritten.h0 and rewritten.h1"), "{title}");
 }
 
@@ -382,12 +383,12 @@ fn a_hop_that_rewrites_is_named() {
 #[ignore = "for the machine of `cargo xtask vm`"]
 fn a_rejected_connection_has_its_reason() {
     lab::up().unwrap();
-    let told = FaultResult::about("rejected", || {
+    let reported = FaultResult::about("rejected", || {
         let near = ["-c", "-a", FAR.address, "-I", NEAR.address, "-p", "7777", "-C", "1"];
         Tool::start("rping", &near).unwrap().finish().unwrap_err();
     });
-    for (way, _) in told.both() {
-        let rejected = told.evidence(way, "cm.rejected");
+    for (way, _) in reported.both() {
+        let rejected = reported.evidence(way, "cm.rejected");
         // Invalid service ID (IBTA volume 1, table of reject reasons): nothing listens.
         assert_eq!(
             (&rejected["reason_code"], &rejected["setups"]),
@@ -404,7 +405,7 @@ fn a_rejected_connection_has_its_reason() {
 fn a_connection_request_without_an_answer_is_reported() {
     let ends = Ends::open();
     let mut dropped = 0;
-    let told = FaultResult::about("unanswered", || {
+    let reported = FaultResult::about("unanswered", || {
         let (near, _far) = ends.connection(unhurried);
         // Its ACKs show that the taps see what is sent to the requester.
         near.write_all(&ends.far, 5, 256).unwrap();
@@ -418,7 +419,7 @@ fn a_connection_request_without_an_answer_is_reported() {
         dropped = hop.dropped().unwrap();
     });
     assert_eq!(dropped, 4, "three requests and a REJ");
-    for (way, report) in told.both() {
+    for (way, report) in reported.both() {
         let all: Vec<&Value> = findings(report).filter(|one| one["id"] == "cm.rejected").collect();
         let [unanswered] = all[..] else { panic!("{way}: {all:?}") };
         let evidence = &unanswered["evidence"];
@@ -449,7 +450,7 @@ fn a_connection_request_without_an_answer_is_reported() {
 fn a_message_longer_than_the_posted_receive_is_named() {
     let ends = Ends::open();
     let mut status = None;
-    let told = FaultResult::about("longer", || {
+    let reported = FaultResult::about("longer", || {
         let (near, far) = ends.connection(unhurried);
         far.post_receive(256).unwrap();
         near.send_message(256).unwrap();
@@ -466,8 +467,9 @@ fn a_message_longer_than_the_posted_receive_is_named() {
         Some(REMOTE_INVALID_REQUEST) => "nak.invalid_request",
         other => panic!("the requester's completion has the status {other:?}"),
     };
-    for (way, report) in told.both() {
-        let found = told.finding(way, id).unwrap_or_else(|| panic!("{way}: {id}: {}", report["findings"]));
+    for (way, report) in reported.both() {
+        let found =
+            reported.finding(way, id).unwrap_or_else(|| panic!("{way}: {id}: {}", report["findings"]));
         assert_eq!(
             (&found["severity"], &found["evidence"]["naks"]),
             (&"critical".into(), &1.into()),

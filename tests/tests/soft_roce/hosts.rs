@@ -19,7 +19,7 @@ fn roce_of_a_foreign_network_is_named() {
     let _hosts = Hosts::add(&HOSTS).unwrap();
     let near = [NEAR, NEAR.at("10.0.0.11"), NEAR.at("172.16.5.1")].map(|end| Port::open(end).unwrap());
     let far = [FAR, FAR.at("10.0.0.12"), FAR.at("172.16.5.2")].map(|end| Port::open(end).unwrap());
-    let told = FaultResult::about("foreign", || {
+    let reported = FaultResult::about("foreign", || {
         // The four hosts form a chain, and thus one group; then the two others.
         for (from, to, messages) in [(0, 0, 60), (0, 1, 60), (1, 1, 60), (2, 2, 180)] {
             let (own, peer) = (near[from].queue_pair().unwrap(), far[to].queue_pair().unwrap());
@@ -27,8 +27,8 @@ fn roce_of_a_foreign_network_is_named() {
             own.write_all(&far[to], messages, 8192).unwrap();
         }
     });
-    for (way, report) in told.both() {
-        let foreign = told.evidence(way, "isolation.foreign_roce");
+    for (way, report) in reported.both() {
+        let foreign = reported.evidence(way, "isolation.foreign_roce");
         let hosts = ["hosts", "other_hosts"].map(|name| count(&foreign[name]));
         assert_eq!((hosts, &foreign["network"]), ([2, 4], &"172.16.5.0/30".into()), "{way}: {foreign}");
         let share = foreign["share"].as_f64().unwrap();

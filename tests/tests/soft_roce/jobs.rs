@@ -24,7 +24,7 @@ fn a_host_that_starts_late_is_the_straggler() {
     let late = NEAR.at("10.0.0.11");
     let _hosts = Hosts::add(&[(AT_NEAR, late.address), (AT_FAR, "10.0.0.12")]).unwrap();
     let ring = [NEAR, FAR, late, FAR.at("10.0.0.12")].map(|end| Port::open(end).unwrap());
-    let told = FaultResult::about("straggler", || {
+    let reported = FaultResult::about("straggler", || {
         let pairs: Vec<(QueuePair<'_>, QueuePair<'_>)> = (0..ring.len())
             .map(|host| {
                 let next = &ring[(host + 1) % ring.len()];
@@ -48,8 +48,8 @@ fn a_host_that_starts_late_is_the_straggler() {
             }
         });
     });
-    for (way, report) in told.both() {
-        let straggler = told.evidence(way, "step.straggler");
+    for (way, report) in reported.both() {
+        let straggler = reported.evidence(way, "step.straggler");
         assert_eq!(straggler["waits_for"], late.address, "{way}: {straggler}, steps {}", report["steps"]);
         let behind = Duration::from_nanos(count(&straggler["behind_ns"]));
         assert!((LATE / 2..LATE * 2).contains(&behind), "{way}: {straggler}");
@@ -67,7 +67,7 @@ fn a_slow_link_of_two_is_named() {
     let ends = Ends::open();
     let links = Uplinks::add().unwrap();
     links.delay("60ms").unwrap();
-    let told = FaultResult::on("uplinks", UPLINKS, || {
+    let reported = FaultResult::on("uplinks", UPLINKS, || {
         let pairs: Vec<_> = (0..8).map(|_| on_one_link(&ends)).collect();
         for parity in [0, 1] {
             let own = pairs.iter().filter(|(near, _)| near.number() % 2 == parity).count();
@@ -87,8 +87,8 @@ fn a_slow_link_of_two_is_named() {
             }
         });
     });
-    for (way, report) in told.both() {
-        let Some(slow) = told.finding(way, "links.congested_one_of") else {
+    for (way, report) in reported.both() {
+        let Some(slow) = reported.finding(way, "links.congested_one_of") else {
             panic!("{way} does not find the slow link: {}", report["imbalance"])
         };
         let link = slow["where"]["link"].as_str().unwrap();

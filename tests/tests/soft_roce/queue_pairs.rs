@@ -303,10 +303,10 @@ fn events_of_queue_pairs_and_ports_are_reported() {
     program.reported(|report| !events(report, NEAR, "PORT_ACTIVE").is_empty()).unwrap();
     let drained: Vec<u32> = drained.iter().map(|(near, _)| near.number()).collect();
     let (report, _) = ended(program);
-    let told = events(&report, NEAR, "SQ_DRAINED");
-    println!("{} of {} reported", told.len(), drained.len());
-    assert!(told.iter().all(|event| drained.iter().any(|qpn| event["lqpn"] == *qpn)), "{told:?}");
-    assert!(told.len() > drained.len() / 2, "{told:?} of {drained:?}");
+    let reported = events(&report, NEAR, "SQ_DRAINED");
+    println!("{} of {} reported", reported.len(), drained.len());
+    assert!(reported.iter().all(|event| drained.iter().any(|qpn| event["lqpn"] == *qpn)), "{reported:?}");
+    assert!(reported.len() > drained.len() / 2, "{reported:?} of {drained:?}");
     assert!(drained.iter().all(|qpn| life(&report, NEAR, *qpn)["state"] == "SQD"));
     // Some kernels announce a link that comes up twice: its carrier, and its state.
     let [down, up] = ["PORT_ERR", "PORT_ACTIVE"].map(|name| events(&report, NEAR, name).len());

@@ -353,16 +353,16 @@ fn events_that_devices_report_lead_to_their_findings() {
         let program = live(&["--filter", "host 192.0.2.1", "--interval", "500ms"]);
         let attached = attach("rocescope_qp_event", 0, ProbeKind::Entry, event_handler as *const ()).unwrap();
         let harmless = EVENTS.iter().filter(|(.., cause)| run == 0 && cause.is_none());
-        let told: Vec<_> =
+        let reported: Vec<_> =
             [fatal].into_iter().chain(harmless).map(|one| (one, ends.connection(|to| to))).collect();
         let ready = |report: &Value| {
             let is_ready = |number: u32| {
                 listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS")
             };
-            told.iter().all(|(_, (near, _))| is_ready(near.number()))
+            reported.iter().all(|(_, (near, _))| is_ready(near.number()))
         };
         program.reported(ready).unwrap();
-        for ((number, ..), (near, _)) in &told {
+        for ((number, ..), (near, _)) in &reported {
             let mut memory = KernelMemory::new().unwrap();
             let address = memory.address();
             let at = |offset: usize| (address + offset as u64).to_ne_bytes();
@@ -374,11 +374,11 @@ fn events_that_devices_report_lead_to_their_findings() {
             event_handler(address + EVENT_AT as u64, 0);
         }
         let all =
-            |report: &Value| told.iter().all(|((_, name, _), _)| !events(report, NEAR, name).is_empty());
+            |report: &Value| reported.iter().all(|((_, name, _), _)| !events(report, NEAR, name).is_empty());
         let report = program.reported(all).unwrap();
         drop(attached);
         ended(program);
-        for ((_, name, cause), (near, _)) in &told {
+        for ((_, name, cause), (near, _)) in &reported {
             let [event] = events(&report, NEAR, name)[..] else { panic!("{name}: {report}") };
             assert_eq!(
                 (&event["lqpn"], &event["src"], &event["dst"]),
@@ -390,7 +390,7 @@ fn events_that_devices_report_lead_to_their_findings() {
         }
         let died: Vec<&Value> = findings(&report).filter(|one| one["id"] == "qp.died").collect();
         let [died] = died[..] else { panic!("{died:?}") };
-        let ((_, _, cause), (near, far)) = &told[0];
+        let ((_, _, cause), (near, far)) = &reported[0];
         assert_eq!(died["evidence"]["cause"].as_str(), *cause, "{died}");
         assert_eq!(
             (&died["requester"]["qpn"], &died["responder"]["qpn"]),

@@ -103,11 +103,15 @@ fn bnxt_re_says_why_a_queue_pair_died() {
     };
     let reported = program.reported(died);
     let (last, _) = ended(program);
-    let told: Vec<&Value> = listed(&last, NEAR, "qp_events").collect();
-    reported.unwrap_or_else(|why| panic!("{why:#}: {told:?} {}", last["findings"]));
-    let reasons: Vec<_> = told.iter().filter(|event| event["event"] == "error reason").collect();
-    assert_eq!(reasons.len(), 1, "{told:?}");
-    assert_eq!((&reasons[0]["lqpn"], &reasons[0]["dst"]), (&number.into(), &FAR.address.into()), "{told:?}");
+    let reported: Vec<&Value> = listed(&last, NEAR, "qp_events").collect();
+    reported.unwrap_or_else(|why| panic!("{why:#}: {reported:?} {}", last["findings"]));
+    let reasons: Vec<_> = reported.iter().filter(|event| event["event"] == "error reason").collect();
+    assert_eq!(reasons.len(), 1, "{reported:?}");
+    assert_eq!(
+        (&reasons[0]["lqpn"], &reasons[0]["dst"]),
+        (&number.into(), &FAR.address.into()),
+        "{reported:?}"
+    );
     tool::run("rmmod", &["bnxt_re"]).unwrap();
 }
 
@@ -152,12 +156,12 @@ fn kernels_without_types_or_probes_are_without_that_layer_alone() {
         let (near, far) = ends.connection(|to| to);
         near.write_all(&ends.far, 5, 4096).unwrap();
         let [own, peer] = [near.number(), far.number()];
-        let told = |report: &Value| {
+        let reported = |report: &Value| {
             listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == own && qp["rqpn"] == peer)
                 && flow(report, NEAR, "egress", FAR, peer.into())
                     .is_ok_and(|flow| count(&flow["packets"]) >= 20)
         };
-        let report = program.reported(told);
+        let report = program.reported(reported);
         let end = program.interrupt().unwrap();
         assert!(end.status.success(), "{end:?}");
         drop(hidden);

@@ -149,7 +149,9 @@ fn count(mut file: impl Read, path: &Path) -> Result<Table> {
     let mut first = [0; HEADER];
     file.read_exact(&mut first).with_context(|| format!("cannot read {name}"))?;
     if !matches!(word(&first, 0), Some(0xA1B2_C3D4 | 0xA1B2_3C4D)) {
-        bail!("{name} is no pcap file of this machine's byte order; make one with `cargo xtask gen-capture`");
+        bail!(
+            "{name} is not a pcap file of this machine's byte order; make one with `cargo xtask gen-capture`"
+        );
     }
     let messages = [MessageCounts::NONE; COUNTED_OPERATIONS];
     let mut table = Table { places: HashMap::default(), counters: Vec::new(), messages };

@@ -18,7 +18,7 @@ pub(crate) fn compare(wanted: &Dist) -> Result<()> {
     let changes =
         output_of(Command::new("git").current_dir(workspace_root()).args(["status", "--porcelain"]));
     let changes =
-        changes.context("the second build is of a clone: this is no git repository, or git is missing")?;
+        changes.context("the second build is of a clone: this is not a git repository, or git is missing")?;
     ensure!(
         changes.is_empty(),
         "the second build is of the commit, and this tree has changes: commit them first"

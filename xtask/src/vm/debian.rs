@@ -181,7 +181,7 @@ pub(super) fn extract(package: &Path, into: &Path) -> Result<()> {
         .arg("--file=-");
     let unpacked = run(tar.stdin(archive));
     let read = files.wait().context("cannot wait for dpkg-deb")?;
-    anyhow::ensure!(read.success(), "{} is no package: dpkg-deb ended with {read}", package.display());
+    anyhow::ensure!(read.success(), "{} is not a package: dpkg-deb ended with {read}", package.display());
     unpacked
 }
 
@@ -210,7 +210,8 @@ fn modules(dir: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     let root = dir.join(format!("modules-{release}"));
     let _ = fs::remove_dir_all(&root);
     let copy = |path: &Path| -> Result<()> {
-        let inside = path.strip_prefix(&all).with_context(|| format!("{} is no module", path.display()))?;
+        let inside =
+            path.strip_prefix(&all).with_context(|| format!("{} is not a module", path.display()))?;
         let target = root.join(&below).join(inside);
         fs::create_dir_all(target.parent().unwrap_or(&root))?;
         fs::copy(path, &target).with_context(|| format!("cannot copy {}", path.display()))?;

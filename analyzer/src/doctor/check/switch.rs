@@ -120,8 +120,8 @@ fn ets(interface: &InterfaceFacts, sheet: &mut Sheet) {
     let heard = interface.neighbour.as_ref().and_then(|neighbour| neighbour.ets);
     let heard = heard.map(|ets| Shares { class_of: ets.class_of, bandwidth: ets.bandwidth, shared: None });
     // A DCBX engine without a peer reports zeros.
-    let told = || dcb?.peer_ets.filter(|ets| ets.bandwidth != [0; 8]).map(|ets| Shares::of(&ets));
-    let theirs = heard.or_else(told);
+    let reported = || dcb?.peer_ets.filter(|ets| ets.bandwidth != [0; 8]).map(|ets| Shares::of(&ets));
+    let theirs = heard.or_else(reported);
     let ours = dcb.and_then(|dcb| dcb.ets.as_ref()).map(Shares::of);
     let (Some(theirs), Some(ours)) = (&theirs, &ours) else {
         let why = if theirs.is_none() {

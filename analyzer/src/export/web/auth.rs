@@ -44,7 +44,7 @@ impl Users {
     pub fn new(hashes: Vec<(String, String)>) -> Result<Self, String> {
         for (name, hash) in &hashes {
             let parts = HashParts::from_str(hash).map_err(|_| {
-                format!("basic_auth_users.{name} is no bcrypt hash: `htpasswd -nBC 10 {name}` makes one")
+                format!("basic_auth_users.{name} is not a bcrypt hash: `htpasswd -nBC 10 {name}` makes one")
             })?;
             if parts.get_cost() > MOST_COST {
                 return Err(format!(

@@ -152,16 +152,16 @@ fn refused(section: &str, name: &str, toolkit: &[&str], allowed: &[&str]) -> Str
 
 /// The entries of a mapping.
 fn entries<'a>(what: &str, value: &'a Yaml<'a>) -> Result<Vec<(&'a str, &'a Yaml<'a>)>, String> {
-    let map: &Mapping<'_> = value.as_mapping().ok_or_else(|| format!("{what} is no mapping"))?;
+    let map: &Mapping<'_> = value.as_mapping().ok_or_else(|| format!("{what} is not a mapping"))?;
     let entry = |(name, value): (&'a Yaml<'a>, &'a Yaml<'a>)| {
-        let name = name.as_str().ok_or_else(|| format!("{what} has a name that is no text"))?;
+        let name = name.as_str().ok_or_else(|| format!("a name in {what} is not a string"))?;
         Ok((name, value))
     };
     map.iter().map(entry).collect()
 }
 
 fn text(name: &str, value: &Yaml<'_>) -> Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is no text"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is not a string"))
 }
 
 fn http(value: &Yaml<'_>) -> Result<(), String> {
@@ -205,7 +205,7 @@ fn tls(value: &Yaml<'_>, folder: &Path) -> Result<Option<Tls>, String> {
             "client_ca" => once(&field, &mut authority, inline()?)?,
             "client_auth_type" => policy = text(&field, value)?,
             "client_allowed_sans" => {
-                let names = value.as_sequence().ok_or_else(|| format!("{field} is no list"))?;
+                let names = value.as_sequence().ok_or_else(|| format!("{field} is not a list"))?;
                 client_names = names.iter().map(|name| text(&field, name)).collect::<Result<_, _>>()?;
             }
             "min_version" => oldest = version(&field, value)?,
@@ -307,7 +307,7 @@ mod tests {
             ("a: 1\nb: [1", "mistake at line 3, column 1"),
             ("basic_auth_user: {}", "unknown name in the file: use tls_server_config, "),
             ("rate_limit: {interval: 1s}", "rate_limit is not followed"),
-            ("basic_auth_users: {a: 1}", "a password of basic_auth_users is no text"),
+            ("basic_auth_users: {a: 1}", "a password of basic_auth_users is not a string"),
             ("tls_server_config: {cert_file: a}", "both cert_file and key_file"),
             ("tls_server_config: {client_auth_type: NoClientCert}", "both cert_file and key_file"),
             ("tls_server_config: {cert_file: a, cert: b, key_file: c}", "remove one"),

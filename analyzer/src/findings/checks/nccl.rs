@@ -313,7 +313,7 @@ impl Case<'_> {
             ends.iter().any(|end| end.as_ref().is_some_and(|end| end.pid == Some(pid)))
                 || other.flows.iter().any(|flow| flows.contains(flow))
         };
-        let others = others.iter().enumerate().filter(|(_, other)| other.severity > Severity::Info);
+        let others = others.iter().enumerate().filter(|(_, other)| other.is_problem());
         for (at, other) in others.filter(|(_, other)| of_process(other)) {
             if other.id == OWNER {
                 (effect.owner, effect.owner_at) = (Some(OWNER), Some(at));

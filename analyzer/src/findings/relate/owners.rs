@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::causality::{Times, count_comparison, is_near};
-use crate::findings::{Finding, Severity};
+use crate::findings::Finding;
 use crate::sample::Address;
 use crate::util::map::{Map, Set};
 
@@ -71,7 +71,7 @@ impl<'a> OwnerIndex<'a> {
     fn of(found: &[Finding], hosts: &'a [BTreeSet<HostPair>]) -> Self {
         let mut index = Self { sets: Vec::new(), owners: Map::default(), by_pair: Map::default() };
         let mut numbers: Map<&BTreeSet<HostPair>, usize> = Map::default();
-        for (at, one) in found.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info) {
+        for (at, one) in found.iter().enumerate().filter(|(_, one)| one.is_problem()) {
             if one.owns.is_empty() {
                 continue;
             }
@@ -138,7 +138,7 @@ pub(super) fn owned(
 mod tests {
     use super::super::causality::{COMPARED, overlap};
     use super::*;
-    use crate::findings::{Episode, Evidence};
+    use crate::findings::{Episode, Evidence, Severity};
     use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];

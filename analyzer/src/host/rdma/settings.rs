@@ -237,8 +237,8 @@ fn trust(root: &HostRoot, device: &DeviceFiles<'_>, dcb: Option<&Dcb>, unread: &
         Some("pcp") => return Some(Trust::Pcp),
         _ => {}
     }
-    let told = dcb.and_then(|dcb| dcb.trust.as_ref()).and_then(|trust| trust.first());
-    let found = match (told, dcb) {
+    let reported = dcb.and_then(|dcb| dcb.trust.as_ref()).and_then(|trust| trust.first());
+    let found = match (reported, dcb) {
         (Some(&crate::host::net::dcb::SELECT_DSCP), _) => Some(Trust::Dscp),
         (Some(&crate::host::net::dcb::SELECT_PCP), _) => Some(Trust::Pcp),
         // mlx5 and ice trust DSCP as soon as the first one is mapped, and PCP again after the last is

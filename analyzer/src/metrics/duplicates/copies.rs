@@ -35,6 +35,12 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// These, where there are any.
+    #[must_use]
+    pub fn if_any(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
     /// Adds those of another flow or link.
     pub fn join(&mut self, other: &Self) {
         self.each(other, u64::saturating_add);

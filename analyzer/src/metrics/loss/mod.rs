@@ -22,7 +22,6 @@
 //! | `latest` | the latest packets of a sequence, and their order of sending |
 //! | `from_kernel` | the same from events of the kernel programs instead of packets |
 
-mod acks;
 mod answers;
 mod arrival;
 mod cause;
@@ -36,11 +35,11 @@ pub mod reads;
 mod result;
 mod sequence;
 pub mod signal_intervals;
+mod slot;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::util::boxed_unless_zero::BoxedUnlessZero;
 use crate::util::definition::Definition;
 use crate::util::index::Index;
 use crate::util::map::{Map, Set};
@@ -60,11 +59,11 @@ pub(super) use arrival::DUPLICATE_NS;
 use arrival::{Arrival, Nak, Request};
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
-use latest::Latest;
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, OTHER_CODES, Retransmission, is_in_vain};
 use sequence::Sequence;
 use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
+use slot::Slot;
 use state::Missing;
 
 /// Default reordering window: a packet that arrives within it fills its gap as reordered, unless its identification or
@@ -220,44 +219,6 @@ pub struct Collector {
     overlaps: reads::BySlot,
     intervals: Recorder,
     parallel: Parallel,
-}
-
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-#[derive(Debug, Default)]
-struct Slot {
-    counts: Counts,
-    requests: Latest,
-    responses: BoxedUnlessZero<Latest>,
-    /// First request with the AckReq bit; 0 for none.
-    asked_ns: u64,
-    /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
-    answer_psn: u32,
-    /// It was that of a NAK.
-    refused: bool,
-    sizes: Sizes,
-    /// Index in `answers` of the flow's source and destination, and of the reverse; [`UNKNOWN`] for none.
-    pair: u32,
-    reverse: u32,
-    dest_qp: u32,
-    /// The latest READ request.
-    read: reads::Read,
-    /// The latest READ response is not the last of its message, and the one with the highest PSN is not.
-    response_open: bool,
-    within_response: bool,
-    /// Opcode of the request with the highest PSN.
-    request: u8,
-    /// See [`InMessage::pace_ns`]; and there was a longer silence.
-    pace_ns: u64,
-    has_stalled: bool,
-    request_loss: Option<Box<Sequence>>,
-    response_loss: Option<Box<Sequence>>,
-}
-
-impl Slot {
-    /// Without a flow.
-    fn empty() -> Self {
-        Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
-    }
 }
 
 impl Collector {

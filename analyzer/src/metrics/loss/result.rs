@@ -1,8 +1,6 @@
 //! Results: loss in one sequence, NAKs of a flow.
 
 use super::episode::Episodes;
-use super::sequence::Sequence;
-use super::{FlowLoss, Slot};
 
 /// Way in which a sender retransmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,17 +137,4 @@ pub struct GivenUp {
     pub last_ns: u64,
     /// The first packet of the connection after it, Unix nanoseconds.
     pub until_ns: u64,
-}
-
-impl Slot {
-    /// Loss in its flow.
-    pub(super) fn loss(&self) -> FlowLoss {
-        let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
-        FlowLoss {
-            requests: metrics(&self.request_loss),
-            responses: metrics(&self.response_loss),
-            unfollowed: None,
-            given_up: self.request_loss.as_ref().and_then(|sequence| sequence.given_up),
-        }
-    }
 }

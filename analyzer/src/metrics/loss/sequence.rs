@@ -27,6 +27,7 @@
 //! | 11 | gap in a sequence of UC | lost: UC retransmits nothing |
 //! | 12 | in order here, and no parallel link has shown it, though one had shown later ones longer ago than the reordering window | lost upstream of one of them, and retransmitted |
 
+mod acked;
 mod decide;
 mod late;
 mod tally;

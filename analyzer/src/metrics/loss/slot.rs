@@ -1,30 +1,52 @@
-//! Acknowledged PSNs, and spurious timeouts (ACK lost or late).
-//!
-//! Either an ACK of what is retransmitted has passed this tap, and was lost between tap and requester; or the receiver
-//! acknowledges the first retransmissions with a PSN beyond them, and its ACK was lost upstream of the tap.
+//! What is kept of each flow.
 
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::cause::Cause;
+use super::latest::Latest;
 use super::sequence::Sequence;
-use super::state::State;
-use super::{AckState, Slot};
+use super::signal_intervals::Counts;
+use super::{AckState, FlowLoss, Sizes, reads};
+use crate::util::boxed_unless_zero::BoxedUnlessZero;
 
-/// True if `psn` is at or beyond `start`.
-pub(super) const fn reaches(psn: u32, start: u32) -> bool {
-    psn.wrapping_sub(start) & MASK24 < MASK24 / 2
-}
-
-impl AckState {
-    /// The latest PSN that the flow acknowledges: a NAK acknowledges what lies before its own.
-    #[must_use]
-    pub fn acknowledged(&self) -> Option<u32> {
-        Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
-    }
+/// A flow of the collector.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) counts: Counts,
+    pub(super) requests: Latest,
+    pub(super) responses: BoxedUnlessZero<Latest>,
+    /// First request with the AckReq bit; 0 for none.
+    pub(super) asked_ns: u64,
+    /// PSN of the latest ACK, NAK or response, or [`UNKNOWN`].
+    pub(super) answer_psn: u32,
+    /// It was that of a NAK.
+    pub(super) refused: bool,
+    pub(super) sizes: Sizes,
+    /// Index in `answers` of the flow's source and destination, and of the reverse; [`UNKNOWN`] for none.
+    pub(super) pair: u32,
+    pub(super) reverse: u32,
+    pub(super) dest_qp: u32,
+    /// The latest READ request.
+    pub(super) read: reads::Read,
+    /// The latest READ response is not the last of its message, and the one with the highest PSN is not.
+    pub(super) response_open: bool,
+    pub(super) within_response: bool,
+    /// Opcode of the request with the highest PSN.
+    pub(super) request: u8,
+    /// See [`InMessage::pace_ns`]; and there was a longer silence.
+    pub(super) pace_ns: u64,
+    pub(super) has_stalled: bool,
+    pub(super) request_loss: Option<Box<Sequence>>,
+    pub(super) response_loss: Option<Box<Sequence>>,
 }
 
 impl Slot {
+    /// Without a flow.
+    pub(super) fn empty() -> Self {
+        Self { answer_psn: UNKNOWN, pair: UNKNOWN, reverse: UNKNOWN, ..Self::default() }
+    }
+
     pub(super) fn ack_state(&self) -> AckState {
         AckState {
             asked_ns: (self.asked_ns != 0).then_some(self.asked_ns),
@@ -34,24 +56,23 @@ impl Slot {
             sizes: self.sizes,
         }
     }
-}
 
-impl Sequence {
-    /// A run after a timeout begins; the latest ACK of the peer carried this PSN.
-    pub(super) fn acknowledged_before(&mut self, acked: Option<u32>) {
-        let State::GoingBack(run, Cause::Timeout) = &mut self.state else { return };
-        if !run.acked && run.packets == 1 && acked.is_some_and(|psn| reaches(psn, run.start)) {
-            run.acked = true;
-            self.metrics.timeouts_acked += 1;
+    /// Loss in its flow.
+    pub(super) fn loss(&self) -> FlowLoss {
+        let metrics = |sequence: &Option<Box<Sequence>>| sequence.as_ref().map(|sequence| sequence.metrics());
+        FlowLoss {
+            requests: metrics(&self.request_loss),
+            responses: metrics(&self.response_loss),
+            unfollowed: None,
+            given_up: self.request_loss.as_ref().and_then(|sequence| sequence.given_up),
         }
     }
+}
 
-    /// The peer acknowledges up to this PSN.
-    pub(super) fn acknowledged(&mut self, psn: u32) {
-        let State::GoingBack(run, Cause::Timeout) = &mut self.state else { return };
-        if !run.acked && psn != run.last && reaches(psn, run.last) {
-            run.acked = true;
-            self.metrics.timeouts_acked += 1;
-        }
+impl AckState {
+    /// The latest PSN that the flow acknowledges: a NAK acknowledges what lies before its own.
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<u32> {
+        Some(self.answer_psn?.wrapping_sub(self.refused.into()) & MASK24)
     }
 }

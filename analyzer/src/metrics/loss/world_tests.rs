@@ -17,12 +17,14 @@ fn loss_and_reordering_at_the_same_time_are_separated() {
             let mut world = World::new(seed, late_us, one_lost_in, one_late_in);
             world.run(20_000);
             assert!(world.late > 100 && (world.lost > 100 || one_lost_in == 0));
-            let told = world.scene.metrics().lost;
+            let reported = world.scene.metrics().lost;
             // Packets under way at the end have not arrived.
             let gone = world.lost + world.under_way.len() as u64;
-            let place =
-                format!("{late_us} us, seed {seed}: {} of {} lost, {} late", told, world.lost, world.late);
-            assert!(told <= gone && told as f64 >= least * world.lost as f64, "{place}");
+            let place = format!(
+                "{late_us} us, seed {seed}: {} of {} lost, {} late",
+                reported, world.lost, world.late
+            );
+            assert!(reported <= gone && reported as f64 >= least * world.lost as f64, "{place}");
         }
     }
 }

@@ -11,7 +11,7 @@ definitions! {
         "Random traffic mostly stays below it";
     MIN_PERIODS: usize = 5,
         "Minimum periods of such a series",
-        "Fewer are no rhythm";
+        "Fewer do not show a rhythm";
     NEAR: f64 = 1.3,
         "Maximum factor between a period that is searched and the one that is found",
         "Half or twice the period are other peaks";

@@ -16,7 +16,7 @@ use crate::util::numbers::share;
 definitions! {
     pub MIN_STEPS: usize = 5,
         "Minimum steps",
-        "Fewer are no rhythm";
+        "Fewer do not show a rhythm";
     TOLERANCE: f64 = 0.05,
         "Maximum difference of the volumes of steps, as a share",
         "Packets that the capture missed, small messages besides";

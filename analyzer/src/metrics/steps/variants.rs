@@ -17,8 +17,8 @@ fn none(what: &str, wire: &Wire) {
     hosts.dedup();
     for seen_by in hosts {
         let found = found(wire, seen_by);
-        let told = found.as_ref().map(|steps| (steps.links[0].steps.len(), steps.links[0].period_ns));
-        assert_eq!(told, None, "{what}, seen by {seen_by}");
+        let reported = found.as_ref().map(|steps| (steps.links[0].steps.len(), steps.links[0].period_ns));
+        assert_eq!(reported, None, "{what}, seen by {seen_by}");
     }
 }
 
@@ -59,8 +59,9 @@ fn jobs_of_all_kinds_are_found() {
                     && found.straggler.is_none()
             });
             if !good {
-                let told = found.map(|f| (f.links[0].period_ns / 1000, f.links[0].steps.len(), f.straggler));
-                wrong.push(format!("{job:?} seen by {seen_by}: {told:?}"));
+                let reported =
+                    found.map(|f| (f.links[0].period_ns / 1000, f.links[0].steps.len(), f.straggler));
+                wrong.push(format!("{job:?} seen by {seen_by}: {reported:?}"));
             }
         }
     }
@@ -334,8 +335,8 @@ fn a_slow_link_is_named_by_its_ends() {
         let job = SimulatedJob { shape, ..SimulatedJob::USUAL };
         let slow = |step, src, dst| if step >= 10 && (src, dst) == (2, 3) { 4.0 } else { 1.0 };
         let straggler = found(&job.run(|_, _| 0.0, slow), 0).unwrap().straggler.unwrap();
-        let told = (straggler.why, straggler.host, straggler.peer);
-        assert_eq!(told, (StragglerCause::SlowTransfer, host(2), host(3)), "{shape:?}");
+        let reported = (straggler.why, straggler.host, straggler.peer);
+        assert_eq!(reported, (StragglerCause::SlowTransfer, host(2), host(3)), "{shape:?}");
     }
 }
 
@@ -356,8 +357,8 @@ fn the_chain_of_waits_ends_at_the_last_host_in_sight() {
         };
         for seen in [seen, backwards] {
             let straggler = steps(&wire.at_all(&seen), &[]).ok().and_then(|found| found.straggler);
-            let told = straggler.map(|straggler| (straggler.why, straggler.host));
-            assert_eq!(told, Some((why, host(late))), "seen at {seen:?}");
+            let reported = straggler.map(|straggler| (straggler.why, straggler.host));
+            assert_eq!(reported, Some((why, host(late))), "seen at {seen:?}");
         }
     }
 }

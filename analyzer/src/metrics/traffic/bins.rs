@@ -536,8 +536,8 @@ mod tests {
     #[test]
     fn lengths_are_at_most_a_quarter_too_long() {
         for length in 0..100_000u64 {
-            let told = bucket_length(length_bucket(length));
-            assert!(told >= length && told <= length + length / 4, "{length}: {told}");
+            let reported = bucket_length(length_bucket(length));
+            assert!(reported >= length && reported <= length + length / 4, "{length}: {reported}");
         }
         assert_eq!(length_bucket(u64::MAX), LENGTHS - 1);
     }

@@ -23,7 +23,7 @@ struct Kept {
 /// Flows that are counted both ways.
 struct TwoAccountings {
     by_packet: ByPacket,
-    told: Collector,
+    from_kernel: Collector,
     flows: Vec<Kept>,
     cut: Bins,
     kinds: ByOperation,
@@ -33,7 +33,7 @@ impl TwoAccountings {
     fn new(bin_ns: u64, length_ns: u64) -> Self {
         Self {
             by_packet: ByPacket::new(bin_ns),
-            told: Collector::new(bin_ns, 0),
+            from_kernel: Collector::new(bin_ns, 0),
             flows: Vec::new(),
             cut: Bins { length_ns, phase_ns: 0 },
             kinds: [MessageCounts::NONE; COUNTED_OPERATIONS],
@@ -61,13 +61,13 @@ impl TwoAccountings {
         let key = FlowKey::of(&kept.frame, 0);
         let number = u32::try_from(slot).unwrap();
         if kept.stats.packets == 0 {
-            self.told.name(number, &key, true);
+            self.from_kernel.name(number, &key, true);
         }
         let outcome = observe(&mut kept.stats, &kept.frame, now_ns);
         let mut ended = FlowBin::default();
         let op = Op::of(kept.frame.opcode);
         if kept.bin.observe(&kept.frame, op, outcome, now_ns, self.cut, &mut ended) {
-            assert!(self.told.tell(number, &ended));
+            assert!(self.from_kernel.tell(number, &ended));
         }
         kept.bin.message(&mut self.kinds, &kept.frame, op, outcome);
         let packet = Packet::new((&kept.frame, &[]), (now_ns, 0), number, &kept.stats, outcome);
@@ -80,10 +80,10 @@ impl TwoAccountings {
     fn look(&mut self, until_ns: u64) {
         for (slot, kept) in (0u32..).zip(&self.flows) {
             if kept.bin.start_ns.saturating_add(self.cut.length_ns) <= until_ns {
-                self.told.at_hand(slot, &kept.bin);
+                self.from_kernel.at_hand(slot, &kept.bin);
             }
         }
-        self.told.fold(until_ns);
+        self.from_kernel.fold(until_ns);
     }
 
     fn same(&mut self, end_ns: u64) {
@@ -97,7 +97,7 @@ impl TwoAccountings {
                 answer: None,
             })
             .collect();
-        let ours = self.told.metrics(end_ns, &[LinkExtras::default()], Some(self.kinds), &states);
+        let ours = self.from_kernel.metrics(end_ns, &[LinkExtras::default()], Some(self.kinds), &states);
         let theirs = self.by_packet.metrics();
         // The kernel's bins do not count ECN-capable packets.
         let mut bursts = theirs.links[0].bursts.clone();
@@ -176,16 +176,16 @@ fn records_make_what_packets_make() {
 
 #[test]
 fn a_flow_that_is_not_known_counts_nowhere() {
-    let mut told = Collector::new(MS, 0);
+    let mut from_kernel = Collector::new(MS, 0);
     let mut bin = FlowBin::default();
     (bin.packets, bin.bytes) = (3, 300);
-    assert!(!told.tell(5, &bin));
-    told.at_hand(5, &bin);
-    told.retired(5);
-    told.name(5, &FlowKey { family: 4, ..FlowKey::default() }, false);
-    assert!(told.knows(5) && told.tell(5, &bin));
-    told.fold(u64::MAX);
-    let metrics = told.metrics(0, &[LinkExtras::default()], None, &[]);
+    assert!(!from_kernel.tell(5, &bin));
+    from_kernel.at_hand(5, &bin);
+    from_kernel.retired(5);
+    from_kernel.name(5, &FlowKey { family: 4, ..FlowKey::default() }, false);
+    assert!(from_kernel.knows(5) && from_kernel.tell(5, &bin));
+    from_kernel.fold(u64::MAX);
+    let metrics = from_kernel.metrics(0, &[LinkExtras::default()], None, &[]);
     assert!(metrics.links[0].bursts.is_none() && metrics.pairs.is_empty(), "the filter leaves it out");
 }
 
@@ -193,17 +193,17 @@ fn a_flow_that_is_not_known_counts_nowhere() {
 #[test]
 fn times_are_unix_times() {
     const SHIFT: i64 = 1_763_000_000_000_000_000;
-    let mut told = Collector::new(MS, SHIFT);
-    told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
+    let mut from_kernel = Collector::new(MS, SHIFT);
+    from_kernel.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
     let mut both = TwoAccountings::new(MS, MS);
     let flow = both.flow(1, 2);
     both.send(flow, 5 * MS + 77);
-    assert!(told.tell(0, &both.flows[flow].bin));
-    told.fold(6 * MS);
+    assert!(from_kernel.tell(0, &both.flows[flow].bin));
+    from_kernel.fold(6 * MS);
     let unix = |ns: u64| ns + SHIFT.unsigned_abs();
     let states =
         KernelFlowState { slot: 0, message_open: true, request: Some((3, 5 * MS + 77)), answer: None };
-    let metrics = told.metrics(9 * MS, &[LinkExtras::default()], None, &[states]);
+    let metrics = from_kernel.metrics(9 * MS, &[LinkExtras::default()], None, &[states]);
     assert_eq!(metrics.end_ns, Some(unix(9 * MS)));
     assert_eq!(metrics.links[0].bursts.as_ref().unwrap().first_ns, unix(5 * MS));
     let standing = metrics.flowlets.standing[0];
@@ -216,19 +216,19 @@ fn times_are_unix_times() {
 /// A preempted program sends a record after the next one was read from the slot.
 #[test]
 fn a_record_that_arrives_late_counts_once() {
-    let mut told = Collector::new(MS, 0);
-    told.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
+    let mut from_kernel = Collector::new(MS, 0);
+    from_kernel.name(0, &FlowKey { family: 4, ..FlowKey::default() }, true);
     let record = |start_ns, packets| {
         let mut bin = FlowBin::default();
         (bin.start_ns, bin.packets, bin.bytes) = (start_ns, packets, u32::from(packets) * 100);
         bin
     };
-    told.at_hand(0, &record(MS, 3));
-    told.at_hand(0, &record(9 * MS, 2));
-    assert!(told.tell(0, &record(MS, 4)), "one more than was read");
-    assert!(told.tell(0, &record(9 * MS, 2)));
-    assert!(told.tell(0, &record(20 * MS, 1)));
-    told.fold(u64::MAX);
-    let bursts = told.metrics(0, &[LinkExtras::default()], None, &[]).links[0].bursts.clone().unwrap();
+    from_kernel.at_hand(0, &record(MS, 3));
+    from_kernel.at_hand(0, &record(9 * MS, 2));
+    assert!(from_kernel.tell(0, &record(MS, 4)), "one more than was read");
+    assert!(from_kernel.tell(0, &record(9 * MS, 2)));
+    assert!(from_kernel.tell(0, &record(20 * MS, 1)));
+    from_kernel.fold(u64::MAX);
+    let bursts = from_kernel.metrics(0, &[LinkExtras::default()], None, &[]).links[0].bursts.clone().unwrap();
     assert_eq!((bursts.total.packets, bursts.total.bytes), (7, 700));
 }

@@ -1,6 +1,7 @@
 //! Hosts, who sends to whom, and how many at once.
 
 use super::super::duplicates::Copies;
+pub use super::degree::{DEGREES, Degree};
 use super::windows::{Window, Windows, count};
 use crate::util::definition::definitions;
 use crate::util::index::Index;
@@ -12,8 +13,6 @@ use rocescope_common::wire::frame::Addr;
 pub const MAX_PAIRS: usize = 65_536;
 /// Number of a pair that found no room.
 pub const NO_PAIR: u32 = u32::MAX;
-/// Numbers of senders that are distinguished; more count as the last.
-pub const DEGREES: usize = 65;
 
 definitions! {
     pub BIN_BYTES: u64 = 2_097_152,
@@ -70,49 +69,6 @@ impl Pair {
     /// READ requests of which the responses come in the other direction.
     fn is_asked(&self, until_ns: u64) -> bool {
         self.asked > 0 && self.asked_ns.0 <= until_ns
-    }
-}
-
-/// Bins in which a host had data from this many senders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-// What each packet changes comes first, next to what else of a target it needs: one cache line.
-#[repr(C)]
-pub struct Degree {
-    /// Data packets in them.
-    pub packets: u64,
-    /// Bytes of their outer frames.
-    pub bytes: u64,
-    /// Data packets marked CE.
-    pub ce: u64,
-    /// Jumps of a PSN ahead.
-    pub gaps: u64,
-    /// Number of bins.
-    pub bins: u64,
-    /// Outer frames of the data in those of these bins that have gaps.
-    pub lossy_bytes: u64,
-    /// From the first to the last data packet of these.
-    pub lossy_ns: u64,
-}
-
-impl Degree {
-    /// Adds what is counted of packets.
-    pub(super) const fn add(&mut self, more: &Self) {
-        self.bins += more.bins;
-        self.packets += more.packets;
-        self.bytes += more.bytes;
-        self.ce += more.ce;
-        self.gaps += more.gaps;
-        self.lossy_bytes += more.lossy_bytes;
-        self.lossy_ns += more.lossy_ns;
-    }
-}
-
-impl std::iter::Sum for Degree {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |mut sum, one| {
-            sum.add(&one);
-            sum
-        })
     }
 }
 

@@ -14,6 +14,7 @@
 //! allocated per packet.
 
 pub mod bins;
+mod degree;
 pub mod flowlets;
 pub mod from_kernel;
 pub mod hosts;
@@ -381,8 +382,8 @@ impl Traffic {
     #[must_use]
     pub fn too_much_lost(&self, without_flow: u64) -> bool {
         let lost = self.lost_packets().unwrap_or(0) + without_flow;
-        let told: u64 = self.pairs.iter().map(|pair| pair.packets).sum();
-        lost > 0 && lost as f64 > MOST_LOST * (lost + told) as f64
+        let reported: u64 = self.pairs.iter().map(|pair| pair.packets).sum();
+        lost > 0 && lost as f64 > MOST_LOST * (lost + reported) as f64
     }
 }
 

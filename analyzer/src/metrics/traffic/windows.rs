@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::hosts::{DEGREES, Degree};
+use super::degree::{DEGREES, Degree};
 use crate::entity::interval::EPISODE_GAP_NS;
 use crate::util::time::keep_most;
 

@@ -109,7 +109,7 @@ fn not_timed(flows: &[Flow]) -> Option<String> {
         ),
         (sum(|untimed| untimed.ambiguous), "retransmitted, or without a response of their own"),
         (sum(|untimed| untimed.ring_full), "beyond 64 outstanding ones"),
-        (sum(|untimed| untimed.untracked), "of flows beyond those timed at once"),
+        (sum(|untimed| untimed.untracked), "of flows beyond the limit of timed ones"),
     ];
     let all: u64 = reasons.iter().map(|(requests, _)| requests).sum();
     let by_reason = reasons.iter().filter(|(requests, _)| *requests > 0);

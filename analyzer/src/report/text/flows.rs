@@ -7,7 +7,7 @@ pub(super) use crate::analysis::link_name;
 use crate::analysis::loss::counted_responses;
 use crate::analysis::{Flow, Psn};
 use crate::report::Report;
-use crate::report::text::summary::rate;
+use crate::report::text::rate;
 use crate::util::layout::{Align, Table, labelled};
 use crate::util::units;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
 use crate::analysis::{Between, Episodes, Flow, Loss};
-use crate::findings::{Finding, Problem, Severity};
+use crate::findings::{Finding, Problem};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
 use crate::sample::Address;
@@ -233,7 +233,7 @@ fn findings_of(report: &Report, flow: &Flow, responses: bool) -> String {
         either.extend(requests.map(|other| (other.src, other.dst, other.dest_qp)));
     }
     let related = |one: &Finding| Problem::of(one).is_some_and(Problem::is_of_delivery);
-    let own = report.findings.iter().filter(|one| one.severity > Severity::Info && related(one));
+    let own = report.findings.iter().filter(|one| one.is_problem() && related(one));
     let named = own.filter(|one| either.iter().any(|name| one.named.contains(name)));
     let mut ids: Vec<&str> = named.map(|finding| finding.id).collect();
     ids.dedup();
@@ -390,6 +390,7 @@ mod tests {
     use super::*;
     use crate::analysis::{DelayChange, Episodes, Options, TapFlow};
     use crate::findings::FlowSet;
+    use crate::findings::Severity;
 
     fn report() -> Report {
         Report::build(&crate::analysis::fixtures::everything(), &Options::default().into())

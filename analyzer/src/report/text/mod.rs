@@ -30,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use rocescope_common::wire::SkipReason;
 
 use crate::analysis::{Imbalance, Set, Spray, direction_name, hashing_case};
-use crate::findings::Severity;
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::loss::counted;
@@ -145,8 +144,14 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
 }
 
 /// The head of the page counts the whole run, and so reads another percentage of the same loss.
+/// Bits per second over the report's window; `None` when it has no length.
+fn rate(bytes: u64, report: &Report) -> Option<f64> {
+    let ns = report.facts.window.length_ns().filter(|ns| *ns > 0)?;
+    Some(bytes as f64 * 8e9 / ns as f64)
+}
+
 fn title_of_findings(report: &Report) -> String {
-    let dated = report.findings.iter().any(|one| one.severity > Severity::Info && one.is_of_episode());
+    let dated = report.findings.iter().any(|one| one.is_problem() && one.is_of_episode());
     format!("FINDINGS{}", if dated { ", figures of the latest episode" } else { "" })
 }
 
@@ -187,7 +192,7 @@ fn links(report: &Report, room: usize) -> Vec<String> {
             link_name(&link.name, link.direction),
             units::count(link.packets.saturating_sub(copies.packets)),
             units::bytes(bytes),
-            summary::rate(bytes, report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
+            rate(bytes, report).map_or_else(|| units::UNKNOWN.into(), units::bit_rate),
             units::ratio(link.ce_ratio),
         ]);
     }

@@ -5,6 +5,7 @@ use rocescope_common::wire::SkipReason;
 use crate::analysis::{Coverage, InputKind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
+use crate::report::text::rate;
 use crate::util::layout::{labelled, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
@@ -73,12 +74,6 @@ pub(crate) fn said(report: &Report) -> Vec<(&'static str, String)> {
         say("", &sentence);
     }
     all
-}
-
-/// Bits per second over the report's window; `None` when it has no length.
-pub(super) fn rate(bytes: u64, report: &Report) -> Option<f64> {
-    let ns = report.facts.window.length_ns().filter(|ns| *ns > 0)?;
-    Some(bytes as f64 * 8e9 / ns as f64)
 }
 
 fn source(report: &Report) -> String {

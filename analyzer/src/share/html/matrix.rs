@@ -81,7 +81,7 @@ pub(super) fn section(report: &Report) -> Markup {
 /// The highest severity of the findings above info that name a flow from one host to another.
 fn marked(report: &Report) -> Map<(Address, Address), Severity> {
     let mut marked: Map<(Address, Address), Severity> = Map::default();
-    for finding in listed(report).iter().filter(|one| one.severity > Severity::Info) {
+    for finding in listed(report).iter().filter(|one| one.is_problem()) {
         for flow in &finding.flows {
             let worst = marked.entry((flow.src, flow.dst)).or_insert(finding.severity);
             *worst = finding.severity.max(*worst);

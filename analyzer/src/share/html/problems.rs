@@ -65,7 +65,7 @@ pub(super) fn verdict(page: &mut Markup, report: &Report, headline: &Headline) {
 /// Lists every finding above info in a line, owned ones below their owner.
 fn list(page: &mut Markup, report: &Report) {
     let (findings, end) = (listed(report), end_of(report));
-    let shown = || findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
+    let shown = || findings.iter().enumerate().filter(|(_, one)| one.is_problem());
     if shown().next().is_none() {
         return;
     }
@@ -110,7 +110,7 @@ pub(super) fn cards(report: &Report) -> Markup {
 fn card(page: &mut Markup, report: &Report, all: &[Finding], at: usize, finding: &Finding) {
     let end = end_of(report);
     let ended = finding.has_ended(end.ns);
-    let open = if finding.severity > Severity::Info && finding.owner.is_none() { "open" } else { "" };
+    let open = if finding.is_primary() { "open" } else { "" };
     let class = format!("problem {}{}", finding.severity.name(), if ended { " ended" } else { "" });
     page.open("details", &[("class", &class), ("id", &anchor(at)), ("open", open)]).raw("<summary>");
     badge(page, finding, ended);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::markup::Markup;
 use super::problems::{anchor, listed, sign};
 use crate::analysis::link_name;
-use crate::findings::{Finding, Severity};
+use crate::findings::Finding;
 use crate::model::over_time::Series;
 use crate::model::signals::{self, ECN, ROWS, held};
 use crate::model::{Level, OverTime};
@@ -238,7 +238,7 @@ fn path(row: &Row, level: Level) -> String {
 /// Draws the episodes of the findings above info, each finding in a lane.
 fn lanes(page: &mut Markup, report: &Report, findings: &[Finding], axis: Axis) {
     let end = end_of(report);
-    let timed = findings.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info);
+    let timed = findings.iter().enumerate().filter(|(_, one)| one.is_problem());
     let timed: Vec<_> =
         timed.map(|(at, one)| (at, one, spans(one, end))).filter(|(.., spans)| !spans.is_empty()).collect();
     for (at, finding, spans) in timed.iter().take(LANES) {

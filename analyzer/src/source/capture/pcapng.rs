@@ -260,7 +260,7 @@ impl PcapNg {
             return Err(corrupt("a simple packet block is too short for its own fields"));
         }
         let Some(port) = self.ports.get(self.first_port) else {
-            return Err(corrupt("a simple packet comes before the description of its interface"));
+            return Err(corrupt("a Simple Packet Block comes before the Interface Description Block"));
         };
         let wire_len = self.order.u32(block, 8);
         let room = block.len() - SIMPLE_FIELDS - TRAILER;

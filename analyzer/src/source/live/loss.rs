@@ -272,7 +272,7 @@ impl Losses {
             if let Some(run) = programs.times.run(flow.slot) {
                 under_way = packets(&run);
                 if let Some(clock) = last {
-                    let told = KernelEvent {
+                    let reported = KernelEvent {
                         slot: flow.slot,
                         link: flow.key.link,
                         answers: watched.answers,
@@ -281,7 +281,7 @@ impl Losses {
                         time_ns: clock.unix_ns(run.end_ns),
                     };
                     if let Some(run) = watched.judged(run) {
-                        self.collector.run(&told, &unix(&run, clock), true);
+                        self.collector.run(&reported, &unix(&run, clock), true);
                     }
                 }
             }

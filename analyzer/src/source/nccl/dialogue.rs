@@ -44,7 +44,7 @@ impl fmt::Display for DialogueError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) if is_timeout(error) => out.write_str("no answer in time"),
-            Self::Silent => out.write_str("what listens there accepts connections and says nothing"),
+            Self::Silent => out.write_str("what listens there accepts connections, but sends nothing"),
             Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 out.write_str("the connection ended before an answer")
             }

@@ -179,8 +179,8 @@ impl Player {
             }
             self.now_ns = Some(next_ns);
             self.unsent = true;
-            let told = events.is_empty() || self.feed.tell(Update::Events(events));
-            if !told || self.sample_due(next_ns).is_err() {
+            let reported = events.is_empty() || self.feed.tell(Update::Events(events));
+            if !reported || self.sample_due(next_ns).is_err() {
                 return Err(Stopped);
             }
         }

@@ -56,9 +56,9 @@ fn events_come_in_order_before_the_sample_that_counts_them() {
     let (samples, events) = heard(&start(options(&file)).unwrap());
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].time_ns, 1_000_004_000_000);
-    let told: Vec<(u16, u32, usize)> =
+    let reported: Vec<(u16, u32, usize)> =
         events.iter().map(|e| (e.events, e.missing, e.headers.len())).collect();
-    assert_eq!(told, [(Event::NEW_FLOW, 0, 0), (Event::GAP, 3, 62), (Event::CNP, 0, 62)]);
+    assert_eq!(reported, [(Event::NEW_FLOW, 0, 0), (Event::GAP, 3, 62), (Event::CNP, 0, 62)]);
     assert_eq!((events[1].time_ns, events[1].psn, events[1].bth_offset), (1_000_002_000_000, 5, 42));
     assert_eq!(events[2].headers[42], 0x81);
 }

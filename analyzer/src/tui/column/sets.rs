@@ -15,7 +15,7 @@ pub struct Set {
 
 /// Every set, in the order of the key: each begins with what identifies a row.
 pub const SETS: &[Set] = &[
-    Set { name: "automatic", help: "what matters most of what the data has", columns: &[] },
+    Set { name: "automatic", help: "the most relevant columns for this data", columns: &[] },
     Set {
         name: "health",
         help: "loss, retransmissions, NAKs, congestion",
@@ -39,7 +39,7 @@ pub const SETS: &[Set] = &[
     },
     Set {
         name: "latency",
-        help: "request latency beside what delays requests",
+        help: "request latency and what delays requests",
         columns: &[
             Id::State,
             Id::Source,

@@ -175,7 +175,7 @@ fn part(buffer: &mut Buffer, area: Rect, boxed: bool, name: &str, lines: &[Line<
 fn counted(view: &View, concluded: &Concluded<'_>) -> String {
     let findings = concluded.findings;
     let info = findings.iter().filter(|one| one.severity == Severity::Info).count();
-    let owned = findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_some()).count();
+    let owned = findings.iter().filter(|one| one.is_problem() && one.owner.is_some()).count();
     let owned = (owned > 0).then(|| units::plural(owned as u64, "consequence"));
     let info = (info > 0).then(|| format!("{info} for information"));
     // The first is empty where the snapshot shown has no findings of its own.
@@ -290,7 +290,7 @@ pub(in crate::tui) fn title(finding: &Finding, width: usize) -> Line<'static> {
 pub(in crate::tui) fn ended(all: &[Finding]) -> Vec<String> {
     let mut kinds: Vec<Problem> = Vec::new();
     let mut texts = Vec::new();
-    for finding in all.iter().filter(|finding| !finding.active && finding.severity > Severity::Info) {
+    for finding in all.iter().filter(|finding| !finding.active && finding.is_problem()) {
         let Some(kind) = Problem::of(finding).filter(|kind| !kinds.contains(kind)) else { continue };
         kinds.push(kind);
         let at = finding.last_seen_ns.map_or_else(String::new, |ns| format!(" {}", units::second_utc(ns)));

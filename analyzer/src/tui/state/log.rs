@@ -215,10 +215,10 @@ impl Log {
         let number = seen.entry;
         let entry = self.entries.iter_mut().rev().find(|entry| entry.number == number);
         // A NAK that belongs to a gap says nothing of where the gap showed.
-        let told = |entry: &&mut Entry| {
+        let reported = |entry: &&mut Entry| {
             entry.class.bit == class.bit && entry.key.link != link && !entry.also.contains(&link)
         };
-        if let Some(entry) = entry.filter(told) {
+        if let Some(entry) = entry.filter(reported) {
             entry.also.push(link);
             entry.also.sort_unstable();
         }

@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::timeline::Timeline;
 use crate::analysis::{Entropy, Imbalance};
 use crate::entity::devices::PortSample;
-use crate::findings::{DataEnd, Finding, Problem, Severity, Verdict};
+use crate::findings::{DataEnd, Finding, Problem, Verdict};
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Address, Sample, SourceKind, address};
 use crate::tui::layout::Layout;
@@ -244,7 +244,7 @@ impl View {
     fn problems(&self) -> impl Iterator<Item = &Finding> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)));
         let findings = concluded.map_or(&[][..], |concluded| concluded.findings);
-        findings.iter().filter(|one| one.active && one.severity > Severity::Info)
+        findings.iter().filter(|one| one.active && one.is_problem())
     }
 
     /// The level of the worst active finding about this link at the snapshot shown, and whether it is its place rather

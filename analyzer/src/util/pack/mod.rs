@@ -20,7 +20,7 @@ const MOST_AHEAD: usize = 1 << 20;
 
 /// Bytes that are no such value: cut off, or of another layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are cut off, or of another layout")]
+#[error("the bytes are truncated, or of another layout")]
 pub struct Malformed;
 
 /// A value that can be packed.

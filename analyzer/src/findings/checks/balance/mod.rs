@@ -112,7 +112,7 @@ limits! {
         "With fewer there is nothing to balance, whatever the ports";
     ratio: f64 = 0.5,
         "maximum effective flows by 5-tuple over those by queue pair",
-        "Ports derived from QP numbers collide occasionally; a collision of half of them is no coincidence";
+        "Ports derived from QP numbers collide occasionally; a collision of half of them is not a coincidence";
     ecmp: f64 = 1.5,
         "minimum load of the busiest uplink over the mean, median over hash seeds",
         "At 1.5 the job gets two thirds of the bandwidth; Meta reported up to 40 % gained by fixing less (SIGCOMM 2024)";

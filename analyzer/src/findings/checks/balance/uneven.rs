@@ -144,7 +144,7 @@ fn steps(input: &Input<'_>, raise: Raise, busiest: &str, port: Option<&str>) -> 
     let switch = port.map_or_else(|| "On the switches".to_owned(), |port| format!("On {port}"));
     raise
         .step(
-            format!("Count the source ports (SPORT) of the flows on {name}: ECMP spreads few badly."),
+            format!("Count the source ports (SPORT) of the flows on {name}: ECMP spreads a few of them unevenly."),
             here.source_ports(),
         )
         .step(

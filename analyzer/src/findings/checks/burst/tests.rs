@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::analysis::Options;
 use crate::analysis::fixtures::{START, key, link, sample, stats};
-use crate::findings::bound::{ALONE, FINDINGS};
+use crate::findings::bound::ALONE;
+use crate::findings::finding::FINDINGS;
 use crate::findings::tests::found;
 use crate::findings::{Finding, Severity};
 use crate::metrics::latency::{Figure, Summary};

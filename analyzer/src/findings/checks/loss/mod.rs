@@ -327,8 +327,8 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     sides(input, &ends, Side::Before, found);
     sides(input, &ends, Side::After, found);
     // Of certain loss: what may be reordering has another cause.
-    let certain = |one: &&mut Finding| one.severity > Severity::Info;
-    let own = || found.iter().skip(from).filter(|one| one.severity > Severity::Info);
+    let certain = |one: &&mut Finding| one.is_problem();
+    let own = || found.iter().skip(from).filter(|one| one.is_problem());
     if own().any(|one| one.id == BEFORE.id) && own().any(|one| one.id == AFTER.id) {
         for finding in found.iter_mut().skip(from).filter(certain) {
             let _ = write!(finding.advice, " {BOTH_SIDES}");

@@ -115,8 +115,8 @@ fn advice_is_whole_in_each_finding() {
         let page = page(&sample);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
         let step = "Check that PFC is enabled for priority 3 (DSCP 26) at every hop.";
-        let (one, told, other) = (at(&format!("[{first}]")), at(step), at(&format!("[{second}]")));
-        assert!(one < told && told < other, "{lost}, {behind}: {page}");
+        let (one, reported, other) = (at(&format!("[{first}]")), at(step), at(&format!("[{second}]")));
+        assert!(one < reported && reported < other, "{lost}, {behind}: {page}");
         assert_eq!(page.matches(step).count(), 1, "{page}");
         assert!(page[other..].contains(&format!("For the rest see [{first}] above.")), "{page}");
     }

@@ -99,7 +99,7 @@ limits! {
         "load over the mean above which load may be why a link is slower",
         "Near saturation a queue grows with every per cent";
     steady: u64 = 4,
-        "minimum ratio of a delay to the distance from median to p99 for a delay that is no queue",
+        "minimum ratio of a delay to the distance from median to p99 for a delay that is not a queue",
         "A queue is empty at times, and even one that a window keeps filled varies by a third";
     pairs: usize = 2,
         "minimum host pairs with the signal",
@@ -490,7 +490,7 @@ fn same_marks<'f>(worst: &Found<'_>, group: &Imbalance, found: &'f mut [Finding]
         one.id == CONGESTION.id
             && one.place.link.as_deref() == Some(worst.link)
             && one.place.direction == group.direction
-            && one.severity > Severity::Info
+            && one.is_problem()
     })
 }
 

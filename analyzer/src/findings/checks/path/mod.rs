@@ -35,7 +35,7 @@ pub(super) const REWRITTEN: Entry = Entry {
     meaning: "The same packets have another DSCP, ECN codepoint or 802.1p priority at the second tap. Downstream of that hop they use other queues: often the default class, which is neither \
               lossless nor ECN-enabled. Without ECT no switch can mark them, and with marks removed DCQCN does not reduce its rate: congestion becomes loss. \
               Or payload and headers that must not change are others: with a wrong ICRC a device corrupts them, and receivers drop the packets; with a correct ICRC a device has recomputed it, and receivers accept the changed packets.",
-    computed: "Per pair of taps: packets that both saw (`taps[].packets_matched`) whose field differs (`taps[].changed`). A CE mark on an ECN-capable packet is no change, nor is a lower time to live; the range of hop counts \
+    computed: "Per pair of taps: packets that both saw (`taps[].packets_matched`) whose field differs (`taps[].changed`). A CE mark on an ECN-capable packet is not a change, nor is a lower time to live; the range of hop counts \
                is evidence only. A warning from path.packets packets with the same change of DSCP, ECN or priority; for marks that are removed (CE to ECT) also from the share path.cleared, since a retransmission may be taken \
                for the marked original. Contents are compared by the ICRC that they need, of frames that are whole at both taps and right at the first, and alike in payload length, AETH, DMA length and AckReq: a warning from \
                icrc.packets packets. Info where payloads shrink with it: the switch trims packets.",

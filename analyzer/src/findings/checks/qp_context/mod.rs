@@ -27,10 +27,10 @@ pub(super) const FAMILY: Family = Family {
         label("process", "process", Unit::Text),
         label("stuck_ns", "time without an acknowledgement, at least", Unit::Nanoseconds),
         label("in_flight", "packets in flight", Unit::Count),
-        label("unsent_wqes", "send work not begun", Unit::Count),
+        label("unsent_wqes", "unsent send WQEs", Unit::Count),
         label("readings", "contexts read", Unit::Count),
-        label("retrying_readings", "contexts with retries in use", Unit::Count),
-        label("exhausted_readings", "contexts without a posted receive", Unit::Count),
+        label("retrying_readings", "readings with retries in use", Unit::Count),
+        label("exhausted_readings", "readings without a posted receive", Unit::Count),
         label("retries_used", "retries used up", Unit::Count),
         label("retry_cnt", "retry count", Unit::Count),
         label("rnr_retry", "RNR retry count", Unit::Count),
@@ -130,7 +130,7 @@ limits! {
         "time without an acknowledgement that is critical, in milliseconds",
         "A link that trains again and a route that converges are back by then";
     retrying_readings: u64 = 3,
-        "minimum contexts with retries in use",
+        "minimum readings with retries in use",
         "One may catch the retransmission of a single lost packet";
     receiver_readings: u64 = 3,
         "minimum contexts with an empty receive queue or RNR retries in use",

@@ -19,7 +19,7 @@ pub(super) fn asks(finding: &Finding) -> bool {
 
 /// True for a finding that owns loss downstream of a tap, and with it these retransmissions.
 pub(super) fn owns_asked(finding: &Finding) -> bool {
-    finding.severity > Severity::Info && finding.owns.contains(&crate::findings::checks::loss::AFTER.id)
+    finding.is_problem() && finding.owns.contains(&crate::findings::checks::loss::AFTER.id)
 }
 
 /// NAKs of receivers for packets that passed the tap.
@@ -97,7 +97,7 @@ fn hosts(named: &FlowSet) -> Vec<(Address, Address)> {
 
 /// True for a finding that has the retransmissions between its hosts.
 fn has(one: &Finding) -> bool {
-    one.id == STORM.id || owns_asked(one) || super::OWNERS.contains(&one.id) && one.severity > Severity::Info
+    one.id == STORM.id || owns_asked(one) || super::OWNERS.contains(&one.id) && one.is_problem()
 }
 
 /// The NAKs of the receivers of this finding, its hosts whose retransmissions nothing else has, and these.

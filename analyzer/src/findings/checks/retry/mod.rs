@@ -100,7 +100,7 @@ limits! {
         "As loss.ratio: with 100 packets in flight, a go-back-N sender that loses one in 10,000 retransmits this share";
     packets: u64 = 100,
         "minimum retransmissions",
-        "A short exchange that is retransmitted once is no storm";
+        "A short exchange that is retransmitted once is not a storm";
     timeouts: u64 = 3,
         "minimum transport timeouts",
         "An occasional tail loss is recovered by a timeout; three in ten seconds are not occasional";
@@ -190,7 +190,7 @@ fn is_owned<'f, I: Iterator<Item = &'f Finding>>(
     between().any(|one| {
         // What owns a loss downstream, such as corruption, owns the NAKs of the receivers.
         let explains = asked && asked::owns_asked(one)
-            || OWNERS.contains(&one.id) && one.severity > Severity::Info
+            || OWNERS.contains(&one.id) && one.is_problem()
             || one.id == SLOW_RECEIVER
                 && pair.after_rnr as f64 >= limits.rnr_share * pair.retransmitted as f64;
         explains && is_during(one, span)

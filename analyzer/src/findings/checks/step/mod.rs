@@ -122,7 +122,7 @@ limits! {
         "Step times of a healthy job differ by a few per cent between parts of a run, single steps by much more";
     slower_steps: u64 = 12,
         "minimum steps",
-        "Five fast steps in a row, five slower ones, and some between: fewer are no trend";
+        "Five fast steps in a row, five slower ones, and some between: fewer do not show a trend";
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
@@ -262,7 +262,7 @@ fn accounts_for(
 ) -> bool {
     let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
     straggler.id == STRAGGLER.id
-        && straggler.severity > Severity::Info
+        && straggler.is_problem()
         && cost_ns.is_some_and(|cost_ns| explains(limits, cost_ns, growth_ns))
         && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
 }

@@ -3,7 +3,6 @@
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
-use super::super::acks::reaches;
 use super::super::arrival::{Arrival, Nak};
 use super::super::cause::{Cause, NAK_REACTION_NS, NakKind, Observation, TIMEOUT_PAUSE_NS};
 use super::super::gaps::{By, Filled, Gap};
@@ -11,6 +10,7 @@ use super::super::parallel::{Elsewhere, Member, Parallel};
 use super::super::result::GivenUp;
 use super::super::state::{PsnRun, State};
 use super::Sequence;
+use super::acked::reaches;
 use crate::util::definition::definitions;
 
 definitions! {

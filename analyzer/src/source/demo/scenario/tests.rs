@@ -224,9 +224,9 @@ fn acknowledgements_name_requests_that_were_sent() {
         if frame.opcode == 0x11 {
             let (psn, msn) = asked.get_mut(&(index, !egress)).unwrap();
             assert!(frame.psn <= *psn, "{index}: acknowledges {} of {psn}", frame.psn);
-            let told = frame.aeth & 0x00FF_FFFF;
-            assert!(told == *msn || told == *msn + 1, "{index}: {told} after {msn}");
-            *msn = told;
+            let reported = frame.aeth & 0x00FF_FFFF;
+            assert!(reported == *msn || reported == *msn + 1, "{index}: {reported} after {msn}");
+            *msn = reported;
         } else {
             let (psn, _) = asked.entry((index, egress)).or_default();
             *psn = (*psn).max(frame.psn);

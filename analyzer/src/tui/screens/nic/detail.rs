@@ -337,7 +337,7 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
         let why = why.unwrap_or_else(|| "no verb observed since the run began".to_owned());
         reasons.push(format!("path, settings, creation: {why}"));
     } else if control.created_ns.is_none() {
-        reasons.push("creation: it is older than the run".to_owned());
+        reasons.push("creation: it was created before this run".to_owned());
     }
     if qp.rqpn.is_none() {
         reasons.push("peer, path, settings: it is not connected".to_owned());
@@ -365,7 +365,7 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
         reasons.push(format!("NIC context: {why}"));
     }
     if row.sent.is_none() && row.received.is_none() && !row.has_ended() {
-        reasons.push("packet rates: its PSNs are not reported, stand still at the connection's start, or were read once".to_owned());
+        reasons.push("packet rates: two readings of its PSN are needed, and there are none yet".to_owned());
     }
     if qp.posts.is_none() {
         let why = match &facts.post_sampling {

@@ -47,8 +47,7 @@ fn known(view: &View) -> Option<Concluded<'_>> {
 /// Number of active and of ended problems: without information, and without those that others cause.
 pub(in crate::tui) fn about(view: &View) -> String {
     let Some(concluded) = known(view) else { return String::new() };
-    let problems =
-        || concluded.findings.iter().filter(|one| one.severity > Severity::Info && one.owner.is_none());
+    let problems = || concluded.findings.iter().filter(|one| one.is_primary());
     let active = problems().filter(|one| one.active).count();
     let ended = problems().count() - active;
     // Nothing is active at the end of a capture.
@@ -64,7 +63,7 @@ pub(in crate::tui) fn about(view: &View) -> String {
 /// The same, with the number of those for information.
 pub(super) fn about_all(view: &View) -> String {
     let all = known(view).map_or(&[][..], |concluded| concluded.findings);
-    let dated = all.iter().any(|one| one.severity > Severity::Info && one.is_of_episode());
+    let dated = all.iter().any(|one| one.is_problem() && one.is_of_episode());
     let episodes = if dated { " · figures of the latest episode" } else { "" };
     match all.iter().filter(|one| one.severity == Severity::Info).count() {
         0 => about(view) + episodes,
@@ -164,7 +163,7 @@ fn end(view: &View, concluded: &Concluded<'_>) -> DataEnd {
 
 /// All but information, with their numbers.
 fn problems_of(all: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
-    all.iter().enumerate().filter(|(_, one)| one.severity > Severity::Info)
+    all.iter().enumerate().filter(|(_, one)| one.is_problem())
 }
 
 /// All problems, as many of the first ones as there is room for with place and cost; `None` where the sentences alone
@@ -463,7 +462,7 @@ fn steps(all: &[Finding], width: usize, room: usize, commands: bool) -> Vec<Line
 
 /// The lines of each step.
 fn blocks(all: &[Finding], width: usize, commands: bool) -> Vec<Vec<Line<'static>>> {
-    let worst = all.iter().find(|one| one.severity > Severity::Info && !one.steps.is_empty());
+    let worst = all.iter().find(|one| one.is_problem() && !one.steps.is_empty());
     let block = |(number, step): (usize, &Step)| {
         let mut one = Vec::new();
         for (at, text) in wrap(&step.text, width.saturating_sub(5)).into_iter().enumerate() {

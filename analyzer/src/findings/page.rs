@@ -1,0 +1,95 @@
+//! The page of all findings, and the definitions that no setting changes.
+
+use std::fmt::Write as _;
+
+use super::catalog::{entries, limits_of};
+use super::checks::died;
+use super::relate::causality;
+use super::{Entry, FAMILIES, Family, bound, order, span, verdict};
+use crate::entity::interval;
+use crate::metrics;
+use crate::util::definition::Definition;
+
+/// The text of docs/findings.md.
+#[must_use]
+pub fn markdown() -> String {
+    let mut ranked: Vec<&Entry> = entries().collect();
+    ranked.sort_by_key(|entry| entry.rank);
+    let kinds: Vec<String> = ranked.iter().map(|entry| format!("`{}`", entry.id)).collect();
+    let mut text = format!("{HEAD}\n{ORDER}{}.\n", kinds.join(", "));
+    let reasons = super::ByHand::ALL.map(super::ByHand::reason);
+    let _ = writeln!(text, "\nA step without a command has one of these reasons: {}.", reasons.join("; "));
+    for family in FAMILIES {
+        for entry in family.entries {
+            let _ = writeln!(text, "\n## {}\n\n{}", entry.id, entry.about().trim_end());
+        }
+        let mut own = limits_of(family).peekable();
+        if own.peek().is_some() {
+            let _ = writeln!(text, "\n### Thresholds of {}\n", tables(family).join(", "));
+            own.for_each(|limit| text.push_str(&limit.line()));
+        }
+    }
+    let _ = writeln!(text, "\n{FIXED}");
+    text + &definitions("### ")
+}
+
+/// The numbers that no setting changes, by subject, each of which begins with `mark`.
+#[must_use]
+pub fn definitions(mark: &str) -> String {
+    let own: &[&[Definition]] = &[
+        interval::DEFINITIONS,
+        order::DEFINITIONS,
+        causality::DEFINITIONS,
+        bound::DEFINITIONS,
+        span::DEFINITIONS,
+        verdict::DEFINITIONS,
+        died::DEFINITIONS,
+        died::OF_STOPPED,
+    ];
+    let facts: &[&[Definition]] = &crate::analysis::DEFINITIONS;
+    let first = [("Findings and their episodes", own), ("Links and hosts", facts)];
+    let subject = |(name, lists): (&str, &[&[Definition]])| {
+        let mut text = format!("{mark}{name}\n\n");
+        for one in lists.iter().copied().flatten() {
+            let _ = writeln!(text, "{one}");
+        }
+        text
+    };
+    first.into_iter().chain(metrics::DEFINITIONS).map(subject).collect::<Vec<_>>().join("\n")
+}
+
+/// Tables of a family's thresholds, each with the pattern of its fields, such as `loss.*`.
+fn tables(family: &Family) -> Vec<String> {
+    family.limits.iter().filter_map(|table| Some(format!("`{}.*`", table.first()?.table))).collect()
+}
+
+const HEAD: &str = "\
+# Findings
+
+<!-- Made from analyzer/src/findings: change that, then run
+     ROCESCOPE_BLESS=1 cargo test -p rocescope findings -->
+
+The problems that rocescope diagnoses. Each finding has an id, a severity (info: good to know; warning: costs performance, or will; critical: stops
+traffic, or makes the figures wrong), evidence in numbers, the flows concerned, where and since when it was seen, what it costs, and what to do.
+Where a finding has episodes, its ratios are of the latest: of the packets that the flows concerned sent from its first signal to its last, and never of
+packets before or after. Signals within less than a second are compared with the packets of the second around them. The packets of a flow without a signal
+of its own are taken as evenly spread between the marks that are kept every 10 s.
+
+`rocescope explain ID` prints the same text. Thresholds are set under `[findings]` in the configuration file (`rocescope config`).
+";
+
+const FIXED: &str = "\
+## Definitions
+
+Numbers that are part of what a figure means, or that decide it. No setting changes them; `rocescope explain definitions` prints them.
+";
+
+const ORDER: &str = "\
+The order is the same everywhere (text, JSON, screen): active findings that show now, then active ones not seen for 3 s, both critical before warning; then those that ended (`last_seen_ns` 10 s or more before the end of the
+data); then info. Findings of one severity are in the order of their impact (the share of packets or of time that they cost); those with equal impact in the order of cause and
+effect. A finding follows a cause that it names if both have the same severity and the same state (active or ended). A finding that another owns (`owner`) is counted as part of that one and follows it.
+
+Of a kind at most 16 findings are listed by themselves, the worst, of those above info and of info, each with an owner and without; the rest are one finding. Its evidence has their number (`findings`), the sums of their counts and the worst value
+of their measure. It began with the first of them, is active if one of them is, and is as severe as the worst; its `impact` counts a flow that several of them name once.
+
+Cause and effect: ";
