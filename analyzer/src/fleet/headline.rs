@@ -429,7 +429,7 @@ mod tests {
         let loss = |rows| said(Question::Loss, rows);
         assert_eq!(
             loss(vec![pair("retransmitted", "j", 1, 0)]),
-            "Losses are not known: of 1 port pair, no tap is known to be at the receiver; no retransmissions stand out"
+            "Losses are not known: 1 port pair without a tap at the receiver; no retransmissions stand out"
         );
         assert_eq!(
             loss(vec![pair("retransmitted", "j", 2, 0), pair("loss", "j", 3, 0), pair("loss", "j", 3, 0)]),

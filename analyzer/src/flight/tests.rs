@@ -181,7 +181,7 @@ fn a_step_of_the_clock_forwards_is_reported_and_counted() {
     let later = dumped(60..300, 3_600 * S);
     assert_eq!(later.lost, after.lost, "what is older than --keep is no loss");
     assert_eq!(said.len(), 1, "{said:?}");
-    let cost = format!("loses {} rows and 50 packet events", rows(&before));
+    let cost = format!("drops {} rows and 50 packet events", rows(&before));
     assert!(said[0].starts_with("the clock stepped forwards by 1") && said[0].contains(&cost), "{said:?}");
 }
 

@@ -39,7 +39,7 @@ fn a_socket_without_an_agent_is_named_with_its_reason() {
     assert!(said(&path).contains("has ended"), "{}", said(&path));
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(said(&file).contains("is no socket"), "{}", said(&file));
+    assert!(said(&file).contains("is not a socket"), "{}", said(&file));
     let denied = refused(&path, &ErrorKind::PermissionDenied.into());
     assert!(denied.contains("may not connect") && denied.contains("group 0"), "{denied}");
 }
@@ -49,7 +49,7 @@ fn who_is_no_agent_or_another_version_is_named() {
     for (answer, expected) in [
         (b"HTTP/1.1 404 Not Found\r\n\r\nnot found: see /metrics\n".to_vec(), "older than --attach"),
         (b"SSH-2.0-x\r\n".to_vec(), "no answer from the agent"),
-        (b"HTTP/1.1 200 OK\r\n\r\n{}\n".to_vec(), "does not say what it sends"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}\n".to_vec(), "is not a rocescope agent"),
         (Vec::new(), "no answer from the agent"),
         (hello(|hello| "0.0.1\u{1b}".clone_into(&mut hello.version)), "no error"),
         (hello(|hello| "0".clone_into(&mut hello.layout)), "start the agent again after an upgrade"),
@@ -69,8 +69,8 @@ fn an_agent_that_is_gone_or_sends_nonsense_ends_the_view_with_the_reason() {
     for (frames, expected) in [
         (Vec::new(), "it was killed"),
         (vec![9, 0], "it was killed"),
-        (vec![1, 0, 0, 0, 77], "cannot be read"),
-        (vec![3, 0, 0, 0, 0, 1, 2], "cannot be read"),
+        (vec![1, 0, 0, 0, 77], "cannot decode a message"),
+        (vec![3, 0, 0, 0, 0, 1, 2], "cannot decode a message"),
         (vec![0xFF, 0xFF, 0xFF, 0xFF, 0], "cannot read from the agent"),
         (
             Frame::Ended(Some("the disk\u{1b}[2J".to_owned())).bytes().unwrap(),

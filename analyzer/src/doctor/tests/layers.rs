@@ -93,7 +93,7 @@ fn each_layer_says_what_it_would_need() {
             with("sys/kernel/btf/ib_core = (none)"),
             "QP lives",
             Availability::Yes,
-            "ib_core has none of its own",
+            "ib_core has no BTF of its own",
         ),
         (MLX5, String::new(), "QP lives", Availability::Perhaps, "kprobes and BTF"),
         (

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn hashes_are_checked_when_they_are_read() {
         let of = |hash: &str| Users::new(vec![("alice".to_owned(), hash.to_owned())]).unwrap_err();
-        assert!(of("secret").contains("no bcrypt hash"));
+        assert!(of("secret").contains("is not a bcrypt hash"));
         let costly = "$2y$15$abcdefghijklmnopqrstuuvMnGhXNOpKiyOMYgFWZFtp7bhXXxBqK";
         assert!(of(costly).contains("cost 15"), "{}", of(costly));
     }

@@ -303,7 +303,7 @@ mod tests {
     fn what_is_not_followed_is_refused() {
         for (text, said) in [
             ("a: [", "no YAML"),
-            ("- a", "no mapping"),
+            ("- a", "is not a mapping"),
             ("a: 1\nb: [1", "mistake at line 3, column 1"),
             ("basic_auth_user: {}", "unknown name in the file: use tls_server_config, "),
             ("rate_limit: {interval: 1s}", "rate_limit is not followed"),
