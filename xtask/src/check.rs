@@ -188,7 +188,7 @@ fn component(name: &str, subcommand: &str) -> Result<(), String> {
 }
 
 /// True if the active toolchain can build for `target`.
-pub(crate) fn has_target(target: &str) -> bool {
+fn has_target(target: &str) -> bool {
     output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))
         .is_some_and(|dir| Path::new(dir.trim()).exists())
 }

@@ -3,7 +3,7 @@
 mod elf;
 
 use crate::build::{commit, with_ebpf};
-use crate::check::{ensure_target, has_target};
+use crate::check::ensure_target;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::run::{cargo, output_of, run, say, step, target_dir, workspace_root};
 use crate::setup;
@@ -21,13 +21,18 @@ const REPLACED: [&str; 2] = ["/cargo", "/rocescope"];
 /// The targets to build for.
 #[derive(Args)]
 pub(crate) struct Dist {
-    /// Build only for this target (repeatable) [default: x86_64-unknown-linux-musl, and aarch64-unknown-linux-musl if
-    /// it is installed]
+    /// Build only for this target (repeatable) [default: x86_64-unknown-linux-musl and aarch64-unknown-linux-musl,
+    /// installed if missing]
     #[arg(long = "target", value_name = "TARGET", value_parser = Target::parse)]
     targets: Vec<Target>,
 }
 
 impl Dist {
+    /// All of them.
+    fn all(&self) -> Vec<Target> {
+        if self.targets.is_empty() { vec![Target::X86, Target::Arm] } else { self.targets.clone() }
+    }
+
     /// The arguments that ask for these targets.
     pub(crate) fn arguments(&self) -> Vec<String> {
         self.targets.iter().map(|target| format!("--target={}", target.triple())).collect()
@@ -56,6 +61,12 @@ impl Target {
             Self::X86 => "x86_64-unknown-linux-musl",
             Self::Arm => "aarch64-unknown-linux-musl",
         }
+    }
+
+    /// How to build without it.
+    fn left_out(self) -> String {
+        let other = if self == Self::X86 { Self::Arm } else { Self::X86 };
+        format!("`--target {}` builds without it", other.triple())
     }
 
     /// Debian's name of the architecture.
@@ -129,17 +140,10 @@ pub(crate) fn dist(wanted: &Dist) -> Result<()> {
 /// Those of [`dist`].
 pub(crate) fn programs(wanted: &Dist) -> Result<Vec<(Target, PathBuf)>> {
     let toolchain = setup::ebpf_toolchain()?;
-    let mut targets = wanted.targets.clone();
-    if targets.is_empty() {
-        targets.push(Target::X86);
-        if has_target(Target::Arm.triple()) {
-            targets.push(Target::Arm);
-        } else {
-            say(&format!(
-                "no program for aarch64: `rustup target add {}` adds what it takes",
-                Target::Arm.triple()
-            ));
-        }
+    let targets = wanted.all();
+    // Before the first build, which takes minutes.
+    for target in &targets {
+        ensure_target(target.triple()).map_err(|why| anyhow!("{why}; {}", target.left_out()))?;
     }
     targets.into_iter().map(|target| Ok((target, static_program(&toolchain, target)?))).collect()
 }
@@ -236,6 +240,14 @@ fn describe(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_target_both_are_built() {
+        let of = |targets: &[Target]| Dist { targets: targets.to_vec() }.all();
+        assert_eq!(of(&[]), [Target::X86, Target::Arm]);
+        assert_eq!(of(&[Target::Arm]), [Target::Arm]);
+        assert!(Target::Arm.left_out().contains("--target x86_64-unknown-linux-musl"));
+    }
 
     #[test]
     fn only_static_targets_are_taken() {

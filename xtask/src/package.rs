@@ -13,7 +13,7 @@ mod systemd;
 mod tree;
 
 use crate::dist::{self, Dist, Target};
-use crate::run::{has_program, output_of, say, step, target_dir, workspace_root};
+use crate::run::{output_of, step, target_dir, workspace_root};
 use crate::setup;
 use crate::vm;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -46,8 +46,10 @@ impl Release {
 /// Builds the programs, then the packages.
 ///
 /// # Errors
-/// Errors of the build, or a tool that is missing or fails.
+/// Errors of the build, or a tool that is missing and cannot be installed, or fails.
 pub(crate) fn package(wanted: &Dist) -> Result<()> {
+    // Before the build, which takes minutes.
+    setup::packing_tools()?;
     let programs = dist::programs(wanted)?;
     let native = programs.iter().find(|(target, _)| target.is_native()).map(|(_, program)| program);
     let Some(native) = native else {
@@ -85,7 +87,7 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
 /// # Errors
 /// Errors of the build, or dpkg-deb is missing or fails.
 pub(crate) fn native_deb() -> Result<PathBuf> {
-    setup::package_tools()?;
+    setup::packing_tools()?;
     let program = tested_program()?;
     let target = [Target::X86, Target::Arm].into_iter().find(|target| target.is_native());
     let target = target.context("no package is made for this machine")?;
@@ -176,22 +178,25 @@ fn parts<'a>(
 fn pack(release: &Release, target: Target, program: &Path, native: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     let work = to.join(".work").join(target.triple());
     let parts = parts(release, target, program, native)?;
-    let sbom = to.join(format!("rocescope-{}-{}.cdx.json", release.version, target.triple()));
-    fs::write(&sbom, &parts.sbom).with_context(|| format!("cannot write {}", sbom.display()))?;
-    let mut made = vec![sbom, archive::tarball(release, target, &parts, &work, to)?];
-    made.push(oci::image(release, target, program, &parts.licences, &work, to)?);
-    if has_program("dpkg-deb") {
-        made.push(archive::deb(release, target, &parts, &work, to)?);
-    } else {
-        say("SKIP .deb: dpkg-deb is missing (Debian: apt-get install dpkg; Fedora: dnf install dpkg)");
-    }
-    if has_program("rpmbuild") {
-        made.push(archive::rpm(release, target, &parts, &work, to)?);
-    } else {
-        say("SKIP .rpm: rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)");
-    }
+    let mut made = portable(release, target, &parts, &work, to)?;
+    made.push(archive::deb(release, target, &parts, &work, to)?);
+    made.push(archive::rpm(release, target, &parts, &work, to)?);
     fs::remove_dir_all(to.join(".work")).context("cannot remove the working folder")?;
     Ok(made)
+}
+
+/// Builds what belongs to no package manager, without its tools: SBOM, archive and image.
+fn portable(
+    release: &Release,
+    target: Target,
+    parts: &tree::Parts<'_>,
+    work: &Path,
+    to: &Path,
+) -> Result<Vec<PathBuf>> {
+    let sbom = to.join(format!("rocescope-{}-{}.cdx.json", release.version, target.triple()));
+    fs::write(&sbom, &parts.sbom).with_context(|| format!("cannot write {}", sbom.display()))?;
+    let archive = archive::tarball(release, target, parts, work, to)?;
+    Ok(vec![sbom, archive, oci::image(release, target, parts.program, &parts.licences, work, to)?])
 }
 
 /// `SOURCE_DATE_EPOCH`, else the time of the commit.
@@ -216,6 +221,7 @@ fn sum(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::has_program;
     use std::os::unix::fs::PermissionsExt as _;
 
     /// A stand-in with the program's output that packages contain.
@@ -229,11 +235,19 @@ esac
     fn packed(program: &Path, to: &Path) -> Vec<(String, Vec<u8>)> {
         fs::create_dir_all(to).unwrap();
         let release = Release { version: "1.2.3".to_owned(), epoch: 1_700_000_000 };
-        let targets = [Target::X86, Target::Arm];
-        let made: Vec<PathBuf> = targets
-            .iter()
-            .flat_map(|target| pack(&release, *target, program, program, to).unwrap())
-            .collect();
+        let mut made = Vec::new();
+        for target in [Target::X86, Target::Arm] {
+            let work = to.join(".work").join(target.triple());
+            let parts = parts(&release, target, program, program).unwrap();
+            made.extend(portable(&release, target, &parts, &work, to).unwrap());
+            // Set-up installs these where packages are built.
+            if has_program("dpkg-deb") {
+                made.push(archive::deb(&release, target, &parts, &work, to).unwrap());
+            }
+            if has_program("rpmbuild") {
+                made.push(archive::rpm(&release, target, &parts, &work, to).unwrap());
+            }
+        }
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let mut all: Vec<_> = made.iter().map(|path| (name(path), fs::read(path).unwrap())).collect();
         all.sort();

@@ -168,6 +168,14 @@ pub(crate) fn fresh_tools() -> Result<()> {
 pub(crate) fn ebpf_toolchain() -> Result<EbpfToolchain> {
     if !["cc", "gcc", "clang"].into_iter().any(has_program) {
         bail!("no C compiler to link with: install one (Debian: `apt-get install gcc libc6-dev`)");
+/// Installs programs that build packages.
+///
+/// # Errors
+/// Names the packages that are missing and could not be installed.
+pub(crate) fn packing_tools() -> Result<()> {
+    packages::ensure_packing_tools()
+}
+
     }
     if let Some(toolchain) = EbpfToolchain::from_env() {
         check(&toolchain).context("ROCESCOPE_EBPF_TOOLCHAIN is set, but what it names does not work")?;

@@ -5,7 +5,6 @@ use crate::vm::{Processor, unpack};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 /// Programs used by the integration tests, with their Debian packages.
 const TEST_TOOLS: [(&str, &str); 9] = [
@@ -37,12 +36,13 @@ const VM_TOOLS: [(&str, &str); 4] = [
 /// The emulator of a machine with aarch64, with its package.
 const ARM_MACHINE: [(&str, &str); 1] = [("qemu-system-aarch64", "qemu-system-arm")];
 
-/// Programs that build and check packages, with their packages.
-const PACKAGE_TOOLS: [(&str, &str); 10] = [
-    ("dpkg-deb", "dpkg"),
-    ("rpmbuild", "rpm"),
+/// Programs that build packages, with their packages.
+const PACKING_TOOLS: [(&str, &str); 3] =
+    [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("systemd-analyze", "systemd")];
+
+/// Programs that check packages, with their packages.
+const PACKAGE_TOOLS: [(&str, &str); 7] = [
     ("lintian", "lintian"),
-    ("systemd-analyze", "systemd"),
     ("runc", "runc"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -97,11 +97,20 @@ pub(super) fn ensure_vm_tools(processor: Processor) -> Result<()> {
     }
 }
 
+/// Installs the programs that build packages.
+///
+/// # Errors
+/// Names the missing packages when they cannot be installed.
+pub(super) fn ensure_packing_tools() -> Result<()> {
+    ensure_programs("packages", &PACKING_TOOLS)
+}
+
 /// Installs the programs that build and check packages.
 ///
 /// # Errors
 /// Names the missing packages when they cannot be installed.
 pub(super) fn ensure_package_tools() -> Result<()> {
+    ensure_packing_tools()?;
     ensure_programs("the test of the packages", &PACKAGE_TOOLS)
 }
 
@@ -137,9 +146,6 @@ fn is_installed(package: &str) -> bool {
         .is_some_and(|status| status == "installed")
 }
 
-/// Two threads set up, and apt refuses the second.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 fn install(purpose: &str, packages: &[&str]) -> Result<()> {
     let names = packages.join(" ");
     if !has_program("apt-get") {
@@ -152,7 +158,6 @@ fn install(purpose: &str, packages: &[&str]) -> Result<()> {
             "{purpose} needs packages, and this is neither root nor a machine with sudo: as root, run `apt-get install {names}`"
         );
     }
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     step(&format!("installing {names} for {purpose}"), || {
         // Whether non-root users may capture is the owner's decision: the package's default is no.
         preseed("wireshark-common wireshark-common/install-setuid boolean false\n", packages);
