@@ -1,19 +1,17 @@
 //! `cargo xtask check`: all checks that need no root.
 
+mod advisories;
 mod kernel;
 mod length;
 
 use crate::docs;
 use crate::ebpf_toolchain::EbpfToolchain;
 use crate::programs::{self, Features};
-use crate::run::{captured, cargo, has_program, is_ci, output_of, run, say, step, target_dir};
+use crate::run::{cargo, has_program, is_ci, output_of, run, say, step, target_dir};
 use crate::setup;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// The advisory database as cargo-deny asks git for it.
-const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 
 /// The package of the benchmarks, which tests do not build.
 const BENCHMARKS: &str = "rocescope-benches";
@@ -21,6 +19,8 @@ const BENCHMARKS: &str = "rocescope-benches";
 /// The results so far.
 #[derive(Default)]
 struct Checks {
+    /// In continuous integration.
+    ci: bool,
     passed: usize,
     failed: Vec<String>,
     skipped: Vec<String>,
@@ -37,7 +37,7 @@ impl Checks {
 
     /// A check whose tool set-up could not install: skipped, and failed in continuous integration.
     fn without_tool(&mut self, name: &str, why: &str) {
-        if is_ci() {
+        if self.ci {
             self.failed.push(format!("{name}: {why}"));
         } else {
             self.skip(name, why);
@@ -56,10 +56,10 @@ impl Checks {
 /// # Errors
 /// Names the checks that failed.
 pub(crate) fn check() -> Result<()> {
-    let mut checks = Checks::default();
+    let mut checks = Checks { ci: is_ci(), ..Checks::default() };
     let toolchain = setup::ebpf_toolchain();
     if let Err(error) = &toolchain {
-        checks.skip("checks with feature `live`", &format!("{error:#}"));
+        checks.without_tool("checks with feature `live`", &format!("{error:#}"));
     }
     let ebpf = toolchain.as_ref().ok();
     checks.check("files of at most 600 lines", length::check);
@@ -70,7 +70,7 @@ pub(crate) fn check() -> Result<()> {
     rustdoc(&mut checks, ebpf);
     checks.check("fuzz targets compile", fuzz_targets);
     licences(&mut checks);
-    advisories(&mut checks);
+    advisories::check(&mut checks);
 
     for line in &checks.skipped {
         say(line);
@@ -90,7 +90,7 @@ pub(crate) fn check() -> Result<()> {
 fn format(checks: &mut Checks) {
     match component("rustfmt", "fmt") {
         Ok(()) => checks.check("format", || run(cargo().args(["fmt", "--all", "--check"]))),
-        Err(why) => checks.skip("format", &why),
+        Err(why) => checks.without_tool("format", &why),
     }
 }
 
@@ -111,7 +111,7 @@ fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
                 });
             }
         }
-        Err(why) => checks.skip("lints", &why),
+        Err(why) => checks.without_tool("lints", &why),
     }
     kernel::lints(checks, ebpf);
 }
@@ -143,32 +143,6 @@ fn licences(checks: &mut Checks) {
             run(deny.args(["--offline", "--all-features", "check", "licenses", "bans", "sources"]))
         }),
         Err(error) => checks.without_tool(NAME, &format!("{error:#}")),
-    }
-}
-
-/// The packages whose lock files are compared with the advisories. The fuzz targets are a workspace of their own.
-const LOCKED: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
-
-fn advisories(checks: &mut Checks) {
-    const NAME: &str = "advisories on dependencies";
-    let mut deny = match setup::deny() {
-        Ok(deny) => deny,
-        Err(error) => return checks.without_tool(NAME, &format!("{error:#}")),
-    };
-    if let Err(error) = captured(deny.args(["fetch", "db"])) {
-        return checks.skip(
-            NAME,
-            &format!(
-                "the advisory database ({ADVISORIES}) cannot be fetched: {error:#}; with a mirror, git's url.<base>.insteadOf names it"
-            ),
-        );
-    }
-    for manifest in LOCKED {
-        checks.check(&format!("{NAME} of {manifest}"), || {
-            let mut deny = setup::deny()?;
-            deny.args(["--manifest-path", manifest, "--all-features", "--locked"]);
-            run(deny.args(["--config", "deny.toml", "check", "advisories"]))
-        });
     }
 }
 
@@ -216,5 +190,20 @@ pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err("the target was added, but rustc does not find it".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_missing_tool_cannot_check_is_skipped_and_fails_in_continuous_integration() {
+        for ci in [false, true] {
+            let mut checks = Checks { ci, ..Checks::default() };
+            checks.without_tool("format", "rustfmt is not installed");
+            checks.skip("advisories", "no network");
+            assert_eq!((checks.failed.len(), checks.skipped.len()), if ci { (1, 1) } else { (0, 2) });
+        }
     }
 }

@@ -12,7 +12,7 @@ const NAME: &str = "lints of the kernel programs";
 /// the standard library.
 pub(super) fn lints(checks: &mut Checks, ebpf: Option<&EbpfToolchain>) {
     let Some(clippy) = clippy(ebpf) else {
-        return checks.skip(
+        return checks.without_tool(
             NAME,
             "no toolchain here has both clippy and rust-src: `rustup component add clippy rust-src`",
         );
