@@ -63,7 +63,7 @@ fn refused(error: &clap::Error, places: &BTreeMap<String, Place>) -> String {
             format!("invalid value of {options}{values}")
         }
         ErrorKind::ArgumentConflict => format!("{options} cannot be used with {others}"),
-        ErrorKind::MissingRequiredArgument => format!("missing {options}, which the other options need"),
+        ErrorKind::MissingRequiredArgument => format!("{options} is needed beside the others"),
         ErrorKind::TooManyValues | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
             format!("wrong number of values of {options}")
         }
@@ -144,7 +144,7 @@ mod tests {
             (format!("[agent]\nhook = \"{SECRET}\""), "invalid value of --hook <HOOK>: use auto, xdp, tc"),
             (
                 format!("[agent]\nclickhouse = \"http://{SECRET}\""),
-                "missing --record <DIR>, which the other options need",
+                "--record <DIR> is needed beside the others",
             ),
         ] {
             let config = Config::parse(&text, Path::new("a.toml")).unwrap();

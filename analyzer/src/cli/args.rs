@@ -69,7 +69,7 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
 /// Live through eBPF, from captures, and from recordings.
 #[derive(Debug, Parser)]
 #[command(name = "rocescope", version, long_version = LONG_VERSION.as_str(), propagate_version = true, arg_required_else_help = true)]
-#[command(after_long_help = START)]
+#[command(after_help = START)]
 pub struct Args {
     /// The command.
     #[command(subcommand)]
@@ -90,7 +90,8 @@ impl Args {
     /// # Errors
     /// For invalid usage, and for a time range that ends before it begins.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = help::command();
+        let line: Vec<OsString> = line.into_iter().collect();
+        let mut command = help::command_of(&line);
         let read = command.try_get_matches_from_mut(line).and_then(|found| Self::from_arg_matches(&found));
         let args = read.map_err(|error| {
             let error = error.format(&mut command);
@@ -116,7 +117,7 @@ fn capture_alone(error: &clap::Error) -> Option<clap::Error> {
     let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let name = file.strip_suffix(".gz").unwrap_or(file);
     let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|suffix| name.ends_with(suffix));
-    let what = format!("'{file}' is not a command; to read a capture: rocescope replay {file}");
+    let what = format!("'{file}' is no command; to read a capture: rocescope replay {file}");
     (is_capture || std::path::Path::new(file).is_file())
         .then(|| help::command().error(ErrorKind::InvalidSubcommand, what))
 }
@@ -162,14 +163,14 @@ pub enum Verb {
     /// Without ID, list all findings.
     Explain(ExplainArgs),
     /// Print a configuration file: all settings, defaults, reasons
-    #[command(after_long_help = CONFIG_EXAMPLES)]
+    #[command(after_help = CONFIG_EXAMPLES)]
     Config {
         /// The file of rocescope agent: its options, and nothing of the terminal view
         #[arg(long)]
         agent: bool,
     },
     /// Print completions for a shell
-    #[command(after_long_help = COMPLETIONS_EXAMPLES)]
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -195,7 +196,7 @@ Examples:
 
 /// Options of `demo`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
+#[command(after_help = DEMO_EPISODES, after_long_help = format!("{DEMO_EPISODES}\n\n{}", fields::source_help()))]
 #[command(mut_arg("hook", |arg| arg.help(DEMO_HOOK).hide_possible_values(true)))]
 pub struct DemoArgs {
     /// Options of attaching the kernel programs.
@@ -232,7 +233,7 @@ Examples:
 
 /// Options of `replay`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_help = REPLAY_EXAMPLES, after_long_help = format!("{REPLAY_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct ReplayArgs {
     /// Captures (pcap, pcapng, gzip), or a recording
     ///
@@ -336,7 +337,7 @@ Examples:
 
 /// Arguments of `diff`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = DIFF_EXAMPLES)]
+#[command(after_help = DIFF_EXAMPLES)]
 pub struct DiffArgs {
     /// Baseline: a capture, a recording, or a report saved with --output json
     pub a: PathBuf,
@@ -371,7 +372,7 @@ Examples:
 
 /// Options of `bench`.
 #[derive(Clone, Copy, Debug, ClapArgs)]
-#[command(after_long_help = BENCH_EXAMPLES)]
+#[command(after_help = BENCH_EXAMPLES)]
 pub struct BenchArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]
@@ -387,7 +388,7 @@ Examples:
 
 /// Options of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = EXPLAIN_EXAMPLES)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct ExplainArgs {
     /// Id of a finding (loss.before_tap) or of a family (loss), or `definitions`
     #[arg(value_name = "ID")]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
 
+use super::help;
 use super::mistake::{self, Document, Place};
 use crate::findings::{self, LimitMeta, Limits};
 use crate::source::devices::context::DEFAULT_PER_SECOND;
@@ -162,7 +163,7 @@ fn agent_places(text: &str, path: &Path, agent: &toml::Table) -> Result<BTreeMap
 /// The options of the agent as the file names them.
 fn agent_names() -> Vec<String> {
     let command = super::command();
-    let of_all = command.get_arguments().filter(|option| option.is_global_set());
+    let of_all = command.get_arguments().filter(|option| option.is_global_set() && !help::is_help(option));
     let own = command.find_subcommand("agent").into_iter().flat_map(clap::Command::get_arguments);
     // `--config` is valid on the command line only.
     let longs = own.chain(of_all).filter_map(clap::Arg::get_long).filter(|long| *long != "config");

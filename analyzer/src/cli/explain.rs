@@ -118,7 +118,7 @@ mod tests {
         let page = definitions_page(Paint::PLAIN);
         assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
         assert!(page.contains("\n\nSteps of a job\n\n- Minimum silence of a job"), "{page}");
-        assert!(wanted(DEFINITIONS).is_empty(), "it is not a family");
+        assert!(wanted(DEFINITIONS).is_empty(), "it is no family");
         assert!(definitions_page(Paint::COLORED).contains("\u{1b}[1mPauses\u{1b}[0m"));
     }
 

@@ -1,11 +1,13 @@
-//! The two forms of help: `-h` lists common options and fits a terminal of 80 columns and 24 lines; `--help` lists
-//! all options in sections, with examples.
+//! The forms of help: `-h` lists common options on a terminal of 80 columns and 24 lines; `--help` adds examples, on one of
+//! 80 columns and 40 lines; `--help-all`, like `rocescope help COMMAND`, lists all options in sections.
 
-use clap::{Command, CommandFactory as _};
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 use super::Args;
 
-/// Options in `-h` of commands whose options exceed one screen. Positional arguments are always listed.
+/// Options in `-h` and `--help` of commands whose options exceed one screen. Positional arguments are always listed.
 const COMMON: &[(&str, &[&str])] = &[
     ("live", &["interface", "attach", "output", "out", "duration", "filter"]),
     ("replay", &["from", "to", "output", "out", "filter"]),
@@ -15,11 +17,46 @@ const COMMON: &[(&str, &[&str])] = &[
     ("demo", &["output", "out", "duration", "screen"]),
 ];
 
-/// The command line, with the options of `-h` selected.
+/// Id of the option of short help.
+const HELP: &str = "help";
+
+/// The command line: commands, their options, and those of help in place of clap's, which has two forms only.
+#[must_use]
+pub(super) fn definition() -> Command {
+    let help = Arg::new(HELP).short('h').long("help").action(ArgAction::HelpShort);
+    let all = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong);
+    Args::command()
+        .disable_help_flag(true)
+        .arg(
+            help.global(true)
+                .help("Print help: --help with examples, --help-all with all options")
+                .long_help("Print help: -h common options, --help with examples")
+                .display_order(902),
+        )
+        .arg(all.global(true).help("Print help with all options, in sections").display_order(903))
+}
+
+/// True for an option that prints help.
+pub(super) fn is_help(option: &Arg) -> bool {
+    matches!(option.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
+}
+
+/// The command line, with the options of short help selected, for the words of one: `--help` among them adds examples.
+#[must_use]
+pub(super) fn command_of<'a>(words: impl IntoIterator<Item = &'a OsString>) -> Command {
+    // No other option takes a value that begins so.
+    if words.into_iter().any(|word| word == OsStr::new("--help")) {
+        command()
+    } else {
+        without_examples(command())
+    }
+}
+
+/// The command line, with the options of short help selected.
 #[must_use]
 pub fn command() -> Command {
     // Options of every command.
-    let all = select(Args::command(), &[]);
+    let all = select(definition(), &[HELP]);
     let all = COMMON
         .iter()
         .fold(all, |all, (name, common)| all.mut_subcommand(name, |command| select(command, common)));
@@ -30,9 +67,23 @@ pub fn command() -> Command {
     named.before_long_help(head("rocescope"))
 }
 
-/// The first line of `--help`, which is longer than a screen.
+/// `-h`.
+fn without_examples(command: Command) -> Command {
+    let whole = |command: Command| {
+        // Without one of its own, long help would end with these.
+        let long = command.get_after_long_help().or(command.get_after_help()).cloned();
+        let command = command.after_help(None::<&'static str>);
+        match long {
+            Some(long) => command.after_long_help(long),
+            None => command,
+        }
+    };
+    whole(command).mut_subcommands(whole)
+}
+
+/// The first line of `--help-all`, which is longer than a screen.
 fn head(command: &str) -> String {
-    format!("The full help. On one screen: {command} -h. Page by page: {command} --help | less")
+    format!("All options. On one screen: {command} --help. Page by page: {command} --help-all | less")
 }
 
 /// Limits `-h` of a command to positional arguments and these options.
@@ -47,11 +98,12 @@ fn select(command: Command, common: &[&str]) -> Command {
 mod tests {
     use super::*;
 
-    /// Columns and lines of a terminal, less the line of the prompt.
-    const SCREEN: (usize, usize) = (80, 23);
+    /// Columns and lines of a terminal, less the line of the prompt, for `-h` and for `--help`.
+    const SCREENS: [(usize, usize); 2] = [(80, 23), (80, 39)];
 
-    fn each(mut check: impl FnMut(&str, &mut Command)) {
-        let mut all = command().term_width(SCREEN.0);
+    /// Each command, with the word of its short help.
+    fn each(word: &str, mut check: impl FnMut(&str, &mut Command)) {
+        let mut all = command_of(&["rocescope".into(), word.into()]).term_width(80);
         all.build();
         check("", &mut all);
         for command in all.get_subcommands_mut().filter(|command| command.get_name() != "help") {
@@ -61,49 +113,68 @@ mod tests {
     }
 
     #[test]
-    fn the_short_form_fits_a_screen() {
+    fn both_short_forms_fit_a_screen() {
         let mut wrong = Vec::new();
-        each(|name, command| {
-            let text = command.render_help().to_string();
-            let lines = text.lines().count();
-            if lines > SCREEN.1 || text.lines().any(|line| line.chars().count() > SCREEN.0) {
-                wrong.push(format!("rocescope {name} -h has {lines} lines:\n{text}"));
-            }
-        });
+        for (word, (columns, most)) in ["-h", "--help"].into_iter().zip(SCREENS) {
+            each(word, |name, command| {
+                let text = command.render_help().to_string();
+                let lines = text.lines().count();
+                if lines > most || text.lines().any(|line| line.chars().count() > columns) {
+                    wrong.push(format!("rocescope {name} {word} has {lines} lines:\n{text}"));
+                }
+            });
+        }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]
-    fn the_short_form_names_the_long_one_where_that_has_more() {
-        each(|name, command| {
-            let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
-            let options =
-                |text: &str| text.lines().filter(|line| line.trim_start().starts_with("--")).count();
-            if options(&long) > options(&short) || long.contains("Examples:") {
-                assert!(short.contains("see more with '--help'"), "{name}: {short}");
-            }
-        });
+    fn the_short_forms_name_the_longer_ones() {
+        for word in ["-h", "--help"] {
+            each(word, |name, command| {
+                let short = command.render_help().to_string();
+                assert!(
+                    short.contains("--help with examples, --help-all with all options"),
+                    "{name}: {short}"
+                );
+            });
+        }
     }
 
     #[test]
-    fn the_long_form_begins_with_the_way_to_the_short_one() {
-        each(|name, command| {
+    fn the_whole_form_begins_with_the_way_to_the_one_that_fits_a_screen() {
+        each("--help-all", |name, command| {
             let text = command.render_long_help().to_string();
             let first = text.lines().next().unwrap();
-            let short =
-                if name.is_empty() { "rocescope -h".to_owned() } else { format!("rocescope {name} -h") };
-            assert!(first.contains(&short) && first.chars().count() <= SCREEN.0, "{name}: {first}");
-            assert!(!command.render_help().to_string().contains("The full help"), "{name}");
+            let short = format!("rocescope {name} --help").replace("  ", " ");
+            assert!(first.contains(&short) && first.chars().count() <= 100, "{name}: {first}");
+            assert!(!command.render_help().to_string().contains("All options."), "{name}");
         });
     }
 
     #[test]
-    fn the_long_form_has_examples_and_every_common_option_exists() {
-        each(|name, command| {
+    fn help_has_examples_and_the_short_form_none() {
+        const HEADS: [&str; 3] = ["Examples:", "Start here:", "Episodes,"];
+        let has = |text: &str| HEADS.iter().any(|head| text.contains(head));
+        each("--help", |name, command| {
+            let is_plain = name == "manual";
+            for text in [command.render_help(), command.render_long_help()].map(|text| text.to_string()) {
+                assert!(is_plain || has(&text), "{name}: {text}");
+            }
+        });
+        each("-h", |name, command| {
+            assert!(!has(&command.render_help().to_string()), "{name}");
+            assert!(name == "manual" || has(&command.render_long_help().to_string()), "{name}");
+        });
+    }
+
+    #[test]
+    fn the_whole_form_has_every_option_and_every_common_option_exists() {
+        each("--help-all", |name, command| {
             let text = command.render_long_help().to_string();
-            let is_plain = ["config", "manual"].contains(&name);
-            let has = ["Examples:", "Start here:", "Episodes,"].iter().any(|head| text.contains(head));
-            assert!(is_plain || has, "{name}: {text}");
+            let shown = command.get_arguments().filter(|option| !option.is_hide_set());
+            for long in shown.filter_map(Arg::get_long) {
+                assert!(text.contains(&format!("--{long}")), "rocescope {name} --help-all lacks --{long}");
+            }
             let common = COMMON.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, common)| common);
             for id in common {
                 let found =
@@ -117,15 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn the_sections_of_the_long_form_come_once_each() {
-        each(|name, command| {
-            let text = command.render_long_help().to_string();
-            let mut heads: Vec<&str> =
-                text.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
-            let all = heads.len();
-            heads.sort_unstable();
-            heads.dedup();
-            assert_eq!(heads.len(), all, "{name}: {text}");
+    fn the_sections_of_a_form_come_once_each() {
+        each("--help", |name, command| {
+            for text in [command.render_help(), command.render_long_help()].map(|text| text.to_string()) {
+                let mut heads: Vec<&str> =
+                    text.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+                let all = heads.len();
+                heads.sort_unstable();
+                heads.dedup();
+                assert_eq!(heads.len(), all, "{name}: {text}");
+            }
         });
     }
 }

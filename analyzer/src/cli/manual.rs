@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::Shell;
 
-use super::{Args, output};
+use super::{help, output};
 
 /// Prints the completions for a shell.
 ///
@@ -18,13 +18,14 @@ pub(super) fn completions(shell: Shell) -> Result<()> {
 }
 
 fn completed(shell: Shell) -> String {
-    let all = Args::command();
+    let all = help::definition();
     // clap can neither remove a command nor keep those that help hides out of completions.
     let mut shown = Command::new("rocescope")
         .args(all.get_arguments().cloned())
         .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
         .version(env!("CARGO_PKG_VERSION"))
-        .propagate_version(true);
+        .propagate_version(true)
+        .disable_help_flag(true);
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut shown, "rocescope", &mut text);
     String::from_utf8_lossy(&text).into_owned()
@@ -36,8 +37,8 @@ fn completed(shell: Shell) -> String {
 /// If a page cannot be written.
 pub(super) fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    // Not the command of `help`: a page gives no text to an option that `-h` hides.
-    clap_mangen::generate_to(Args::command(), folder)
+    // Not with the options of short help selected: a page gives no text to an option that `-h` hides.
+    clap_mangen::generate_to(help::definition(), folder)
         .with_context(|| format!("cannot write manual pages to {}", folder.display()))
 }
 
@@ -49,13 +50,17 @@ mod tests {
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
         pages(folder.path()).unwrap();
-        for command in Args::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in help::definition().get_subcommands().filter(|command| !command.is_hide_set()) {
             let page = folder.path().join(format!("rocescope-{}.1", command.get_name()));
             let text = fs::read_to_string(page).unwrap();
             assert!(text.contains(".SH SYNOPSIS") && text.contains("rocescope"), "{}", command.get_name());
         }
         let main = fs::read_to_string(folder.path().join("rocescope.1")).unwrap();
         assert!(main.contains("rocescope\\-live(1)"), "{main}");
+        let live = fs::read_to_string(folder.path().join("rocescope-live.1")).unwrap();
+        for part in ["Examples:", "Filters (", "help\\-all"] {
+            assert!(live.contains(part), "{part}: {live}");
+        }
     }
 
     #[test]
@@ -82,7 +87,7 @@ mod tests {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let text = completed(shell);
             assert!(!text.contains("manual"), "{shell} offers a command that help hides");
-            for word in ["replay", "doctor", "reorder-window"] {
+            for word in ["replay", "doctor", "reorder-window", "help-all"] {
                 assert!(text.contains(word), "{shell}: {word}");
             }
         }

@@ -19,7 +19,7 @@ SIGHUP reads it again.";
 
 /// Options of `agent`: those of `export`, and of the recording.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = AGENT_EXAMPLES, args_override_self = true)]
+#[command(after_help = AGENT_EXAMPLES, args_override_self = true)]
 #[command(mut_arg("clickhouse", |arg| arg.requires("record")))]
 pub struct AgentArgs {
     /// Record to this folder, as rocescope record does

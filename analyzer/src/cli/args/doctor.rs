@@ -21,7 +21,7 @@ Examples:
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = DOCTOR_EXAMPLES)]
+#[command(after_help = DOCTOR_EXAMPLES)]
 pub struct DoctorArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = PageOutput::Text)]

@@ -25,7 +25,7 @@ answers are not encrypted, and ask for no password.";
 
 /// Options of `export`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_help = EXPORT_EXAMPLES, after_long_help = format!("{EXPORT_EXAMPLES}\n\n{}", fields::source_help()))]
 #[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: 65536]")))]
 #[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows; the totals keep their counts [default: 10m]")))]
 #[command(mut_arg("duration", |arg| arg.help_heading("Metrics")))]

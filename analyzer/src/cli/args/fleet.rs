@@ -19,7 +19,7 @@ The questions run on duckdb or clickhouse, whichever is on PATH, or on the serve
 
 /// Options of `fleet`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = FLEET_EXAMPLES)]
+#[command(after_help = FLEET_EXAMPLES)]
 pub struct FleetArgs {
     /// The question
     #[arg(value_enum, value_name = "QUESTION")]

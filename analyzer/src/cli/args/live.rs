@@ -47,7 +47,7 @@ const OF_THE_SOURCE: [&str; 17] = [
 
 /// Options of `live`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_help = LIVE_EXAMPLES, after_long_help = format!("{LIVE_EXAMPLES}\n\n{}", fields::source_help()))]
 pub struct LiveArgs {
     /// Show what the agent of this host counts
     ///

@@ -50,7 +50,7 @@ pub struct TablesArgs {
 
 /// Options of `record`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_long_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
+#[command(after_help = RECORD_EXAMPLES, after_long_help = format!("{RECORD_EXAMPLES}\n\n{}", fields::source_help()))]
 #[command(mut_arg("max_flows", |arg| arg.help("Flow table size [default: live 65536, with --read 131072]")))]
 #[command(mut_arg("idle", |arg| arg.help("Idle timeout of flows [default: live 10m, with --read none]")))]
 #[command(mut_arg("duration", |arg| arg.help_heading("Recording")))]
