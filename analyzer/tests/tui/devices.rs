@@ -120,11 +120,11 @@ fn counters_stand_beside_the_links_with_their_sources() {
     press(&mut hidden, &[Key::Char('2')]);
     assert!(text(&hidden).contains("captured 0 % (8)"));
     press(&mut hidden, &[Key::Char('8')]);
-    let reported = text(&hidden);
+    let told = text(&hidden);
     assert!(
-        reported.contains("0 % of the packets received by mlx5_0 port 1 captured")
-            && reported.contains("in hardware"),
-        "{reported}"
+        told.contains("0 % of the packets received by mlx5_0 port 1 captured")
+            && told.contains("in hardware"),
+        "{told}"
     );
     press(&mut hidden, &[Key::Char('5')]);
     snapshot("devices_hidden_links", &hidden);

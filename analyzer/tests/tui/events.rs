@@ -182,3 +182,25 @@ fn in_a_narrow_list_what_happened_comes_first() {
     let gap = screen.lines().find(|line| line.contains("GAP   10.0.0.1")).unwrap_or_default();
     assert!(gap.contains(" in 988 ms  at h1  1 PSN missing from ") && gap.contains("go-back-N"), "{screen}");
 }
+
+#[test]
+fn a_click_on_the_title_and_the_help_show_the_privileges_of_the_run() {
+    let notes =
+        ["privileges: no new privileges", "privileges: no capabilities", "capabilities after set-up: none"];
+    let mut app = App::new(Options { notes: notes.map(str::to_owned).to_vec(), ..options() });
+    app.on_resize(80, 24);
+    assert_eq!(app.on_mouse(Mouse::Click(5, 0)), Action::Draw);
+    let shown = text(&app);
+    for part in
+        ["Privileges of this run", "privileges         no capabilities", "capabilities after set-up none"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // The same lines end the help of every screen.
+    press(&mut app, &[Key::Esc, Key::Char('?'), Key::End]);
+    assert!(text(&app).contains("no new privileges"), "{}", text(&app));
+    let mut bare = App::new(options());
+    bare.on_resize(80, 24);
+    let _ = bare.on_mouse(Mouse::Click(5, 0));
+    assert_eq!(bare.overlay, Overlay::None);
+}

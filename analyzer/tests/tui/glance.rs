@@ -508,9 +508,9 @@ fn each_active_problem_has_a_line() {
 fn the_row_in_trouble_has_the_naks() {
     let app = overview::replayed("g_rnr.h0.pcap", USUAL);
     let rows = &app.view.data.as_ref().unwrap().model.rows;
-    let reported: Vec<_> = rows.iter().filter(|row| row.total.rnr > 0).collect();
-    assert!(!reported.is_empty());
-    for row in reported {
+    let told: Vec<_> = rows.iter().filter(|row| row.total.rnr > 0).collect();
+    assert!(!told.is_empty());
+    for row in told {
         let state = rocescope::model::State::of(row);
         assert_eq!(state.worst, Some(rocescope::findings::Problem::NotReady), "{row:?}");
         assert_eq!(row.delta.map(|delta| delta.counts.rnr), Some(row.total.rnr));

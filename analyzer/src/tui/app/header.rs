@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, HEALTHY_SUMMARY, Health, Problem, Verdict};
+use crate::findings::{Finding, HEALTHY_SUMMARY, Health, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
@@ -434,7 +434,7 @@ fn recovered(
 fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     let all = concluded.findings;
     let mut kinds: Vec<(Problem, Level, bool)> = Vec::new();
-    let active = || all.iter().filter(|finding| finding.active && finding.is_problem());
+    let active = || all.iter().filter(|finding| finding.active && finding.severity > Severity::Info);
     // A problem that another one accounts for has no badge beside that one.
     let counts = |finding: &&Finding| !active().any(|one| finding.is_owned_by(one.id, one.at));
     for finding in active().filter(counts) {

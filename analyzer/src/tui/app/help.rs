@@ -16,6 +16,7 @@ use crate::tui::screens::nic;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, WIDEST, overlay};
+use crate::util::layout::plain;
 use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
@@ -46,7 +47,7 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     let screen = view.screen;
     // The box is as wide as the screen up to a limit, with a border on both sides.
     let width = usize::from(view.size.0.min(WIDEST).saturating_sub(2)).saturating_sub(NAMES + 3);
-    let entry = |name: &str, text: &'static str| entry(name, text, width);
+    let entry = |name: &str, text: &str| entry(name, text, width);
     let title = format!("Keys of this screen: {}", screen.title());
     let mut lines = vec![Line::styled(title, theme::BOLD)];
     // What most people look for, then keys of this screen alone.
@@ -95,7 +96,24 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     if screen == Screen::Events {
         section("Events", CLASSES.iter().flat_map(|class| entry(class.word, class.help)).collect());
     }
+    if !view.options.notes.is_empty() {
+        let notes = view.options.notes.iter().map(|note| plain(note));
+        let entries = notes.flat_map(|note| {
+            let (of, held) = note.split_once(": ").unwrap_or(("", &note));
+            entry(of, held)
+        });
+        section(RIGHTS, entries.collect());
+    }
     lines
+}
+
+/// Section of what threads gave up, and which capabilities they keep: the first notices of the run.
+const RIGHTS: &str = "Privileges of this run";
+
+/// The line at which that section begins; `None` where nothing is known of it.
+#[must_use]
+pub(super) fn rights_at(view: &View) -> Option<usize> {
+    lines(view).iter().position(|line| line.spans.iter().any(|span| span.content == RIGHTS))
 }
 
 /// Titles and meanings of the columns of a screen whose table has some of its own.
@@ -111,7 +129,7 @@ fn columns(screen: Screen) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-fn entry(name: &str, text: &'static str, width: usize) -> Vec<Line<'static>> {
+fn entry(name: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for (at, part) in wrap(text, width).into_iter().enumerate() {
         let mut spans = Spans::default();

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use super::{Action, App, draw, tabs};
+use super::{Action, App, draw, help, tabs};
 use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
@@ -55,6 +55,12 @@ impl App {
             if let Some((_, screen)) = hit {
                 self.show_screen(screen);
             }
+            return Action::Draw;
+        }
+        if self.view.layout().title.contains(at)
+            && let Some(top) = help::rights_at(&self.view)
+        {
+            self.overlay = Overlay::Help(top);
             return Action::Draw;
         }
         if self.on_verdict(at) {
