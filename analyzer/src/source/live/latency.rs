@@ -416,3 +416,7 @@ impl Drop for Entries {
 }
 
 const _: () = assert!(size_of::<Latency>().is_multiple_of(8));
+
+#[cfg(test)]
+#[path = "latency_tests.rs"]
+mod tests;
