@@ -24,7 +24,7 @@ pub(super) fn changes(rocescope: &Path, run: &LabRun, folder: &Path) -> Result<V
 }
 
 /// Each difference that is claimed: findings of another state under their ids, metrics as `diff.NAME`, those of
-/// hosts as `diff.hosts.NAME` with their ends.
+/// hosts as `diff.hosts.NAME` with their ends; and the change of the steps of the job.
 fn claims(diff: &Value) -> Value {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let differs = |verdict: &Value| !verdict.is_null() && verdict != "same";
@@ -51,7 +51,7 @@ fn claims(diff: &Value) -> Value {
     for pair in list(&diff["hosts"]) {
         metrics("diff.hosts", &pair["metrics"], (&pair["src"], &pair["dst"]));
     }
-    json!({ "findings": claims })
+    json!({ "findings": claims, "steps": diff["steps"] })
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ impl Truth {
             "pfc" => first.pauses >= 10,
             "cm" => seen(0x64) >= 1,
             "icrc" => did.changed >= 5,
+            "diff" if name.ends_with("-steps") => did.grown >= 80 && did.slowed == 0,
             "diff" => did.lost + did.marked + did.slowed >= 20,
             "rewritten" => did.changed >= 10,
             "duplicates" if name == "duplicates-made-by-network" => did.copied >= 20,

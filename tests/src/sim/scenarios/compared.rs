@@ -1,15 +1,21 @@
 //! Two runs of one job, which `rocescope diff` compares.
 
+use serde_json::Value;
+
 use super::{Entry, connections, ring, settings};
 use crate::sim::channel::{Effect, Fault, Match, Node};
 use crate::sim::job::{Compute, Stream};
 use crate::sim::lab::{KB, Lab, MS, US};
 use crate::sim::net::GBIT;
 use crate::sim::qp::{Settings, Verb};
+use crate::sim::truth::{Expected, Place};
 
 pub(super) const ALL: &[Entry] = &[
     ("diff", "diff-loss", loss),
     ("diff", "diff-slow-uplink", slow_uplink),
+    ("diff", "diff-slower-steps", slower_steps),
+    ("diff", "diff-slower-by-network", slower_by_network),
+    ("diff", "diff-growing-steps", growing_steps),
     ("control", "clean-diff-of-two-seeds", |lab| {
         lab.baseline = Some(transfers);
         transfers(lab);
@@ -89,8 +95,65 @@ fn slow_uplink(lab: &mut Lab) {
     lab.world.run();
 }
 
+/// Computing of a step of the job, and how many there are.
+const COMPUTE: Compute =
+    Compute { ns: 40 * MS, jitter_ns: MS, late: None, growth_ns: 0, longer: None, hang: None, pause: None };
+const STEPS: u64 = 30;
+
 fn job(lab: &mut Lab) {
-    ring(lab, 4, 30, Compute { ns: 40 * MS, jitter_ns: MS, ..Compute::default() });
+    ring(lab, 4, STEPS, COMPUTE);
     lab.world.tap_switch(0, "switch.pcap");
+    lab.world.run();
+}
+
+/// A metric of `diff` that must be worse, of the whole run.
+fn worse(lab: &mut Lab, ids: &[&'static str]) {
+    for id in ids {
+        let id = std::slice::from_ref(id);
+        lab.expect_that(Expected::new(id, Place::Any).with("verdict", "worse".into()));
+    }
+}
+
+/// Growth of a part of the step, or of the step, in milliseconds, as `diff` states it.
+fn grew(diff: &Value, part: &str) -> Option<f64> {
+    Some(diff["steps"][part].as_f64()? / MS as f64)
+}
+
+/// All hosts compute 20 ms longer in the second run, in steps of some 55 ms; the transfers are as fast.
+fn slower_steps(lab: &mut Lab) {
+    lab.baseline = Some(job);
+    ring(lab, 4, STEPS, Compute { longer: Some((20 * MS, 0..STEPS)), ..COMPUTE });
+    lab.world.tap_switch(0, "switch.pcap");
+    worse(lab, &["diff.step_period_ns", "diff.step_fastest_ns", "diff.step_compute_ns"]);
+    lab.also(SLOWER).also(&["diff.step_busy_ratio", "diff.step_communication_ratio"]);
+    lab.never(&["diff.step_transfer_ns", "diff.step_wait_ns", "diff.step_lost_ratio", "step.slower"]);
+    lab.figure("growth of computing", |diff| grew(diff, "compute_ns"), 19.0, 21.0);
+    lab.figure("growth of transfers", |diff| grew(diff, "transfer_ns"), -1.0, 1.0);
+    lab.world.run();
+}
+
+/// All ports of the switch have a third of their rate in the second run; the hosts compute as fast.
+fn slower_by_network(lab: &mut Lab) {
+    lab.baseline = Some(job);
+    ring(lab, 4, STEPS, COMPUTE);
+    for host in 0..4 {
+        let port = lab.world.channel(Node::Switch(0), Node::Host(host));
+        let rate = lab.world.vary.rate(2 * GBIT / 3);
+        lab.world.channels[port].rates.push((0, rate));
+    }
+    lab.world.tap_switch(0, "switch.pcap");
+    worse(lab, &["diff.step_period_ns", "diff.step_fastest_ns"]);
+    lab.also(SLOWER);
+    lab.figure("growth of computing", |diff| grew(diff, "compute_ns"), -1.0, 1.0);
+    lab.world.run();
+}
+
+/// Each step of the second run takes a millisecond longer than the one before it.
+fn growing_steps(lab: &mut Lab) {
+    lab.baseline = Some(job);
+    ring(lab, 4, STEPS, Compute { growth_ns: MS, ..COMPUTE });
+    lab.world.tap_switch(0, "switch.pcap");
+    worse(lab, &["diff.step_period_ns", "diff.step_trend_ns_per_step", "diff.step_lost_ratio"]);
+    lab.expect(&["step.slower"], Place::Any).also(SLOWER);
     lab.world.run();
 }
