@@ -10,6 +10,7 @@ use rocescope_tests::live::attached::{ForeignXdp, Hooks};
 use rocescope_tests::live::program::{Ended, Program, Start, Tenant};
 use rocescope_tests::live::wire::{Link, World};
 use rocescope_tests::live::{frames, root_or_skip, tcp};
+use rocescope_tests::oracle::craft::{self, Roce};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -558,6 +559,32 @@ fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
     // PPP has its own link header.
     let _ppp = world.tun("ppp0", [10, 9, 0, 1].into(), Some(512)).unwrap();
     refused(&world, &["-i", "ppp0"], &["ppp0", "neither Ethernet nor IP", "hardware type 512"]);
+}
+
+#[test]
+fn packets_in_tunnels_that_only_a_replay_decodes_are_reported() {
+    const IPV6_IN_IPV4: u8 = 41;
+    if !root_or_skip("packets_in_tunnels_that_only_a_replay_decodes_are_reported") {
+        return;
+    }
+    let (world, mut link) = World::with_link(1500).unwrap();
+    let program = Program::live(&world.near, &LINES).unwrap();
+    // Without its Ethernet header.
+    let inner = &Roce::default().ipv6();
+    let frames = vec![craft::carried(IPV6_IN_IPV4, &[], inner); 30];
+    link.receive(&frames).unwrap();
+    let report =
+        program.reported(|report| number(&report["totals"]["skipped"]["tunnel_unparsed"]) == 30).unwrap();
+    conserved(&report);
+    let ended = program.interrupt().unwrap();
+    assert_eq!(status(&ended), 0);
+    assert_eq!(
+        ended.err.matches("packets are inside tunnels that live does not decode").count(),
+        1,
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("rocescope replay"), "{}", ended.err);
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod marking;
 mod missed;
 mod packed;
 pub mod stream;
+pub mod tunnels;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use crate::analysis::{Coverage, InputKind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::rate;
+use crate::sample::tunnels::not_decoded_live;
 use crate::util::layout::{labelled, plain};
 use crate::util::style::{Paint, Role};
 use crate::util::units::{self, plural};
@@ -67,6 +68,9 @@ pub(crate) fn said(report: &Report) -> Vec<(&'static str, String)> {
         }
     }
     say("Drops", &drops(report));
+    if let Some(sentence) = not_decoded(report) {
+        say("Tunnels", &sentence);
+    }
     for coverage in coverage(report) {
         say("Coverage", &coverage);
     }
@@ -219,13 +223,24 @@ fn coverage(report: &Report) -> Vec<String> {
     report.facts.coverage.iter().map(one).collect()
 }
 
+/// Packets in tunnels that a replay would decode.
+fn not_decoded(report: &Report) -> Option<String> {
+    let is_live = matches!(report.facts.source.kind, InputKind::Live | InputKind::Mixed);
+    is_live.then(|| not_decoded_live(skipped(report, SkipReason::TunnelUnparsed))).flatten()
+}
+
+/// Number of frames that were skipped for a reason.
+fn skipped(report: &Report, reason: SkipReason) -> u64 {
+    report.facts.totals.skipped.0.iter().find(|(one, _)| *one == reason).map_or(0, |(_, packets)| *packets)
+}
+
 /// Why there is no RoCE packet, and what to do.
 fn nothing_seen(report: &Report) -> Vec<String> {
     let totals = &report.facts.totals;
     if totals.roce_packets > 0 {
         return Vec::new();
     }
-    let of = |reason: SkipReason| totals.skipped.0.iter().find(|(r, _)| *r == reason).map_or(0, |(_, n)| *n);
+    let of = |reason: SkipReason| skipped(report, reason);
     let mut why = Vec::new();
     let cut = of(SkipReason::Truncated) + of(SkipReason::TruncatedHeaders);
     if cut > 0 {

@@ -104,6 +104,20 @@ fn an_empty_report_says_why_and_what_would_help() {
 }
 
 #[test]
+fn a_live_report_says_which_tunnels_only_a_replay_decodes() {
+    let mut sample = sample(vec![link("eth0", None)], Vec::new());
+    sample.links[0].skipped[SkipReason::TunnelUnparsed as usize] = counter(2_500, 400_000);
+    let page = |sample: &Sample| text::text(&plain_report(sample), 80);
+    assert!(!page(&sample).contains("Tunnels"), "a replay decodes no more");
+    (sample.kind, sample.inputs) = (SourceKind::Live, vec!["eth0".into()]);
+    let page = page(&sample);
+    assert!(
+        page.contains("Tunnels   2,500 packets are inside tunnels") && page.contains("tcpdump -i IFACE"),
+        "{page}"
+    );
+}
+
+#[test]
 fn responses_between_acknowledges_show_no_loss() {
     let mut read = stats(7, 10, 1_000);
     read.opcodes = [(0x10, 10)].into();

@@ -37,6 +37,7 @@ use crate::host::net::watch::LinkWatch;
 use crate::host::netlink::{Attrs, LinkHeader};
 use crate::host::read::queries::Kernel;
 use crate::metrics::latency::tails::Tails;
+use crate::sample::tunnels::Tunnels;
 use crate::sample::{Direction, EventSample, GrownTimes, MissedTimes};
 use crate::source::devices::watch::Watch;
 use crate::source::feed::{SourceEnd, Update};
@@ -72,6 +73,7 @@ pub(super) struct Source {
     watch: Option<LinkWatch>,
     devices: Option<Reader>,
     departed: Departed,
+    tunnels: Tunnels,
     nccl: Option<RasReader>,
 }
 
@@ -177,6 +179,7 @@ impl Source {
             watch: LinkWatch::open().ok(),
             devices: None,
             departed: Departed::default(),
+            tunnels: Tunnels::default(),
             nccl,
         };
         let links =
@@ -281,7 +284,9 @@ impl Source {
                 }
                 // Also without a consumer, since idle flows are retired at the same time.
                 let sample = self.sample(true)?;
-                for notice in self.departed.notices(&sample.devices) {
+                for notice in
+                    self.departed.notices(&sample.devices).into_iter().chain(self.tunnels.notice(&sample))
+                {
                     let _gone = tap.tell(Update::Notice(notice));
                 }
                 if self.config.samples && !tap.sample(sample) {

@@ -11,6 +11,7 @@ use super::{Effect, Hints, Page, Spans, click_list, cut, empty, line, problem};
 use crate::findings::{DataEnd, Finding, Problem, Severity};
 use crate::model::{Level, Model};
 use crate::sample::SourceKind;
+use crate::sample::tunnels::not_decoded_live;
 use crate::tui::analysis::Analysis;
 use crate::tui::cursor::{Cursor, Move};
 use crate::tui::data::Data;
@@ -413,7 +414,12 @@ fn unclassified(model: &Model) -> Vec<(Level, String)> {
                 | SkipReason::Ipv6ExtUnparsed
                 | SkipReason::Malformed
         );
-        if cut {
+        let tunnels = (model.kind == SourceKind::Live && *reason == SkipReason::TunnelUnparsed)
+            .then(|| not_decoded_live(counter.packets))
+            .flatten();
+        if let Some(sentence) = tunnels {
+            blind.push((Level::Warning, sentence));
+        } else if cut {
             let share = units::ratio(Some(share(counter.packets, frames)));
             let text =
                 format!("{}: {share} of frames could not be classified: {}", reason.name(), reason.meaning());
