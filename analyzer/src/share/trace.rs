@@ -6,10 +6,13 @@
 //! | job | steps as slices |
 //! | one per link | one per flow: its time as a slice, events as instants; counters of the link |
 //! | the same | replay of captures only, below each flow of requests: messages as slices, on one thread per concurrent message |
+//! | one per port of a NIC | one per queue pair: its life as a slice, events and failed verbs as instants |
 //!
 //! Times are Unix microseconds with three decimals. Traces of PyTorch and NCCL count from times of their own:
 //! docs/report.md has what to add to them before they are merged. Of messages, the longest are included, from the first
 //! packet to the response; the number left out is in `otherData`.
+
+mod devices;
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -138,6 +141,7 @@ pub fn write(
     let messages_left_out =
         messages.map(|messages| of_messages(report, messages, &tracks, &mut names, &mut entries));
     of_points(timeline, &mut entries);
+    let qps_left_out = devices::of_devices(report, &mut names, &mut entries);
     // A slice must precede the slices inside it.
     entries.sort_by_key(|entry| (entry.pid, entry.tid, entry.time_ns, Reverse(entry.length_ns.unwrap_or(0))));
     let other = json!({
@@ -152,6 +156,8 @@ pub fn write(
         "messages_left_out": messages_left_out,
         "messages_absent": messages.is_none().then_some(NO_MESSAGES),
         "messages_partial": messages.map(|messages| messages.partial),
+        "qps_left_out": qps_left_out,
+        "qp_events_left_out": report.facts.qp_lives.as_ref().map(|lives| lives.events_left_out),
         "events_dropped": report.facts.totals.lost.events_dropped,
     });
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")?;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::analysis::fixtures::everything;
+use crate::analysis::fixtures::{SECOND, START, everything, port, qp_event, qp_life, with_lives};
+use crate::entity::lives::{DESTROYED, ERROR, Lives, NUMBER_REUSED};
 use crate::findings::Episode;
 use crate::metrics::timeline::Point;
 use crate::report::Options;
@@ -144,4 +145,108 @@ fn names_from_outside_are_texts_without_control_characters() {
     let trace: Value = serde_json::from_str(&text).unwrap();
     check(&trace);
     assert!(entries(&trace).iter().any(|entry| entry["args"]["process"] == "a\"\u{fffd}\\"));
+}
+
+/// Unit: ns.
+const MS: u64 = 1_000_000;
+
+/// A host without packets: four lives of three queue pairs.
+fn offloaded() -> Report {
+    let life = |lqpn, created_ns, ended_ns, end| {
+        let mut life = qp_life(lqpn, lqpn + 1_000);
+        let control = &mut life.control;
+        (control.created_ns, control.ended_ns, control.end) = (created_ns, ended_ns, end);
+        life
+    };
+    let mut connected = life(7, Some(START + 10 * MS), None, Some(ERROR));
+    (connected.control.connected_ns, connected.control.connect_took_ns) =
+        (Some(START + 30 * MS), Some(15 * MS));
+    connected.comm = Some("\"a\u{1b}b".into());
+    let lives = Lives {
+        qps: vec![
+            connected,
+            life(8, Some(START + 20 * MS), None, Some(NUMBER_REUSED)),
+            life(8, Some(START + 50 * MS), Some(START + 90 * MS), Some(DESTROYED)),
+            life(9, None, None, None),
+        ]
+        .into(),
+        events: vec![
+            qp_event(7, "QP_FATAL", START + 80 * MS),
+            crate::analysis::QpEvent { errno: Some(110), ..qp_event(8, "modify to RTR", START + 25 * MS) },
+            crate::analysis::QpEvent { lqpn: None, ..qp_event(0, "PORT_ERR", START + 85 * MS) },
+        ],
+        events_left_out: 4,
+        ..Lives::default()
+    };
+    let mut report = Report::build(&with_lives(port(), lives), &Options::default());
+    report.facts.window = crate::analysis::Window { first_ns: Some(START), last_ns: Some(START + SECOND) };
+    let qps = &mut report.facts.devices[0].qps;
+    (qps[0].context_ns, qps[0].stuck_ns) = (Some(START + 70 * MS), Some(40 * MS));
+    report.facts.qp_lives =
+        Some(crate::analysis::QpLives { events_left_out: 4, ..crate::analysis::QpLives::default() });
+    report
+}
+
+#[test]
+fn queue_pairs_of_nics_have_their_lives_and_events() {
+    let trace = traced(&offloaded(), &[], &Events::default());
+    check(&trace);
+    let named = |kind: &str, name: &str| -> Vec<&Value> {
+        let all = entries(&trace).iter();
+        all.filter(|entry| entry["name"] == kind && entry["args"]["name"] == name).collect()
+    };
+    let pid = &named("process_name", "NIC mlx5_0/1")[0]["pid"];
+    let thread =
+        |name: &str| named("thread_name", name).iter().map(|entry| &entry["tid"]).collect::<Vec<_>>();
+    let of = |tid: &Value, phase: &str| -> Vec<(String, f64, Option<f64>)> {
+        let own = |entry: &&Value| entry["pid"] == *pid && entry["tid"] == *tid && entry["ph"] == phase;
+        let ms = |value: &Value| value.as_f64().map(|us| us / 1e3);
+        // Numbers of this length are read to about a microsecond.
+        let since = |value: &Value| ((value.as_f64().unwrap() - START as f64 / 1e3) / 1e3).round();
+        let all = entries(&trace).iter().filter(own);
+        all.map(|one| (one["name"].as_str().unwrap().into(), since(&one["ts"]), ms(&one["dur"]))).collect()
+    };
+    let dead = thread("QP 7 → 10.0.0.2 QP 1007")[0];
+    let life = ("queue pair".to_owned(), 10.0, Some(990.0));
+    assert_eq!(of(dead, "X"), [life, ("no packet acknowledged".into(), 30.0, Some(40.0))]);
+    assert_eq!(of(dead, "i"), [("connected".into(), 30.0, None), ("QP_FATAL".into(), 80.0, None)]);
+    // A number that is used again: each life has a thread of its own, and the event is of the earlier one.
+    let reused = thread("QP 8 → 10.0.0.2 QP 1008");
+    assert_eq!(of(reused[0], "X"), [("queue pair".to_owned(), 20.0, Some(30.0))]);
+    assert_eq!(of(reused[0], "i"), [("modify to RTR failed".to_owned(), 25.0, None)]);
+    assert_eq!(of(reused[1], "X"), [("queue pair".to_owned(), 50.0, Some(40.0))]);
+    assert_eq!(of(reused[1], "i"), []);
+    // Older than the run.
+    let older = thread("QP 9 → 10.0.0.2 QP 1009")[0];
+    assert_eq!(of(older, "X"), [("queue pair".to_owned(), 0.0, Some(1_000.0))]);
+    assert_eq!(of(thread("events")[0], "i"), [("PORT_ERR".to_owned(), 85.0, None)]);
+    let args = |name: &str| &entries(&trace).iter().find(|entry| entry["name"] == name).unwrap()["args"];
+    assert_eq!((&args("QP_FATAL")["dead"], &args("PORT_ERR")["dead"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&args("queue pair")["process"], &args("queue pair")["sent_packets"]),
+        (&json!("\"a\u{fffd}b"), &Value::Null)
+    );
+    assert_eq!(
+        (&trace["otherData"]["qps_left_out"], &trace["otherData"]["qp_events_left_out"]),
+        (&json!(0), &json!(4))
+    );
+}
+
+#[test]
+fn queue_pairs_beyond_the_bound_are_counted() {
+    let mut report = offloaded();
+    let device = &mut report.facts.devices[0];
+    let mut busy = device.qps[3].clone();
+    busy.sent_packets = Some(5);
+    let more = (10_000..).take(devices::MOST_QPS);
+    device.qps.extend(more.map(|lqpn| crate::analysis::DeviceQp { lqpn, ..busy.clone() }));
+    device.qps_left_out = 6;
+    let trace = traced(&report, &[], &Events::default());
+    check(&trace);
+    let lives = entries(&trace).iter().filter(|entry| entry["name"] == "queue pair").count();
+    assert_eq!((lives, &trace["otherData"]["qps_left_out"]), (devices::MOST_QPS, &json!(10)));
+    // Those with events and in trouble stay.
+    let names: BTreeSet<&str> =
+        entries(&trace).iter().filter_map(|entry| entry["args"]["name"].as_str()).collect();
+    assert!(names.contains("QP 7 → 10.0.0.2 QP 1007") && !names.contains("QP 9 → 10.0.0.2 QP 1009"));
 }
