@@ -37,13 +37,20 @@ fn sources(text: &str) -> BTreeSet<&str> {
 fn metrics_and_columns_of_one_figure_have_one_name() {
     const UNITS: [&str; 4] = ["ns", "seconds", "packets", "bytes"];
     /// Metric, column of CSV or `*`, column, and the reason for the difference.
-    const EXCEPTIONS: [(&str, &str, &str); 9] = [
+    const EXCEPTIONS: [(&str, &str, &str); 16] = [
         ("rocescope_link_nak_packets", "nak_other", "the metric has the code as a label"),
         ("*", "nak_other_json", "by code, all in one column"),
         ("first_unix_ns", "first", "a timestamp, as the type of the column says"),
         ("rocescope_link_nak_packets", "rnr_naks", "the metric has the code as a label"),
         ("rocescope_qp_events", "end_reason", "the latest event of one queue pair"),
         ("rocescope_qp_events", "event", "the name of one event, which the metric counts"),
+        ("link", "netdev", "of a flow as of a queue pair: the interface"),
+        ("device", "devices", "that of a queue pair, and all of a host"),
+        ("src_qp", "lqpn", "a flow has no local end: the queue pair that sends"),
+        ("dest_qp", "rqpn", "likewise: the queue pair that receives"),
+        ("pcp", "priority", "the tag of the packets has it"),
+        ("created_unix_ns", "created", "a timestamp, as the type of the column says"),
+        ("ended_unix_ns", "ended", "likewise"),
         ("payload_bytes", "message_bytes", "the part of the payload that messages carry"),
         ("*", "json", "the whole finding"),
         ("*", "t", "every row has a time"),

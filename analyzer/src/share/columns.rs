@@ -1,11 +1,11 @@
-//! The columns of flows, declared once for CSV and the table of the HTML page.
+//! The columns of flows and of queue pairs of NICs, declared once for CSV and the table of the HTML page.
 //!
 //! Counts are those of `rocescope.report/1`, without duplicates in the capture. Unknown is null.
 
 use serde_json::Value;
 
 use crate::analysis::loss::{TapContext, Upstream};
-use crate::analysis::{Flow, direction_name};
+use crate::analysis::{Device, DeviceQp, Flow, QpSource, direction_name};
 use crate::findings::Unit;
 use crate::report::Report;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, missing, retransmissions};
@@ -27,6 +27,8 @@ pub(crate) struct Column {
     pub(super) help: &'static str,
     /// Reads the value from a flow.
     pub(super) get: fn(&Flow, &Context<'_>) -> Value,
+    /// Reads the value from a queue pair of a NIC.
+    pub(super) of_qp: fn(&Device, &DeviceQp) -> Value,
 }
 
 /// Further data from which values are read.
@@ -73,8 +75,15 @@ impl<'a> Context<'a> {
 /// Name of the column filled by [`Context::findings_of`], which needs the index of the flow.
 pub(super) const FINDINGS: &str = "findings";
 
-const COLUMN: Column =
-    Column { name: "", title: "", unit: Unit::Count, source: "", help: "", get: |_, _| Value::Null };
+const COLUMN: Column = Column {
+    name: "",
+    title: "",
+    unit: Unit::Count,
+    source: "",
+    help: "",
+    get: |_, _| Value::Null,
+    of_qp: |_, _| Value::Null,
+};
 
 const fn text(name: &'static str, title: &'static str, help: &'static str) -> Column {
     Column { name, title, unit: Unit::Text, help, ..COLUMN }
@@ -91,6 +100,15 @@ const fn of(unit: Unit, name: &'static str, title: &'static str, help: &'static 
 /// A name from packets or processes, without control characters.
 fn name(text: Option<&str>) -> Value {
     text.map_or(Value::Null, |text| Value::String(plain(text)))
+}
+
+/// A column of queue pairs of NICs alone, in CSV only.
+const fn nic(unit: Unit, name: &'static str, help: &'static str) -> Column {
+    of(unit, name, "", help)
+}
+
+fn address(address: Option<std::net::IpAddr>) -> Value {
+    address.map(|address| address.to_string()).into()
 }
 
 /// A latency, if there are enough samples.
@@ -116,7 +134,8 @@ fn upstream(flow: &Flow, context: &Context<'_>, get: fn(&Upstream) -> u64) -> Va
 pub(crate) const COLUMNS: &[Column] = &[
     Column {
         get: |flow, _| name(Some(flow.link.as_str())),
-        source: "flows[].link",
+        of_qp: |device, _| name(device.interface.as_deref()),
+        source: "flows[].link, devices[].interface",
         ..of(Unit::Link, "link", "Link", "link of the flow")
     },
     Column {
@@ -126,22 +145,26 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| flow.src.to_string().into(),
-        source: "flows[].src",
+        of_qp: |_, qp| address(qp.control.src),
+        source: "flows[].src, devices[].qps[].src",
         ..text("src", "Source", "source address")
     },
     Column {
         get: |flow, _| flow.peer_qp.into(),
-        source: "flows[].peer_qp",
+        of_qp: |_, qp| qp.lqpn.into(),
+        source: "flows[].peer_qp, devices[].qps[].lqpn",
         ..id("src_qp", "QP", "queue pair that sends")
     },
     Column {
         get: |flow, _| flow.dst.to_string().into(),
-        source: "flows[].dst",
+        of_qp: |_, qp| address(qp.control.dst),
+        source: "flows[].dst, devices[].qps[].dst",
         ..text("dst", "Destination", "destination address")
     },
     Column {
         get: |flow, _| flow.dest_qp.into(),
-        source: "flows[].dest_qp",
+        of_qp: |_, qp| qp.rqpn.into(),
+        source: "flows[].dest_qp, devices[].qps[].rqpn",
         ..id("dest_qp", "QP", "destination queue pair")
     },
     Column { source: "findings[].flows", ..text(FINDINGS, "Findings", "findings that name the flow") },
@@ -157,12 +180,14 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| flow.pcp.into(),
-        source: "flows[].pcp",
+        of_qp: |_, qp| qp.priority.into(),
+        source: "flows[].pcp, devices[].qps[].priority",
         ..id("pcp", "", "priority code point of the tag")
     },
     Column {
         get: |flow, _| flow.dscp.into(),
-        source: "flows[].dscp",
+        of_qp: |_, qp| qp.control.dscp.into(),
+        source: "flows[].dscp, devices[].qps[].dscp",
         ..id("dscp", "DSCP", "DSCP of the first packet")
     },
     Column {
@@ -239,8 +264,14 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| loss(flow, |loss| loss.timeouts),
-        source: "flows[].loss.timeouts, flows[].loss_responses.timeouts",
-        ..of(Unit::Count, "timeouts", "Timeouts", "transport timeouts")
+        of_qp: |_, qp| qp.timeouts.into(),
+        source: "flows[].loss.timeouts, flows[].loss_responses.timeouts, devices[].qps[].timeouts",
+        ..of(
+            Unit::Count,
+            "timeouts",
+            "Timeouts",
+            "transport timeouts; of a queue pair of a NIC those of the port that are attributed to it",
+        )
     },
     Column {
         get: |flow, _| flow.naks_once().psn_sequence_error.into(),
@@ -287,7 +318,8 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| flow.path_mtu.into(),
-        source: "flows[].path_mtu",
+        of_qp: |_, qp| qp.control.path_mtu.into(),
+        source: "flows[].path_mtu, devices[].qps[].path_mtu",
         ..of(Unit::Bytes, "path_mtu_bytes", "", "path MTU in use")
     },
     Column {
@@ -302,17 +334,147 @@ pub(crate) const COLUMNS: &[Column] = &[
     },
     Column {
         get: |flow, _| flow.pid.into(),
-        source: "flows[].pid",
+        of_qp: |_, qp| qp.pid.into(),
+        source: "flows[].pid, devices[].qps[].pid",
         ..id("pid", "", "process that owns the queue pair on this host")
     },
     Column {
         get: |flow, _| name(flow.comm.as_deref()),
-        source: "flows[].comm",
+        of_qp: |_, qp| name(qp.comm.as_deref()),
+        source: "flows[].comm, devices[].qps[].comm",
         ..text("comm", "Process", "its command name")
     },
     Column {
         get: |flow, _| name(flow.pod.as_deref()),
-        source: "flows[].pod",
+        of_qp: |_, qp| name(qp.pod.as_deref()),
+        source: "flows[].pod, devices[].qps[].pod",
         ..text("pod", "", "its pod, container or job")
+    },
+    Column {
+        get: |_, _| QpSource::Packets.name().into(),
+        of_qp: |_, qp| qp.sources.iter().map(|source| source.name()).collect::<Vec<_>>().join(" ").into(),
+        source: "devices[].qps[].sources",
+        ..text(
+            "sources",
+            "",
+            "of a flow packets alone; of a queue pair of a NIC its sources, never packets alone",
+        )
+    },
+    Column {
+        of_qp: |device, _| name(Some(&device.name)),
+        source: "devices[].name",
+        ..nic(Unit::Text, "device", "RDMA device of the queue pair")
+    },
+    Column {
+        of_qp: |device, _| device.port.into(),
+        source: "devices[].port",
+        ..nic(Unit::Id, "port", "its port")
+    },
+    Column {
+        of_qp: |_, qp| name(qp.kind),
+        source: "devices[].qps[].kind",
+        ..nic(Unit::Text, "kind", "transport")
+    },
+    Column {
+        of_qp: |_, qp| name(qp.state),
+        source: "devices[].qps[].state",
+        ..nic(Unit::Text, "state", "state at the latest reading")
+    },
+    Column {
+        of_qp: |_, qp| qp.control.udp_port.into(),
+        source: "devices[].qps[].udp_port",
+        ..nic(Unit::Id, "udp_port", "UDP source port of its packets")
+    },
+    Column {
+        of_qp: |_, qp| qp.plane.into(),
+        source: "devices[].qps[].plane",
+        ..nic(Unit::Id, "plane", "plane of a multi-plane port, from 1")
+    },
+    Column {
+        of_qp: |_, qp| qp.bond_port.into(),
+        source: "devices[].qps[].bond_port",
+        ..nic(Unit::Id, "bond_port", "port of the bond, from 1")
+    },
+    Column {
+        of_qp: |_, qp| qp.control.timeout_ns.into(),
+        source: "devices[].qps[].timeout_ns",
+        ..nic(Unit::Nanoseconds, "timeout_ns", "transport timeout; 0: never")
+    },
+    Column {
+        of_qp: |_, qp| qp.control.retry_cnt.into(),
+        source: "devices[].qps[].retry_cnt",
+        ..nic(Unit::Count, "retry_cnt", "retries after a timeout or a sequence error")
+    },
+    Column {
+        of_qp: |_, qp| qp.control.rnr_retry.into(),
+        source: "devices[].qps[].rnr_retry",
+        ..nic(Unit::Count, "rnr_retry", "retries after an RNR NAK; 7: no limit")
+    },
+    Column {
+        of_qp: |_, qp| qp.sent_packets.into(),
+        source: "devices[].qps[].sent_packets",
+        ..nic(Unit::Count, "sent_packets", "PSNs taken by its requests")
+    },
+    Column {
+        of_qp: |_, qp| qp.received_packets.into(),
+        source: "devices[].qps[].received_packets",
+        ..nic(Unit::Count, "received_packets", "PSNs of the requests that it received")
+    },
+    Column {
+        of_qp: |_, qp| qp.in_flight.into(),
+        source: "devices[].qps[].in_flight",
+        ..nic(
+            Unit::Count,
+            "in_flight_packets",
+            "packets sent and not acknowledged at the latest reading of its context",
+        )
+    },
+    Column {
+        of_qp: |_, qp| qp.stuck_ns.into(),
+        source: "devices[].qps[].stuck_ns",
+        ..nic(
+            Unit::Nanoseconds,
+            "stuck_ns",
+            "time for which packets have been in flight without one being acknowledged",
+        )
+    },
+    Column {
+        of_qp: |_, qp| qp.retries_used.into(),
+        source: "devices[].qps[].retries_used",
+        ..nic(Unit::Count, "retries_used", "retries in use then")
+    },
+    Column {
+        of_qp: |_, qp| qp.rnr_retries_used.into(),
+        source: "devices[].qps[].rnr_retries_used",
+        ..nic(Unit::Count, "rnr_retries_used", "RNR retries in use then")
+    },
+    Column {
+        of_qp: |_, qp| qp.sequence_errors.into(),
+        source: "devices[].qps[].sequence_errors",
+        ..nic(Unit::Count, "sequence_errors", "sequence-error NAKs of the port that are attributed to it")
+    },
+    Column {
+        of_qp: |_, qp| name(qp.attribution),
+        source: "devices[].qps[].attribution",
+        ..nic(
+            Unit::Text,
+            "attribution",
+            "how sure timeouts and sequence_errors of the port are its own: certain or likely",
+        )
+    },
+    Column {
+        of_qp: |_, qp| qp.control.created_ns.into(),
+        source: "devices[].qps[].created_ns",
+        ..nic(Unit::Time, "created_unix_ns", "creation")
+    },
+    Column {
+        of_qp: |_, qp| qp.control.ended_ns.into(),
+        source: "devices[].qps[].ended_ns",
+        ..nic(Unit::Time, "ended_unix_ns", "destruction")
+    },
+    Column {
+        of_qp: |_, qp| name(qp.control.end),
+        source: "devices[].qps[].end",
+        ..nic(Unit::Text, "end_kind", "kind of its end: destroyed, error or number_reused")
     },
 ];

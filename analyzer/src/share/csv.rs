@@ -1,4 +1,4 @@
-//! The flows as rows of a CSV file (`--output csv`).
+//! The flows, then the queue pairs of NICs, as rows of a CSV file (`--output csv`).
 //!
 //! Columns are fixed in number and order, with the unit in the name. Unknown is empty, and no cell can be interpreted
 //! as a formula.
@@ -11,7 +11,7 @@ use super::columns::{COLUMNS, Context, FINDINGS};
 use crate::report::Report;
 use crate::util::csv;
 
-/// Writes a header line, and a line per flow.
+/// Writes a header line, a line per flow, and a line per queue pair of a NIC.
 ///
 /// # Errors
 /// An error of writing to `out`.
@@ -24,6 +24,12 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
             _ => csv::cell(&(column.get)(flow, &context)),
         });
         out.write_all(csv::line(cells).as_bytes())?;
+    }
+    for device in &report.facts.devices {
+        for qp in &device.qps {
+            let cells = COLUMNS.iter().map(|column| csv::cell(&(column.of_qp)(device, qp)));
+            out.write_all(csv::line(cells).as_bytes())?;
+        }
     }
     Ok(())
 }
@@ -74,8 +80,59 @@ mod tests {
         report.facts.flows[0].link = "@SUM(A1)".into();
         let row = written(&report).swap_remove(1);
         assert_eq!(row[0], "'@SUM(A1)");
-        assert_eq!(row[COLUMNS.len() - 2], "'=cmd|'/C calc'!A0");
-        assert_eq!(row[COLUMNS.len() - 1], "\u{fffd}+1\u{fffd}\u{fffd}");
+        assert_eq!(row[at("comm")], "'=cmd|'/C calc'!A0");
+        assert_eq!(row[at("pod")], "\u{fffd}+1\u{fffd}\u{fffd}");
+    }
+
+    fn at(name: &str) -> usize {
+        COLUMNS.iter().position(|column| column.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_queue_pair_of_a_nic_is_a_row_with_its_sources() {
+        let report = crate::report::schema::full::full();
+        let rows = written(&report);
+        let qps: Vec<_> = report.facts.devices.iter().flat_map(|device| &device.qps).collect();
+        assert!(!qps.is_empty());
+        assert_eq!(rows.len(), 1 + report.facts.flows.len() + qps.len());
+        let (flows, of_qps) = rows[1..].split_at(report.facts.flows.len());
+        assert!(flows.iter().all(|row| row[at("sources")] == "packets" && row[at("device")].is_empty()));
+        let row = &of_qps[0];
+        for (name, value) in [
+            ("device", "mlx5_0"),
+            ("sources", "netlink control_path devx context posts packets"),
+            ("src", "10.0.0.1"),
+            ("src_qp", "17"),
+            ("dst", "10.0.0.2"),
+            ("dest_qp", "18"),
+            ("udp_port", "49152"),
+            ("path_mtu_bytes", "4096"),
+            ("timeout_ns", "67108864"),
+            ("sent_packets", "1"),
+            ("comm", "train"),
+            // They are of flows alone.
+            ("packets", ""),
+            ("bytes", ""),
+            ("lost_packets", ""),
+        ] {
+            assert_eq!(row[at(name)], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_queue_pair_is_empty_and_its_names_are_no_formulas() {
+        let mut report = report();
+        let comm = Some("@SUM(1)".to_owned());
+        let qp = crate::analysis::DeviceQp { lqpn: 17, comm, ..crate::analysis::DeviceQp::default() };
+        let name = "-2+3".to_owned();
+        report.facts.devices =
+            vec![crate::analysis::Device { name, qps: vec![qp], ..crate::analysis::Device::default() }];
+        let row = written(&report).pop().unwrap();
+        let known: Vec<(&str, &str)> = (COLUMNS.iter().zip(&row))
+            .filter(|(_, cell)| !cell.is_empty())
+            .map(|(column, cell)| (column.name, cell.as_str()))
+            .collect();
+        assert_eq!(known, [("src_qp", "17"), ("comm", "'@SUM(1)"), ("device", "'-2+3")]);
     }
 
     #[test]
