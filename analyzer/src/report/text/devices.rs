@@ -50,7 +50,7 @@ pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
 }
 
 /// The gaps in the control path of queue pairs; `None` when all of it was seen.
-fn missed(lives: &QpLives) -> Option<String> {
+pub(super) fn missed(lives: &QpLives) -> Option<String> {
     if let Some(why) = &lives.unavailable {
         return Some(format!("Control path of queue pairs not available: {}", plain(why)));
     }
@@ -117,7 +117,7 @@ fn listed(lives: &QpLives) -> Option<String> {
 }
 
 /// Coverage of the samples of posted work.
-fn sampling(of: &PostSampling) -> String {
+pub(super) fn sampling(of: &PostSampling) -> String {
     if let Some(why) = &of.unavailable {
         return format!("Posted work not sampled: {}", plain(why));
     }

@@ -10,6 +10,7 @@ mod findings;
 mod flows;
 mod loss;
 mod nccl;
+mod qp_layers;
 mod qp_paths;
 mod summary;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
 pub(crate) use flows::{missing, retransmissions, trouble};
 pub(crate) use nccl::summary as nccl_summary;
+pub(crate) use qp_layers::qp_layers;
 pub(crate) use summary::said as summary;
 
 use crate::sample::Address;

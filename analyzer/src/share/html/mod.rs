@@ -21,7 +21,9 @@ use std::io::{self, Write};
 use self::markup::Markup;
 use crate::model::OverTime;
 use crate::report::Report;
-use crate::report::text::{BURSTS_NOT_RECORDED, Topic, headline, not_evaluated, sections, summary};
+use crate::report::text::{
+    BURSTS_NOT_RECORDED, Topic, headline, not_evaluated, qp_layers, sections, summary,
+};
 use crate::util::style::{Paint, Role};
 use crate::util::units;
 pub use latency::Distribution;
@@ -29,7 +31,7 @@ pub use latency::Distribution;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the style for the policy; a test verifies it.
-const STYLE_HASH: &str = "sha256-RcEPpgos2ClMBzNc7iaHrUKxHPakdQbu8FxH3+mkcWg=";
+const STYLE_HASH: &str = "sha256-nJ24W/sS1JGvyLoxFVfVxrS6X3Y2Kw8H/NzdF4NzqE8=";
 /// SHA-256 of the script.
 const SCRIPT_HASH: &str = "sha256-WK+Ol0hca7NM5OInB34hhQha7qQsTJ07BxcRcZpEwhY=";
 /// Maximum size of the report embedded in the page, in bytes of JSON: browsers become slow beyond it.
@@ -142,7 +144,7 @@ fn coverage(report: &Report) -> Markup {
     if report.facts.is_recording() {
         page.raw("<li>").leaf("b", "", "Bursts").text(": ").text(BURSTS_NOT_RECORDED).raw("</li>");
     }
-    for sentence in not_evaluated(report) {
+    for sentence in qp_layers(report).into_iter().chain(not_evaluated(report)) {
         page.leaf("li", "", &sentence);
     }
     page.raw("</ul>");

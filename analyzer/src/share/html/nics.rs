@@ -1,9 +1,9 @@
-//! Queue pairs of the host's NICs, stalled ones first.
+//! Queue pairs of the host's NICs: those that died first, then stalled ones.
 
 use std::cmp::Reverse;
 
 use super::markup::Markup;
-use crate::analysis::{Device, DeviceQp};
+use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED, QpEvent, QpTrouble};
 use crate::report::Report;
 use crate::util::units;
 
@@ -13,31 +13,74 @@ const LISTED: usize = 100;
 /// A column: heading, true for a number, and its text.
 type Column = (&'static str, bool, fn(&Device, &DeviceQp) -> Option<String>);
 
-const COLUMNS: [Column; 16] = [
-    ("Device", false, |device, _| {
-        Some(device.port.map_or_else(|| device.name.clone(), |port| format!("{}/{port}", device.name)))
+/// The first one stays in view when the others scroll.
+const COLUMNS: [Column; 24] = [
+    ("Queue pair", false, |device, qp| {
+        let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
+        Some(format!("{}{port} QP {}", device.name, qp.lqpn))
     }),
-    ("QP", true, |_, qp| Some(qp.lqpn.to_string())),
-    ("Peer QP", true, |_, qp| qp.rqpn.map(|qpn| qpn.to_string())),
-    ("Peer", false, |_, qp| qp.control.dst.map(|dst| dst.to_string())),
-    ("Type", false, |_, qp| qp.kind.map(str::to_owned)),
     ("State", false, |_, qp| {
         if qp.control.is_over() { Some("ended".to_owned()) } else { qp.state.map(str::to_owned) }
     }),
+    ("End", false, end),
+    ("Peer", false, |_, qp| qp.control.dst.map(|dst| dst.to_string())),
+    ("Peer QP", true, |_, qp| qp.rqpn.map(|qpn| qpn.to_string())),
     ("No progress for", true, |_, qp| qp.stuck_ns.filter(|ns| *ns > 0).map(units::duration)),
     ("In flight", true, |_, qp| qp.in_flight.map(|n| units::count(n.into()))),
-    ("Retries", true, |_, qp| qp.retries_used.map(|n| n.to_string())),
-    ("RNR retries", true, |_, qp| qp.rnr_retries_used.map(|n| n.to_string())),
+    ("Retries", true, |_, qp| used(qp.retries_used, qp.control.retry_cnt.map(|most| most.to_string()))),
+    ("RNR retries", true, |_, qp| {
+        // A count of 7 has no limit (IBTA 9.7.5.2.8).
+        let most = qp.control.rnr_retry.map(|most| if most == 7 { "∞".to_owned() } else { most.to_string() });
+        used(qp.rnr_retries_used, most)
+    }),
     ("Timeouts", true, |_, qp| qp.timeouts.map(units::count)),
     ("Sent", true, |_, qp| qp.sent_packets.map(units::count)),
     ("Received", true, |_, qp| qp.received_packets.map(units::count)),
+    ("Own address", false, |_, qp| qp.control.src.map(|src| src.to_string())),
+    ("UDP port", true, |_, qp| qp.control.udp_port.map(|port| port.to_string())),
+    ("Plane", true, |_, qp| qp.plane.map(|plane| plane.to_string())),
+    ("Bond port", true, |_, qp| qp.bond_port.map(|port| port.to_string())),
+    ("Type", false, |_, qp| qp.kind.map(str::to_owned)),
     ("DSCP", true, |_, qp| qp.control.dscp.map(|dscp| dscp.to_string())),
+    ("Path MTU", true, |_, qp| qp.control.path_mtu.map(|mtu| mtu.to_string())),
+    ("Timeout set", true, |_, qp| match qp.control.timeout_ns {
+        Some(0) => Some("never".to_owned()),
+        timeout_ns => timeout_ns.map(units::duration),
+    }),
+    ("Created", true, |_, qp| qp.control.created_ns.map(units::clock_utc)),
+    ("Ended", true, |_, qp| qp.control.ended_ns.map(units::clock_utc)),
     ("PID", true, |_, qp| qp.pid.map(|pid| pid.to_string())),
     ("Process", false, |_, qp| match (&qp.comm, &qp.pod) {
         (Some(comm), Some(pod)) => Some(format!("{comm} in {pod}")),
         (comm, pod) => comm.clone().or_else(|| pod.clone()),
     }),
 ];
+
+/// Retries in use, of those that are set.
+fn used(used: Option<u8>, most: Option<String>) -> Option<String> {
+    match (used, most) {
+        (Some(used), Some(most)) => Some(format!("{used} of {most}")),
+        (used, None) => used.map(|used| used.to_string()),
+        (None, Some(most)) => Some(format!("{} of {most}", units::UNKNOWN)),
+    }
+}
+
+/// The kind of its end; of one that died with the latest event that shows it.
+fn end(device: &Device, qp: &DeviceQp) -> Option<String> {
+    let control = &qp.control;
+    let words = match control.end? {
+        ERROR => "died",
+        NUMBER_REUSED => "number in use again, end not seen",
+        end => end,
+    };
+    let life = control.created_ns.unwrap_or(0)..=control.ended_ns.unwrap_or(u64::MAX);
+    let is_own =
+        |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && event.is_death() && life.contains(&event.time_ns);
+    let death = device.qp_events.iter().rev().find(is_own).filter(|_| control.end == Some(ERROR));
+    let Some(event) = death else { return Some(words.to_owned()) };
+    let reason = event.reason.as_ref().unwrap_or(&event.event);
+    Some(format!("{words} {}: {reason}", units::clock_utc(event.time_ns)))
+}
 
 /// The section; empty without queue pairs.
 pub(super) fn section(report: &Report) -> Markup {
@@ -51,22 +94,21 @@ pub(super) fn section(report: &Report) -> Markup {
     if all.is_empty() {
         return page;
     }
-    all.sort_by_key(|(_, qp)| {
-        let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
-        Reverse((qp.stuck_ns.unwrap_or(0), qp.retries_used.unwrap_or(0), moved))
-    });
+    all.sort_by_key(|(_, qp)| Reverse(qp.rank()));
     let left_out: u64 = report.facts.devices.iter().map(|device| device.qps_left_out).sum();
     let hidden = all.len().saturating_sub(LISTED) as u64 + left_out;
     all.truncate(LISTED);
     let known = |(_, _, get): &&Column| all.iter().any(|(device, qp)| get(device, qp).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(known).collect();
-    page.raw("<div class=\"wide\"><table><thead><tr>");
+    page.raw("<p class=\"hint\">Times are UTC; MTU in bytes.</p>\n");
+    page.raw("<div class=\"wide\"><table class=\"flows qps\"><thead><tr>");
     for (title, number, _) in &columns {
         page.leaf("th", if *number { "n" } else { "" }, title);
     }
     page.raw("</tr></thead><tbody>\n");
     for (device, qp) in &all {
-        page.raw("<tr>");
+        let is_over = qp.control.is_over() && qp.trouble() == QpTrouble::default();
+        page.open("tr", &[("class", if is_over { "ended" } else { "" })]);
         for (_, number, get) in &columns {
             let text = get(device, qp).unwrap_or_else(|| units::UNKNOWN.to_owned());
             page.leaf("td", if *number { "n" } else { "" }, &text);

@@ -3,7 +3,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::analysis::fixtures::{document, everything};
+use crate::analysis::fixtures::{START, document, everything, port, qp_event, qp_life, with_lives};
+use crate::entity::lives::{DESTROYED, ERROR, Lives};
 use crate::ethernet::lldp::Neighbour;
 use crate::report::Options;
 use crate::sample::Sample;
@@ -124,9 +125,13 @@ fn names_from_outside_cannot_become_markup() {
     let read: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(read["source"]["filter"], hostile, "the report keeps names as they are");
     assert_eq!(read["links"][0]["neighbours"][0]["system"], hostile);
-    // tests/tests/share.rs opens it in a browser. The version changes with each release, so it is replaced.
-    let stable = page.replace(&format!("rocescope {}", env!("CARGO_PKG_VERSION")), "rocescope 0");
-    document::check("../tests/data/share/hostile.html", &stable);
+    // tests/tests/share opens it in a browser.
+    document::check("../tests/data/share/hostile.html", &stable(&page));
+}
+
+/// The version changes with each release, so it is replaced.
+fn stable(page: &str) -> String {
+    page.replace(&format!("rocescope {}", env!("CARGO_PKG_VERSION")), "rocescope 0")
 }
 
 #[test]
@@ -135,4 +140,69 @@ fn a_report_without_anything_is_a_page() {
     let texts = well_formed(&page);
     assert!(texts.contains("Unknown: no RoCE packet was observed"));
     assert!(!page.contains("id=\"flowtable\""));
+}
+
+/// A host whose NIC processes RoCE itself: queue pairs that move, retry, died and ended.
+fn offloaded() -> Report {
+    let life = |lqpn: u32| {
+        let mut life = qp_life(lqpn, lqpn + 4_096);
+        let control = &mut life.control;
+        (control.udp_port, control.path_mtu, control.dscp) = (Some(50_000), Some(4_096), Some(26));
+        (control.timeout_ns, control.retry_cnt, control.rnr_retry) = (Some(67_108_864), Some(7), Some(7));
+        control.created_ns = Some(START);
+        life.choices.plane = Some(2);
+        life
+    };
+    let mut qps: Vec<_> = (16..40).map(life).collect();
+    (qps[20].state, qps[20].control.end) = (Some("ERR"), Some(ERROR));
+    (qps[21].control.ended_ns, qps[21].control.end) = (Some(START + 500), Some(DESTROYED));
+    let mut event = qp_event(36, "error reason", START + 400_000_000);
+    event.reason = Some("</td>local QP operation error".into());
+    let lives = Lives { qps: qps.into(), events: vec![event], ..Lives::default() };
+    let mut sample = with_lives(port(), lives);
+    sample.kind = crate::sample::SourceKind::Live;
+    let mut report = Report::build(&sample, &Options::default());
+    let qps = &mut report.facts.devices[0].qps;
+    for (at, qp) in (0u64..).zip(&mut *qps) {
+        (qp.sent_packets, qp.received_packets) = (Some(1_000_000 * at), Some(1_000 * at));
+        (qp.in_flight, qp.stuck_ns, qp.retries_used) = (Some(3), Some(0), Some(0));
+    }
+    (qps[7].stuck_ns, qps[7].retries_used, qps[7].timeouts) = (Some(2_500_000_000), Some(5), Some(5));
+    report
+}
+
+#[test]
+fn queue_pairs_that_died_come_first_with_their_settings_and_ends() {
+    let page = page(&offloaded(), None, None);
+    let texts = well_formed(&page);
+    let section = texts.split_once("Times are UTC; MTU in bytes").unwrap().1;
+    let place = |lqpn: u32| section.find(&format!("mlx5_0/1 QP {lqpn}")).unwrap();
+    assert!(place(36) < place(23), "the dead one before the one that stands still");
+    assert!(place(23) < place(39) && place(39) < place(16), "then the busiest");
+    assert!(place(37) > place(16), "the one that ended is the last");
+    for text in [
+        "Own address",
+        "10.0.0.1",
+        "UDP port",
+        "50000",
+        "Path MTU",
+        "4096",
+        "Timeout set",
+        "67.1 ms",
+        "5 of 7",
+        "- of ∞",
+        "Plane",
+        "died 13:05:09.650: &lt;/td&gt;local QP operation error",
+        "destroyed",
+        "13:05:09.250",
+        "2.50 s",
+    ] {
+        assert!(section.contains(text), "{text}: {section}");
+    }
+    // Unknown of all: no column.
+    assert!(!section.contains("Bond port"));
+    let lacks = texts.rsplit_once("Not visible").unwrap().1;
+    assert!(lacks.contains("QP context of the NIC not read: --qp-queries is 0"), "{lacks}");
+    // tests/tests/share opens it in a browser.
+    document::check("../tests/data/share/offloaded.html", &stable(&page));
 }
