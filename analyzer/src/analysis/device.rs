@@ -337,10 +337,7 @@ fn queue_pairs(
     let all = qps.len();
     if all > MAX_QPS {
         // A queue pair that stands still sends nothing, and is most important to keep.
-        qps.sort_by_key(|qp| {
-            let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
-            std::cmp::Reverse((qp.stuck_ns.unwrap_or(0) > 0, moved))
-        });
+        qps.sort_by_key(|qp| std::cmp::Reverse((qp.stuck_ns.unwrap_or(0) > 0, qp.moved_packets())));
         qps.truncate(MAX_QPS);
     }
     qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.created_ns));

@@ -42,7 +42,7 @@ pub(crate) mod ways;
 
 pub use crate::entity::contexts::RawContext;
 pub use crate::entity::devices::PortCounter;
-pub use crate::entity::lives::{DEVX, QpControl, QpEvent};
+pub use crate::entity::lives::{DEVX, ERROR, NUMBER_REUSED, QpControl, QpEvent};
 pub use crate::entity::nccl::{Event as NcclEvent, Process as NcclProcess, RankState};
 use crate::sample::Direction;
 use crate::util::definition::Definition;
@@ -54,7 +54,7 @@ pub use crate::metrics::loss::Unfollowed;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
 pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
-pub use device_qp::{DeviceQp, QpSource};
+pub use device_qp::{DeviceQp, QpSource, QpTrouble};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use episodes::Episodes;

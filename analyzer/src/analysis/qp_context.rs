@@ -34,6 +34,14 @@ pub struct QpContexts {
     pub undecoded: Vec<RawContext>,
 }
 
+impl QpContexts {
+    /// True unless every query was refused or failed.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.queried > 0 || (self.refused.is_empty() && self.failed == 0)
+    }
+}
+
 /// Null without RDMA devices, and where nothing is asked.
 pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
     let cost = &devices.contexts.queries;

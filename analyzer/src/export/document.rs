@@ -35,10 +35,15 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
 - Unknown values are absent, never 0. Counters do not decrease while the process runs: they continue when flows leave the
   flow table and when a device resets its counters. A loss count that later packets correct downwards is not reduced. If a
   flow leaves the table between two intervals, its losses in that interval are missing.
-- The number of series is bounded. Queue pairs have series only with `--per-qp N` (at most 64), which selects those with the most losses and
-  retransmissions. `--peers` (32) limits the pairs of a link and an address; a peer keeps its series for ten minutes after it was last among those
+- The number of series is bounded. Queue pairs have series only with `--per-qp N` (at most 64). Those with packets (`rocescope_qp_*`) are chosen by
+  losses and retransmissions, then bytes; those of NICs that process RoCE themselves, whose packets are not seen (`rocescope_device_qp_*`), by death,
+  standstill, retries and timeouts, then packets. N is for both together: those in trouble come first, and the two kinds take turns. A queue pair keeps its series for
+  five minutes after it was last among the first. `--peers` (32) limits the pairs of a link and an address; a peer keeps its series for ten minutes after it was last among those
   with the most bytes. `rocescope_series_dropped_total` counts peers and queue pairs without series. A host of
   eight rails with 32 peers, PFC on two priorities and findings on every rail has at most 1,500 series; atomics on every link add 240.
+- Entropy and balance of queue pairs whose packets are not seen are `rocescope_qp_paths_*`, never part of those of packets
+  (`rocescope_entropy_*`, `rocescope_links_imbalance_ratio`). `rocescope_scrape_collector_success` reports per source whether it works: `packets`, `devices`,
+  `qp_lives` (the kernel's control path), `qp_context` (the NIC's own contexts), `nccl`.
 - Labels `device`, `port` and `direction` are those of node_exporter and rdma_exporter, so that queries can join their metrics on them; no metric
   name begins with a prefix of theirs.
 - [alerts.yml](alerts.yml) has alerting rules. Findings are the same as in every view: alert on

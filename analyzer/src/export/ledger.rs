@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use rocescope_common::account::latency::{BUCKETS, CLASSES, COMPLETIONS};
 
 use super::Options;
+use super::nic_qps::{self, NicQp, NicQpId};
 use crate::analysis::{Flow, direction_name};
 use crate::entity::devices::{Devices, PortSample};
 use crate::entity::lives::Lives;
@@ -165,6 +166,14 @@ impl FlowId {
     }
 }
 
+/// A queue pair that may have series of its own: one direction of it that packets show, or one of a NIC whose packets
+/// are not seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum QpId {
+    Flow(FlowId),
+    Nic(NicQpId),
+}
+
 /// Counts of a flow up to now.
 #[derive(Debug, Default)]
 struct FlowTotals {
@@ -238,10 +247,12 @@ pub struct Ledger {
     pub peers: BTreeMap<(LinkId, Address), Counts>,
     /// Sums by link over all other peers.
     pub others: BTreeMap<LinkId, Counts>,
-    /// Chosen queue pairs.
+    /// Chosen queue pairs with packets.
     pub qps: BTreeMap<FlowId, Qp>,
+    /// Chosen queue pairs of NICs without.
+    pub nic_qps: BTreeMap<NicQpId, NicQp>,
     peer_choice: Sticky<PeerId>,
-    qp_choice: Sticky<FlowId>,
+    qp_choice: Sticky<QpId>,
     /// Bytes by link at the latest sample.
     link_bytes: BTreeMap<LinkId, u64>,
 }
@@ -260,6 +271,7 @@ impl Ledger {
             peers: BTreeMap::new(),
             others: BTreeMap::new(),
             qps: BTreeMap::new(),
+            nic_qps: BTreeMap::new(),
             peer_choice: Sticky::new(options.peers, PEER_STAYS_NS),
             qp_choice: Sticky::new(options.qps, QP_STAYS_NS),
             link_bytes: BTreeMap::new(),
@@ -276,7 +288,10 @@ impl Ledger {
     pub fn take(&mut self, sample: &Sample, report: &Report) {
         let flows: Vec<(FlowId, &Flow)> =
             report.facts.flows.iter().map(|flow| (FlowId::of(flow), flow)).collect();
-        self.choose(&flows, sample.time_ns);
+        self.choose_peers(&flows, sample.time_ns);
+        if self.qp_choice.most > 0 {
+            self.choose_qps(&flows, report, sample.time_ns);
+        }
         self.flows.values_mut().for_each(|known| known.present = false);
         let mut by_flow: BTreeMap<LinkId, u64> = BTreeMap::new();
         for (id, flow) in flows {
@@ -308,7 +323,7 @@ impl Ledger {
                 };
                 sum.add(&new);
             }
-            if self.qp_choice.has(&id) {
+            if self.qp_choice.most > 0 && self.qp_choice.has(&QpId::Flow(id.clone())) {
                 self.qps.insert(id, Qp::of(flow, &known.counts, &sample.devices));
             }
         }
@@ -331,9 +346,8 @@ impl Ledger {
         self.events_seen = seen.max(lives.events_left_out + lives.events.len() as u64);
     }
 
-    /// Chooses the peers and queue pairs with series: peers by bytes, queue pairs by losses and retransmissions, then
-    /// bytes.
-    fn choose(&mut self, flows: &[(FlowId, &Flow)], now_ns: u64) {
+    /// Chooses the peers with series, by bytes.
+    fn choose_peers(&mut self, flows: &[(FlowId, &Flow)], now_ns: u64) {
         let mut bytes: BTreeMap<PeerId, u64> = BTreeMap::new();
         for (id, flow) in flows {
             if let Some(peer) = id.peer() {
@@ -345,18 +359,29 @@ impl Ledger {
         self.peer_choice.choose(peers.into_iter().map(|(_, peer)| peer), now_ns);
         let choice = &self.peer_choice;
         self.peers.retain(|(link, peer), _| choice.has(&(link.0.clone(), *peer)));
-        if self.qp_choice.most > 0 {
-            let rank = |flow: &Flow| {
-                let counts = Counts::of(flow);
-                let harm = [Count::Lost, Count::Retransmitted].map(|count| counts.get(count).unwrap_or(0));
-                (harm.iter().sum::<u64>(), flow.bytes)
-            };
-            let mut qps: Vec<_> = flows.iter().map(|(id, flow)| (rank(flow), id)).collect();
-            qps.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-            self.qp_choice.choose(qps.into_iter().map(|(_, id)| id.clone()), now_ns);
-            let choice = &self.qp_choice;
-            self.qps.retain(|id, _| choice.has(id));
-        }
+    }
+
+    /// Chooses the queue pairs with series, and takes over the figures of those without packets. Flows are chosen by
+    /// losses and retransmissions, then bytes; queue pairs of NICs by trouble, then packets. Figures of the two cannot
+    /// be compared: those in trouble come first, and flows and queue pairs of NICs take turns.
+    fn choose_qps(&mut self, flows: &[(FlowId, &Flow)], report: &Report, now_ns: u64) {
+        let rank = |flow: &Flow| {
+            let counts = Counts::of(flow);
+            let harm = [Count::Lost, Count::Retransmitted].map(|count| counts.get(count).unwrap_or(0));
+            (harm.iter().sum::<u64>(), flow.bytes)
+        };
+        let mut seen: Vec<_> = flows.iter().map(|(id, flow)| (rank(flow), id)).collect();
+        seen.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let seen = seen.into_iter().map(|((harm, _), id)| (harm > 0, QpId::Flow(id.clone()))).enumerate();
+        let unseen =
+            nic_qps::ranked(report).into_iter().map(|(harmed, id)| (harmed, QpId::Nic(id))).enumerate();
+        let mut ranked: Vec<_> = seen.chain(unseen).collect();
+        ranked.sort_by_key(|(place, (harmed, _))| (!harmed, *place));
+        self.qp_choice.choose(ranked.into_iter().map(|(_, (_, id))| id), now_ns);
+        let choice = &self.qp_choice;
+        self.qps.retain(|id, _| choice.has(&QpId::Flow(id.clone())));
+        self.nic_qps.retain(|id, _| choice.has(&QpId::Nic(id.clone())));
+        nic_qps::take(report, &mut self.nic_qps, |id| choice.has(&QpId::Nic(id.clone())));
     }
 
     /// Attributes bytes of a link that belong to no flow of this report (retired between two samples, or the table

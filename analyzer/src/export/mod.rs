@@ -6,6 +6,7 @@
 //! | [`registry`] | the table: each metric with type, unit, labels, help and how it is read |
 //! | `read` | values of the table that a sample and its report have |
 //! | [`ledger`] | counters that outlive the flows they come from, and the bounded choice of peers and queue pairs |
+//! | [`nic_qps`] | queue pairs of NICs without packets that have series of their own |
 //! | [`exposition`] | the text formats 0.0.4 and OpenMetrics 1.0 |
 //! | [`http`] | requests and answers; pure |
 //! | [`listen`], [`serve`] | sockets, and the thread that answers |
@@ -22,6 +23,9 @@ pub mod ledger;
 pub mod listen;
 #[cfg(test)]
 mod name_tests;
+#[cfg(test)]
+mod nic_qp_tests;
+pub mod nic_qps;
 pub mod otlp;
 mod read;
 pub mod registry;

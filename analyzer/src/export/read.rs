@@ -8,7 +8,8 @@ use rocescope_common::wire::SkipReason;
 use super::Reading;
 use super::exposition::{Series, Value};
 use super::ledger::{self, Count, Distribution, NAKS, Qp};
-use crate::analysis::{Device, InputKind, Link, Pause, direction_name};
+use super::nic_qps::NicQp;
+use crate::analysis::{Device, InputKind, Link, Pause, QpPaths, direction_name};
 use crate::findings::Severity;
 use crate::sample::Direction;
 use crate::util::system;
@@ -220,6 +221,29 @@ pub(super) fn imbalance(reading: &Reading<'_>, series: &mut Series) {
     }
 }
 
+/// Paths of queue pairs without packets: their own metrics, never mixed with those of packets.
+pub(super) fn qp_paths(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&QpPaths) -> Option<f64>) {
+    if let Some(paths) = &reading.report.facts.qp_paths {
+        series.known(&[paths.weighted_by], of(paths));
+    }
+}
+
+pub(super) fn qp_paths_qps(reading: &Reading<'_>, series: &mut Series) {
+    if let Some(paths) = &reading.report.facts.qp_paths {
+        series.push(&["known"], paths.known);
+        series.push(&["unknown"], paths.qps.saturating_sub(paths.known));
+    }
+}
+
+pub(super) fn qp_paths_imbalance(reading: &Reading<'_>, series: &mut Series) {
+    let Some(paths) = &reading.report.facts.qp_paths else { return };
+    for (over, balance) in [("ports", &paths.ports), ("rails", &paths.rails), ("planes", &paths.planes)] {
+        if let Some(balance) = balance {
+            series.known(&[over, balance.weighted_by], balance.max_over_mean);
+        }
+    }
+}
+
 pub(super) fn flows(reading: &Reading<'_>, series: &mut Series) {
     series.push(&[], reading.report.facts.flows.len() as u64);
 }
@@ -251,6 +275,20 @@ pub(super) fn qps(reading: &Reading<'_>, series: &mut Series, of: impl Fn(&Qp) -
         };
         let labels = [&id.link.0, direction, &peer, device, &local, &remote, &pid, comm, pod];
         series.known(&labels, of(qp));
+    }
+}
+
+pub(super) fn nic_qps<V: Into<Value>>(
+    reading: &Reading<'_>,
+    series: &mut Series,
+    of: impl Fn(&NicQp) -> Option<V>,
+) {
+    let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+    for (id, qp) in &reading.ledger.nic_qps {
+        let peer = qp.peer.map(|peer| peer.to_string()).unwrap_or_default();
+        let [comm, pod] = [&qp.comm, &qp.pod].map(|text| text.as_deref().unwrap_or_default());
+        let (local, remote, pid) = (id.lqpn.to_string(), number(id.rqpn), number(qp.pid));
+        series.known(&[&id.device, &local, &remote, &peer, &pid, comm, pod], of(qp));
     }
 }
 
@@ -363,6 +401,7 @@ pub(super) fn collectors(reading: &Reading<'_>, series: &mut Series) {
         series.push(&["devices"], works(readable));
     }
     series.known(&["qp_lives"], facts.qp_lives.as_ref().map(|lives| works(lives.unavailable.is_none())));
+    series.known(&["qp_context"], facts.qp_context.as_ref().map(|of| works(of.works())));
     series.known(&["nccl"], facts.nccl.as_ref().map(|nccl| works(nccl.unavailable.is_none())));
 }
 

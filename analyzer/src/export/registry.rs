@@ -19,7 +19,7 @@ pub enum MetricKind {
 }
 
 /// A metric.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Name without the suffix of its type.
     pub name: &'static str,
@@ -56,10 +56,6 @@ const PORT: &[&str] = &["device", "port"];
 const LINK: &[&str] = &["link", "direction"];
 /// Labels of the metrics of pauses.
 const PAUSE: &[&str] = &["device", "port", "direction", "priority"];
-/// Labels of the metrics of a peer.
-const PEER: &[&str] = &["link", "direction", "peer"];
-/// Labels of the metrics of a queue pair.
-const QP: &[&str] = &["link", "direction", "peer", "device", "lqpn", "rqpn", "pid", "comm", "pod"];
 
 /// Declares a counter.
 macro_rules! counter {
@@ -114,13 +110,35 @@ macro_rules! device {
     };
 }
 
+mod queue_pairs;
+use queue_pairs::QUEUE_PAIRS;
+
 const PACKETS: Option<&str> = Some("packets");
 const BYTES: Option<&str> = Some("bytes");
 const SECONDS: Option<&str> = Some("seconds");
 const RATIO: Option<&str> = Some("ratio");
 
 /// All metrics, in the order of the exposition.
-pub const REGISTRY: &[Metric] = &[
+pub const REGISTRY: &[Metric] = &joined::<{ TRAFFIC.len() + QUEUE_PAIRS.len() + ROCESCOPE.len() }>();
+
+/// The tables, one behind the other.
+const fn joined<const N: usize>() -> [Metric; N] {
+    let parts = [TRAFFIC, QUEUE_PAIRS, ROCESCOPE];
+    let mut all = [TRAFFIC[0]; N];
+    let (mut part, mut at, mut to) = (0, 0, 0);
+    while part < parts.len() {
+        if at < parts[part].len() {
+            all[to] = parts[part][at];
+            (at, to) = (at + 1, to + 1);
+        } else {
+            (part, at) = (part + 1, 0);
+        }
+    }
+    all
+}
+
+/// Those of devices and links.
+const TRAFFIC: &[Metric] = &[
     Metric {
         name: "rocescope_build",
         kind: MetricKind::Info,
@@ -374,87 +392,10 @@ pub const REGISTRY: &[Metric] = &[
         "Flows that left the flow table because they were idle.",
         read::retired
     ),
-    // Peers and queue pairs: a bounded number.
-    counter!(
-        "peer_bytes",
-        BYTES,
-        PEER,
-        "flows[].bytes",
-        "Bytes to or from the peers with the most bytes (--peers); peer other is the sum of the rest. A peer counts from when it gets its series.",
-        |reading, series| read::peers(reading, series, Count::Bytes)
-    ),
-    counter!(
-        "peer_lost_packets",
-        PACKETS,
-        PEER,
-        "flows[].loss.lost, flows[].loss_responses.lost",
-        "Packets lost upstream of the link, by peer as rocescope_peer_bytes_total.",
-        |reading, series| read::peers(reading, series, Count::Lost)
-    ),
-    counter!(
-        "peer_retransmitted_packets",
-        PACKETS,
-        PEER,
-        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
-        "Retransmissions seen on the link, by peer as rocescope_peer_bytes_total.",
-        |reading, series| read::peers(reading, series, Count::Retransmitted)
-    ),
-    counter!(
-        "qp_packets",
-        PACKETS,
-        QP,
-        "flows[].packets",
-        "Packets of the flows with the most losses and retransmissions, then bytes (--per-qp; else absent).",
-        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Packets))
-    ),
-    counter!(
-        "qp_bytes",
-        BYTES,
-        QP,
-        "flows[].bytes",
-        "Bytes of the flows of rocescope_qp_packets_total.",
-        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Bytes))
-    ),
-    counter!(
-        "qp_ce_marked_packets",
-        PACKETS,
-        QP,
-        "flows[].ecn.ce",
-        "CE-marked packets of the flows of rocescope_qp_packets_total.",
-        |reading, series| read::qps(reading, series, |qp| Some(qp.ce_marked))
-    ),
-    counter!(
-        "qp_lost_packets",
-        PACKETS,
-        QP,
-        "flows[].loss.lost, flows[].loss_responses.lost",
-        "Packets lost upstream of the link, of the flows of rocescope_qp_packets_total.",
-        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Lost))
-    ),
-    counter!(
-        "qp_retransmitted_packets",
-        PACKETS,
-        QP,
-        "flows[].loss.retransmitted, flows[].loss_responses.retransmitted",
-        "Retransmissions seen on the link, of the flows of rocescope_qp_packets_total.",
-        |reading, series| read::qps(reading, series, |qp| qp.counts.get(Count::Retransmitted))
-    ),
-    gauge!(
-        "qps",
-        None,
-        &["device", "port", "type", "state", "owner"],
-        "devices[].qps[]",
-        "Queue pairs that the kernel knows, by transport, state and command name of the process; owner other is the sum beyond 32.",
-        read::qp_states
-    ),
-    counter!(
-        "qp_events",
-        None,
-        &["device", "event"],
-        "devices[].qp_events[].event",
-        "Asynchronous events and failed verbs of queue pairs, and events of ports, from the kernel's control path, of those that occurred; event other is the sum beyond 64 names.",
-        read::qp_events
-    ),
+];
+
+/// Those of the analysis and of rocescope itself.
+const ROCESCOPE: &[Metric] = &[
     // The analysis.
     gauge!(
         "finding_active",
@@ -525,8 +466,8 @@ pub const REGISTRY: &[Metric] = &[
         "scrape_collector_success",
         None,
         &["collector"],
-        "source, devices, qp_lives",
-        "1: the source works; 0: it does not. Absent: it was not asked for.",
+        "source, devices, qp_lives, qp_context",
+        "1: the source works (qp_context: any context of a queue pair was read, or none was to read yet); 0: it does not. Absent: it was not asked for.",
         read::collectors
     ),
     gauge!(

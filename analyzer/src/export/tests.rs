@@ -98,7 +98,7 @@ fn unknown_is_absent() {
 }
 
 /// Two links of one flow each way, live.
-fn two_ways(packets: u64) -> Sample {
+pub(super) fn two_ways(packets: u64) -> Sample {
     let links = vec![link("eth0", Some(Direction::Ingress)), link("eth0", Some(Direction::Egress))];
     let flow = |at, src, dst| (key(at, src, dst, 7), stats(49_152, packets, 100 * packets));
     let mut sample = sample(links, vec![flow(0, "10.0.0.2", "10.0.0.1"), flow(1, "10.0.0.1", "10.0.0.2")]);
@@ -452,14 +452,8 @@ pub(super) fn full() -> (Sample, Process) {
         numa_node: Some(0),
         speed_mbps: Some(200_000),
     };
-    let lives = Lives {
-        qps: vec![qp_life(17, 18)].into(),
-        events: vec![event("QP_FATAL")],
-        unavailable: Some("no BTF".into()),
-        ..Lives::default()
-    };
     let mut sample = everything();
-    sample.devices = Arc::new(Devices { ports: vec![port], lives: Arc::new(lives), ..Devices::default() });
+    sample.devices = Arc::new(super::nic_qp_tests::unseen(port));
     sample.links.iter_mut().for_each(|link| link.speed_mbps = Some(100_000));
     sample.metrics.loss = Some(crate::metrics::loss::Loss::default());
     let mut ring = Latency::EMPTY;
@@ -491,7 +485,7 @@ fn every_metric_occurs_in_the_examples() {
     // Series that need bins or several samples.
     let other = crate::report::schema::full::full();
     (report.facts.bursts, report.facts.coverage) = (other.facts.bursts, other.facts.coverage);
-    let mut exporter = Exporter::new(Options { peers: 2, qps: 2 });
+    let mut exporter = Exporter::new(Options { peers: 2, qps: 4 });
     let exposition = Exposition::of(&exporter.take(&sample, &report, &process));
     for (format, name) in [(Format::Text, "every.prom"), (Format::OpenMetrics, "every.openmetrics")] {
         let text = exposition.text(format);

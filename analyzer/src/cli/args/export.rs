@@ -67,7 +67,10 @@ pub struct ExportArgs {
     #[arg(long, value_name = "N", default_value_t = export::PEERS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1024))]
     pub peers: u64,
-    /// Queue pairs with series of their own, those with the most losses and retransmissions, then bytes
+    /// Queue pairs with series of their own, those in trouble first, then the busiest
+    ///
+    /// Of those with packets, by losses and retransmissions, then bytes; of those of NICs whose packets are not seen,
+    /// by death, standstill, retries and timeouts, then packets.
     #[arg(help_heading = "Metrics")]
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=export::MOST_QPS as u64))]

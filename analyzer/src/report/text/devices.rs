@@ -264,11 +264,8 @@ fn qps(device: &Device, room: usize) -> Vec<String> {
     ]);
     let mut table = Table::new(columns);
     let mut busiest: Vec<&DeviceQp> = device.qps.iter().collect();
-    // What stands still or retries is what is looked for.
-    busiest.sort_by_key(|qp| {
-        let moved = qp.sent_packets.unwrap_or(0) + qp.received_packets.unwrap_or(0);
-        std::cmp::Reverse((qp.stuck_ns.unwrap_or(0), qp.retries_used.unwrap_or(0), moved))
-    });
+    // What died, stands still or retries is what is looked for.
+    busiest.sort_by_key(|qp| std::cmp::Reverse(qp.rank()));
     let number = |n: Option<u64>| n.map_or_else(|| units::UNKNOWN.into(), units::count);
     let small = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| n.to_string());
     let text = |text: Option<&str>| text.map_or_else(|| units::UNKNOWN.into(), plain);
