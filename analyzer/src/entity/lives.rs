@@ -129,6 +129,13 @@ impl QpControl {
     pub fn is_over(&self) -> bool {
         self.ended_ns.is_some() || self.end == Some(NUMBER_REUSED)
     }
+
+    /// True at a time of its life, as far as its creation and its end are known: numbers are used again, and an event
+    /// before or after is of another queue pair.
+    #[must_use]
+    pub fn lived_at(&self, time_ns: u64) -> bool {
+        self.created_ns.is_none_or(|made| made <= time_ns) && self.ended_ns.is_none_or(|end| time_ns <= end)
+    }
 }
 
 /// The transport timeout of this exponent. Unit: ns.

@@ -1,9 +1,9 @@
 use bytes::Bytes;
 
-use super::cell::{Cell, Time};
+use super::cell::{Cell, CellKind, Time};
 use super::parquet::{GROUP, Groups, decode, encode, encode_groups, join};
-use super::registry::{DeviceSecond, LinkSecond, TABLES};
-use super::table::Row;
+use super::registry::{DeviceSecond, Event, LinkSecond, TABLES};
+use super::table::{Row, Table};
 use crate::sample::Direction;
 
 pub(super) fn link(n: u64) -> LinkSecond {
@@ -62,6 +62,51 @@ fn rows_of_many_links_come_in_the_order_of_time() {
         (row.t, row.link.clone(), row.direction.map(|direction| direction == Direction::Ingress))
     });
     assert!(read == expected && read != rows);
+}
+
+/// A row of `events` without the columns that were added later.
+struct OldEvent(Event);
+
+impl Row for OldEvent {
+    const TABLE: &'static Table = &Table {
+        name: Event::TABLE.name,
+        help: "",
+        columns: Event::TABLE.columns.split_at(Event::TABLE.columns.len() - 2).0,
+    };
+
+    fn t(&self) -> Time {
+        self.0.t
+    }
+
+    fn cells(&self, put: &mut dyn FnMut(Cell)) {
+        let mut left = Self::TABLE.columns.len();
+        self.0.cells(&mut |cell| {
+            if left > 0 {
+                left -= 1;
+                put(cell);
+            }
+        });
+    }
+
+    fn of(_: &mut dyn Iterator<Item = Cell>) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_file_of_an_older_version_has_null_in_the_columns_that_it_lacks() {
+    let names: Vec<&str> = Event::TABLE.columns.iter().map(|column| column.name).collect();
+    assert_eq!(names[OldEvent::TABLE.columns.len()..], ["reason", "duration_ns"]);
+    let mut cells = Event::TABLE.columns.iter().map(|column| match (column.nullable, column.kind) {
+        (true, _) => Cell::Null,
+        (false, CellKind::Text) => Cell::Text(column.name.into()),
+        (false, _) => Cell::Int(7),
+    });
+    let known = Event::of(&mut cells).unwrap();
+    let new = Event { reason: Some("fault".into()), duration_ns: Some(9), ..known.clone() };
+    let read = |file: Vec<u8>| decode::<Event>(file.into()).unwrap();
+    assert_eq!(read(encode(&[OldEvent(new.clone())]).unwrap()), [known]);
+    assert_eq!(read(encode(&[new.clone()]).unwrap()), [new]);
 }
 
 #[test]

@@ -191,7 +191,7 @@ tables! {
         comm: Text, "", "devices[].qps[].comm", "Command name of the process. Null: not known.";
         created: Option<Time>, "Unix ns", "devices[].qps[].created_ns", "Creation. Null: before the run, or not seen.";
         ended: Option<Time>, "Unix ns", "devices[].qps[].ended_ns", "Destruction. Null: it exists, or its end was not seen.";
-        end_reason: Text, "", "devices[].qp_events[].event", "Latest asynchronous event or failed verb of a queue pair in the state `ERR` or that ended. Null: none.";
+        end_reason: Text, "", "devices[].qp_events[].reason, devices[].qp_events[].event", "Reason of a queue pair in the state `ERR` or that ended: that which its driver gives, else its latest fatal event, else its latest asynchronous event or failed verb. Null: none.";
         src: Option<Address>, "", "devices[].qps[].src", "Address that it sends from. Null: not known.";
         dst: Option<Address>, "", "devices[].qps[].dst", "Address of the other end. Null: not known.";
         udp_port: Option<u64>, "", "devices[].qps[].udp_port", "UDP source port of its packets. Null: not known.";
@@ -232,6 +232,8 @@ tables! {
         errno: Option<i64>, "", "devices[].qp_events[].errno", "Error number of a verb that failed. Null: no verb.";
         pid: Option<u64>, "", "devices[].qp_events[].pid", "Process of the verb or queue pair. Null: not known.";
         comm: Text, "", "devices[].qp_events[].comm", "Its command name. Null: not known.";
+        reason: Text, "", "devices[].qp_events[].reason", "Reason of an `error reason`, as the driver gives it. Null: another event, or of an older version.";
+        duration_ns: Option<u64>, "ns", "devices[].qp_events[].duration_ns", "Duration of a verb that failed. Null: no verb, not measured, or of an older version.";
     }
 
     Finding = findings, "A finding of the report: a row when it is first raised, when it ends or returns, when its severity changes, and once a minute while its figures change." {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::qp::{MOST, is_seen};
 use super::{Interval, Origin, text};
-use crate::analysis::{Device, DeviceQp, QpSource};
+use crate::analysis::{Device, DeviceQp, QpEvent, QpSource, TO_ERROR};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
@@ -140,6 +140,8 @@ impl Devices {
                     errno: event.errno.map(Into::into),
                     pid: event.pid.map(Into::into),
                     comm: text(event.comm.as_deref()),
+                    reason: text(event.reason.as_deref()),
+                    duration_ns: event.duration_ns,
                 });
             }
         }
@@ -148,9 +150,7 @@ impl Devices {
 
 fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife {
     let control = &qp.control;
-    let over = control.is_over() || qp.state == Some("ERR");
-    let mut events = device.qp_events.iter().rev();
-    let end_reason = events.find(|event| over && event.lqpn == Some(qp.lqpn));
+    let is_over = control.is_over() || qp.state == Some("ERR");
     QpLife {
         t: at.t,
         host: origin.host.clone(),
@@ -168,7 +168,7 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
         comm: text(qp.comm.as_deref()),
         created: control.created_ns.map(Time),
         ended: control.ended_ns.map(Time),
-        end_reason: end_reason.map(|event| Shared::from(event.event.as_str())),
+        end_reason: text(end_reason(device, qp).filter(|_| is_over)),
         src: control.src.map(Into::into),
         dst: control.dst.map(Into::into),
         udp_port: control.udp_port.map(Into::into),
@@ -185,6 +185,16 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
         sources: sources(qp),
         gone: None,
     }
+}
+
+/// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says least,
+/// else its latest event.
+fn end_reason<'a>(device: &'a Device, qp: &DeviceQp) -> Option<&'a str> {
+    let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event.time_ns);
+    let says =
+        |event: &&QpEvent| (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.time_ns);
+    let event = device.qp_events.iter().filter(is_own).max_by_key(says)?;
+    Some(event.reason.as_deref().unwrap_or(&event.event))
 }
 
 /// Names of the sources of a queue pair, without packets, which flows show; `None` without any.

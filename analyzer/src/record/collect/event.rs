@@ -54,6 +54,8 @@ impl Events {
                 errno: None,
                 pid: None,
                 comm: None,
+                reason: None,
+                duration_ns: None,
             }
         }));
         std::mem::take(&mut self.left_out)

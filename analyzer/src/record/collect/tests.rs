@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::analysis::fixtures::{
-    SECOND, START, everything, key, link, port, qp_event, qp_life, sample, stats,
+    SECOND, START, everything, key, link, port, qp_event, qp_life, sample, stats, with_lives,
 };
 use crate::entity::devices::Devices;
-use crate::entity::lives::Lives;
+use crate::entity::lives::{Lives, QpEvent, REASON, TO_ERROR};
 use crate::record::registry::FlowSecond;
 use crate::report::Options;
 use crate::sample::Direction;
@@ -241,6 +241,36 @@ fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
     assert_eq!((rows.device_seconds[0].delta, rows.events.len()), (2, 1));
     assert_eq!(rows.qp_lives[0].end_reason.as_deref(), Some("QP_FATAL"));
     assert_eq!(take(&mut collector, &with("ERR", 12, 2)).events.len(), 1, "the new one alone");
+}
+
+#[test]
+fn a_queue_pair_ends_for_the_reason_of_its_driver_else_for_its_fatal_event() {
+    let event = |name: &str, at: u64| qp_event(17, name, START + at);
+    let refused = QpEvent { errno: Some(22), duration_ns: Some(4_000), ..event("modify to RTS", 30) };
+    let told = QpEvent { reason: Some("local length error (0x01)".into()), ..event(REASON, 15) };
+    let reason = |events: Vec<QpEvent>| {
+        let mut life = qp_life(17, 18);
+        life.state = Some("ERR");
+        life.control.created_ns = Some(START + 5);
+        let lives = Lives { qps: vec![life].into(), events, ..Lives::default() };
+        let rows = take(&mut collector(None), &with_lives(port(), lives));
+        (rows.qp_lives[0].end_reason.as_ref().map(ToString::to_string), rows.events)
+    };
+    let of = |events: &[&QpEvent]| reason(events.iter().map(|event| (*event).clone()).collect()).0;
+    let (fatal, found) = (event("QP_ACCESS_ERR", 10), event(TO_ERROR, 20));
+    assert_eq!(of(&[&fatal, &told, &found, &refused]).as_deref(), Some("local length error (0x01)"));
+    // What a query finds later says less, and a verb that fails in the error state says nothing of its reason.
+    assert_eq!(of(&[&fatal, &found, &refused]).as_deref(), Some("QP_ACCESS_ERR"));
+    assert_eq!(of(&[&found, &refused]).as_deref(), Some(TO_ERROR));
+    assert_eq!(of(&[&refused]).as_deref(), Some("modify to RTS"));
+    // That of the queue pair that had the number before is not its own.
+    assert_eq!(
+        of(&[&QpEvent { time_ns: START, ..told.clone() }, &refused]).as_deref(),
+        Some("modify to RTS")
+    );
+    let (_, rows) = reason(vec![told, refused]);
+    let kept: Vec<_> = rows.iter().map(|row| (row.reason.as_deref(), row.duration_ns)).collect();
+    assert_eq!(kept, [(Some("local length error (0x01)"), None), (None, Some(4_000))]);
 }
 
 #[test]

@@ -57,7 +57,18 @@ fn sample(second: u64, contexts: Vec<ContextSample>) -> Sample {
             QpLife { origin: Some(VERBS), pod: Some("llama-0".into()), control, ..qp_life(17, 700) },
             QpLife { origin: Some(DEVX), ..qp_life(18, 700) },
         ]),
-        events: vec![qp_event(17, "SQ_DRAINED", START + SECOND / 2)],
+        events: vec![
+            qp_event(17, "SQ_DRAINED", START + SECOND / 2),
+            QpEvent {
+                errno: Some(110),
+                duration_ns: Some(SECOND / 4),
+                ..qp_event(18, "modify to RTR", START + SECOND / 2 + 1)
+            },
+            QpEvent {
+                reason: Some("transport retry count exceeded".into()),
+                ..qp_event(18, "error reason", START + SECOND / 2 + 2)
+            },
+        ],
         ..Lives::default()
     };
     let mut port = port();
@@ -87,9 +98,11 @@ fn played_back_queue_pairs_are_those_of_the_report() {
         rows.events.iter().for_each(|row| assert!(state.event(row).is_none()));
         last = Some(live);
     }
-    let live = qps(&report(&last.unwrap()));
+    let live = report(&last.unwrap());
     let played = report(&state.sample(START + 9 * SECOND, &[]));
-    assert_eq!(played.facts.devices[0].qp_events.len(), 1);
+    assert_eq!(played.facts.devices[0].qp_events.len(), 3);
+    assert_eq!(played.facts.devices[0].qp_events, live.facts.devices[0].qp_events);
+    let live = qps(&live);
     let mut played = qps(&played);
     assert_eq!(played.len(), 3);
     for (played, live) in played.iter_mut().zip(&live) {
