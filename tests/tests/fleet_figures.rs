@@ -201,3 +201,59 @@ fn a_mirror_port_is_not_named_for_what_it_sees() {
     Fleet::SMALL.add_mirror(folder.path()).unwrap();
     assert_eq!(answers(), without);
 }
+
+/// What happened before a job died: of NICs that process RoCE, every figure of the timeline, second by second.
+#[test]
+fn the_timeline_has_what_queue_pairs_did_before_they_died() {
+    let (program, fleet) = (binary::path().unwrap(), Fleet::SMALL);
+    let folder = tempfile::tempdir().unwrap();
+    fleet.write_offloaded(folder.path()).unwrap();
+    // As of a table that has no file yet.
+    std::fs::create_dir_all(folder.path().join("v1/flow_seconds")).unwrap();
+    let source = folder.path().to_str().unwrap();
+    let (begin, end) = fleet.range(Fault::Stalls);
+    for engine in engines("the_timeline_has_what_queue_pairs_did_before_they_died") {
+        let of = |question: &str, range| {
+            let answer = ask(&program, question, source, Some(&engine), Some(range)).unwrap();
+            answer["rows"].as_array().unwrap().clone()
+        };
+        let rows = of("timeline", (begin, end));
+        let expected = fleet.seconds_of_deaths();
+        assert_eq!(rows.len(), expected.len(), "{rows:#?}");
+        for (row, expected) in rows.iter().zip(&expected) {
+            assert_eq!(row["unix_s"].as_f64(), Some((begin + expected.at) as f64));
+            for (column, figure) in &expected.figures {
+                let found = row[column].as_f64();
+                let is_same = match (found, *figure) {
+                    (Some(found), Some(figure)) => (found - figure).abs() <= 1e-9 * figure,
+                    (found, figure) => found == figure,
+                };
+                assert!(is_same, "{column}: {found:?}, not {figure:?}: {row:#}");
+            }
+            assert_eq!(row["worst_finding"].as_str(), expected.finding, "{row:#}");
+        }
+        // All of the recording: the deaths come first, though more is unusual elsewhere.
+        let whole = ask(&program, "timeline", source, Some(&engine), None).unwrap();
+        let headline = whole["headline"].as_str().unwrap();
+        assert!(
+            headline.contains(": number of queue pairs that died unusually high, 16 queue pairs "),
+            "{headline}"
+        );
+        let sum = |column: &str| {
+            whole["rows"].as_array().unwrap().iter().filter_map(|row| row[column].as_f64()).sum::<f64>()
+        };
+        let sums = ["qps_died", "setup_failures", "critical_findings", "warning_findings"].map(sum);
+        assert_eq!(serde_json::json!(sums), serde_json::json!([16.0, 12.0, 2.0, 2.0]));
+        // Of three jobs, one lost queue pairs.
+        let jobs = of("jobs", (begin, end));
+        let figures = |row: &Value| ["qps_died", "qps_stuck"].map(|column| row[column].as_f64());
+        assert_eq!(figures(&jobs[0]), [Some(16.0), Some(16.0)]);
+        assert!(jobs[1..].iter().all(|row| figures(row) == [Some(0.0), Some(0.0)]), "{jobs:#?}");
+        // Nothing happens in the healthy time, of which the queue pairs are known.
+        for row in of("timeline", fleet.range(Fault::Healthy)) {
+            assert_eq!(row["qps_died"].as_f64(), Some(0.0), "{row:#}");
+            assert_eq!(row["qps_stuck"].as_f64(), Some(0.0), "{row:#}");
+            assert!(row["worst_metric"].is_null() && row["worst_finding"].is_null(), "{row:#}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::{FleetArgs, FleetOutput};
 use super::{confine, output};
 use crate::fleet::answer::Answer;
-use crate::fleet::engine::{Engine, dialect_of};
+use crate::fleet::engine::{Answers, Engine, dialect_of};
 use crate::fleet::page;
 use crate::fleet::recording::{Recordings, SESSION};
 use crate::fleet::server::Client;
@@ -24,17 +24,12 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         return output::page(&printed(args)?);
     }
     let question = args.question.sql(&chosen);
-    let (engine, declarations) = if let Some(server) = server(args)? {
+    let (engine, mut found) = if let Some(server) = server(args)? {
         // Certificates are read here: the sandbox hides them.
-        (Client::new(server).map(Engine::Server), String::new())
+        (Client::new(server).map(Engine::Server), Recordings::default())
     } else {
         let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
-        let engine = Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref());
-        let declarations = match &engine {
-            Ok(Engine::Program(_, dialect)) => found.declare(args.question, &chosen, *dialect),
-            _ => String::new(),
-        };
-        (engine, declarations)
+        (Engine::find(args.engine.as_deref(), std::env::var_os("PATH").as_deref()), found)
     };
     let engine = engine.map_err(|error| anyhow!(error))?;
     // A program must end with us; nothing of a server's would go on here.
@@ -45,10 +40,10 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     let answers = if let Engine::Server(server) = &engine {
         confine::fleet(Some(server.port()), args.out.as_deref());
         let _progress = Progress::waiting(format!("asking {engine}"), None);
-        engine.ask(&declarations, &questions, &stop)
+        engine.ask("", &questions, &stop)
     } else {
         let progress = Progress::waiting(format!("asking {engine}"), None);
-        let answers = engine.ask(&declarations, &questions, &stop);
+        let answers = ask(&engine, &mut found, args, &questions, &stop);
         drop(progress);
         confine::fleet(None, args.out.as_deref());
         answers
@@ -67,6 +62,26 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     match &args.out {
         Some(file) => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
         None => output::page(&text),
+    }
+}
+
+/// Asks a program about files. A table without a file is empty.
+fn ask(
+    engine: &Engine,
+    found: &mut Recordings,
+    args: &FleetArgs,
+    questions: &[String],
+    stop: &dyn Fn() -> bool,
+) -> Result<Answers, String> {
+    loop {
+        let declarations = match engine {
+            Engine::Program(_, dialect) => found.declare(args.question, &args.chosen(), *dialect),
+            Engine::Server(_) => String::new(),
+        };
+        match engine.ask(&declarations, questions, stop) {
+            Err(error) if found.lacks(&error) => {}
+            answers => return answers,
+        }
     }
 }
 

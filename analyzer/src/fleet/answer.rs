@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::coverage::Coverage;
-use super::headline::{headline, is_of_device, nothing};
+use super::headline::{DEATHS, headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
 use super::{Row, cover, number, text, whole};
 use crate::util::layout::{plain, tap_name};
@@ -118,12 +118,11 @@ impl Answer {
             );
         }
         let of_hops = matches!(question, Question::Slow | Question::Loss);
-        let needs_flows = matches!(question, Question::Stragglers | Question::Timeline);
-        if needs_flows && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
-            return Err(format!(
-                "no flow was recorded in this time range and job, and `{}` needs flows: `slow`, `loss`, `balance` and `jobs` also read counters of devices and contexts of queue pairs",
-                question.name()
-            ));
+        if question == Question::Stragglers && number(&summary, "flow_readings").unwrap_or(0.0) < 1.0 {
+            return Err(
+                "no packet was seen in this time range and job, and `stragglers` needs packets: who sends while others wait is decided within a step, while contexts of queue pairs are read in turns, each host at other times. `timeline` has the time at which queue pairs stand still or send less, `slow` the host whose senders get RNR NAKs"
+                    .to_owned(),
+            );
         }
         if question == Question::Balance && number(&summary, "byte_readings") == Some(0.0) {
             return Err("no bytes of links are known in this time range and job: no flow was recorded, and no NIC counts the bytes of its RoCE packets".to_owned());
@@ -150,10 +149,7 @@ impl Answer {
         if question != Question::Timeline {
             rows.truncate(top);
         }
-        let slot = rows.first().and_then(|row| number(row, "whole_slot_ns"));
-        let slots =
-            slot.map_or_else(String::new, |ns| format!(", in slots of {}", units::duration(whole(ns))));
-        let scope = scope(&summary) + &slots;
+        let scope = scope(question, &summary, rows.first());
         Ok(Self { question, headline, scope, left_out: all - rows.len(), rows })
     }
 }
@@ -195,11 +191,21 @@ fn blank(row: &mut Row, columns: &[Column]) {
     }
 }
 
-fn scope(summary: &Row) -> String {
+/// What the answer covers, with the length of its slots, and the hosts that the question cannot evaluate.
+fn scope(question: Question, summary: &Row, first: Option<&Row>) -> String {
     let count = |name: &str| number(summary, name).map_or(0, whole);
     let time = |name: &str| number(summary, name).map_or_else(String::new, time);
+    let slot = first.and_then(|row| number(row, "whole_slot_ns"));
+    let slots = slot.map_or_else(String::new, |ns| format!(", in slots of {}", units::duration(whole(ns))));
+    let unseen = number(summary, "flow_hosts").map_or(0, |seen| count("hosts").saturating_sub(whole(seen)));
+    let unseen = match question {
+        Question::Stragglers if unseen > 0 => {
+            format!("; {} not evaluated, as no packet of theirs was seen", units::plural(unseen, "host"))
+        }
+        _ => String::new(),
+    };
     format!(
-        "{}, {}, {}, {} to {} UTC",
+        "{}, {}, {}, {} to {} UTC{slots}{unseen}",
         units::plural(count("hosts"), "host"),
         units::plural(count("jobs"), "job"),
         units::plural(count("readings"), "reading"),
@@ -220,10 +226,9 @@ fn confidence(question: Question, row: &Row) -> Confidence {
             if text(row, "or").is_empty() { sure } else { sure.less() }
         }
         Question::Balance => Confidence::of(share("agree", "of_hosts"), of("of_hosts"), None),
-        // Without a median, nothing says what is usual.
-        Question::Jobs => {
-            of("usual").map_or(Confidence::Low, |_| Confidence::of(None, None, Some(of("z").unwrap_or(0.0))))
-        }
+        // Without a median, nothing says what is usual. A queue pair that works does not die.
+        Question::Jobs if of("usual").is_none() && text(row, "problem") != DEATHS => Confidence::Low,
+        Question::Jobs => Confidence::of(None, None, Some(of("z").unwrap_or(0.0))),
         Question::Stragglers => {
             let by_name = Confidence::of(share("named_by", "of_hosts").or(Some(0.0)), of("named_by"), None);
             let late = share("late_seconds", "quiet_seconds").unwrap_or(0.0);

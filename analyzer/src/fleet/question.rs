@@ -8,9 +8,9 @@
 use clap::ValueEnum;
 
 use super::answer::Unit::{self, Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
-use crate::findings::Limits;
+use crate::findings::{CONNECTING, CREATING, Limits};
 use crate::util::definition::definitions;
-use crate::util::time::NS_PER_S;
+use crate::util::time::{NS_PER_MS, NS_PER_S};
 use crate::util::units;
 
 definitions! {
@@ -48,13 +48,13 @@ definitions! {
         "Smallest share of packets with a transport timeout above the median that stands out in a device",
         "A timeout costs as much time as many thousand packets take";
     RETRYING: f64 = 0.01,
-        "Smallest share of the readings of readings with retries in use that stands out in a pair of ports",
+        "Smallest share of the readings of contexts with retries in use that stands out in a pair of ports",
         "A reading finds a retry for as long as its timeout lasts, and none on a path that loses nothing";
     pub(super) JOB_LOSS: f64 = 1e-6,
         "Smallest share of packets lost, or retransmitted where losses are not known, that stands out in a job",
         "One bad port of a hundred is a hundredth of the share of its own pairs";
     JOB_RETRYING: f64 = 1e-4,
-        "Smallest share of the readings of readings with retries in use that stands out in a job",
+        "Smallest share of the readings of contexts with retries in use that stands out in a job",
         "One bad port of a hundred is a hundredth of the share of its own pairs";
     JOB_WAIT: f64 = 1e-3,
         "Smallest share of the time in transport timeouts, or in RNR waits, that stands out in a job",
@@ -62,12 +62,24 @@ definitions! {
     JOB_GROWTH: f64 = 0.1,
         "Smallest growth of the step time that stands out",
         "Steps of a healthy job vary by less";
+    TROUBLED_QPS: f64 = 1e-6,
+        "Smallest share of the queue pairs that died or stood still that stands out in a job, or in a slot of `timeline`",
+        "A job waits for each of its queue pairs";
+    SLOT_RETRYING: f64 = 1e-4,
+        "Smallest share of the queue pairs with retries in use that stands out in a slot of `timeline`",
+        "One bad port of a thousand hosts has about as many of theirs";
+    ONE: f64 = 0.5,
+        "Number of queue pairs that died, or of critical findings that began, above which a slot of `timeline` stands out",
+        "One is enough";
     COUNTED: f64 = 5.0,
-        "Smallest number of packets lost, retransmissions or timeouts in a slot that stands out in `timeline`",
+        "Smallest number of packets lost, retransmissions, timeouts or failed set-ups in a slot that stands out in `timeline`",
         "One or two are chance";
     TRAFFIC: f64 = 1e6,
         "Smallest drop of the traffic that stands out in `timeline`, in bytes per second",
         "Training moves more";
+    QP_PACKETS: f64 = 250.0,
+        "Smallest drop of the packets of queue pairs that stands out in `timeline`, in packets per second",
+        "At a path MTU of 4,096 bytes they carry as much";
 }
 
 /// A question.
@@ -144,6 +156,8 @@ const JOBS: &[Column] = &[
     column("confidence", "CONFIDENCE", Text),
     column("all_lost", "LOST", Count),
     column("all_timeouts", "TIMEOUTS", Count),
+    column("qps_died", "QPs DIED", Count),
+    column("qps_stuck", "QPs STUCK", Count),
     column("stall_ns", "STALLED", Duration),
     column("wait_ns", "RNR WAIT", Duration),
     column("step_ns", "STEP", Duration),
@@ -177,12 +191,23 @@ const TIMELINE: &[Column] = &[
     column("worst_host", "HIGHEST AT", Text),
     column("worst_z", "Z", Score),
     column("confidence", "CONFIDENCE", Text),
+    column("worst_finding", "WORST FINDING", Text),
+    column("qps_died", "QPs DIED", Count),
     column("bytes_per_s", "RATE", Rate),
     column("lost_packets", "LOST", Count),
     column("retransmitted_packets", "RETX", Count),
     column("timeout_count", "TIMEOUTS", Count),
     column("ce_ratio", "CE", Ratio),
     column("latency_ns", "LATENCY", Duration),
+    column("nic_bytes_per_s", "NIC RATE", Rate),
+    column("qp_packets_per_s", "QP PACKETS/S", Count),
+    column("qps_retrying_ratio", "QPs RETRYING", Ratio),
+    column("qps_stuck", "QPs STUCK", Count),
+    column("nic_timeouts", "NIC TIMEOUTS", Count),
+    column("paused_ns", "PAUSED", Duration),
+    column("setup_failures", "SET-UPS FAILED", Count),
+    column("critical_findings", "CRITICAL", Count),
+    column("warning_findings", "WARNINGS", Count),
     column("loss_ratio", "LOSS", Ratio),
 ];
 
@@ -219,8 +244,11 @@ impl Question {
             Self::Slow | Self::Loss | Self::Balance => {
                 &["flow_seconds", "device_seconds", "qp_seconds", "link_seconds"]
             }
-            Self::Jobs | Self::Stragglers => &["flow_seconds", "device_seconds", "qp_seconds", "steps"],
-            Self::Timeline => &["flow_seconds", "device_seconds", "qp_seconds"],
+            Self::Jobs => &["flow_seconds", "device_seconds", "qp_seconds", "qp_lives", "steps"],
+            Self::Stragglers => &["flow_seconds", "device_seconds", "qp_seconds", "steps"],
+            Self::Timeline => {
+                &["flow_seconds", "device_seconds", "qp_seconds", "qp_lives", "events", "findings"]
+            }
         }
     }
 
@@ -253,10 +281,21 @@ pub struct Chosen {
 }
 
 /// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
-fn thresholds() -> [(&'static str, f64); 3] {
+fn thresholds() -> [(&'static str, f64); 4] {
     let limits = Limits::default();
-    let retrying = limits.qp_context.retrying_readings as f64;
-    [("CE", limits.ecn.congestion_ratio), ("LOSS", limits.loss.ratio), ("RETRYING_READINGS", retrying)]
+    [
+        ("CE", limits.ecn.congestion_ratio),
+        ("LOSS", limits.loss.ratio),
+        ("RETRYING_READINGS", limits.qp_context.retrying_readings as f64),
+        ("STUCK_NS", (limits.qp_context.stuck_ms * NS_PER_MS) as f64),
+    ]
+}
+
+/// The condition that a row of `events` is a set-up of a queue pair that failed, as the finding has it.
+fn failed_setup() -> String {
+    let (create, errors) = CREATING;
+    let (verbs, errors) = (CONNECTING.join("', '"), errors.map(|errno| errno.to_string()).join(", "));
+    format!("(event in ('{verbs}') and errno is not null or event = '{create}' and errno in ({errors}))")
 }
 
 impl Chosen {
@@ -267,11 +306,10 @@ impl Chosen {
     }
 
     fn put_into(&self, text: &str) -> String {
+        let text = text.replace("{rows}", &self.condition()).replace("{SETUP_FAILED}", &failed_setup());
         let text = thresholds()
             .into_iter()
-            .fold(text.replace("{rows}", &self.condition()), |text, (name, value)| {
-                text.replace(&format!("{{{name}}}"), &value.to_string())
-            });
+            .fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()));
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
@@ -358,6 +396,17 @@ mod tests {
         let open: Vec<String> = DEFINITIONS.iter().map(ToString::to_string).collect();
         let open: Vec<_> = open.iter().filter(|line| !document.contains(line.as_str())).collect();
         assert!(open.is_empty(), "docs/fleet.md lacks {open:#?}");
+    }
+
+    /// What the finding takes for a failed set-up, the timeline does too.
+    #[test]
+    fn a_failed_setup_is_that_of_the_finding() {
+        let sql = Question::Timeline.sql(&Chosen::default());
+        assert!(
+            sql.contains("(event in ('modify to INIT', 'modify to RTR', 'modify to RTS') and errno is not null or event = 'create' and errno in (12, 28, 11))"),
+            "{sql}"
+        );
+        assert!(sql.contains("part_stuck_ns >= 1000000000 then"), "{sql}");
     }
 
     #[test]

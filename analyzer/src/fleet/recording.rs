@@ -31,8 +31,12 @@ pub enum Dialect {
 }
 
 /// Folders of recordings, each with a folder of the schema version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recordings(Vec<String>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recordings {
+    roots: Vec<String>,
+    /// Patterns that match no file, as an engine says: the folders of a bucket are not listed here.
+    empty: BTreeSet<String>,
+}
 
 impl Recordings {
     /// Recordings named by folders, patterns of folders (`*` and `?`) and bucket URLs. One that is named twice is read
@@ -49,7 +53,15 @@ impl Recordings {
             let place = |root: &String| fs::canonicalize(root).unwrap_or_else(|_| PathBuf::from(root));
             roots.extend(new.into_iter().filter(|root| known.insert(place(root))));
         }
-        Ok(Self(roots))
+        Ok(Self { roots, empty: BTreeSet::new() })
+    }
+
+    /// True if the error of an engine is that a table has no file, which is then left out: findings and events have none
+    /// where there were none.
+    pub fn lacks(&mut self, error: &str) -> bool {
+        let pattern = error.split_once("No files found that match the pattern \"");
+        let pattern = pattern.and_then(|(_, rest)| rest.split_once('"'));
+        pattern.is_some_and(|(pattern, _)| self.empty.insert(pattern.to_owned()))
     }
 
     fn of(text: &str) -> Result<Vec<String>, String> {
@@ -130,7 +142,8 @@ impl Recordings {
                 _ => Vec::new(),
             }
         };
-        self.0.iter().flat_map(of_root).map(|folder| format!("{folder}/**/*.parquet")).collect()
+        let patterns = self.roots.iter().flat_map(of_root).map(|folder| format!("{folder}/**/*.parquet"));
+        patterns.filter(|pattern| !self.empty.contains(pattern)).collect()
     }
 }
 
@@ -166,23 +179,19 @@ fn hours(chosen: &Chosen) -> Option<Vec<String>> {
 /// A query for the rows of a table in files. Columns missing from older files are null, and a table without files is
 /// empty.
 pub(super) fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
-    let columns =
-        |write: fn(&Column) -> String| table.columns.iter().map(write).collect::<Vec<_>>().join(", ");
+    let columns = || table.columns.iter().map(click_house).collect::<Vec<_>>().join(", ");
     match (dialect, files) {
-        (Dialect::DuckDb, []) => {
-            format!(
-                "select {} where false",
-                columns(|column| format!("null::{} as {}", duck_db(column.kind), column.name))
-            )
-        }
+        (Dialect::DuckDb, []) => empty(table),
+        // Where all files are older, none has the column.
         (Dialect::DuckDb, files) => format!(
-            "select * from read_parquet(['{}'], union_by_name = true, hive_partitioning = false)",
-            files.join("', '")
+            "select * from read_parquet(['{}'], union_by_name = true, hive_partitioning = false) union all by name {}",
+            files.join("', '"),
+            empty(table)
         ),
-        (Dialect::ClickHouse, []) => format!("select * from null('{}')", columns(click_house)),
+        (Dialect::ClickHouse, []) => format!("select * from null('{}')", columns()),
         (Dialect::ClickHouse, files) => {
             let of = |file: &String| {
-                let columns = columns(click_house);
+                let columns = columns();
                 // `file` would look for the bucket among its own files, and find none without an error.
                 if is_bucket(file) {
                     format!("select * from s3('{file}', 'Parquet', '{columns}')")
@@ -193,6 +202,13 @@ pub(super) fn source(table: &Table, files: &[String], dialect: Dialect) -> Strin
             files.iter().map(of).collect::<Vec<_>>().join(" union all ")
         }
     }
+}
+
+/// DuckDB's query for no row, with all columns.
+fn empty(table: &Table) -> String {
+    let columns = table.columns.iter();
+    let columns = columns.map(|column| format!("null::{} as {}", duck_db(column.kind), column.name));
+    format!("select {} where false", columns.collect::<Vec<_>>().join(", "))
 }
 
 const fn duck_db(kind: CellKind) -> &'static str {
@@ -273,14 +289,14 @@ mod tests {
     fn folders_and_patterns_name_recordings() {
         let root = recording(&["a1/v1", "a2/v1", "b/v1", "a3", ".a4/v1"]);
         let path = root.path().to_str().unwrap();
-        let find = |text: &str| Recordings::find(&[format!("{path}/{text}")]).map(|found| found.0);
+        let find = |text: &str| Recordings::find(&[format!("{path}/{text}")]).map(|found| found.roots);
         assert_eq!(find("a*").unwrap(), [format!("{path}/a1"), format!("{path}/a2")]);
         assert_eq!(find("?/").unwrap(), [format!("{path}/b")]);
         let twice = ["a1", "a*", "a1/"].map(|name| format!("{path}/{name}"));
-        assert_eq!(Recordings::find(&twice).unwrap().0, [format!("{path}/a1"), format!("{path}/a2")]);
+        assert_eq!(Recordings::find(&twice).unwrap().roots, [format!("{path}/a1"), format!("{path}/a2")]);
         assert!(find("a3").unwrap_err().contains("no recording in"));
         assert!(find("x*").is_err());
-        assert_eq!(Recordings::find(&["s3://bucket/fleet/"]).unwrap().0, ["s3://bucket/fleet"]);
+        assert_eq!(Recordings::find(&["s3://bucket/fleet/"]).unwrap().roots, ["s3://bucket/fleet"]);
         assert!(Recordings::find(&["s3://b'; drop table x"]).is_err());
         for address in ["https://host/fleet", "az://box/fleet", "file:///mnt/fleet"] {
             let error = Recordings::find(&[address]).unwrap_err();
@@ -314,6 +330,11 @@ mod tests {
         let sql = found.declare(Question::Jobs, &Chosen::default(), Dialect::DuckDb);
         assert!(sql.contains("create view flow_seconds as select * from read_parquet(['/"), "{sql}");
         assert!(sql.contains("create view steps as select null::timestamptz as t, "), "{sql}");
+        // All columns, whatever the files have.
+        assert!(
+            sql.contains(" union all by name select null::timestamptz as t, null::bigint as interval_ns, "),
+            "{sql}"
+        );
         let sql = found.declare(Question::Jobs, &Chosen::default(), Dialect::ClickHouse);
         assert!(
             sql.contains(
@@ -327,7 +348,7 @@ mod tests {
 
     #[test]
     fn buckets_are_read_by_the_functions_that_list_them() {
-        let found = Recordings::find(&["s3://bucket/fleet", "gs://other"]).unwrap();
+        let mut found = Recordings::find(&["s3://bucket/fleet", "gs://other"]).unwrap();
         let at = Chosen {
             from_ns: Some(1_763_800_000 * NS_PER_S),
             to_ns: Some(1_763_800_060 * NS_PER_S),
@@ -342,6 +363,10 @@ mod tests {
         assert!(click.contains(&format!("from s3('{file}', 'Parquet', 't DateTime64(9, ")), "{click}");
         assert!(click.contains(" union all select * from s3('gs://other/v1/flow_seconds/"), "{click}");
         assert!(!click.contains("file("), "{click}");
+        let error = "duckdb: IO Error: No files found that match the pattern \"gs://other/v1/flow_seconds/**/*.parquet\" LINE 1";
+        assert!(found.lacks(error) && !found.lacks(error) && !found.lacks("IO Error: gone"));
+        let duck = found.declare(Question::Timeline, &at, Dialect::DuckDb);
+        assert!(duck.contains(&format!("read_parquet(['{file}'], ")), "{duck}");
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Fleet {
         self.hosts / 3
     }
 
-    const fn stalled(&self) -> u64 {
+    pub(super) const fn stalled(&self) -> u64 {
         self.hosts * 2 / 3 + 1
     }
 

@@ -11,6 +11,7 @@
 )]
 
 pub mod ask;
+mod dying;
 mod fault;
 mod offloaded;
 
@@ -28,6 +29,7 @@ use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
 
 use crate::sim::rng::mix;
+pub use dying::Second;
 pub use fault::{FAULTS, Fault};
 
 /// Begin of the recording: an hour, 2025-11-22 08:00:00 UTC.

@@ -8,10 +8,17 @@ use rocescope::record::cell::Time;
 use rocescope::record::registry::{DeviceSecond, LinkSecond, QpSecond};
 use rocescope::sample::Direction;
 use rocescope::util::shared::Shared;
+use rocescope::util::units::time_utc;
 
+use super::dying::{DIE_S, RETRY_S, STAND_S};
 use super::fault::{FAULTS, Fault};
 use super::{BEGIN_S, BUSY, Fleet, NS, PACKET, PEERS, Port, Written, address, device, link, name};
 use crate::sim::rng::mix;
+
+/// Number of the queue pair that sends to the host at this distance.
+pub(super) const fn qpn(distance: u64) -> u64 {
+    64 + distance
+}
 
 /// Share of the readings that show retries, per share of the packets that are retransmitted: a retry lasts for as long
 /// as its timeout.
@@ -41,49 +48,63 @@ impl Fleet {
                 })
                 .collect();
             let mut devices = self.devices_of(host);
-            devices.extend(self.bytes_of(&devices));
+            devices.extend(self.bytes_of(host, &devices));
+            devices.extend(self.counters_of_death(host));
             Self::table(root, host, &links, &mut written)?;
             Self::table(root, host, &devices, &mut written)?;
             Self::table(root, host, &self.qps_of(host), &mut written)?;
+            Self::table(root, host, &self.lives_of(host), &mut written)?;
+            Self::table(root, host, &self.events_of(host), &mut written)?;
+            Self::table(root, host, &self.findings_of(host), &mut written)?;
         }
         Ok(written)
     }
 
-    /// Bytes of each port in the time range of each fault, as two sources count them.
-    fn bytes_of(&self, devices: &[DeviceSecond]) -> Vec<DeviceSecond> {
+    /// Bytes of each port, as two sources count them: one each second, the other in the time range of each fault.
+    fn bytes_of(&self, host: u64, devices: &[DeviceSecond]) -> Vec<DeviceSecond> {
         let of_packets = |row: &&DeviceSecond| ["rx_packets", "tx_packets"].contains(&row.counter.as_str());
         let mut rows = Vec::new();
         for row in devices.iter().filter(of_packets) {
             let fault = FAULTS.into_iter().find(|fault| self.range(*fault).1 * NS == row.t.0);
-            let port = self.port_of(row);
+            let port = Self::ports(host).find(|port| device(*port) == row.device.as_str());
             let (Some(fault), Some(port)) = (fault, port) else { continue };
             let (counter, bytes) = if row.counter.as_str() == "rx_packets" {
                 ("rx_bytes", self.effect(fault, self.peer(port, 1), port, Direction::Ingress, true).bytes)
             } else {
                 ("tx_bytes", self.effect(fault, port, self.peer(port, 1), Direction::Egress, true).bytes)
             };
-            for (source, share) in [("ethtool", 1.0), ("sysfs counters", 0.98)] {
-                let delta = (BUSY * bytes * share) as u64 * self.seconds;
-                rows.push(DeviceSecond {
-                    counter: counter.into(),
-                    source: source.into(),
-                    delta,
-                    ..row.clone()
-                });
-            }
+            let (begin, end) = self.range(fault);
+            let seconds = (begin..end).filter(|second| {
+                counter == "rx_bytes" || self.dying(*second, port.host).is_none_or(|at| at < DIE_S)
+            });
+            let each = (bytes * Self::bytes_per_s() as f64) as u64;
+            let row = |t: u64, interval: u64, source: &str, delta: u64| DeviceSecond {
+                t: Time(t * NS),
+                interval_ns: interval * NS,
+                counter: counter.into(),
+                source: source.into(),
+                delta,
+                ..row.clone()
+            };
+            rows.extend(seconds.map(|second| row(second + 1, 1, "ethtool", each)));
+            // In one of the seconds alone, and less.
+            rows.push(row(begin + 1, 1, "sysfs counters", each / 2));
         }
         rows
     }
 
-    fn port_of(&self, row: &DeviceSecond) -> Option<Port> {
-        (0..self.hosts)
-            .filter(|host| name(*host) == row.host.as_str())
-            .flat_map(Self::ports)
-            .find(|port| device(*port) == row.device.as_str())
+    /// Bytes that a port sends in a second without a fault, as its NIC counts them.
+    pub(super) const fn bytes_per_s() -> u64 {
+        BUSY as u64
+    }
+
+    /// Packets that a queue pair sends in a second without a fault.
+    pub(super) const fn packets_per_s() -> u64 {
+        (BUSY / PACKET) as u64
     }
 
     /// The host of the same job at this distance in its ring.
-    fn peer(&self, own: Port, distance: u64) -> Port {
+    pub(super) fn peer(&self, own: Port, distance: u64) -> Port {
         let first = own.host / self.job() * self.job();
         let members = self.job().min(self.hosts - first);
         Port { host: first + (own.host - first + distance) % members, ..own }
@@ -94,9 +115,9 @@ impl Fleet {
         let mut rows = Vec::new();
         for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
             for own in Self::ports(host) {
-                for distance in 1..=PEERS {
-                    rows.push(self.qp(second, own, distance));
-                }
+                // Of one that died, nothing is read any more.
+                let is_read = self.dying(second, host).is_none_or(|at| at < DIE_S);
+                rows.extend((1..=PEERS).filter(|_| is_read).map(|distance| self.qp(second, own, distance)));
             }
         }
         rows
@@ -109,7 +130,13 @@ impl Fleet {
         let seed = mix(second ^ mix(own.host << 20 | own.rail << 12 | own.plane << 8 | distance));
         let dice =
             |n: u64, share: f64| u64::from((mix(seed.wrapping_add(n)) as f64 / u64::MAX as f64) < share);
-        let sent = (BUSY * effect.bytes / PACKET) as u64;
+        let dying = self.dying(second, own.host);
+        let stood = dying.map_or(0, |at| (at + 1).saturating_sub(STAND_S));
+        let sent = if stood > 0 { 0 } else { (BUSY * effect.bytes / PACKET) as u64 };
+        let retrying = match dying {
+            Some(at) => u64::from(at >= RETRY_S),
+            None => dice(1, (effect.resent * SHOWN).min(0.9)),
+        };
         QpSecond {
             t: Time((second + 1) * NS),
             interval_ns: NS,
@@ -120,8 +147,8 @@ impl Fleet {
             port: Some(1),
             netdev: Some(Shared::from(link(own).as_str())),
             rail: Some(Shared::from(format!("rail{}", own.rail).as_str())),
-            lqpn: 64 + distance,
-            rqpn: Some(164 + distance),
+            lqpn: qpn(distance),
+            rqpn: Some(qpn(distance) + 100),
             src: Some(address(own)),
             dst: Some(address(peer)),
             udp_port: Some(49_152 + seed % 16_384),
@@ -131,11 +158,11 @@ impl Fleet {
             sent_packets: Some(sent),
             received_packets: Some(0),
             readings: Some(1),
-            retrying_readings: Some(dice(1, (effect.resent * SHOWN).min(0.9))),
+            retrying_readings: Some(retrying),
             rnr_retrying_readings: Some(dice(2, effect.rnr_wait_ns as f64 / NS as f64)),
             exhausted_readings: Some(0),
             in_flight: Some(32),
-            stuck_ns: Some(0),
+            stuck_ns: Some(stood * NS),
             retries_used: Some(0),
             rnr_retries_used: Some(0),
             posted_receives: Some(128),
@@ -168,7 +195,25 @@ impl Fleet {
                 ("jobs", format!("Job {}: RNR retries in use in ", self.job_of(self.receiver()))),
             ],
             Fault::PolarisedHash | Fault::BadPlane | Fault::UnevenRail => balance().into_iter().collect(),
+            Fault::Stalls => {
+                let job = self.job_of(self.stalled());
+                let share = 100.0 / self.job() as f64;
+                let at = time_utc((self.range(fault).0 + DIE_S) * NS);
+                let at = at.get(..19).unwrap_or_default();
+                vec![
+                    ("jobs", format!("Job {job}: 16 queue pairs died ({share:.2} %), against ")),
+                    (
+                        "timeline",
+                        format!(
+                            "{at} UTC: number of queue pairs that died unusually high, 16 queue pairs against a median of 0 queue pairs (z 160.0), highest at {}; worst finding that began: qp.died",
+                            name(self.stalled())
+                        ),
+                    ),
+                ]
+            }
             Fault::Healthy => vec![
+                ("jobs", "No job stands out".to_owned()),
+                ("timeline", "No slot stands out".to_owned()),
                 (
                     "loss",
                     "No device receives more than 0.01 % of its packets out of sequence, and retries of queue pairs stand out on none of "

@@ -62,14 +62,16 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// True for a verb without which there is no connection. Applications probe the capabilities of a device by creating
-/// queue pairs, so for that verb only a lack of resources counts.
+/// Verbs without which there is no connection: any error of one counts.
+pub const CONNECTING: [&str; 3] = ["modify to INIT", "modify to RTR", "modify to RTS"];
+
+/// The verb that creates a queue pair, and its errors that count: those of a lack of resources, as applications probe
+/// the capabilities of a device by creating queue pairs.
+pub const CREATING: (&str, [i32; 3]) = ("create", [libc::ENOMEM, libc::ENOSPC, libc::EAGAIN]);
+
 fn matters(verb: &str, errno: i32) -> bool {
-    match verb {
-        "modify to INIT" | "modify to RTR" | "modify to RTS" => true,
-        "create" => matches!(errno, libc::ENOMEM | libc::ENOSPC | libc::EAGAIN),
-        _ => false,
-    }
+    let (create, errors) = CREATING;
+    CONNECTING.contains(&verb) || verb == create && errors.contains(&errno)
 }
 
 fn raise(input: &Input<'_>, failures: &Failures<'_>, found: &mut Vec<Finding>) {

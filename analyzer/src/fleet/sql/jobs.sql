@@ -79,25 +79,46 @@ pace as (
   group by job_name
 ),
 -- NICs that process RoCE show no packets, but the context of each queue pair. A likely timeout is counted at each suspect.
-qps as (
-  select coalesce(job, '') as job_name, count(distinct host) as qp_hosts, sum(case when attribution = 'certain' then timeouts end) as qp_timeouts,
-         case when sum(retrying_readings) >= {RETRYING_READINGS} then sum(retrying_readings) else 0 end
-         / nullif(sum(case when retrying_readings is not null then readings end), 0) as retry_ratio,
-         case when sum(rnr_retrying_readings) >= {RETRYING_READINGS} then sum(rnr_retrying_readings) else 0 end
-         / nullif(sum(case when rnr_retrying_readings is not null then readings end), 0) as rnr_retry_ratio
+contexts as (
+  select coalesce(job, '') as job_name, host, device, lqpn, sum(case when attribution = 'certain' then timeouts end) as each_timeouts,
+         sum(retrying_readings) as each_retrying, sum(case when retrying_readings is not null then readings end) as each_readings,
+         sum(rnr_retrying_readings) as each_rnr_retrying, sum(case when rnr_retrying_readings is not null then readings end) as each_rnr_readings,
+         max(stuck_ns) as each_stuck_ns
   from qp_seconds
   where {rows}
-  group by coalesce(job, '')
+  group by coalesce(job, ''), host, device, lqpn
+),
+qps as (
+  select job_name, count(distinct host) as qp_hosts, count(*) as qp_count, sum(each_timeouts) as qp_timeouts,
+         case when sum(each_retrying) >= {RETRYING_READINGS} then sum(each_retrying) else 0 end / nullif(sum(each_readings), 0) as retry_ratio,
+         case when sum(each_rnr_retrying) >= {RETRYING_READINGS} then sum(each_rnr_retrying) else 0 end / nullif(sum(each_rnr_readings), 0) as rnr_retry_ratio,
+         sum(case when each_stuck_ns is not null then case when each_stuck_ns >= {STUCK_NS} then 1 else 0 end end) as stuck_count
+  from contexts
+  group by job_name
+),
+-- A queue pair has a row whenever it changes: one without a row did not die.
+lives as (
+  select job_name, count(distinct host) as life_hosts, count(*) as life_count, sum(is_dead) as dead_count
+  from (
+    select coalesce(job, '') as job_name, host, device, lqpn, created, max(case when end_kind = 'error' then 1 else 0 end) as is_dead
+    from qp_lives
+    where {rows}
+    group by coalesce(job, ''), host, device, lqpn, created
+  ) each_life
+  group by job_name
 ),
 names as (
-  select job_name from (select job_name from traffic union all select job_name from qps) every_job group by job_name
+  select job_name from (select job_name from traffic union all select job_name from qps union all select job_name from lives) every_job group by job_name
 ),
 joined as (
-  select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
+  select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0), coalesce(l.life_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
          all_retransmitted, case when t.all_timeouts is not null or q.qp_timeouts is not null then coalesce(t.all_timeouts, 0) + coalesce(q.qp_timeouts, 0) end as all_timeouts, loss_ratio, resent_ratio, ce_ratio, stall_ns, wait_ns,
-         nullif(flow_ns, 0) as flow_ns, retry_ratio, rnr_retry_ratio, nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
+         nullif(flow_ns, 0) as flow_ns, retry_ratio, rnr_retry_ratio, stuck_count, stuck_count / nullif(q.qp_count, 0) as stuck_ratio,
+         case when greatest(coalesce(l.life_count, 0), coalesce(q.qp_count, 0)) > 0 then coalesce(dead_count, 0) end as died_count,
+         coalesce(dead_count, 0) / nullif(greatest(coalesce(l.life_count, 0), coalesce(q.qp_count, 0)), 0) as died_ratio,
+         nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
          case when step_ns > 0 then growth end as growth
-  from names n left join traffic t on n.job_name = t.job_name left join qps q on n.job_name = q.job_name left join pace p on n.job_name = p.job_name
+  from names n left join traffic t on n.job_name = t.job_name left join qps q on n.job_name = q.job_name left join lives l on n.job_name = l.job_name left join pace p on n.job_name = p.job_name
 ),
 long as (
   select *, case problem when 'loss' then loss_ratio
@@ -107,12 +128,15 @@ long as (
                          when 'waits' then wait_ns / flow_ns
                          when 'retries (QP)' then retry_ratio
                          when 'RNR retries (QP)' then rnr_retry_ratio
+                         when 'stuck (QP)' then stuck_ratio
+                         when 'deaths (QP)' then died_ratio
                          else growth end as figure
   from joined
   cross join (
     select 'loss' as problem, {JOB_LOSS} as least union all select 'retransmission', {JOB_LOSS} union all select 'CE', {CE}
     union all select 'stalls', {JOB_WAIT} union all select 'waits', {JOB_WAIT} union all select 'step growth', {JOB_GROWTH}
     union all select 'retries (QP)', {JOB_RETRYING} union all select 'RNR retries (QP)', {JOB_RETRYING}
+    union all select 'stuck (QP)', {TROUBLED_QPS} union all select 'deaths (QP)', {TROUBLED_QPS}
   ) problems
 ),
 -- The median of one or two jobs says nothing about either.
@@ -126,12 +150,15 @@ scored as (
   select *, (figure - coalesce(usual, 0)) / greatest({DEVIATION} * coalesce(mad, 0), {DEVIATION} * {USUAL_SHARE} * coalesce(usual, 0), least / {STANDS_OUT}) as z
   from deviations
 ),
+-- A queue pair that died ends its job, whatever else there is.
 worst as (
-  select *, row_number() over (partition by job_name order by coalesce(z, -1) desc, problem) as place from scored
+  select *, case when problem = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end as turn,
+         row_number() over (partition by job_name order by case when problem = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, problem) as place
+  from scored
 )
 select job_name, problem, figure, usual, z, host_count, all_bytes, all_lost, all_retransmitted, all_timeouts, ce_ratio,
-       stall_ns, wait_ns, step_ns, growth, network_ratio
+       stall_ns, wait_ns, step_ns, growth, network_ratio, died_count as qps_died, stuck_count as qps_stuck
 from worst
 where place = 1
-order by coalesce(z, -1) desc, job_name
+order by turn, coalesce(z, -1) desc, job_name
 limit 1000

@@ -1,4 +1,5 @@
-select count(*) as readings, sum(of_flow) as flow_readings, sum(of_bytes) as byte_readings, count(distinct host) as hosts, count(distinct job) as jobs,
+select count(*) as readings, sum(of_flow) as flow_readings, sum(of_bytes) as byte_readings, count(distinct host) as hosts,
+       count(distinct case when of_flow = 1 then host end) as flow_hosts, count(distinct job) as jobs,
        date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - argMin(length_ns, t) / 1000000 as first_ms,
        date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as last_ms
 from (

@@ -1,20 +1,51 @@
--- What happened when: sums over all flows in at most 60 slots of whole intervals, and what stands out in each.
+-- What happened when: sums over all flows, queue pairs and NICs in at most 60 slots of whole intervals, what began in each, and
+-- what stands out.
 with
+-- When the rows of each table are, and how long their intervals. Contexts of queue pairs are read in turns.
+extents as (
+  select 1 as rank, count(*) as row_count, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - max(interval_ns) / 1000000 as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e0 * max(interval_ns) / 1000000 as each_ms
+  from flow_seconds
+  where {rows}
+  union all
+  select 2 as rank, count(*) as row_count, min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, median(interval_ns) / 1000000 as each_ms
+  from qp_seconds
+  where {rows}
+  union all
+  select 3 as rank, count(*) as row_count, min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, median(interval_ns) / 1000000 as each_ms
+  from device_seconds
+  where {rows}
+  union all
+  select 4 as rank, count(*) as row_count, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - 1e3 as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e3 as each_ms
+  from qp_lives
+  where {rows}
+  union all
+  select 5 as rank, count(*) as row_count, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - 1e3 as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e3 as each_ms
+  from findings
+  where {rows}
+  union all
+  select 6 as rank, count(*) as row_count, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - 1e3 as from_ms, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as to_ms, 1e3 as each_ms
+  from events
+  where {rows} and {SETUP_FAILED}
+),
+-- Slots are whole intervals of flows, or of what there is, and begin before the first row of any table.
 bounds as (
   select begin_ms, end_ms, step_ms * greatest(1, ceil((end_ms - begin_ms) / 60 / step_ms)) as width_ms
   from (
-    select date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', min(t)) - max(interval_ns) / 1000000 as begin_ms,
-           date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', max(t)) as end_ms, greatest(1, max(interval_ns) / 1000000) as step_ms
-    from flow_seconds
-    where {rows}
-  ) recorded
+    select base_ms - step_ms * greatest(0, ceil((base_ms - first_ms) / step_ms)) as begin_ms, end_ms, step_ms
+    from (
+      select argMin(from_ms, rank) as base_ms, min(case when rank < 4 then from_ms else from_ms + 1e3 end) as first_ms, max(to_ms) as end_ms,
+             greatest(1, argMin(each_ms, rank)) as step_ms
+      from extents
+      where row_count > 0
+    ) recorded
+  ) aligned
 ),
 -- Each tap of a flow. An interval is in the slot of its middle.
 taps as (
-  select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - begin_ms) / width_ms) as slot, host, link, direction, src, dst, dest_qp,
+  select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, link, direction, src, dst, dest_qp,
          sum(bytes) as tap_bytes, sum(case when lost is not null then packets end) as tap_packets, sum(ecn_capable) as tap_capable, sum(ce) as tap_ce,
          sum(lost) as tap_lost, sum(retransmitted) as tap_retransmitted, sum(timeouts) as tap_timeouts, sum(rtt_sum_ns) as tap_rtt, sum(rtt_count) as tap_rtts
-  from flow_seconds cross join bounds
+  from flow_seconds
   where {rows}
   group by slot, host, link, direction, src, dst, dest_qp
 ),
@@ -60,20 +91,141 @@ places as (
   from parts
   group by slot, place
 ),
--- Where no tap is after the path of a flow, nobody sees what is lost there. The first and the last slot may be recorded in part.
+-- NICs that process RoCE show no packets, but the context of each queue pair, and counters.
+qp_parts as (
+  select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, device, lqpn,
+         sum(sent_packets) as part_packets, sum(retrying_readings) as part_retrying,
+         max(stuck_ns) as part_stuck_ns
+  from qp_seconds
+  where {rows}
+  group by slot, host, device, lqpn
+),
+-- Of several sources of one counter, that which counted most.
+nic_parts as (
+  select slot, host, counter as what, device, port, priority, max(part_count) as most
+  from (
+    select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot,
+           host, device, port, counter, priority, source, sum(delta) as part_count
+    from device_seconds
+    where {rows} and (counter in ('tx_bytes', 'local_ack_timeouts') or counter = 'pause_ns' and direction = 'received')
+    group by slot, host, device, port, counter, priority, source
+  ) sources
+  group by slot, host, counter, device, port, priority
+),
+-- What began at a time: a queue pair died, its set-up failed, a finding was first seen. Each counts once.
+moments as (
+  select host, 'died' as what, '' as id, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', first_t) as at_ms
+  from (
+    select host, device, lqpn, created, min(t) as first_t from qp_lives where {rows} and end_kind = 'error' group by host, device, lqpn, created
+  ) deaths
+  union all
+  select host, 'refused' as what, '' as id, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) as at_ms
+  from events
+  where {rows} and {SETUP_FAILED}
+  union all
+  select host, min(severity) as what, id, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', since) as at_ms
+  from findings
+  where {rows} and since is not null and severity in ('critical', 'warning')
+  group by host, id, link, direction, hop, src, dst, since
+),
+began as (
+  select floor(greatest(0, at_ms - 1 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, what, id
+  from moments
+  where at_ms >= (select begin_ms from bounds)
+),
+worst_ids as (
+  select slot, id as worst_id, row_number() over (partition by slot order by what, count(*) desc, id) as place_of_id
+  from began
+  where id <> ''
+  group by slot, what, id
+),
+facts as (
+  select slot, host, what,
+         1e0 * sum(case what when 'packets' then part_packets
+                       when 'retrying readings' then part_retrying
+                       when 'QPs' then case when part_retrying is not null then 1 end
+                       when 'retrying' then case when part_retrying > 0 then 1 else 0 end
+                       when 'stuck' then case when part_stuck_ns >= {STUCK_NS} then 1 else 0 end
+                       else case when part_stuck_ns is not null then 1 end end) as amount
+  from qp_parts
+  cross join (
+    select 'packets' as what union all select 'retrying readings' union all select 'QPs' union all select 'retrying'
+    union all select 'stuck' union all select 'QPs in flight'
+  ) whats
+  group by slot, host, what
+  union all
+  select slot, host, what, 1e0 * sum(most) as amount from nic_parts group by slot, host, what
+  union all
+  select slot, host, what, 1e0 * count(*) as amount from began group by slot, host, what
+  union all
+  select 0e0 as slot, host, 'lives' as what, 1e0 * count(*) as amount from qp_lives where {rows} group by host
+),
+other_places as (
+  select slot, case when grouping(host) = 1 then '' else max(host) end as place, sum(case when what = 'packets' then amount end) as qp_packets,
+         sum(case when what = 'retrying readings' then amount end) as qp_retrying_readings,
+         sum(case when what = 'QPs' then amount end) as qp_known, sum(case when what = 'retrying' then amount end) as qp_retrying,
+         sum(case when what = 'QPs in flight' then amount end) as qp_sending, sum(case when what = 'stuck' then amount end) as qp_stuck,
+         sum(case when what = 'tx_bytes' then amount end) as nic_bytes, sum(case when what = 'local_ack_timeouts' then amount end) as nic_timeouts,
+         sum(case when what = 'pause_ns' then amount end) as nic_paused_ns, sum(case when what = 'died' then amount end) as qp_died,
+         sum(case when what = 'refused' then amount end) as qp_refused, sum(case when what = 'critical' then amount end) as began_critical,
+         sum(case when what = 'warning' then amount end) as began_warning, sum(case when what = 'lives' then amount end) as qp_lives_seen
+  from facts
+  group by grouping sets ((slot, host), (slot))
+),
+-- All that is known of a host in a slot, and of all hosts, in one row.
+combined as (
+  select slot, place, max(is_after) as has_after, max(all_bytes) as of_bytes, max(all_packets) as of_packets, max(all_capable) as of_capable, max(all_ce) as of_ce,
+         max(all_lost) as of_lost, max(all_retransmitted) as of_retransmitted, max(all_timeouts) as of_timeouts, max(all_rtt) as of_rtt,
+         max(all_rtts) as of_rtts, max(qp_packets) as of_qp_packets, max(qp_retrying_readings) as of_qp_readings, max(qp_known) as of_qps,
+         max(qp_retrying) as of_qps_retrying, max(qp_sending) as of_qps_sending, max(qp_stuck) as of_qps_stuck, max(nic_bytes) as of_nics_bytes,
+         max(nic_timeouts) as of_nics_timeouts, max(nic_paused_ns) as of_nics_paused_ns, max(qp_died) as of_qps_died, max(qp_refused) as of_qps_refused,
+         max(began_critical) as of_critical, max(began_warning) as of_warning, max(qp_lives_seen) as of_lives
+  from (
+    select slot, place, is_after, all_bytes, all_packets, all_capable, all_ce, all_lost, all_retransmitted, all_timeouts, all_rtt, all_rtts, null as qp_packets,
+           null as qp_retrying_readings, null as qp_known, null as qp_retrying, null as qp_sending, null as qp_stuck, null as nic_bytes, null as nic_timeouts,
+           null as nic_paused_ns, null as qp_died, null as qp_refused, null as began_critical, null as began_warning, null as qp_lives_seen
+    from places
+    union all
+    select slot, place, null as is_after, null as all_bytes, null as all_packets, null as all_capable, null as all_ce, null as all_lost, null as all_retransmitted,
+           null as all_timeouts, null as all_rtt, null as all_rtts, qp_packets, qp_retrying_readings, qp_known, qp_retrying, qp_sending, qp_stuck, nic_bytes,
+           nic_timeouts, nic_paused_ns, qp_died, qp_refused, began_critical, began_warning, qp_lives_seen
+    from other_places
+  ) every_place
+  group by slot, place
+),
+-- Where no tap is after the path of a flow, nobody sees what is lost there. The first and the last slot may be recorded in part. What is
+-- counted somewhere is 0 in a slot without it.
 known as (
-  select p.*, max(is_after) over () as is_known, least(width_ms, end_ms - begin_ms - slot * width_ms) as length_ms
-  from places p cross join bounds
+  select *, max(has_after) over () as is_known, least((select width_ms from bounds), (select end_ms from bounds) - (select begin_ms from bounds) - slot * (select width_ms from bounds)) as length_ms,
+         case when place = '' and max(of_bytes) over () > 0 then coalesce(of_bytes, 0) else of_bytes end as sent_bytes,
+         case when place = '' and max(of_qp_packets) over () > 0 then coalesce(of_qp_packets, 0e0) else of_qp_packets end as sent_qp_packets,
+         case when place = '' and max(of_nics_bytes) over () > 0 then coalesce(of_nics_bytes, 0e0) else of_nics_bytes end as sent_nic_bytes,
+         case when place = '' and max(of_nics_timeouts) over () > 0 then coalesce(of_nics_timeouts, 0e0) else of_nics_timeouts end as expired,
+         case when place = '' and max(of_nics_paused_ns) over () > 0 then coalesce(of_nics_paused_ns, 0e0) else of_nics_paused_ns end as paused_time_ns,
+         case when place = '' and max(coalesce(of_lives, of_qp_packets, of_qps)) over () >= 0 then coalesce(of_qps_died, 0e0) else of_qps_died end as died,
+         case when place = '' and max(of_qps_refused) over () > 0 then coalesce(of_qps_refused, 0e0) else of_qps_refused end as refused,
+         case when place = '' and max(coalesce(of_critical, of_warning)) over () > 0 then coalesce(of_critical, 0e0) else of_critical end as critical,
+         case when place = '' and max(coalesce(of_critical, of_warning)) over () > 0 then coalesce(of_warning, 0e0) else of_warning end as warnings
+  from combined
 ),
 long as (
-  select slot, place, metric, least, all_packets, length_ms,
-         case metric when 'latency' then all_rtt when 'CE' then all_ce when 'loss' then case when is_known = 1 then all_lost end
-                     when 'retransmission' then all_retransmitted when 'timeouts' then all_timeouts else all_bytes end as num,
-         case metric when 'latency' then 1.0 * all_rtts when 'CE' then 1.0 * all_capable when 'traffic' then length_ms / 1000 else 1.0 end as den
+  select slot, place, metric, least, of_packets, length_ms, warnings,
+         case metric when 'latency' then 1e0 * of_rtt when 'CE' then 1e0 * of_ce when 'loss' then case when is_known = 1 then 1e0 * of_lost end
+                     when 'retransmission' then 1e0 * of_retransmitted when 'timeouts' then 1e0 * of_timeouts when 'traffic' then 1e0 * sent_bytes
+                     when 'retries (QP)' then case when of_qp_readings >= {RETRYING_READINGS} then of_qps_retrying when of_qps > 0 then 0e0 end
+                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then sent_qp_packets when 'deaths (QP)' then died
+                     when 'set-up failures (QP)' then refused when 'critical findings' then critical when 'traffic (device)' then sent_nic_bytes
+                     when 'timeouts (device)' then expired else paused_time_ns end as num,
+         case when metric = 'latency' then 1e0 * of_rtts when metric = 'CE' then 1e0 * of_capable
+              when metric in ('traffic', 'packets (QP)', 'traffic (device)') then length_ms / 1000 when metric = 'paused (device)' then length_ms * 1000000
+              when metric = 'retries (QP)' then 1e0 * of_qps when metric = 'stuck (QP)' then 1e0 * of_qps_sending else 1e0 end as den
   from known
   cross join (
     select 'latency' as metric, {LATENCY_NS} as least union all select 'CE', {CE} union all select 'loss', {COUNTED}
     union all select 'retransmission', {COUNTED} union all select 'timeouts', {COUNTED} union all select 'traffic', {TRAFFIC}
+    union all select 'retries (QP)', {SLOT_RETRYING} union all select 'stuck (QP)', {TROUBLED_QPS} union all select 'packets (QP)', {QP_PACKETS}
+    union all select 'deaths (QP)', {ONE} union all select 'set-up failures (QP)', {COUNTED} union all select 'critical findings', {ONE}
+    union all select 'traffic (device)', {TRAFFIC} union all select 'timeouts (device)', {COUNTED} union all select 'paused (device)', {PAUSED}
   ) metrics
 ),
 tops as (
@@ -81,7 +233,8 @@ tops as (
   from long
 ),
 slots as (
-  select slot, metric, max(least) as least_of, max(length_ms) as slot_ms, max(case when place = '' then all_packets end) as all_of,
+  select slot, metric, max(least) as least_of, max(length_ms) as slot_ms, max(case when place = '' then of_packets end) as all_of,
+         max(case when place = '' then warnings end) as all_warnings,
          max(case when place = '' then num end) as all_num, max(case when place = '' then num / nullif(den, 0) end) as figure,
          max(case when rank = 1 then place end) as top_host, max(case when rank = 1 then num end) as top_num
   from tops
@@ -94,28 +247,37 @@ deviations as (
   select *, median(abs(figure - usual)) over (partition by metric) as mad from medians
 ),
 scored as (
-  select *, case when metric = 'traffic' then usual - figure else figure - usual end
+  select *, case when metric in ('traffic', 'packets (QP)', 'traffic (device)') then usual - figure else figure - usual end
             / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least_of / {STANDS_OUT}) as z
   from deviations
 ),
+-- A queue pair that died ends its job, whatever else is unusual.
 worst as (
-  select *, row_number() over (partition by slot order by coalesce(z, -1) desc, metric) as rank from scored
+  select *, row_number() over (partition by slot order by case when metric = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, metric) as rank
+  from scored
 ),
 wide as (
-  select slot, max(slot_ms) as length_ms, sum(case when metric = 'traffic' then figure end) as bytes_per_s,
+  select slot, max(slot_ms) as length_ms, max(all_warnings) as warning_findings, sum(case when metric = 'traffic' then figure end) as bytes_per_s,
+         sum(case when metric = 'traffic (device)' then figure end) as nic_bytes_per_s, sum(case when metric = 'packets (QP)' then figure end) as qp_packets_per_s,
          sum(case when metric = 'loss' then all_num end) as lost_packets,
          sum(case when metric = 'loss' then all_num end) / nullif(max(all_of), 0) as loss_ratio,
          sum(case when metric = 'retransmission' then all_num end) as retransmitted_packets,
          sum(case when metric = 'timeouts' then all_num end) as timeout_count,
          max(case when metric = 'CE' then figure end) as ce_ratio, max(case when metric = 'latency' then figure end) as latency_ns,
+         sum(case when metric = 'deaths (QP)' then all_num end) as qps_died, sum(case when metric = 'set-up failures (QP)' then all_num end) as setup_failures,
+         sum(case when metric = 'stuck (QP)' then all_num end) as qps_stuck, max(case when metric = 'retries (QP)' then figure end) as qps_retrying_ratio,
+         sum(case when metric = 'timeouts (device)' then all_num end) as nic_timeouts, sum(case when metric = 'paused (device)' then all_num end) as paused_ns,
+         sum(case when metric = 'critical findings' then all_num end) as critical_findings,
          max(case when rank = 1 and z > {STANDS_OUT} then metric end) as worst_metric, max(case when rank = 1 then z end) as worst_z,
          max(case when rank = 1 and z > {STANDS_OUT} then figure end) as worst_figure, max(case when rank = 1 and z > {STANDS_OUT} then usual end) as worst_usual,
-         max(case when rank = 1 and z > {STANDS_OUT} and metric <> 'traffic' then top_host end) as worst_host
+         max(case when rank = 1 and z > {STANDS_OUT} and metric not in ('traffic', 'packets (QP)', 'traffic (device)') then top_host end) as worst_host
   from worst
   group by slot
 )
-select (begin_ms + slot * width_ms) / 1000 as unix_s, length_ms * 1000000 as slot_ns, width_ms * 1000000 as whole_slot_ns, bytes_per_s, lost_packets,
-       loss_ratio, retransmitted_packets, timeout_count, ce_ratio, latency_ns, worst_metric, worst_z, worst_figure, worst_usual, worst_host
-from wide cross join bounds
+select ((select begin_ms from bounds) + w.slot * (select width_ms from bounds)) / 1000 as unix_s, length_ms * 1000000 as slot_ns, (select width_ms from bounds) * 1000000 as whole_slot_ns, bytes_per_s, lost_packets,
+       loss_ratio, retransmitted_packets, timeout_count, ce_ratio, latency_ns, nic_bytes_per_s, nic_timeouts, paused_ns, qp_packets_per_s,
+       qps_retrying_ratio, qps_stuck, qps_died, setup_failures, critical_findings, warning_findings, nullif(worst_id, '') as worst_finding,
+       worst_metric, worst_z, worst_figure, worst_usual, worst_host
+from wide w left join (select slot as id_slot, worst_id from worst_ids where place_of_id = 1) ids on w.slot = id_slot
 order by unix_s
 limit 1000
