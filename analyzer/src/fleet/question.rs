@@ -407,6 +407,8 @@ mod tests {
             "{sql}"
         );
         assert!(sql.contains("part_stuck_ns >= 1000000000 then"), "{sql}");
+        let dashboard = include_str!("../../../docs/dashboards/clickhouse.json");
+        assert!(dashboard.contains(&failed_setup()), "{}", failed_setup());
     }
 
     #[test]
