@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use rocescope_tests::fleet::ask::ask;
-use rocescope_tests::fleet::{FAULTS, Fleet};
+use rocescope_tests::fleet::{FAULTS, Fault, Fleet};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::{click_house_or_skip, duck_db_or_skip};
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     let mut fleet = Fleet { hosts: 1_000, seconds: 20 };
-    let (mut keep, mut click_house): (Option<PathBuf>, bool) = (None, false);
+    let (mut keep, mut click_house, mut offloaded): (Option<PathBuf>, bool, bool) = (None, false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
@@ -27,6 +27,7 @@ fn work() -> Result<()> {
             "--seconds" => fleet.seconds = value()?.parse().context("--seconds needs a number")?,
             "--keep" => keep = Some(value()?.into()),
             "--clickhouse" => click_house = true,
+            "--offloaded" => offloaded = true,
             other => bail!("unknown argument {other}"),
         }
     }
@@ -39,12 +40,13 @@ fn work() -> Result<()> {
         println!("recording:  {}, as it is", folder.display());
     } else {
         let start = Instant::now();
-        let written = fleet.write(folder)?;
+        let written = if offloaded { fleet.write_offloaded(folder) } else { fleet.write(folder) }?;
         let took = start.elapsed().as_secs_f64();
         println!(
-            "recording:  {} hosts, {} rows of flows of {} rows, {:.1} MB ({:.1} B/row), made in {took:.1} s ({:.0} k rows/s)",
+            "recording:  {} hosts, {} rows of {} of {} rows, {:.1} MB ({:.1} B/row), made in {took:.1} s ({:.0} k rows/s)",
             fleet.hosts,
-            written.flow_rows,
+            rows_of(fleet, offloaded),
+            if offloaded { "queue pairs" } else { "flows" },
             written.rows,
             written.bytes as f64 / 1e6,
             written.bytes as f64 / written.rows as f64,
@@ -56,38 +58,57 @@ fn work() -> Result<()> {
     if click_house {
         engines.extend(click_house_or_skip("bench fleet").map(|engine| ("ClickHouse", engine)));
     }
-    let wrong: usize =
-        engines.iter().map(|(name, engine)| measure(fleet, folder, name, engine)).sum::<Result<usize>>()?;
+    let measured = engines.iter().map(|(name, engine)| measure((fleet, offloaded), folder, name, engine));
+    let wrong: usize = measured.sum::<Result<usize>>()?;
     if wrong > 0 {
         bail!("{wrong} answers do not name the culprit first");
     }
     Ok(())
 }
 
+/// Rows of flows, or of queue pairs, which send only.
+const fn rows_of(fleet: Fleet, offloaded: bool) -> u64 {
+    let taps = if offloaded { 1 } else { 2 };
+    fleet.hosts * 8 * 2 * taps * fleet.seconds * FAULTS.len() as u64
+}
+
+/// The texts with which the headlines for a question begin for a fault.
+fn culprits(fleet: Fleet, offloaded: bool, question: &str, fault: Fault) -> Vec<String> {
+    if !offloaded {
+        return fleet.culprit(question, fault).into_iter().collect();
+    }
+    let all = fleet.culprit_offloaded(fault).into_iter();
+    all.filter(|(of, _)| *of == question).map(|(_, culprit)| culprit).collect()
+}
+
 /// Asks every question over the whole recording, then over the time range of each fault that concerns it. Returns the
 /// number of wrong answers.
-fn measure(fleet: Fleet, folder: &Path, name: &str, engine: &Path) -> Result<usize> {
+fn measure((fleet, offloaded): (Fleet, bool), folder: &Path, name: &str, engine: &Path) -> Result<usize> {
     let program = binary::path()?;
     let folder = folder.to_str().context("the folder's name is not valid UTF-8")?;
-    let rows = (fleet.hosts * 8 * 2 * 2 * fleet.seconds * FAULTS.len() as u64) as f64;
+    let rows = rows_of(fleet, offloaded) as f64;
     let load = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg cannot be read")?;
     let load = load.split(' ').next().unwrap_or_default();
     println!(
         "\n{name}, at a load of {load} before\nquestion    all rows  on CPUs  rows/CPU s  answer in the time of the fault"
     );
     let mut wrong = 0;
-    for question in QUESTIONS {
+    // Of queue pairs alone, nothing says who waits for whom.
+    for question in QUESTIONS.into_iter().filter(|question| !offloaded || *question != "stragglers") {
         let (start, used) = (Instant::now(), cpu_of_children()?);
         let whole = ask(&program, question, folder, Some(engine), None)?;
         let (took, used) = (start.elapsed().as_secs_f64(), cpu_of_children()? - used);
         print!("{question:<10} {took:7.2} s {used:6.2} s  {:7.2} M  ", rows / used.max(0.01) / 1e6);
         if question == "timeline" {
             let headline = whole["headline"].as_str().unwrap_or_default();
-            let right = headline.contains(&fleet.lossy_host());
+            let right = headline.contains(&if offloaded { fleet.dying_host() } else { fleet.lossy_host() });
             wrong += usize::from(!right);
             println!("{} {headline}", if right { "ok" } else { "WRONG" });
         }
-        let about = FAULTS.into_iter().filter_map(|fault| Some((fault, fleet.culprit(question, fault)?)));
+        let about = FAULTS.into_iter().flat_map(|fault| {
+            let culprits = culprits(fleet, offloaded, question, fault);
+            culprits.into_iter().map(move |culprit| (fault, culprit))
+        });
         for (at, (fault, culprit)) in about.enumerate() {
             let answer = ask(&program, question, folder, Some(engine), Some(fleet.range(fault)))?;
             let headline = answer["headline"].as_str().unwrap_or_default();

@@ -26,6 +26,9 @@ pub(crate) struct Wanted {
     /// Also measure ClickHouse (560 MB to install)
     #[arg(long)]
     clickhouse: bool,
+    /// NICs that process RoCE: contexts of queue pairs and counters, no packets
+    #[arg(long)]
+    offloaded: bool,
     /// Keep the recording in this folder, and reuse an existing one
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -59,8 +62,10 @@ pub(crate) fn fleet(wanted: &Wanted) -> Result<()> {
     if let Some(folder) = &wanted.keep {
         command.arg("--keep").arg(std::path::absolute(folder)?);
     }
-    if wanted.clickhouse {
-        command.arg("--clickhouse");
+    for (is_wanted, option) in [(wanted.clickhouse, "--clickhouse"), (wanted.offloaded, "--offloaded")] {
+        if is_wanted {
+            command.arg(option);
+        }
     }
     run(&mut command)
 }
