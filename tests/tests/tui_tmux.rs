@@ -319,7 +319,7 @@ fn monkey(name: &str, length: Duration) {
             4 => terminal
                 .type_text(&format!("\u{1b}[<{};{};{}M", 64 + random(2), 1 + random(80), 1 + random(24)))
                 .unwrap(),
-            _ => terminal.press(&[KEYS[usize::from(random(54))]]).unwrap(),
+            _ => terminal.press(&[KEYS[usize::from(random(u16::try_from(KEYS.len()).unwrap()))]]).unwrap(),
         }
         done += 1;
         // A click on a label may have ended it.
