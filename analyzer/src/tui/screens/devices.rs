@@ -250,7 +250,10 @@ fn queue_pairs(
             .join(" in ");
         let mut spans = Spans::default();
         spans.push(format!("   QP {:<8} → {peer:<8} {kind:<4} {state:<5}", qp.owner.lqpn), theme::PLAIN);
-        spans.push(format!(" tx {:>6} rx {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
+        // Without rates the owner has their room.
+        if sent.is_some() || received.is_some() {
+            spans.push(format!(" tx {:>6} rx {:>6} pkt/s", rate(sent), rate(received)), theme::PLAIN);
+        }
         let context = contexts.get(&qp.owner.lqpn);
         spans.push(if context.is_some() { " [context] " } else { " [netlink] " }, theme::DIM);
         let room = width.saturating_sub(spans.width);
