@@ -217,7 +217,7 @@ impl Page for NicScreen {
             return;
         }
         let (table, below) = Self::areas(at, all.len());
-        let about = format!("{} · {}", in_words(all.len(), count), legend());
+        let about = format!("{} · {}", in_words(all.len(), count), legend(&all));
         let hint = format!("{} packets' table", key(Input::NicQps));
         let hint = if view.row_count() > 0 { hint.as_str() } else { "" };
         let table =
@@ -244,7 +244,7 @@ fn size(area: Rect) -> (usize, usize) {
     (usize::from(area.width), usize::from(area.height))
 }
 
-/// The worst queue pair in full, for a screen that leaves this much room; false where none is known, or too little
+/// The first queue pair in full, the worst or where none is in trouble the busiest, for a screen that leaves this much room; false where none is known, or too little
 /// room.
 pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -> bool {
     let (all, _) = rows(view, Order::default());
@@ -253,7 +253,8 @@ pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -
     };
     let about = format!("QP {} of {}", worst.qp.lqpn, worst.label());
     let hint = format!("{} all queue pairs", view.options.keys.first(Input::NicQps));
-    let area = panel(buffer, area, boxed, Title { name: "WORST QUEUE PAIR", about: &about, hint: &hint });
+    let name = if worst.is_in_trouble() { "WORST QUEUE PAIR" } else { "BUSIEST QUEUE PAIR" };
+    let area = panel(buffer, area, boxed, Title { name, about: &about, hint: &hint });
     preview(buffer, area, &detail::lines(view, worst, size(area)));
     true
 }
@@ -308,10 +309,11 @@ fn in_words(shown: usize, count: usize) -> String {
     if shown == count { count.to_string() } else { format!("{shown} of {count}") }
 }
 
-/// The letters of the sources.
-fn legend() -> String {
+/// The letters of the sources that any of these has.
+fn legend(all: &[Row<'_>]) -> String {
+    let shown = |source: &QpSource| all.iter().any(|row| row.qp.sources.contains(source));
     let of = |source| format!("{} {}", rows::letter(source), rows::words(source));
-    QpSource::ALL.map(of).join(", ")
+    QpSource::ALL.into_iter().filter(shown).map(of).collect::<Vec<_>>().join(", ")
 }
 
 /// Why there is no row.
@@ -341,8 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_legend_has_each_letter_once() {
-        assert_eq!(legend(), "L list, V verbs, D DEVX, N context, P posts, W wire");
+    fn each_source_has_a_letter_of_its_own() {
         let mut letters: Vec<char> = QpSource::ALL.map(rows::letter).into();
         letters.sort_unstable();
         letters.dedup();

@@ -77,6 +77,16 @@ impl Row<'_> {
         self.qp.control.is_over()
     }
 
+    /// True if a finding is about it, it stands still or it retries.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.level > Level::Fine || self.trouble() > (0, 0)
+    }
+
+    /// For how long it stands still, and the retries it has used up.
+    fn trouble(&self) -> (u64, u8) {
+        (self.qp.stuck_ns.unwrap_or(0), self.qp.retries_used.unwrap_or(0))
+    }
+
     /// Name and number of its process.
     pub(super) fn process(&self) -> Option<String> {
         match (&self.qp.comm, self.qp.pid) {
@@ -199,13 +209,12 @@ fn sort(rows: &mut [Row<'_>], order: Order) {
 /// Order of rows: those that a finding is about, then those that stand still or retry, then the busiest; ended ones
 /// come last.
 fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
-    let trouble = |row: &Row<'_>| (row.qp.stuck_ns.unwrap_or(0), row.qp.retries_used.unwrap_or(0));
     let rate = |row: &Row<'_>| row.sent.unwrap_or(0.0) + row.received.unwrap_or(0.0);
     let place = |row: &Row<'_>| (row.label(), row.qp.lqpn);
     b.level
         .cmp(&a.level)
         .then_with(|| a.has_ended().cmp(&b.has_ended()))
-        .then_with(|| trouble(b).cmp(&trouble(a)))
+        .then_with(|| b.trouble().cmp(&a.trouble()))
         .then_with(|| rate(b).total_cmp(&rate(a)))
         .then_with(|| place(a).cmp(&place(b)))
         .then_with(|| b.qp.control.created_ns.cmp(&a.qp.control.created_ns))
