@@ -94,7 +94,7 @@ fn how_long_and_how_often_stand_where_there_is_room() {
     assert_eq!(best(0, 80).as_deref(), Some(short[1]));
     assert_eq!(best(0, 9), None);
     let over = Finding { active: false, ..again };
-    assert!(When::of(&over, end).forms().next().unwrap().starts_with("ended 13:00:09 (3 s), 2nd time"));
+    assert!(When::of(&over, end).forms().next().unwrap().starts_with("ended 13:00:09, lasted 3 s, 2nd time"));
 }
 
 /// What has ended takes one line each where the steps of what lasts have no room otherwise.

@@ -58,7 +58,10 @@ impl When {
         bare: String,
     ) -> Self {
         let since = enough.first().cloned().unwrap_or_default();
-        let timed = length.map(|length| format!("{since} ({length})"));
+        let timed = length.map(|length| match finding.active {
+            true => format!("{since} ({length})"),
+            false => format!("{since}, lasted {length}"),
+        });
         let with = timed.as_ref().unwrap_or(&since);
         let again = finding.recurrence(end).map(|nth| format!("{with}, {nth}"));
         Self { more: again.into_iter().chain(timed).collect(), enough, bare }
