@@ -88,7 +88,7 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes are those that would have passed the \
                peers if the load had been even. It names the flows on the busiest link in that time, those with most bytes first \
                (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of the run, their bytes are \
-               those of their packets.",
+               those of their packets. Where all of them have one host as their source or as their destination, title, requester and responder name it.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \

@@ -167,11 +167,25 @@ fn the_heaviest_flows_of_the_busiest_link_are_named() {
     );
 
     assert_eq!(finding.flows.iter().map(|flow| flow.dest_qp).collect::<Vec<_>>(), [100, 101], "worst first");
+    // All are sent by one host.
+    assert_eq!(finding.title, "Uneven load: u0 carries 1.81 × the mean of 2 links, 10.0.0.1 → 2 hosts");
+    let addr = |end: &Option<crate::findings::End>| end.as_ref().map(|end| (end.addr.to_string(), end.qpn));
+    assert_eq!(addr(&finding.requester), Some(("10.0.0.1".to_owned(), None)));
+    assert_eq!(finding.responder, None);
+    let who = finding.fields(crate::findings::DataEnd::default());
+    assert!(who.contains(&("Who", "requester 10.0.0.1 → 2 responders".to_owned())), "{who:?}");
 
     // A flow of READ responses: its sender is the responder.
     sample.flows[0].stats.psn.seen = 0;
     let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
     assert_eq!(finding.evidence["heaviest"][0], "10.0.0.2 QP 100 → 10.0.0.1 QP 5");
+    assert_eq!(addr(&finding.responder), Some(("10.0.0.1".to_owned(), None)));
+    // Hosts that send to one another: no one is named, but flows are.
+    sample.flows[2].key = fixtures::key(0, "10.0.0.3", "10.0.0.1", 101);
+    let finding = found(&sample, &group).into_iter().find(|one| one.id == "links.imbalance").unwrap();
+    assert_eq!((&finding.requester, &finding.responder, finding.flows.len()), (&None, &None, 2));
+    assert!(finding.title.ends_with("of 2 links"), "{}", finding.title);
+    sample.flows[2].key = fixtures::key(0, "10.0.0.1", "10.0.0.3", 101);
 
     // In a part of the run: a flow that ended before it has no part in it.
     let mut part =
@@ -227,13 +241,13 @@ fn both_ways(bytes: [&[u64]; 2]) -> Vec<Finding> {
 #[test]
 fn one_link_that_is_busier_in_both_directions_is_one_trouble() {
     let [one] = &both_ways([&[6_000_000, 1_000_000], &[6_800_000, 1_000_000]])[..] else { panic!("one") };
-    assert_eq!(one.title, "Uneven load: u0 carries 1.74 × the mean of 2 links (in and out)");
+    assert_eq!(one.title, "Uneven load: u0 carries 1.74 × the mean of 2 links, 10.0.0.2 → 10.0.0.1");
     assert_eq!((one.place.link.as_deref(), one.place.direction), (Some("u0"), None));
     assert_eq!(one.evidence["worse_direction"], "egress");
     assert!((one.evidence["other_max_over_mean"].as_f64().unwrap() - 12.0 / 7.0).abs() < 1e-9);
 
     let [one] = &both_ways([&[6_000_000, 1_000_000], &[4_000_000, 4_000_000]])[..] else { panic!("one") };
-    assert_eq!(one.title, "Uneven load: u0 carries 1.71 × the mean of 2 links (ingress)");
+    assert_eq!(one.title, "Uneven load: u0 carries 1.71 × the mean of 2 links, 10.0.0.1 → 10.0.0.2");
     assert_eq!(one.place.direction, Some(Direction::Ingress));
     let crossed = both_ways([&[6_000_000, 1_000_000], &[1_000_000, 6_800_000]]);
     assert_eq!(crossed.len(), 2, "two links, each in a direction of its own");

@@ -1,14 +1,15 @@
 //! Uneven load as a finding: the busiest link, its heaviest flows, what an even load would move, and the steps.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::{LINKS_IMBALANCE, ends};
 use crate::analysis::{Flow, direction_name};
 use crate::findings::order::OVER_NS;
 use crate::findings::span::Span;
-use crate::findings::title::{short, title};
-use crate::findings::{ByHand, Commands, Episode, Finding, Input, Place, Raise, Severity};
-use crate::sample::Direction;
+use crate::findings::title::{hosts, short, title};
+use crate::findings::{ByHand, Commands, End, Episode, Finding, Input, Place, Raise, Severity};
+use crate::sample::{Address, Direction};
 use crate::util::numbers::share;
 
 /// Links or rails of which one carries more than its share, in one or both directions.
@@ -112,10 +113,12 @@ impl Uneven {
         }
         let with_data: Vec<&Flow> =
             flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
+        let (between, (requester, responder)) = hosts_of(input, &with_data);
         steps(input, raise, &busiest, place.switch_port.as_deref())
-            .titled(title(diagnosis, [more, way]))
+            .titled(title(diagnosis, [between, more, way]))
             .place(place)
             .flows(with_data)
+            .ends(requester, responder)
             .last_seen(input.facts.window.last_ns)
             .dated(episodes)
             .settled(settled)
@@ -136,6 +139,24 @@ fn in_words(input: &Input<'_>, flows: &[(u64, &Flow)]) -> Vec<(String, f64)> {
         Some((format!("{} → {}", requester?, responder?), share(*bytes, all)))
     };
     flows.iter().take(HEAVIEST).filter_map(words).collect()
+}
+
+/// The hosts of these flows in words, and as requester and responder, where all send or all receive on one of them.
+/// Queue pairs are left out: which flows are there changes, and the problem stays the same.
+fn hosts_of(input: &Input<'_>, flows: &[&Flow]) -> (String, (Option<End>, Option<End>)) {
+    let pairs: BTreeSet<(Address, Address)> = flows.iter().map(|flow| (flow.src, flow.dst)).collect();
+    let Some(&(src, dst)) = pairs.first() else { return (String::new(), (None, None)) };
+    if pairs.iter().any(|pair| pair.0 != src) && pairs.iter().any(|pair| pair.1 != dst) {
+        return (String::new(), (None, None));
+    }
+    // Responses go to the requester. Where a host sends both, it is named in the role of most bytes.
+    let is_request = |flow: &&Flow| flow.psn.is_some();
+    let asks = flows.first().is_some_and(is_request);
+    let alike = flows.iter().copied().filter(|flow| is_request(flow) == asks);
+    let (requester, responder) =
+        if asks { ends::of_data(input, alike) } else { ends::of_answers(input, alike) };
+    let host = |end: Option<End>| end.map(|end| End { qpn: None, ..end });
+    (hosts(pairs.iter().copied()), (host(requester), host(responder)))
 }
 
 /// What distributes the load, nearest first: the source ports of the flows, the switch's hash, the job's settings.
