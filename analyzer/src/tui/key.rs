@@ -222,7 +222,7 @@ pub const KEYMAP: &[Binding] = &[
             "peers",
             &[Key::Char('o')],
             Input::Group,
-            "worst peers by host pair, queue pair, remote host, process, pod, job or link",
+            "worst peers by host pair, QP, remote host, process, pod, job, link or rail",
         ),
     ),
     on(

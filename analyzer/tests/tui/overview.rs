@@ -148,7 +148,7 @@ fn the_cursor_shows_the_values_of_its_time() {
     let screen = text(&app);
     let clock = rocescope::util::units::clock_utc(at);
     assert!(screen.contains("at the cursor") && screen.contains(&clock), "{clock}: {screen}");
-    assert_ne!(before.lines().nth(5), screen.lines().nth(5), "throughput at that time");
+    assert_ne!(before.lines().nth(6), screen.lines().nth(6), "throughput at that time");
     // Back to now.
     press(&mut app, &[Key::Right; 25]);
     assert_eq!((app.screens.overview.chart.cursor_ns, text(&app)), (None, before));
@@ -234,6 +234,10 @@ fn the_list_of_peers_goes_by_what_the_data_knows() {
         "WORST PEERS",
     ];
     assert_eq!(groups(&mut live, all.len()), all);
+    // Rails as they are named.
+    live.view.options.report.analysis.rails =
+        vec![("eth0".into(), "r0".into()), ("eth1".into(), "r1".into())];
+    assert_eq!(groups(&mut live, 8)[6..], ["WORST RAILS", "WORST PEERS"]);
     // One tap: no host is remote, and no process known.
     let mut capture = replayed("e1_loss1.h1.pcap.gz", WIDE);
     assert_eq!(groups(&mut capture, 3), ["WORST PEERS", "WORST QUEUE PAIRS", "WORST PEERS"]);
@@ -242,8 +246,9 @@ fn the_list_of_peers_goes_by_what_the_data_knows() {
 #[test]
 fn each_group_counts_every_flow_once_and_opens_its_own() {
     let mut app = after(&World::sick(), WIDE, 30);
+    app.view.options.report.analysis.rails = vec![("eth1".into(), "r1".into())];
     let flows = app.view.data.as_ref().unwrap().model.dedup.flows;
-    for by in 0..6 {
+    for by in 0..8 {
         let data = app.view.data.as_ref().unwrap();
         let counted: usize = data.peers.iter().map(|peer| peer.flows).sum();
         assert_eq!(counted, flows, "{:?}", data.by);

@@ -120,7 +120,8 @@ impl App {
             data.model.judge(verdicts);
             data.matrix.judge(verdicts);
             let cx = Context { model: &data.model, sample: &data.sample };
-            crate::tui::peers::judge(&mut data.peers, cx, data.by, verdicts.is_some());
+            let rails = &self.view.options.report.analysis.rails;
+            crate::tui::peers::judge(&mut data.peers, cx, (data.by, rails), verdicts.is_some());
         }
     }
 

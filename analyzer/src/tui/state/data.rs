@@ -107,7 +107,8 @@ impl Data {
         let model = Model::new(history, at, range, Some(&sample))?;
         let imbalance = analysis::imbalances(&loads(&model), &options.analysis, &paths.same_path);
         let reset_ns = history.reset_point().map(|reset| reset.time_ns);
-        let peers = peers::of(Context { model: &model, sample: &sample }, by, &paths.overlap);
+        let cx = Context { model: &model, sample: &sample };
+        let peers = peers::of(cx, (by, &options.analysis.rails), &paths.overlap);
         let over_time = Arc::new(OverTime::new(history, &sample, &paths.overlap));
         let matrix = Matrix::default();
         let places = Arc::default();

@@ -1,9 +1,9 @@
-//! Flows that share hosts, a process or a link, with what they lost, for the overview: those with most trouble, and
+//! Flows that share hosts, a process, a link or a rail, with what they lost, for the overview: those with most trouble, and
 //! those with most traffic.
 
 use rocescope_common::account::latency::BUCKETS;
 
-use crate::analysis::Overlap;
+use crate::analysis::{Overlap, rail_of};
 use crate::metrics::latency::{Histogram, Times};
 use crate::model::{Counts, Delta, FlowVerdict, Row, dedup, detail};
 use crate::sample::{Address, Direction, Sample, address};
@@ -34,23 +34,36 @@ pub enum By {
     Job,
     /// Links.
     Link,
+    /// Rails that the user named.
+    Rail,
 }
 
+/// Links and the names of their rails, as the user gives them.
+pub(in crate::tui) type Rails = [(String, String)];
+
 impl By {
-    const ALL: [Self; 7] =
-        [Self::Hosts, Self::QueuePairs, Self::Remote, Self::Process, Self::Pod, Self::Job, Self::Link];
+    const ALL: [Self; 8] = [
+        Self::Hosts,
+        Self::QueuePairs,
+        Self::Remote,
+        Self::Process,
+        Self::Pod,
+        Self::Job,
+        Self::Link,
+        Self::Rail,
+    ];
 
     /// The next one that this data has, in a circle.
     #[must_use]
-    pub fn next(self, sample: &Sample) -> Self {
+    pub fn next(self, sample: &Sample, rails: &Rails) -> Self {
         let at = Self::ALL.iter().position(|by| *by == self).unwrap_or(0);
         let following = Self::ALL.into_iter().cycle().skip(at + 1).take(Self::ALL.len());
-        let mut known = following.filter(|by| by.is_known(sample));
+        let mut known = following.filter(|by| by.is_known(sample, rails));
         known.next().unwrap_or_default()
     }
 
     /// True if the data can be grouped by it.
-    fn is_known(self, sample: &Sample) -> bool {
+    fn is_known(self, sample: &Sample, rails: &Rails) -> bool {
         let mut owners = sample.owners.all().iter();
         match self {
             Self::Hosts | Self::QueuePairs => true,
@@ -59,6 +72,7 @@ impl By {
             Self::Pod => owners.any(|owner| owner.pod.is_some()),
             Self::Job => owners.any(|owner| owner.job().is_some()),
             Self::Link => sample.links.len() > 1,
+            Self::Rail => sample.links.iter().any(|link| rail_of(&link.name, rails).is_some()),
         }
     }
 
@@ -73,6 +87,7 @@ impl By {
             Self::Pod => "pod",
             Self::Job => "job",
             Self::Link => "link",
+            Self::Rail => "rail",
         }
     }
 }
@@ -94,10 +109,12 @@ pub enum Shared {
     Job(Option<String>),
     /// The number of the link.
     Link(u16),
+    /// The rail; `None` for links without.
+    Rail(Option<String>),
 }
 
 impl Shared {
-    fn of(by: By, row: &Row, cx: Context<'_>) -> Self {
+    fn of(by: By, row: &Row, cx: Context<'_>, rails: &Rails) -> Self {
         let key = &row.id.key;
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         match by {
@@ -114,6 +131,10 @@ impl Shared {
             By::Pod => Self::Pod(cx.owner(row).and_then(|owner| owner.pod.clone())),
             By::Job => Self::Job(cx.owner(row).and_then(|owner| Some(owner.job()?.to_owned()))),
             By::Link => Self::Link(key.link),
+            By::Rail => {
+                let link = cx.model.links.get(usize::from(key.link));
+                Self::Rail(link.and_then(|link| rail_of(&link.name, rails)).map(str::to_owned))
+            }
         }
     }
 }
@@ -154,7 +175,7 @@ fn trouble(counts: &Counts) -> u64 {
 }
 
 /// The rows of the list, in no order.
-pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer> {
+pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &Overlap) -> Vec<Peer> {
     let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
     // Trouble and traffic of the row of each.
@@ -175,7 +196,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
         let key = &seen.row.id.key;
         let row = if overlap.is_empty() { number } else { index.get(&seen.row.id).copied().unwrap_or(0) };
         number += 1;
-        let shared = Shared::of(by, seen.row, cx);
+        let shared = Shared::of(by, seen.row, cx, rails);
         let place = *places.entry(shared.clone()).or_insert_with(|| {
             peers.push(Peer {
                 shared,
@@ -217,7 +238,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, by: By, overlap: &Overlap) -> Vec<Peer
     sort(&mut peers);
     // Taps that see the same packets measure different times.
     if overlap.is_empty() {
-        add_latency(&mut peers, cx, by);
+        add_latency(&mut peers, cx, (by, rails));
     }
     peers
 }
@@ -246,7 +267,7 @@ fn add_cnps(peers: &mut [Peer], places: &Map<Shared, usize>, reduced: Vec<(Share
 }
 
 /// Adds up the latencies of the flows of each.
-fn add_latency(peers: &mut [Peer], cx: Context<'_>, by: By) {
+fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails)) {
     if !cx.model.has_latency {
         return;
     }
@@ -254,7 +275,7 @@ fn add_latency(peers: &mut [Peer], cx: Context<'_>, by: By) {
         peers.iter().enumerate().map(|(at, peer)| (peer.shared.clone(), at)).collect();
     let mut ends = vec![[[0; BUCKETS]; 2]; peers.len()];
     for row in &cx.model.rows {
-        if let Some(ends) = places.get(&Shared::of(by, row, cx)).and_then(|at| ends.get_mut(*at)) {
+        if let Some(ends) = places.get(&Shared::of(by, row, cx, rails)).and_then(|at| ends.get_mut(*at)) {
             cx.model.add_latency(row, ends);
         }
     }
@@ -275,11 +296,11 @@ fn sort(peers: &mut [Peer]) {
 }
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
-pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, by: By, known: bool) {
+pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails), known: bool) {
     let none = if known { FlowVerdict::FINE } else { FlowVerdict::default() };
     let mut judged: Map<Shared, FlowVerdict> = Map::default();
     for row in cx.model.rows.iter().filter(|row| row.judged.worst.is_some()) {
-        let worst = judged.entry(Shared::of(by, row, cx)).or_insert(FlowVerdict::FINE);
+        let worst = judged.entry(Shared::of(by, row, cx, rails)).or_insert(FlowVerdict::FINE);
         *worst = worst.join(row.judged);
     }
     for peer in &mut *peers {

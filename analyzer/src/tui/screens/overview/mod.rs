@@ -25,7 +25,7 @@ use self::chart::Picture;
 pub(super) use self::chart::{links_over_time, load_of};
 pub use self::grid::Chart;
 use super::{Effect, Hints, Page, Spans, empty, events, line, nic, select, sheet, trends};
-use crate::analysis::Entropy;
+use crate::analysis::{Entropy, rail_of};
 use crate::findings::Problem;
 use crate::tui::column::{bar, compact};
 use crate::tui::cursor::{Cursor, Move};
@@ -204,6 +204,12 @@ impl OverviewScreen {
             Shared::Pod(name) => Only::Pod(name),
             Shared::Job(name) => Only::Job(name),
             Shared::Link(link) => Only::Links(vec![link]),
+            Shared::Rail(rail) => {
+                let rails = &view.options.report.analysis.rails;
+                let links = (0..).zip(&data.model.links);
+                let on = links.filter(|(_, link)| rail_of(&link.name, rails) == rail.as_deref());
+                Only::Links(on.map(|(at, _)| at).collect())
+            }
         };
         Effect::Focus(Focus { about: peers::name(&peer.shared, data), on })
     }
@@ -302,7 +308,7 @@ impl Page for OverviewScreen {
             Input::Group => {
                 (self.selected, self.offset) = (None, 0);
                 if let Some(data) = &view.data {
-                    view.by = view.by.next(&data.sample);
+                    view.by = view.by.next(&data.sample, &view.options.report.analysis.rails);
                     return Effect::Values;
                 }
             }
@@ -461,7 +467,8 @@ impl OverviewScreen {
 
     fn peers(&self, buffer: &mut Buffer, areas: Areas, view: &View, data: &Data) {
         let key = view.options.keys.first(Input::Group);
-        let hint = format!("{key} by {}", view.by.next(&data.sample).noun());
+        let next = view.by.next(&data.sample, &view.options.report.analysis.rails);
+        let hint = format!("{key} by {}", next.noun());
         let cursor = self.cursor(view);
         let about = peers::about(view);
         let name = match data.by {
@@ -472,6 +479,7 @@ impl OverviewScreen {
             By::Pod => "WORST PODS",
             By::Job => "WORST JOBS",
             By::Link => "WORST LINKS",
+            By::Rail => "WORST RAILS",
         };
         let area = panel(buffer, areas.peers, areas.boxed, Title { name, about: &about, hint: &hint });
         peers::render(buffer, area, view, data, cursor);

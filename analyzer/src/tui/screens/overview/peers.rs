@@ -1,4 +1,4 @@
-//! The worst pairs of hosts, remote hosts, processes, pods or links.
+//! The worst pairs of hosts, remote hosts, processes, pods, links or rails.
 
 use std::fmt::Write as _;
 
@@ -109,6 +109,7 @@ pub(super) fn name(shared: &Shared, data: &Data) -> String {
         Shared::Process(name) => name.clone().unwrap_or_else(|| "process unknown".to_owned()),
         Shared::Pod(name) => name.clone().unwrap_or_else(|| "no pod, or unknown".to_owned()),
         Shared::Job(name) => name.clone().unwrap_or_else(|| "no job, or unknown".to_owned()),
+        Shared::Rail(name) => name.clone().unwrap_or_else(|| "no rail named".to_owned()),
         Shared::Link(link) => {
             data.model.links.get(usize::from(*link)).map_or_else(String::new, column::shown_link)
         }
