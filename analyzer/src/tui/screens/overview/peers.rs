@@ -8,6 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::{Spans, cut, line, links, select};
+use crate::entity::owners::QpOwner;
 use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
 use crate::metrics::timeline::SignalKind;
@@ -90,7 +91,11 @@ const SHARE: usize = 14;
 const PERCENT: usize = 5;
 const LONGEST: usize = 36;
 const PROCESS: usize = 16;
+/// Figures that come before queue pairs and process while a problem lasts, at least.
+const FIRST: usize = 2;
 const POD: usize = 24;
+/// Title of the process.
+const OWNER: &str = "PROCESS";
 /// Title of the queue pairs at both ends.
 const PAIR: &str = "WORST QP";
 /// The same where each row is one queue pair, and columns of how many there are.
@@ -220,6 +225,20 @@ fn is_owned(data: &Data) -> bool {
     matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty()
 }
 
+/// Columns of the processes with their numbers, as far as that many are usual, and of their names alone; none where rows
+/// have no owners.
+fn processes(data: &Data) -> Vec<usize> {
+    if !is_owned(data) {
+        return Vec::new();
+    }
+    let owners = || data.sample.owners.all().iter();
+    let longest = |of: &dyn Fn(&QpOwner) -> Option<String>| {
+        let longest = owners().filter_map(of).map(|name| letters(&name)).max().unwrap_or(0);
+        longest.clamp(letters(OWNER), PROCESS)
+    };
+    vec![longest(&column::process), longest(&|owner| owner.comm.clone())]
+}
+
 /// The columns of what is wrong, and of whose it is.
 struct Trouble {
     figures: Vec<&'static Figure>,
@@ -240,14 +259,15 @@ impl Trouble {
         let troubled = |peer: &Peer| peer.judged.active && peer.judged.level() > Level::Fine;
         let troubled = data.peers.iter().any(troubled);
         let first = |figure: &&Figure| !troubled || figure.is_about(headline);
-        let (first, others): (Vec<&Figure>, Vec<_>) = some.iter().copied().partition(first);
+        let (mut first, mut others): (Vec<&Figure>, Vec<_>) = some.iter().copied().partition(first);
+        first.extend(others.drain(..FIRST.saturating_sub(first.len()).min(others.len())));
         let fitting = |room: &mut Room, figures: Vec<&'static Figure>| -> Vec<&'static Figure> {
             figures.into_iter().filter(|figure| room.take(figure.width(data.by) + 1)).collect()
         };
         let mut figures = fitting(room, first);
         // Whose trouble it is matters more than what else was counted.
         let pair_shown = pair > 0 && troubled && room.take(pair + 1);
-        let process = if is_owned(data) && room.take(PROCESS + 1) { PROCESS } else { 0 };
+        let process = processes(data).into_iter().find(|columns| room.take(columns + 1)).unwrap_or(0);
         figures.extend(fitting(room, others));
         figures.sort_by_key(|figure| some.iter().position(|one| std::ptr::eq(*one, *figure)));
         Self { figures, quiet, pair_shown, process }
@@ -347,7 +367,7 @@ impl Columns {
             let _ = write!(text, " {:<w$}", "LINK", w = self.link);
         }
         if self.process > 0 {
-            let _ = write!(text, " {:<w$}", "PROCESS", w = self.process);
+            let _ = write!(text, " {OWNER:<w$}", w = self.process);
         }
         if self.pod > 0 {
             let _ = write!(text, " {:<w$}", "POD", w = self.pod);
@@ -456,7 +476,11 @@ impl Columns {
         let owner = data.model.rows.get(peer.row).and_then(|row| cx.owner(row));
         let known = |text: Option<String>| text.unwrap_or_else(|| units::UNKNOWN.to_owned());
         if self.process > 0 {
-            let text = cut(&known(owner.and_then(column::process)), self.process, false);
+            // Where the number has no room, the name has.
+            let whole = owner.and_then(column::process);
+            let fits = whole.as_ref().is_none_or(|text| letters(text) <= self.process);
+            let name = owner.and_then(|owner| owner.comm.clone()).filter(|_| !fits);
+            let text = cut(&known(name.or(whole)), self.process, false);
             spans.push(format!(" {text:<w$}", w = self.process), theme::PLAIN);
         }
         if self.pod > 0 {
