@@ -438,7 +438,7 @@ fn without_colour_badges_are_reversed_and_words_say_what_colours_said() {
         assert_eq!(coloured(&app), 0);
         assert_eq!(text(&app), before);
         let terminal = draw(&app);
-        let badge = terminal.backend().buffer().cell((1, 1)).unwrap().clone();
+        let badge = terminal.backend().buffer().cell((1, 0)).unwrap().clone();
         assert!(badge.modifier.contains(ratatui::style::Modifier::REVERSED));
         compare(&format!("plain_{}_80x24", app.view.screen.name()), &with_attributes(&app));
     }

@@ -108,6 +108,13 @@ impl Finding {
         self.since_ns().is_some()
     }
 
+    /// True if flows or a queue pair at both ends of it are known.
+    #[must_use]
+    pub fn names_ends(&self) -> bool {
+        let qpn = |end: &Option<End>| end.as_ref().is_some_and(|end| end.qpn.is_some());
+        !self.flows.is_empty() || qpn(&self.requester) && qpn(&self.responder)
+    }
+
     /// Identifies the same finding in successive reports, whose figures differ.
     #[must_use]
     pub fn key(&self) -> String {

@@ -15,8 +15,10 @@ pub struct Layout {
     pub schedule: Rect,
     /// Line with the verdict.
     pub verdict: Rect,
-    /// Rates and counters of everything; on the overview, which has those, time and cost of the worst problem.
+    /// Rates and counters of everything; on the overview, which has those, time and ends of the worst problem.
     pub metrics: Rect,
+    /// Cost and place of the worst problem, on the overview, where its time and ends have a line.
+    pub cost: Rect,
     /// Own losses; only when there are any.
     pub warning: Rect,
     /// Line with the names of the screens.
@@ -27,10 +29,24 @@ pub struct Layout {
     pub status: Rect,
 }
 
+/// From this height on the worst problem has two lines below its sentence.
+const TWO: u16 = 20;
+
+/// Lines of the header that are not always there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The episode of a demonstration.
+    pub schedule: bool,
+    /// A second line about the worst problem.
+    pub cost: bool,
+    /// Own losses.
+    pub warning: bool,
+}
+
 impl Layout {
     /// The layout of a terminal of `size` columns and lines.
     #[must_use]
-    pub fn new((width, height): (u16, u16), schedule: bool, warning: bool) -> Self {
+    pub fn new((width, height): (u16, u16), shown: Shown) -> Self {
         let mut y = 0;
         let mut line = |lines: u16| {
             let lines = lines.min(height.saturating_sub(y));
@@ -39,14 +55,15 @@ impl Layout {
             area
         };
         let title = line(1);
-        let schedule = line(u16::from(schedule));
+        let schedule = line(u16::from(shown.schedule));
         let verdict = line(1);
         let metrics = line(1);
-        let warning = line(u16::from(warning));
+        let cost = line(u16::from(shown.cost && height >= TWO));
+        let warning = line(u16::from(shown.warning));
         let tabs = line(1);
-        let body = line(height.saturating_sub(5 + warning.height + schedule.height));
+        let body = line(height.saturating_sub(5 + cost.height + warning.height + schedule.height));
         let status = line(1);
-        Self { title, schedule, verdict, metrics, warning, tabs, body, status }
+        Self { title, schedule, verdict, metrics, cost, warning, tabs, body, status }
     }
 
     /// True if the parts of a screen are boxes.

@@ -144,7 +144,8 @@ fn a_finding_that_ended_says_when() {
         app.on_sample(Arc::new(marked(second)));
         app.analyse_with(&mut analyst);
     }
-    let verdict = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
+    // The badge, and the sentence below it.
+    let verdict = |app: &App| text(app).lines().take(2).collect::<Vec<_>>().join(" ");
     assert!(verdict(&app).contains("CONGESTION"), "{}", verdict(&app));
     for second in 9..=60 {
         let mut sample = marked(second.min(10));
@@ -154,7 +155,8 @@ fn a_finding_that_ended_says_when() {
         app.on_sample(Arc::new(sample));
         app.analyse_with(&mut analyst);
         let below = text(&app).lines().nth(2).unwrap().to_owned();
-        let ended = verdict(&app).contains("HEALTHY NOW  1 problem ended: ECN congestion")
+        let ended = verdict(&app).starts_with(" ● HEALTHY NOW ")
+            && verdict(&app).contains(" 1 problem ended: ECN congestion")
             && below.contains("ended 12:00:");
         assert_eq!(ended, second >= 20, "{second}: {}", verdict(&app));
     }
@@ -177,7 +179,7 @@ fn imbalance_is_shown_without_declared_parallel_links() {
     assert!(screen.contains("none declared as parallel; --group LINK,LINK"), "{screen}");
     assert!(screen.contains("● max/mean 1.80"), "{screen}");
     // It is no verdict: perhaps they need not be even.
-    assert!(screen.lines().nth(1).unwrap().contains("HEALTHY"), "{screen}");
+    assert!(screen.lines().next().unwrap().contains("HEALTHY"), "{screen}");
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn a_demonstration_says_which_episode_runs_and_how_long() {
     app.on_resize(USUAL.0, USUAL.1);
     let line = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
     assert_eq!(line(&app), " demo 2/3 congestion on rail0: CE marks and CNPs, 4 s left · next: loss");
-    // The verdict is below it, and everything else too.
+    // The sentence is below it, and everything else too.
     assert_eq!(text(&app).lines().nth(2), before.lines().nth(1));
     // A step back in time is one in the schedule.
     press(&mut app, &[Key::Char(' '), Key::Char(',')]);
@@ -225,7 +227,8 @@ fn a_verdict_of_some_time_ago_says_so() {
         let mut app = after(&world, USUAL, 3);
         app.on_sample(Arc::new(world.at(4)));
         let verdict = |app: &App| text(app).lines().nth(1).unwrap().to_owned();
-        assert!(verdict(&app).contains(word) && !verdict(&app).contains("as of"), "{}", verdict(&app));
+        assert!(text(&app).lines().next().unwrap().contains(word), "{}", text(&app));
+        assert!(!verdict(&app).contains("as of"), "{}", verdict(&app));
         app.on_sample(Arc::new(world.at(5)));
         assert!(verdict(&app).ends_with("as of 12:00:03"), "{}", verdict(&app));
         app.analyse_with(&mut Analyst::new(app.view.options.report.clone()));
@@ -240,7 +243,9 @@ fn the_title_names_the_host_where_there_is_room() {
         app.view.options.host = Some("gpu-node-17".into());
         text(&app).lines().next().unwrap().to_owned()
     };
-    assert!(title(USUAL).starts_with(" rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(USUAL));
+    // Its own name has room on wider ones.
+    assert!(title(USUAL).contains("▲ CONGESTION  live eth0, eth1 "), "{}", title(USUAL));
+    assert!(title(WIDE).contains("  rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(WIDE));
     assert!(!title(SMALL).contains("gpu-node"), "{}", title(SMALL));
 }
 
@@ -347,7 +352,7 @@ fn badges_on_a_small_screen_keep_their_names() {
         [(24, "✖ LOSS"), (27, "✖ LOSS"), (33, "✖ LOSS"), (38, "▲ RNR"), (48, "▲ IMBALANCE")]
     {
         let app = sizes::until(&updates, seconds);
-        let verdict = text(&app).lines().nth(1).unwrap().to_owned();
+        let verdict = text(&app).lines().next().unwrap().to_owned();
         assert!(verdict.trim_start().starts_with(first), "{seconds}: {verdict}");
         assert!(!verdict.contains("RETRANSMISSIONS") && !verdict.contains("LOAD"), "{seconds}: {verdict}");
     }
@@ -459,7 +464,7 @@ fn what_a_problem_accounts_for_has_no_badge_beside_it() {
     let picture = text(&app);
     let found = app.view.concluded().unwrap().findings;
     assert!(found.iter().any(|one| one.id == "retry.timeouts" && one.owner == Some("loss.before_tap")));
-    let verdict = picture.lines().nth(1).unwrap();
+    let verdict = picture.lines().next().unwrap();
     assert!(verdict.contains("LOSS") && !verdict.contains("RETX"), "{picture}");
 }
 

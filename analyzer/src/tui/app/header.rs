@@ -1,6 +1,7 @@
 //! The lines at the top: source and time, counters, verdict, capture loss, screens.
 
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use crate::findings::{Finding, HEALTHY_SUMMARY, Health, Problem, Severity, Verdict};
@@ -13,6 +14,7 @@ use crate::tui::data::Data;
 use crate::tui::key::Input;
 use crate::tui::layout::Layout;
 use crate::tui::screen::Screen;
+use crate::tui::screens::overview::problems::Impact;
 use crate::tui::screens::{findings, near_second, overview, own_losses, time_range};
 use crate::tui::timeline::End;
 use crate::tui::view::{AsOf, Concluded};
@@ -36,7 +38,7 @@ pub(super) fn render(buffer: &mut Buffer, at: &Layout, app: &App) {
         let impact = impact(app);
         let rest = verdict(buffer, at, app, data, impact.is_some());
         match impact {
-            Some((time, parts)) => below_verdict(buffer, at, app, &rest, (&time, &parts)),
+            Some(impact) => below_verdict(buffer, at, app, &rest, impact),
             None => metrics(buffer, at, app, data),
         }
         warning(buffer, at, data, app.view.timeline.end.is_none());
@@ -51,7 +53,11 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     let mut right = times(at, app, false);
     let room = width.saturating_sub(right.width + 2);
 
-    let mut left = part(" rocescope ", theme::SELECTED.patch(theme::BOLD));
+    // How it is comes first, then the name of the program where there is room.
+    let mut left = badges_in(app, room);
+    if left.width == 0 || at.title.width >= BOXED {
+        left.push(" rocescope ", theme::SELECTED.patch(theme::BOLD));
+    }
     left.push(" ", theme::PLAIN);
     if let Some(data) = &app.view.data {
         let kind = match data.model.kind {
@@ -86,8 +92,29 @@ fn title(buffer: &mut Buffer, at: &Layout, app: &App) {
     }
     line(buffer, at.title, 0, &left.into_line());
     let x = at.title.width.saturating_sub(right.width.try_into().unwrap_or(u16::MAX));
-    let area = ratatui::layout::Rect { x, width: at.title.width - x, ..at.title };
+    let area = Rect { x, width: at.title.width - x, ..at.title };
     line(buffer, area, 0, &right.into_line());
+}
+
+/// Columns of the source's name that badges leave.
+const NAMES: usize = 18;
+
+/// The state in badges, for a title with this room; nothing while it is not known.
+fn badges_in(app: &App, room: usize) -> Spans {
+    let wide = app.view.size.0 >= BOXED;
+    let others = NAMES + if wide { " rocescope ".len() } else { 0 };
+    app.view
+        .data
+        .as_ref()
+        .map(|data| state(app, data, (room.saturating_sub(others), wide)))
+        .unwrap_or_default()
+}
+
+/// The area of the badges in the title.
+pub(super) fn badges_at(app: &App, at: &Layout) -> Rect {
+    let room = usize::from(at.title.width).saturating_sub(times(at, app, false).width + 2);
+    let width = u16::try_from(badges_in(app, room).width).unwrap_or(u16::MAX).min(at.title.width);
+    Rect { width, ..at.title }
 }
 
 /// The time range of the values, the clock, with its date on demand, and the state of the source.
@@ -263,19 +290,14 @@ fn coverage(app: &App, long: bool) -> Option<Spans> {
     Some(spans)
 }
 
-/// Time and cost of the worst problem, for the overview: its timeline has the counters.
-fn impact(app: &App) -> Option<(overview::problems::When, Vec<String>)> {
+/// Time, cost and ends of the worst problem, for the overview: its timeline has the counters.
+fn impact(app: &App) -> Option<Impact> {
     (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
 }
 
-/// `rest`: the end of the sentence above, which found no room there.
-fn below_verdict(
-    buffer: &mut Buffer,
-    at: &Layout,
-    app: &App,
-    rest: &str,
-    (time, parts): (&overview::problems::When, &[String]),
-) {
+/// The lines about the worst problem: when and who, then cost and place, and the key that opens it. Where the screen has
+/// one line for them, all as far as there is room. `rest`: the end of the sentence above, which found no room there.
+fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact: Impact) {
     let width = usize::from(at.metrics.width);
     // The key opens what is selected.
     let (key, hint) = if app.screens.overview.opens_worst(&app.view) {
@@ -283,35 +305,68 @@ fn below_verdict(
     } else {
         (String::new(), "")
     };
-    let room = width.saturating_sub(4 + key.chars().count() + hint.len() + 2);
+    let hinted = width.saturating_sub(key.chars().count() + hint.len() + 3);
+    let Impact { time, parts, mut who } = impact;
     let mut spans = part("   ", theme::PLAIN);
-    if !rest.is_empty() {
-        spans.push(cut(rest, room, false), theme::BOLD);
-    }
-    // Whole parts: half a figure says nothing. How long a problem lasts comes after who it is about.
-    let letters = |text: &str| text.chars().count();
-    let others: usize = parts.iter().map(|part| letters(part) + 3).sum();
-    let left = |spans: &Spans| (room + 3).saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 });
-    let free = left(&spans);
-    let time = time.best(|form| letters(form) + others <= free, |form| letters(form) <= free);
-    for part in time.into_iter().chain(parts.iter().map(String::as_str)) {
-        if letters(part) <= left(&spans) {
-            let gap = if spans.width == 3 { "" } else { " · " };
-            spans.push(format!("{gap}{part}"), theme::PLAIN);
-        }
+    let mut last = at.metrics;
+    if at.cost.is_empty() {
+        who.extend(parts);
+        begin(&mut spans, rest, &time, &who, hinted);
+        fill(&mut spans, who, hinted);
+    } else {
+        begin(&mut spans, rest, &time, &who, width - 1);
+        let mut below = fill(&mut spans, who, width - 1);
+        line(buffer, at.metrics, 0, &spans.into_line());
+        (spans, last) = (part("   ", theme::PLAIN), at.cost);
+        below.extend(parts);
+        fill(&mut spans, below, hinted);
     }
     if let Some(seen) = coverage(app, false)
-        && spans.width + seen.width + 3 <= room
+        && spans.width + seen.width + 6 <= hinted
     {
         spans.push(" · ", theme::DIM).append(seen);
     }
     let gap = width.saturating_sub(spans.width + key.chars().count() + hint.len());
     spans.push(" ".repeat(gap), theme::PLAIN).push(key, theme::KEY).push(hint, theme::DIM);
-    line(buffer, at.metrics, 0, &spans.into_line());
+    line(buffer, last, 0, &spans.into_line());
 }
 
-/// The line that says how it is: badges of the active findings, and the title of the worst. Returns what finds no room
-/// if it `continues` in the next line.
+fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Columns that are left for a part behind others.
+fn left(spans: &Spans, most: usize) -> usize {
+    most.saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 })
+}
+
+/// The rest of the sentence and the time, in at most `most` columns: how long a problem lasts comes after the `others`.
+fn begin(spans: &mut Spans, rest: &str, time: &overview::problems::When, others: &[String], most: usize) {
+    if !rest.is_empty() {
+        spans.push(cut(rest, most.saturating_sub(3), false), theme::BOLD);
+    }
+    let others: usize = others.iter().map(|part| letters(part) + 3).sum();
+    let free = left(spans, most);
+    let time = time.best(|form| letters(form) + others <= free, |form| letters(form) <= free);
+    fill(spans, time.into_iter().map(str::to_owned).collect(), most);
+}
+
+/// Adds whole parts, as half a figure says nothing; returns those without room.
+fn fill(spans: &mut Spans, parts: Vec<String>, most: usize) -> Vec<String> {
+    let mut others = Vec::new();
+    for part in parts {
+        if letters(&part) <= left(spans, most) {
+            let gap = if spans.width == 3 { "" } else { " · " };
+            spans.push(format!("{gap}{part}"), theme::PLAIN);
+        } else {
+            others.push(part);
+        }
+    }
+    others
+}
+
+/// The sentence of the worst problem, or that there is none. Returns what finds no room if it `continues` in the next
+/// line.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: bool) -> String {
     let width = usize::from(at.verdict.width);
     let (spans, rest) = sentence(app, data, width, continues);
@@ -319,27 +374,70 @@ fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: 
     rest
 }
 
+/// State and sentence in one line.
 pub(super) fn headline(app: &App, data: &Data, width: usize) -> Spans {
-    sentence(app, data, width, false).0
+    let mut spans = state(app, data, (width / 2, false));
+    let room = width.saturating_sub(spans.width);
+    if room >= TITLE {
+        spans.append(sentence(app, data, room, false).0);
+    }
+    spans
 }
 
-/// Badges and sentence; second what is left of the sentence, where it `continues` in another line.
-fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, String) {
-    let whole = |spans| (spans, String::new());
+/// Columns of a sentence that are worth their room.
+const TITLE: usize = 24;
+
+/// What the headline is made from.
+enum Said<'a> {
+    /// There are no packets: badge and sentence.
+    Nothing(&'static str, &'static str),
+    /// Nothing is known, for this reason.
+    Unknown(&'static str),
+    Known(Concluded<'a>, Verdict<'a>),
+}
+
+fn said<'a>(app: &'a App, data: &Data) -> Said<'a> {
     // Findings need no packets: counters, queue pairs and jobs of offloaded NICs have theirs.
     let is_problem = |health| matches!(health, Health::Degraded | Health::Critical);
-    let known = app.view.concluded().map(|concluded| Verdict::of(concluded.findings, false).health);
-    if let Some(spans) = nothing(data).filter(|_| !known.is_some_and(is_problem)) {
-        return whole(spans);
+    let concluded = app.view.concluded();
+    let health = concluded.map(|concluded| Verdict::of(concluded.findings, false).health);
+    if let Some((badge, text)) = nothing(data).filter(|_| !health.is_some_and(is_problem)) {
+        return Said::Nothing(badge, text);
     }
-    let Some(concluded) = app.view.concluded() else {
-        return whole(part(" analysing…", theme::DIM));
-    };
+    let Some(concluded) = concluded else { return Said::Unknown(" analysing…") };
     if let AsOf::Later(_) = concluded.as_of {
-        return whole(part(" no findings are kept of this time", theme::DIM));
+        return Said::Unknown(" no findings are kept of this time");
     }
     let total = &data.model.dedup.total;
     let verdict = Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets);
+    Said::Known(concluded, verdict)
+}
+
+/// The kinds of the active problems, or that there are none, in as many badges as fit into `room`; nothing while that
+/// is not known.
+fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
+    match said(app, data) {
+        Said::Nothing(badge, _) => part(badge, theme::SELECTED),
+        Said::Unknown(_) => Spans::default(),
+        Said::Known(concluded, verdict) => match (verdict.health, verdict.worst) {
+            (Health::Degraded | Health::Critical, Some(_)) => badges(&concluded, room, wide),
+            (Health::Recovered, Some(_)) => fine("HEALTHY NOW"),
+            _ => {
+                // Of a capture that is still read, the rest is not known.
+                let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
+                fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" })
+            }
+        },
+    }
+}
+
+/// The sentence; second what is left of it, where it `continues` in another line.
+fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, String) {
+    let (concluded, verdict) = match said(app, data) {
+        Said::Nothing(_, text) => return (part(text, theme::PLAIN), String::new()),
+        Said::Unknown(why) => return (part(why, theme::DIM), String::new()),
+        Said::Known(concluded, verdict) => (concluded, verdict),
+    };
     // A verdict of another time than the values shown says so.
     let stale =
         app.view.late_ns().map_or_else(String::new, |ns| format!("  as of {}", units::second_utc(ns)));
@@ -354,51 +452,43 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
                 (app.view.screen == Screen::Problem).then(|| app.screens.problem.at(&app.view)).flatten();
             let own =
                 shown.and_then(|at| concluded.findings.get(at)).is_some_and(|one| std::ptr::eq(one, worst));
-            let title = if own { "" } else { &worst.title };
-            badges(
-                &concluded,
-                title,
-                (width, continues),
-                if own { "" } else { since.as_deref().unwrap_or("") },
-            )
+            if own {
+                (part(format!(" {}", verdict.sentence), theme::PLAIN), String::new())
+            } else {
+                diagnosis(&concluded, &worst.title, (width, continues), since.as_deref().unwrap_or(""))
+            }
         }
         (Health::Recovered, Some(worst)) => {
             recovered(concluded.findings, &verdict, worst, (width, continues))
         }
         _ => {
-            // Of a capture that is still read, the rest is not known.
-            let reading = data.model.kind == SourceKind::Replay && app.view.timeline.end.is_none();
-            let mut spans = fine(if reading { "HEALTHY SO FAR" } else { "HEALTHY" });
             let sentence = verdict.sentence.trim_start_matches("Healthy: ");
-            let is_long = sentence.chars().count() + spans.width >= width;
+            let is_long = sentence.chars().count() + 1 >= width;
             let sentence =
                 if is_long { sentence.replace(HEALTHY_SUMMARY, "nothing") } else { sentence.to_owned() };
-            spans.push(format!(" {sentence}"), theme::PLAIN);
+            let mut spans = part(format!(" {sentence}"), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
                 spans.push(format!(" · {flows}"), theme::PLAIN);
             }
-            whole(spans)
+            (spans, String::new())
         }
     };
     spans.push(stale, theme::text(Level::Warning));
     (spans, rest)
 }
 
-/// Text in place of the verdict where there are no packets.
-fn nothing(data: &Data) -> Option<Spans> {
+/// Badge and text in place of the verdict where there are no packets.
+fn nothing(data: &Data) -> Option<(&'static str, &'static str)> {
     if data.model.total.packets > 0 {
         return None;
     }
     let hidden = data.sample.devices.ports.iter().any(|port| port.hidden);
-    let (badge, text) = if hidden {
+    Some(if hidden {
         (" ○ COUNTERS ONLY ", " hardware-offloaded RoCE bypasses XDP and TC; NIC counters: screen 5")
     } else {
         (" ○ NO RoCE ", " no RoCE packets captured")
-    };
-    let mut spans = part(badge, theme::SELECTED);
-    spans.push(text, theme::PLAIN);
-    Some(spans)
+    })
 }
 
 fn fine(word: &str) -> Spans {
@@ -413,17 +503,16 @@ fn recovered(
     worst: &Finding,
     (width, continues): (usize, bool),
 ) -> (Spans, String) {
-    let mut spans = fine("HEALTHY NOW");
     let sentence = verdict.sentence.trim_start_matches("Healthy now: ");
     if continues {
         // The time of its end stands in the next line.
         let which = if sentence.starts_with("1 ") { ":" } else { ", worst:" };
         let text = format!("{sentence}{which} {}", worst.title);
-        let mut lines = wrap(&text, width.saturating_sub(spans.width + 1)).into_iter();
-        spans.push(format!(" {}", lines.next().unwrap_or_default()), theme::PLAIN);
-        return (spans, lines.collect::<Vec<_>>().join(" "));
+        let mut lines = wrap(&text, width.saturating_sub(1)).into_iter();
+        let first = part(format!(" {}", lines.next().unwrap_or_default()), theme::PLAIN);
+        return (first, lines.collect::<Vec<_>>().join(" "));
     }
-    spans.push(format!(" {sentence}"), theme::PLAIN);
+    let mut spans = part(format!(" {sentence}"), theme::PLAIN);
     let ended = findings::ended(all).into_iter().next().unwrap_or_default();
     let room = width.saturating_sub(spans.width + 2);
     spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);
@@ -448,22 +537,10 @@ fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     kinds
 }
 
-/// Active kinds, each once; then the `title` of the worst finding, `since` when it is active, and ended kinds as far as
-/// there is room. The rest of the title comes second, if it `continues` in another line, else it is shortened.
-fn badges(
-    concluded: &Concluded<'_>,
-    title: &str,
-    (width, continues): (usize, bool),
-    since: &str,
-) -> (Spans, String) {
-    /// Columns of a title that are worth their room.
-    const TITLE: usize = 24;
+/// Active kinds, each once, as many as fit: whole names, else words, else fewer with the number of the others. On narrow
+/// screens the first alone has its whole name.
+fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
     let kinds = active_kinds(concluded);
-    // Whole names where they leave room for the title, else words, else fewer with the number of the others: the title
-    // says more than the word of a second kind, which the problems list.
-    // On narrow screens the first alone has its whole name: the same names, whatever the length of the title at the
-    // moment.
-    let wide = width >= usize::from(BOXED);
     let form = |long: bool, count: usize| {
         let word =
             |at: usize, kind: Problem| if long && (wide || at == 0) { kind.badge() } else { kind.word() };
@@ -479,38 +556,34 @@ fn badges(
         }
         spans
     };
-    let every = kinds.len();
-    let room_of = |spans: &Spans| width.saturating_sub(spans.width + 2 + since.len());
-    let length = title.chars().count();
-    let whole = [form(true, every), form(false, every)].into_iter();
-    let whole = whole.filter(|_| wide || !continues).find(|spans| room_of(spans) >= length);
-    // In two lines a title that has half of its length in the first can be read.
-    let least = if continues { TITLE.max(length / 2) } else { length };
-    let mut fewer = (1..=every).rev().flat_map(|count| [form(true, count), form(false, count)]);
-    let spans = whole.or_else(|| fewer.find(|spans| room_of(spans) >= least));
-    // A badge is a word where the title is cut in any case.
-    let named = Some(form(true, 1)).filter(|spans| room_of(spans) >= TITLE);
-    let mut spans = spans.or(named).unwrap_or_else(|| form(false, 1));
-    let room = room_of(&spans);
-    let mut rest = String::new();
-    if room >= TITLE && !title.is_empty() {
+    let mut forms = (1..=kinds.len()).rev().flat_map(|count| [form(true, count), form(false, count)]);
+    forms.find(|spans| spans.width <= room).unwrap_or_else(|| form(false, 1))
+}
+
+/// The `title` of the worst finding, `since` when it is active, and ended kinds as far as there is room. The rest of the
+/// title comes second, if it `continues` in another line, else it is shortened.
+fn diagnosis(
+    concluded: &Concluded<'_>,
+    title: &str,
+    (width, continues): (usize, bool),
+    since: &str,
+) -> (Spans, String) {
+    let room = width.saturating_sub(1 + since.len());
+    if continues {
         let mut lines = wrap(title, room).into_iter();
-        let first = if continues {
-            lines.next().unwrap_or_default()
-        } else {
-            overview::problems::shortened(title, room)
-        };
-        rest = if continues { lines.collect::<Vec<_>>().join(" ") } else { rest };
-        spans.push(format!("  {first}"), theme::BOLD).push(since, theme::PLAIN);
+        let first = part(format!(" {}", lines.next().unwrap_or_default()), theme::BOLD);
+        return (first, lines.collect::<Vec<_>>().join(" "));
     }
+    let mut spans = part(format!(" {}", overview::problems::shortened(title, room)), theme::BOLD);
+    spans.push(since, theme::PLAIN);
     // If the problems stand below, those that have ended do too.
-    for text in findings::ended(concluded.findings).into_iter().filter(|_| !continues) {
+    for text in findings::ended(concluded.findings) {
         if spans.width + 3 + text.chars().count() > width {
             break;
         }
         spans.push(format!(" · {text}"), theme::DIM);
     }
-    (spans, rest)
+    (spans, String::new())
 }
 
 fn badge(level: Level, word: &str, style: ratatui::style::Style) -> Spans {

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use super::{Action, App, draw, help, tabs};
+use super::{Action, App, draw, header, help, tabs};
 use crate::tui::cursor::Move;
 use crate::tui::key::{Binding, Input, KEYMAP};
 use crate::tui::overlay::Overlay;
@@ -73,11 +73,14 @@ impl App {
         self.apply(effect)
     }
 
-    /// True if a place is that of the verdict, or of the line below it that says what it costs, and there is a problem
-    /// to open.
+    /// True if a place is that of the verdict, or of the lines around it that say what kind it is, what it costs and who
+    /// it is about, and there is a problem to open.
     fn on_verdict(&self, at: Position) -> bool {
         let (layout, screen) = (self.view.layout(), self.view.screen);
-        let on = layout.verdict.contains(at) || screen == Screen::Overview && layout.metrics.contains(at);
+        let below = [layout.metrics, layout.cost];
+        let on = layout.verdict.contains(at)
+            || header::badges_at(self, &layout).contains(at)
+            || screen == Screen::Overview && below.iter().any(|area| area.contains(at));
         on && screen != Screen::Problem && self.view.verdict().is_some_and(|verdict| verdict.worst.is_some())
     }
 

@@ -17,7 +17,7 @@ use crate::entity::devices::PortSample;
 use crate::findings::{DataEnd, Finding, Problem, Verdict};
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Address, Sample, SourceKind, address};
-use crate::tui::layout::Layout;
+use crate::tui::layout::{Layout, Shown};
 use crate::tui::theme;
 use crate::tui::widgets::Spans;
 use crate::tui::{Options, column};
@@ -124,7 +124,9 @@ impl View {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let warning = self.data.as_ref().is_some_and(|data| data.model.lost.any());
-        Layout::new(self.size, self.options.schedule.is_some(), warning)
+        let worst = || self.verdict().and_then(|verdict| verdict.worst);
+        let cost = self.screen == Screen::Overview && worst().is_some_and(Finding::names_ends);
+        Layout::new(self.size, Shown { schedule: self.options.schedule.is_some(), cost, warning })
     }
 
     /// Properties of the data that decide about columns.

@@ -100,7 +100,7 @@ impl Areas {
         };
         // On the smallest screens each part has its title and two lines.
         let small = body.height < 14;
-        let many = body.height >= 18 && wanted.problems > USUAL_PROBLEMS;
+        let many = body.height >= 17 && wanted.problems > USUAL_PROBLEMS;
         let (mut timeline, mut table) =
             if many { (LEAST_TIMELINE_LINES, LEAST_TABLE) } else { (TIMELINE, TABLE) };
         if many {
@@ -114,7 +114,7 @@ impl Areas {
         let least_peers = rule + if small { 2 } else { table.min(wanted.peers) };
         let most = match () {
             () if small => 2,
-            () if body.height < 18 => 3,
+            () if body.height < 17 => 3,
             () if many => body.height.saturating_sub(rule + timeline + least_peers + rule),
             () => USUAL_PROBLEMS,
         };

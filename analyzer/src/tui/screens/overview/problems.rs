@@ -494,8 +494,18 @@ fn evidence(finding: &Finding, end: DataEnd, width: usize, room: usize) -> Vec<L
     if lines.len() > 2 { lines } else { Vec::new() }
 }
 
-/// Time of the worst problem, and its ends, cost and place, for the line below the verdict.
-pub(in crate::tui) fn impact(view: &View) -> Option<(When, Vec<String>)> {
+/// What the lines below the verdict say of the worst problem.
+#[derive(Debug)]
+pub(in crate::tui) struct Impact {
+    pub(in crate::tui) time: When,
+    /// Cost and place.
+    pub(in crate::tui) parts: Vec<String>,
+    /// Its ends.
+    pub(in crate::tui) who: Vec<String>,
+}
+
+/// Time of the worst problem, its cost and place, and its ends, for the lines below the verdict.
+pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let concluded = known(view)?;
     let verdict = view.verdict()?;
     let worst = verdict.worst?;
@@ -505,13 +515,11 @@ pub(in crate::tui) fn impact(view: &View) -> Option<(When, Vec<String>)> {
     let bare = |text: &String| !text.contains(' ');
     let place = field(worst, end, "Where").filter(|text| !worst.title.contains(text));
     let place = place.map(|text| if bare(&text) { format!("at {text}") } else { text });
-    let ends = who::who(worst);
-    // Of several flows the place says more than one of them.
-    let flow = if ends.is_none() { who::worst_of(worst, view) } else { None };
-    let parts = [ends, impact, place, flow].into_iter().flatten();
+    let parts = [impact, place].into_iter().flatten();
     let parts: Vec<String> =
         parts.flat_map(|part| part.split(NEXT).map(str::to_owned).collect::<Vec<_>>()).collect();
-    (time.is_known() || !parts.is_empty()).then_some((time, parts))
+    let who = who::parts(worst, view);
+    (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who })
 }
 
 #[cfg(test)]

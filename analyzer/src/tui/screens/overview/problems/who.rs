@@ -1,7 +1,7 @@
 //! The ends of a problem in a line.
 
 use crate::analysis::FlowId;
-use crate::findings::{End, Finding};
+use crate::findings::{End, Finding, Problem};
 use crate::model::detail;
 use crate::sample::address;
 use crate::tui::column;
@@ -9,24 +9,42 @@ use crate::tui::view::View;
 use crate::util::layout::plain;
 use crate::util::units;
 
-/// Both ends, with their queue pairs, processes or pods where these are known; of hosts that the title names the queue
-/// pairs alone.
-pub(super) fn who(finding: &Finding) -> Option<String> {
-    let owned = |end: &End, name: String| {
-        let owner = end.pod.as_ref().or(end.comm.as_ref());
-        owner.map_or_else(|| name.clone(), |owner| format!("{name} ({})", plain(owner)))
-    };
+/// The ends of a problem, in parts: hosts that the title does not name, and queue pairs at both ends, of several flows
+/// those of the most affected one, with process and pod.
+pub(super) fn parts(finding: &Finding, view: &View) -> Vec<String> {
+    let ends = ends(finding);
+    let worst = if queue_pairs(finding).is_none() { worst_of(finding, view) } else { None };
+    ends.into_iter().chain(worst).collect()
+}
+
+/// Process and pod, such as ` (python3 in trainer-0)`; empty where neither is known.
+fn owner(process: Option<&str>, pod: Option<&str>) -> String {
+    let known: Vec<String> = [process, pod].into_iter().flatten().map(plain).collect();
+    if known.is_empty() { String::new() } else { format!(" ({})", known.join(" in ")) }
+}
+
+fn owned(end: &End, name: String) -> String {
+    name + &owner(end.comm.as_deref(), end.pod.as_deref())
+}
+
+/// Both ends with their queue pairs; of hosts that the title names the queue pairs alone.
+fn queue_pairs(finding: &Finding) -> Option<String> {
+    let (requester, responder) = (finding.requester.as_ref()?, finding.responder.as_ref()?);
+    let (from, to) = (requester.qpn?, responder.qpn?);
     let titled = |end: &End| finding.title.contains(&end.addr.to_string());
-    if let (Some(requester), Some(responder)) = (&finding.requester, &finding.responder)
-        && let (Some(from), Some(to)) = (requester.qpn, responder.qpn)
-    {
-        // Which of two that the title names is which, the queue pairs do not say.
-        let both = titled(requester) && titled(responder);
-        let name = |end: &End, qp: u32| {
-            let bare = titled(end) && !both;
-            owned(end, if bare { format!("QP {qp}") } else { format!("{} QP {qp}", end.addr) })
-        };
-        return Some(format!("{} → {}", name(requester, from), name(responder, to)));
+    // Which of two that the title names is which, the queue pairs do not say.
+    let both = titled(requester) && titled(responder);
+    let name = |end: &End, qp: u32| {
+        let bare = titled(end) && !both;
+        owned(end, if bare { format!("QP {qp}") } else { format!("{} QP {qp}", end.addr) })
+    };
+    Some(format!("{} → {}", name(requester, from), name(responder, to)))
+}
+
+/// Both ends, with their queue pairs, processes and pods where these are known; `None` where the title says as much.
+fn ends(finding: &Finding) -> Option<String> {
+    if let Some(pairs) = queue_pairs(finding) {
+        return Some(pairs);
     }
     let name = |end: &End| owned(end, end.addr.to_string());
     let first = finding.flows.first()?;
@@ -40,23 +58,28 @@ pub(super) fn who(finding: &Finding) -> Option<String> {
     (!named).then(|| ends.join(" → "))
 }
 
-/// The most affected of several flows: its queue pairs at both ends, and their process or pod where it is known.
-pub(super) fn worst_of(finding: &Finding, view: &View) -> Option<String> {
+/// The most affected of several flows: its queue pairs at both ends, and their process and pod where they are known.
+fn worst_of(finding: &Finding, view: &View) -> Option<String> {
     let FlowId { src, dst, dest_qp, .. } = finding.flows.first()?;
-    let data = view.data.as_ref()?;
     let is_worst = |row: &&crate::model::Row| {
         let key = &row.id.key;
         key.dest_qp == *dest_qp
             && (address(key.family, key.src), address(key.family, key.dst)) == (*src, *dst)
     };
-    let row = data.model.rows.iter().find(is_worst)?;
-    let from = row.at.and_then(|at| detail::peer_qp(&data.sample, at));
+    let data = view.data.as_ref();
+    let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
+    let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
     let from = from.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
-    let owner =
-        data.context().owner(row).and_then(|owner| owner.pod.clone().or_else(|| column::process(owner)));
-    let owner = owner.map_or_else(String::new, |owner| format!(" ({})", plain(&owner)));
+    let owned = row.and_then(|(data, row)| data.context().owner(row));
+    let process = owned.and_then(|owned| owned.comm.clone().or_else(|| column::process(owned)));
+    let owner = owner(process.as_deref(), owned.and_then(|owned| owned.pod.as_deref()));
     // A place in the title needs no second one.
     let other = if finding.title.contains(&src.to_string()) { dst } else { src };
-    let worst = if finding.named.iter().nth(1).is_some() { "worst " } else { "" };
-    Some(format!("{worst}{other} QP {from} → {dest_qp}{owner}"))
+    let several = finding.named.iter().nth(1).is_some();
+    let most = match Problem::of(finding) {
+        _ if !several => "",
+        Some(Problem::Imbalance) => "heaviest ",
+        _ => "worst ",
+    };
+    Some(format!("{most}{other} QP {from} → {dest_qp}{owner}"))
 }
