@@ -103,14 +103,14 @@ fn bnxt_re_says_why_a_queue_pair_died() {
     };
     let reported = program.reported(died);
     let (last, _) = ended(program);
-    let reported: Vec<&Value> = listed(&last, NEAR, "qp_events").collect();
-    reported.unwrap_or_else(|why| panic!("{why:#}: {reported:?} {}", last["findings"]));
-    let reasons: Vec<_> = reported.iter().filter(|event| event["event"] == "error reason").collect();
-    assert_eq!(reasons.len(), 1, "{reported:?}");
+    let events: Vec<&Value> = listed(&last, NEAR, "qp_events").collect();
+    reported.unwrap_or_else(|why| panic!("{why:#}: {events:?} {}", last["findings"]));
+    let reasons: Vec<_> = events.iter().filter(|event| event["event"] == "error reason").collect();
+    assert_eq!(reasons.len(), 1, "{events:?}");
     assert_eq!(
         (&reasons[0]["lqpn"], &reasons[0]["dst"]),
         (&number.into(), &FAR.address.into()),
-        "{reported:?}"
+        "{events:?}"
     );
     tool::run("rmmod", &["bnxt_re"]).unwrap();
 }
