@@ -122,9 +122,10 @@ impl Finding {
         let (requester, responder) = (end(&self.requester), end(&self.responder));
         // The rest of many, of which there is one with an owner and one without.
         let rest = self.evidence.get(FINDINGS).map(|_| (self.severity == Severity::Info, self.owner));
+        // A queue pair number is reused: a later death is another one.
         format!(
-            "{} {:?} {requester:?} {responder:?} {} {rest:?}",
-            self.id, self.place, self.evidence["device"]
+            "{} {:?} {requester:?} {responder:?} {} {} {rest:?}",
+            self.id, self.place, self.evidence["device"], self.evidence["died_ns"]
         )
     }
 

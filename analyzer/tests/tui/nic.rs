@@ -143,6 +143,11 @@ fn devices(start_ns: u64, seconds: u64) -> Devices {
 }
 
 fn offloaded(size: (u16, u16)) -> App {
+    offloaded_with(size, |_, _| {})
+}
+
+/// The same with a change of the devices, which gets the begin of the run.
+fn offloaded_with(size: (u16, u16), change: impl Fn(&mut Devices, u64)) -> App {
     let mut world = World::live();
     world.flows.clear();
     let start_ns = world.at(0).time_ns;
@@ -151,7 +156,9 @@ fn offloaded(size: (u16, u16)) -> App {
     app.on_resize(size.0, size.1);
     for seconds in 1..=4 {
         let mut sample = world.at(seconds);
-        sample.devices = Arc::new(devices(start_ns, seconds));
+        let mut devices = devices(start_ns, seconds);
+        change(&mut devices, start_ns);
+        sample.devices = Arc::new(devices);
         app.on_sample(Arc::new(sample));
         app.analyse_with(&mut analyst);
     }
@@ -220,6 +227,35 @@ fn one_queue_pair_is_shown_in_full_and_esc_leads_back() {
     );
     press(&mut app, &[Key::Home]);
     assert_eq!(text(&app), top);
+}
+
+/// A finding about several queue pairs marks each of them, and none that had its number before.
+#[test]
+fn every_queue_pair_of_a_finding_is_marked() {
+    let mut app = offloaded_with(LARGE, |devices, start_ns| {
+        let lives = Arc::make_mut(&mut devices.lives);
+        let mut before = life(18, start_ns, Some(0));
+        (before.control.ended_ns, before.control.end) = (Some(start_ns + SECOND), Some(DESTROYED));
+        let qps = Arc::make_mut(&mut lives.qps);
+        qps[1] = life(18, start_ns, Some(2));
+        qps.insert(0, before);
+        lives.events.extend([17, 18].map(|lqpn| QpEvent {
+            time_ns: start_ns + 3 * SECOND,
+            device: "mlx5_0".into(),
+            lqpn: Some(lqpn),
+            event: "QP_FATAL".into(),
+            ..QpEvent::default()
+        }));
+    });
+    press(&mut app, &[Key::Char('2')]);
+    let shown = text(&app);
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains("mlx5_0/1   192.0.2.")).collect();
+    let is_marked = |row: &&&str| row.trim_start_matches('│').starts_with('✖');
+    let marked: Vec<&&str> = rows.iter().filter(is_marked).collect();
+    let of = |lqpn: &str| marked.iter().filter(|row| row.contains(&format!(" {lqpn} "))).count();
+    assert_eq!((marked.len(), of("17"), of("18")), (2, 1, 1), "{shown}");
+    assert!(marked.iter().all(|row| row.contains("RTS")), "{shown}");
+    assert_eq!(rows.iter().filter(|row| row.contains(" 18 ")).count(), 2, "{shown}");
 }
 
 #[test]

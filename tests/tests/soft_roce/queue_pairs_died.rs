@@ -3,10 +3,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rocescope_tests::live::program::Program;
 use rocescope_tests::soft_roce::lab::{ENDS, End, FAR, NEAR};
 use rocescope_tests::soft_roce::report::count;
 use rocescope_tests::soft_roce::tool::LIMIT;
-use rocescope_tests::soft_roce::verbs::{REMOTE_ACCESS_ERROR, RETRY_EXCEEDED};
+use rocescope_tests::soft_roce::verbs::{QueuePair, REMOTE_ACCESS_ERROR, RETRY_EXCEEDED};
 use serde_json::Value;
 
 use super::faults::{Ends, findings};
@@ -63,9 +64,31 @@ fn a_death_is_known_without_a_packet() {
     let report = program.reported(|report| findings(report).any(|one| one["id"] == "qp.died")).unwrap();
     let reported_ns = now_ns() - given_up_ns;
     println!("reported after {} ms", reported_ns / 1_000_000);
-    ended(program);
     assert!(reported_ns < REPORTED_NS, "{reported_ns} ns after the last retry");
     died_of_retries(&report, numbers, given_up_ns);
+    let later = ends.connection(|to| to);
+    dies_later(&program, &ends, later);
+    ended(program);
+}
+
+/// Another connection to the same peer dies after the first one: the finding names it, alone or beside the first.
+fn dies_later(program: &Program, ends: &Ends, (near, far): (QueuePair<'_>, QueuePair<'_>)) {
+    let number = near.number();
+    let is_ready =
+        |report: &Value| listed(report, NEAR, "qps").any(|qp| qp["lqpn"] == number && qp["state"] == "RTS");
+    program.reported(is_ready).unwrap();
+    drop(far);
+    near.write(&ends.far, 4096, None).unwrap();
+    assert_eq!(near.completion(LIMIT).unwrap(), Some(RETRY_EXCEEDED));
+    let names = |one: &Value| {
+        let evidence = &one["evidence"];
+        let is_listed = evidence["lqpns"].as_array().is_some_and(|all| all.contains(&number.into()));
+        one["id"] == "qp.died" && (is_listed || evidence["lqpn"] == number)
+    };
+    let report = program.reported(|report| findings(report).any(names)).unwrap();
+    let died = findings(&report).find(|one| names(one)).unwrap();
+    assert_eq!(died["responder"]["addr"], FAR.address, "{died}");
+    assert_eq!(life(&report, NEAR, number)["end"], "error");
 }
 
 /// The near end's queue pair gave up at this time, for want of an answer.

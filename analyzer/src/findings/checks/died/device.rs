@@ -1,12 +1,20 @@
 //! Queue pairs that the NIC or its driver moved to the error state, from the kernel's control path.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use super::{
-    Commands, DIED, Dead, Episode, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair, title,
+    Commands, DIED, Dead, Episode, GREW_NS, Input, Place, REASON_NS, Raise, ends, fatal_nak_in, more, pair,
+    title, with_settings,
 };
 use crate::analysis::{Device, DeviceQp, QpEvent};
+use crate::entity::interval::{self, EPISODE_GAP_NS, Interval};
 use crate::entity::lives::{FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
+use crate::util::map::Map;
+use crate::util::small_list::SmallList;
 use crate::util::units::plural;
 
 /// Port counters that indicate why queue pairs fail.
@@ -17,14 +25,19 @@ const COUNTERS: [(&str, &str); 4] = [
     ("access_naks_sent", "remote access error (its own NAK)"),
 ];
 
+/// Maximum number of queue pairs listed in a finding.
+const MOST_LISTED: usize = 16;
+
+/// The end of one life of a queue pair, or of one of its connections.
 struct Death<'a> {
     device: &'a Device,
+    lqpn: u32,
     event: &'a QpEvent,
     /// The queue pair, if listed.
     qp: Option<&'a DeviceQp>,
     cause: String,
     /// The cause was inferred from counters of the whole port.
-    likely: bool,
+    likely: Option<Likely>,
     /// It refused a request of its peer, which is the requester.
     own_nak: bool,
     /// A query alone shows it, while results of this number of verbs were not seen: one of them may have taken it to
@@ -32,30 +45,80 @@ struct Death<'a> {
     unseen_verbs: u64,
 }
 
-/// Raises one finding per device, without deaths already seen in packets.
+/// Evidence of counters for a cause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Likely {
+    /// They grew at that time.
+    AtThatTime,
+    /// They grew during the run: their times are not known.
+    InTheRun,
+}
+
+/// Raises one finding per device, cause and peer, without deaths already seen in packets; the latest first.
 pub(super) fn check(input: &Input<'_>, known: &[Dead<'_>], found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
-        let mut deaths: Vec<Death<'_>> = Vec::new();
-        for event in &device.qp_events {
-            if deaths.iter().all(|other| other.event.lqpn != event.lqpn)
-                && let Some(death) = death(input, device, event)
-                && !known.iter().any(|dead| is_same(dead, &death))
-            {
-                deaths.push(death);
+        let mut groups: BTreeMap<(String, Option<IpAddr>), Vec<Death<'_>>> = BTreeMap::new();
+        for death in deaths(input, device) {
+            if !known.iter().any(|dead| is_same(dead, &death)) {
+                groups.entry((death.cause.clone(), death.event.dst)).or_default().push(death);
             }
         }
-        raise(input, &deaths, found);
+        let mut groups: Vec<Vec<Death<'_>>> = groups.into_values().collect();
+        groups.sort_by_key(|deaths| Reverse(deaths.iter().map(|death| death.event.time_ns).max()));
+        for deaths in groups {
+            raise(input, deaths, found);
+        }
     }
 }
 
+/// The deaths of a device's queue pairs, each with the first of its events.
+fn deaths<'a>(input: &Input<'a>, device: &'a Device) -> Vec<Death<'a>> {
+    let mut deaths: Vec<Death<'_>> = Vec::new();
+    // Place of the latest death of each number.
+    let mut latest: Map<u32, usize> = Map::default();
+    for event in &device.qp_events {
+        let Some(death) = death(input, device, event) else { continue };
+        let before = latest.get(&death.lqpn).and_then(|at| deaths.get(*at));
+        if before.is_none_or(|before| is_another(before, &death)) {
+            latest.insert(death.lqpn, deaths.len());
+            deaths.push(death);
+        }
+    }
+    deaths
+}
+
+/// True if an event is not of the death that an earlier one of the same number shows: the number is in use again, or
+/// the queue pair was connected again.
+fn is_another(earlier: &Death<'_>, later: &Death<'_>) -> bool {
+    let (before_ns, time_ns) = (earlier.event.time_ns, later.event.time_ns);
+    // A query shows a death where the one before found the queue pair connected.
+    if [earlier, later].iter().all(|death| death.event.event == TO_ERROR) {
+        return true;
+    }
+    let Some(qp) = later.qp else { return time_ns.saturating_sub(before_ns) >= EPISODE_GAP_NS };
+    let since = [qp.control.created_ns, qp.control.connected_ns];
+    since.into_iter().flatten().any(|since_ns| before_ns < since_ns && since_ns <= time_ns)
+}
+
 fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
-    let lqpn = event.lqpn?;
+    let lqpn = event.lqpn.filter(|_| event.is_death())?;
     // Queue pair numbers are reused: this is the queue pair that existed at the time.
-    let lived =
-        |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns);
-    let qp = device.qps.iter().find(lived);
-    let death =
-        |cause: String| Death { device, event, qp, cause, likely: false, own_nak: false, unseen_verbs: 0 };
+    let lived = |qp: &&DeviceQp| {
+        qp.lqpn == lqpn
+            && qp.control.created_ns.is_none_or(|created| created <= event.time_ns)
+            && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns)
+    };
+    let qp = device.qps.iter().filter(lived).max_by_key(|qp| qp.control.created_ns);
+    let death = |cause: String| Death {
+        device,
+        lqpn,
+        event,
+        qp,
+        cause,
+        likely: None,
+        own_nak: false,
+        unseen_verbs: 0,
+    };
     let named = FATAL_EVENTS.iter().find(|(name, _)| *name == event.event);
     // The driver's reason takes precedence.
     let of_same = |other: &&QpEvent| {
@@ -76,15 +139,33 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
         let cause = if own_nak { format!("{nak} (its own)") } else { nak.to_owned() };
         return Some(Death { own_nak, ..death(cause) });
     }
-    let of_port =
-        || input.facts.devices.iter().filter(|one| one.name == device.name && one.port == device.port);
-    let grew = |name: &str| of_port().any(|one| one.counters.get(name).is_some_and(|count| *count > 0));
-    let causes: Vec<&str> =
-        COUNTERS.iter().filter(|(name, _)| grew(name)).map(|(_, meaning)| *meaning).collect();
-    let likely = !causes.is_empty();
-    let cause = if likely { causes.join(", or ") } else { "found in the error state".to_owned() };
+    let (causes, likely) = by_counters(input, device, event.time_ns);
+    let cause = if causes.is_empty() { "found in the error state".to_owned() } else { causes.join(", or ") };
     let unseen_verbs = input.sample.devices.lives.calls.missed_returns;
-    Some(Death { likely, unseen_verbs, ..death(cause) })
+    Some(Death { likely: Some(likely).filter(|_| !causes.is_empty()), unseen_verbs, ..death(cause) })
+}
+
+/// The causes that counters of the port indicate for a death at this time: those that grew then, or where times of
+/// growth are not known, those that grew during the run.
+fn by_counters(input: &Input<'_>, device: &Device, time_ns: u64) -> (Vec<&'static str>, Likely) {
+    let is_port = |name: &str, port: Option<u32>| name == device.name && port == device.port;
+    let port = input.sample.devices.ports.iter().find(|port| is_port(&port.device, Some(port.port)));
+    let growth = port.map_or(&[][..], |port| &port.growth);
+    if growth.is_empty() {
+        let of_port = || input.facts.devices.iter().filter(|one| is_port(&one.name, one.port));
+        let grew = |name: &str| of_port().any(|one| one.counters.get(name).is_some_and(|count| *count > 0));
+        let causes = COUNTERS.iter().filter(|(name, _)| grew(name));
+        return (causes.map(|(_, cause)| *cause).collect(), Likely::InTheRun);
+    }
+    let grew = |name: &str| {
+        let mut times = growth.iter().filter(|(own, _)| own == name).flat_map(|(_, times)| times);
+        times.any(|time| {
+            time.first_ns.saturating_sub(GREW_NS) <= time_ns
+                && time_ns <= time.last_ns.saturating_add(GREW_NS)
+        })
+    };
+    let causes = COUNTERS.iter().filter(|(name, _)| grew(name));
+    (causes.map(|(_, cause)| *cause).collect(), Likely::AtThatTime)
 }
 
 /// A fatal NAK that packets show for a queue pair: received, or its own (true).
@@ -101,21 +182,27 @@ fn is_same(dead: &Dead<'_>, death: &Death<'_>) -> bool {
     (src, dst, qp.rqpn) == (Some(dead.flow.src), Some(dead.flow.dst), Some(dead.flow.dest_qp))
 }
 
-fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
-    let (Some(first), Some(last)) = (
-        deaths.iter().min_by_key(|death| death.event.time_ns),
-        deaths.iter().max_by_key(|death| death.event.time_ns),
-    ) else {
-        return;
-    };
-    let Death { device, event, qp, cause, likely, own_nak, unseen_verbs } = first;
+/// A finding about deaths of a device with one cause and one peer: it names the first queue pair of the latest episode.
+fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>) {
+    deaths.sort_by_key(|death| death.event.time_ns);
+    let mut times: SmallList<Interval> = SmallList::default();
+    for death in &deaths {
+        let at = death.event.time_ns;
+        interval::add(Interval { first_ns: at, last_ns: at, ..Interval::default() }, &mut times, at);
+    }
+    let Some(latest) = times.last() else { return };
+    deaths.retain(|death| death.event.time_ns >= latest.first_ns);
+    let Some((first, others)) = deaths.split_first() else { return };
+    let Death { device, lqpn, event, qp, cause, likely, own_nak, unseen_verbs } = first;
+    let episodes = times
+        .iter()
+        .map(|time| Episode { first_ns: time.first_ns, last_ns: time.last_ns, peak: None })
+        .collect();
     // Neither the port nor a packet shows a failure.
-    let is_doubtful = *unseen_verbs > 0 && !*likely;
+    let is_doubtful = *unseen_verbs > 0 && likely.is_none();
     let severity = if is_doubtful { Severity::Warning } else { Severity::Critical };
-    let lqpn = event.lqpn.unwrap_or(0);
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
     let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
-    let others = deaths.len() as u64 - 1;
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
     let (own, peer) = ends::of_event(event, *qp);
@@ -125,171 +212,62 @@ fn raise(input: &Input<'_>, deaths: &[Death<'_>], found: &mut Vec<Finding>) {
         None => "Read the log of the process for a work completion with error.".to_owned(),
     };
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
-    let mut raise = Raise::new(&DIED, severity, title(diagnosis, [hosts, more(others, "QP")]))
-        .evidence("cause", cause.as_str())
-        .evidence("lqpn", lqpn)
-        .evidence("rqpn", qp.and_then(|qp| qp.rqpn))
+    let title = title(diagnosis, [hosts, more(others.len() as u64, "QP")]);
+    let raise = Raise::new(&DIED, severity, title).evidence("cause", cause.as_str()).evidence("lqpn", *lqpn);
+    let raise = if others.is_empty() {
+        raise
+    } else {
+        raise.evidence("queue_pairs", deaths.len()).evidence("lqpns", listed(*lqpn, others))
+    };
+    let mut raise = with_settings(raise, *qp)
+        .evidence("died_ns", event.time_ns)
         .evidence("process", process)
-        .evidence("udp_port", qp.and_then(|qp| qp.control.udp_port))
-        .evidence("dscp", qp.and_then(|qp| qp.control.dscp))
-        .evidence("timeout_ns", qp.and_then(|qp| qp.control.timeout_ns))
-        .evidence("retry_cnt", qp.and_then(|qp| qp.control.retry_cnt))
-        .evidence("rnr_retry", qp.and_then(|qp| qp.control.rnr_retry))
         .place(Place::link(input, interface, None))
         .ends(requester, responder)
-        .episodes(vec![Episode { first_ns: event.time_ns, last_ns: last.event.time_ns, peak: None }])
+        .episodes(episodes)
         .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
         .step(log, ByHand::Varies);
     if let Some(dst) = event.dst {
         raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
     }
-    if *likely {
-        raise = raise.caveat(
-            "The reason is inferred from counters of the whole port: another queue pair may have made them grow.",
-        );
-    }
-    if *unseen_verbs > 0 {
-        raise = raise.caveat(format!(
-            "The results of {} were not seen (qp_lives.missed_returns): one of them may have taken the queue pair to the \
-             error state.",
-            plural(*unseen_verbs, "verb")
-        ));
+    for caveat in caveats(*likely, *unseen_verbs) {
+        raise = raise.caveat(caveat);
     }
     raise
         .step("Look for link flaps, route changes and drops on the path at that time.", here.nic_counters())
         .into(found);
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::analysis::{Options, fixtures};
-    use crate::entity::devices::{PortSample, SourceSample};
-    use crate::entity::lives::{Lives, timeout_ns};
-    use crate::findings::tests::found;
-    use crate::sample::{FlowSample, Sample};
-
-    fn after(events: &[(u32, &str)], counters: &[(&str, u64)]) -> Sample {
-        let events = (0..).zip(events);
-        let events = events.map(|(at, (lqpn, name))| fixtures::qp_event(*lqpn, name, fixtures::START + at));
-        let mut life = fixtures::qp_life(17, 29);
-        (life.control.timeout_ns, life.control.retry_cnt) = (Some(timeout_ns(14)), Some(7));
-        let lives = Lives { events: events.collect(), qps: vec![life].into(), ..Lives::default() };
-        let values = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-        let counters = vec![SourceSample { source: "sysfs hw_counters", values, resets: 0 }];
-        fixtures::with_lives(PortSample { counters, ..fixtures::port() }, lives)
-    }
-
-    fn deaths(sample: &Sample) -> Vec<Finding> {
-        found(sample, &Options::default()).into_iter().filter(|one| one.id == "qp.died").collect()
-    }
-
-    #[test]
-    fn events_of_the_error_state_are_deaths_and_others_are_not() {
-        for (name, expected) in [
-            ("QP_FATAL", "fatal error of its work queue (QP_FATAL)"),
-            ("QP_ACCESS_ERR", "access error (QP_ACCESS_ERR)"),
-            (TO_ERROR, "found in the error state"),
-        ] {
-            let all = deaths(&after(&[(17, name), (17, "QP_FATAL"), (18, name)], &[]));
-            let [one] = &all[..] else { panic!("{all:?}") };
-            assert!(one.title.starts_with(&format!("QP 17 of mlx5_0 died: {expected}")), "{}", one.title);
-            assert_eq!(one.evidence.get("cause").and_then(|cause| cause.value.as_str()), Some(expected));
-            assert_eq!(one.requester.as_ref().and_then(|end| end.pid), Some(4_711));
-            assert_eq!(one.responder.as_ref().and_then(|end| end.qpn), Some(29));
-        }
-        // The driver's reason comes before its event, or without one.
-        let mut sample =
-            after(&[(17, REASON), (17, "QP_FATAL"), (18, "QP_FATAL")], &[("retries_exceeded", 1)]);
-        let lives = Arc::make_mut(&mut Arc::make_mut(&mut sample.devices).lives);
-        let why = "RNR retry count exceeded (requester 0x03)";
-        lives.events[0].reason = Some(why.into());
-        let [died] = &deaths(&sample)[..] else { panic!() };
-        assert_eq!(died.evidence.get("cause").and_then(|cause| cause.value.as_str()), Some(why));
-        assert!(died.title.starts_with("QP 17 of mlx5_0 died: RNR retry count exceeded"), "{}", died.title);
-        for name in ["COMM_EST", "SQ_DRAINED", "PORT_ERR", "modify to RTR"] {
-            assert_eq!(deaths(&after(&[(17, name)], &[])), [], "{name}");
+/// Numbers of the queue pairs of a finding, each once: the one that it names, then the latest of the others.
+fn listed(first: u32, others: &[Death<'_>]) -> Vec<u32> {
+    let mut numbers = vec![first];
+    for death in others.iter().rev() {
+        if numbers.len() < MOST_LISTED && !numbers.contains(&death.lqpn) {
+            numbers.push(death.lqpn);
         }
     }
-
-    /// The control path does not know the process of an older queue pair, but the kernel's list of queue pairs does.
-    #[test]
-    fn a_queue_pair_made_before_the_run_has_its_process() {
-        let mut sample = after(&[(17, TO_ERROR)], &[]);
-        let devices = Arc::make_mut(&mut sample.devices);
-        let lives = Arc::make_mut(&mut devices.lives);
-        (lives.events[0].pid, lives.events[0].comm) = (None, None);
-        let life = &mut Arc::make_mut(&mut lives.qps)[0];
-        (life.pid, life.comm) = (Some(4_711), Some("train".into()));
-        let [died] = &deaths(&sample)[..] else { panic!() };
-        assert_eq!(died.requester.as_ref().and_then(|end| end.pid), Some(4_711));
-        let process = died.evidence.get("process").and_then(|process| process.value.as_str());
-        assert_eq!(process, Some("train (4711)"));
-    }
-
-    /// The verb to the error state may be among those whose return the kernel did not show.
-    #[test]
-    fn a_death_that_only_a_query_shows_is_doubtful_while_verbs_were_missed() {
-        let died = |name: &str, counters: &[(&str, u64)], missed_returns: u64| {
-            let mut sample = after(&[(17, name)], counters);
-            let devices = Arc::make_mut(&mut sample.devices);
-            Arc::make_mut(&mut devices.lives).calls.missed_returns = missed_returns;
-            let [died] = &deaths(&sample)[..] else { panic!() };
-            (
-                died.severity,
-                died.caveats.iter().any(|one| one.contains("The results of 3 verbs were not seen")),
-            )
-        };
-        let grew = [("retries_exceeded", 1)];
-        assert_eq!(died(TO_ERROR, &[], 0), (Severity::Critical, false));
-        assert_eq!(died(TO_ERROR, &[], 3), (Severity::Warning, true));
-        assert_eq!(died(TO_ERROR, &grew, 3), (Severity::Critical, true));
-        // The device itself says so.
-        assert_eq!(died("QP_FATAL", &[], 3), (Severity::Critical, false));
-    }
-
-    /// A fatal NAK ends both queue pairs: that which sent the request, and that which refused it.
-    #[test]
-    fn a_fatal_nak_is_the_reason_at_both_ends() {
-        let with_nak = |src: &str, dst: &str, dest_qp: u32| {
-            let mut sample = after(&[(17, TO_ERROR)], &[("retries_exceeded", 1)]);
-            let mut stats = fixtures::stats(49_152, 3, 186);
-            stats.rare.naks[2] = 1;
-            sample.flows.push(FlowSample { slot: 0, key: fixtures::key(0, src, dst, dest_qp), stats });
-            let [died] = &deaths(&sample)[..] else { panic!() };
-            let qpn = |end: &Option<crate::findings::End>| end.as_ref().and_then(|end| end.qpn);
-            let cause = died.evidence.get("cause").and_then(|cause| cause.value.as_str().map(str::to_owned));
-            assert!(died.caveats.iter().all(|one| !one.contains("inferred")), "{:?}", died.caveats);
-            (cause.unwrap(), qpn(&died.requester), qpn(&died.responder))
-        };
-        let (own, peer) = ("10.0.0.1", "10.0.0.2");
-        let received = ("remote access error NAK".to_owned(), Some(17), Some(29));
-        assert_eq!(with_nak(peer, own, 17), received);
-        let sent = ("remote access error NAK (its own)".to_owned(), Some(29), Some(17));
-        assert_eq!(with_nak(own, peer, 29), sent);
-    }
-
-    #[test]
-    fn counters_of_the_port_say_why() {
-        let retries = deaths(&after(&[(17, TO_ERROR)], &[("retries_exceeded", 1)]));
-        let cause = |one: &Finding| {
-            one.evidence.get("cause").and_then(|cause| cause.value.as_str().map(str::to_owned))
-        };
-        assert_eq!(cause(&retries[0]).as_deref(), Some("retry count exceeded"));
-        assert!(retries[0].caveats[0].contains("inferred"), "{:?}", retries[0].caveats);
-        for (counter, expected) in [
-            ("access_naks_received", "remote access error"),
-            ("access_naks_sent", "remote access error (its own NAK)"),
-        ] {
-            assert_eq!(
-                cause(&deaths(&after(&[(17, TO_ERROR)], &[(counter, 1)]))[0]).as_deref(),
-                Some(expected)
-            );
-        }
-        let both = [("retries_exceeded", 1), ("rnr_retries_exceeded", 2)];
-        let both = deaths(&after(&[(17, TO_ERROR)], &both));
-        assert_eq!(cause(&both[0]).as_deref(), Some("retry count exceeded, or RNR retry count exceeded"));
-    }
+    numbers
 }
+
+/// What makes the cause of a death, or the death itself, uncertain.
+fn caveats(likely: Option<Likely>, unseen_verbs: u64) -> impl Iterator<Item = String> {
+    let inferred = likely.map(|likely| {
+        let grew = match likely {
+            Likely::AtThatTime => "that grew at that time",
+            Likely::InTheRun => "that grew during the run, at times that are not known",
+        };
+        format!("The reason is inferred from counters of the whole port {grew}: another queue pair may have made them grow.")
+    });
+    let unseen = (unseen_verbs > 0).then(|| {
+        format!(
+            "The results of {} were not seen (qp_lives.missed_returns): one of them may have taken the queue pair to the \
+             error state.",
+            plural(unseen_verbs, "verb")
+        )
+    });
+    inferred.into_iter().chain(unseen)
+}
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

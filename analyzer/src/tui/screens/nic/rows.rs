@@ -1,7 +1,7 @@
 //! Rows: the queue pairs of the latest facts, with rates from two readings and the findings about them.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -137,6 +137,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let by_context = if is_read { readings.rates(&device.name, qp.lqpn) } else { (None, None) };
             let control = &qp.control;
             let exists = !control.is_over();
+            let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| existed(one, qp));
             let end_ns = control.ended_ns.or(now_ns);
             all.push(Row {
                 device,
@@ -144,7 +145,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
                 sent: by_psn.0.or(by_context.0).filter(|_| exists),
                 received: by_psn.1.or(by_context.1).filter(|_| exists),
                 age_ns: control.created_ns.zip(end_ns).map(|(made, end)| end.saturating_sub(made)),
-                level: findings.get(&qp.lqpn).copied().unwrap_or_default(),
+                level: own.map(|one| Level::from(one.severity)).max().unwrap_or_default(),
             });
         }
     }
@@ -162,16 +163,15 @@ fn rates(view: &View, device: &Device) -> Map<u32, (Option<f64>, Option<f64>)> {
     step.map(|step| step.qps_per_s()).unwrap_or_default()
 }
 
-/// The worst level of the active findings about each queue pair of a port: those that name its number, or its end.
-fn about(view: &View, device: &Device) -> BTreeMap<u32, Level> {
-    let mut levels: BTreeMap<u32, Level> = BTreeMap::new();
+/// The active findings on a port that name queue pairs, by the numbers.
+fn about<'a>(view: &'a View, device: &'a Device) -> Map<u32, Vec<&'a Finding>> {
+    let mut by_number: Map<u32, Vec<&Finding>> = Map::default();
     for finding in findings_on(view, device) {
         for qpn in numbers(finding) {
-            let level = levels.entry(qpn).or_default();
-            *level = (*level).max(Level::from(finding.severity));
+            by_number.entry(qpn).or_default().push(finding);
         }
     }
-    levels
+    by_number
 }
 
 fn findings_on<'a>(view: &'a View, device: &'a Device) -> impl Iterator<Item = &'a Finding> {
@@ -183,15 +183,25 @@ fn findings_on<'a>(view: &'a View, device: &'a Device) -> impl Iterator<Item = &
     })
 }
 
-/// The queue pair of this host that a finding names.
-fn numbers(finding: &Finding) -> impl Iterator<Item = u32> {
-    finding.evidence["lqpn"].as_u64().and_then(|qpn| u32::try_from(qpn).ok()).into_iter()
+/// The queue pairs of this host that a finding names: the first of them, and the others that it lists.
+fn numbers(finding: &Finding) -> BTreeSet<u32> {
+    let others = finding.evidence["lqpns"].as_array();
+    let all = std::iter::once(&finding.evidence["lqpn"]).chain(others.into_iter().flatten());
+    all.filter_map(|qpn| u32::try_from(qpn.as_u64()?).ok()).collect()
 }
 
-/// The active findings that name a queue pair.
+/// True if the queue pair existed in the latest episode of a finding that names its number: numbers are reused.
+fn existed(finding: &Finding, qp: &DeviceQp) -> bool {
+    let control = &qp.control;
+    let is_later = control.created_ns.zip(finding.last_seen_ns).is_some_and(|(made, seen)| made > seen);
+    let is_earlier = control.ended_ns.zip(finding.since_ns()).is_some_and(|(end, since)| end < since);
+    !is_later && !is_earlier
+}
+
+/// The active findings about a queue pair.
 pub(super) fn findings<'a>(view: &'a View, row: &'a Row<'_>) -> impl Iterator<Item = &'a Finding> {
-    let device = row.device;
-    findings_on(view, device).filter(move |one| numbers(one).any(|qpn| qpn == row.qp.lqpn))
+    let is_about = |one: &&Finding| numbers(one).contains(&row.qp.lqpn) && existed(one, row.qp);
+    findings_on(view, row.device).filter(is_about)
 }
 
 fn sort(rows: &mut [Row<'_>], order: Order) {
