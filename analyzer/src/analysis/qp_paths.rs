@@ -11,7 +11,8 @@ use super::imbalance::{is_named, jain, max_over_mean};
 use super::{Device, DeviceQp, Options, QpSource};
 use crate::entity::devices::{Devices, PortSample};
 use crate::sample::{Address, Direction, Tuple};
-use crate::util::source_port::{self, is_computed};
+use crate::util::source_port::why_unknown;
+use crate::util::system::KernelVersion;
 
 /// Paths of queue pairs that send and whose packets bypass rocescope. They are part of neither `entropy`, `imbalance`
 /// nor `ecmp`.
@@ -151,7 +152,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
     let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
     let mut known: Vec<(&Sender<'_>, Weight)> = Vec::new();
     for sender in &senders {
-        match tuple_of(sender) {
+        match tuple_of(sender, watched.kernel) {
             Ok(weight) => known.push((sender, weight)),
             Err(why) => *unknown.entry(why).or_default() += 1,
         }
@@ -192,18 +193,17 @@ fn sends(qp: &DeviceQp) -> bool {
 }
 
 /// The 5-tuple of a queue pair without a weight, or the reason for which it is not known.
-fn tuple_of(Sender { device, qp, .. }: &Sender<'_>) -> Result<Weight, String> {
+fn tuple_of(
+    Sender { device, qp, .. }: &Sender<'_>,
+    kernel: Option<KernelVersion>,
+) -> Result<Weight, String> {
     let control = &qp.control;
     let Some(dst) = control.dst else {
         return Err("neither the control path nor a context shows its peer".to_owned());
     };
     let Some(src_port) = control.udp_port else {
         let driver = device.driver.as_deref().unwrap_or("the driver");
-        return Err(if is_computed(driver) {
-            "its flow label was not seen".to_owned()
-        } else {
-            source_port::unknown(driver)
-        });
+        return Err(why_unknown(driver, kernel));
     };
     let Some(src) = control.src else { return Err("its source address was not seen".to_owned()) };
     let ((family, src), (_, dst)) = (Address::from(src).words(), Address::from(dst).words());
@@ -426,7 +426,12 @@ mod tests {
         let why = "bnxt_re leaves the UDP source port to the firmware".to_owned();
         assert_eq!(found.unknown, BTreeMap::from([(why, 2)]));
         let mlx5 = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
-        assert_eq!(mlx5.unknown.keys().collect::<Vec<_>>(), ["its flow label was not seen"]);
+        assert_eq!(mlx5.unknown.keys().collect::<Vec<_>>(), [
+            "the flow label, from which the UDP source port follows, was not seen"
+        ]);
+        let rxe = facts("rxe", &given, &Options::default()).qp_paths.unwrap();
+        let why = rxe.unknown.keys().next().unwrap();
+        assert!(why.starts_with("before kernel 5.17, rxe has another rule"), "{why}");
         assert_eq!(facts("mlx5_ib", &[], &Options::default()).qp_paths, None);
     }
 }

@@ -13,7 +13,7 @@ use crate::host::kernel::{Capability, KernelVersion, PERFMON_SUFFICES};
 use crate::host::process::nccl::PORT;
 use crate::host::rdma::fwctl::BNXT_REFUSES;
 use crate::host::rdma::qp_context;
-use crate::util::source_port::{self, is_computed};
+use crate::util::source_port::{is_computed, why_unknown};
 use crate::util::units;
 
 /// RDMA netlink hands out contexts since this kernel.
@@ -232,7 +232,9 @@ fn firmware(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, Strin
 /// UDP source ports from flow labels and numbers.
 fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) {
     let driver = |device: &&DeviceFacts| device.driver.clone().unwrap_or_else(|| "an unknown driver".into());
-    let computed = |device: &&&DeviceFacts| device.driver.as_deref().is_some_and(is_computed);
+    let kernel = facts.kernel.version;
+    let computed =
+        |device: &&&DeviceFacts| device.driver.as_deref().is_some_and(|driver| is_computed(driver, kernel));
     let (with, without): (Vec<&DeviceFacts>, Vec<&DeviceFacts>) =
         devices.iter().copied().partition(|device| computed(&device));
     let names = |devices: &[&DeviceFacts]| {
@@ -242,8 +244,7 @@ fn ports(facts: &HostFacts, devices: &[&DeviceFacts]) -> (Availability, String) 
         names.join(", ")
     };
     if with.is_empty() {
-        let reasons: BTreeSet<String> =
-            without.iter().map(|one| source_port::unknown(&driver(one))).collect();
+        let reasons: BTreeSet<String> = without.iter().map(|one| why_unknown(&driver(one), kernel)).collect();
         return (Availability::No, reasons.into_iter().collect::<Vec<_>>().join("; "));
     }
     let (works, _) = lives(facts);

@@ -14,6 +14,7 @@ use crate::ethernet::lldp::Neighbour;
 use crate::host::process::pods::PodInterface;
 use crate::host::rdma::device::Hardware;
 pub use crate::host::rdma::vocabulary::Meaning as PortCounter;
+use crate::util::system::KernelVersion;
 use crate::util::time::seconds;
 
 /// Everything known of the watched devices at a moment.
@@ -33,6 +34,8 @@ pub struct Devices {
     pub contexts: Arc<Contexts>,
     /// Work that processes posted, likewise.
     pub posts: Arc<Posts>,
+    /// Version of the kernel whose devices they are; `None` where it is not known, as of a recording.
+    pub kernel: Option<KernelVersion>,
 }
 
 /// A port of an RDMA device, and what it counted since the run began.

@@ -13,7 +13,7 @@ use crate::host::rdma::qp_context::QpContext;
 use crate::util::pack::pack;
 
 pack! {
-    struct Devices { ports, settings, neighbours, lives, lists, contexts, posts }
+    struct Devices { ports, settings, neighbours, lives, lists, contexts, posts, kernel }
     struct PortSample {
         device, port, driver, hardware, interface, pod, members, above, gone, hidden, window, counters, growth, pause, pause_source, lossless,
         dscp_priorities, trusts_pcp, active_mtu, qps, qp_counters, qps_left_out,

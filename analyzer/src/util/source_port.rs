@@ -50,16 +50,25 @@ const LATE_USERS: [&str; 2] = ["irdma", "rxe"];
 /// First kernel in which [`LATE_USERS`] use the shared rule.
 const SHARED_SINCE: KernelVersion = KernelVersion::new(5, 17, 0);
 
-/// True if the source port of a queue pair is computed for this driver; for the others [`unknown`] has the reason.
+/// True if the source port of a queue pair is computed for this driver on a kernel; for the others [`why_unknown`] has
+/// the reason.
 #[must_use]
-pub fn is_computed(driver: &str) -> bool {
-    USERS.contains(&driver)
+pub fn is_computed(driver: &str, kernel: Option<KernelVersion>) -> bool {
+    USERS.contains(&driver) && (!LATE_USERS.contains(&driver) || kernel >= Some(SHARED_SINCE))
 }
 
-/// The reason why the source port of a driver's queue pairs is not computed.
+/// The reason why the source port of a driver's queue pair is not known on a kernel: it is not computed there, or the
+/// flow label that it follows from is not known.
 #[must_use]
-pub fn unknown(driver: &str) -> String {
+pub fn why_unknown(driver: &str, kernel: Option<KernelVersion>) -> String {
     match driver {
+        _ if is_computed(driver, kernel) => {
+            "the flow label, from which the UDP source port follows, was not seen".to_owned()
+        }
+        _ if LATE_USERS.contains(&driver) => {
+            let here = if kernel.is_some() { "" } else { ", and the kernel's version is not known" };
+            format!("before kernel {SHARED_SINCE}, {driver} has another rule for the UDP source port{here}")
+        }
         "ionic_rdma" => "versions of ionic_rdma differ in the UDP source port they send".to_owned(),
         _ => format!("{driver} leaves the UDP source port to the firmware"),
     }
@@ -75,10 +84,8 @@ pub fn udp_source_port(
     lqpn: u32,
     rqpn: u32,
 ) -> Option<u16> {
-    if !is_computed(driver) || LATE_USERS.contains(&driver) && kernel < Some(SHARED_SINCE) {
-        return None;
-    }
-    Some(if flow_label == 0 { of_both(lqpn, rqpn) } else { from_flow_label(flow_label) })
+    is_computed(driver, kernel)
+        .then(|| if flow_label == 0 { of_both(lqpn, rqpn) } else { from_flow_label(flow_label) })
 }
 
 #[cfg(test)]
@@ -93,5 +100,22 @@ mod tests {
         assert_eq!(from_flow_label(0x7_0BBD), 52_129);
         assert_eq!((of_sender(1), of_sender(17)), (55_410, 57_236));
         assert_eq!(is_sender(69), 69);
+    }
+
+    #[test]
+    fn a_port_that_is_not_known_has_the_reason_of_driver_and_kernel() {
+        let kernel = |major, minor| Some(KernelVersion::new(major, minor, 0));
+        for driver in ["irdma", "rxe"] {
+            let old = why_unknown(driver, kernel(5, 16));
+            assert_eq!(old, format!("before kernel 5.17, {driver} has another rule for the UDP source port"));
+            assert_eq!(udp_source_port(driver, kernel(5, 16), 1, 2, 3), None);
+            assert!(why_unknown(driver, None).ends_with("the kernel's version is not known"), "{driver}");
+        }
+        for (driver, kernel) in [("rxe", kernel(5, 17)), ("irdma", kernel(6, 1)), ("mlx5_ib", None)] {
+            assert!(why_unknown(driver, kernel).contains("was not seen"), "{driver}");
+            assert!(udp_source_port(driver, kernel, 1, 2, 3).is_some(), "{driver}");
+        }
+        assert!(why_unknown("efa", kernel(6, 12)).contains("leaves the UDP source port to the firmware"));
+        assert!(why_unknown("ionic_rdma", kernel(6, 12)).starts_with("versions of ionic_rdma differ"));
     }
 }

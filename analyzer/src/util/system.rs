@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use super::pack::pack;
+
 /// The commit that the program was built from; `None` outside a repository.
 pub const COMMIT: Option<&str> = option_env!("ROCESCOPE_COMMIT");
 
@@ -31,6 +33,10 @@ pub struct KernelVersion {
     major: u16,
     minor: u16,
     patch: u16,
+}
+
+pack! {
+    struct KernelVersion { major, minor, patch }
 }
 
 impl KernelVersion {

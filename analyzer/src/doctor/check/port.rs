@@ -81,7 +81,7 @@ pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
             pcie(pci, port, &subject, sheet);
         }
         match device.driver.as_deref() {
-            Some(driver) if is_computed(driver) => {
+            Some(driver) if is_computed(driver, facts.kernel.version) => {
                 sheet.ok("entropy.source_port", &subject, format!("{driver} varies it per queue pair"));
             }
             _ => sheet.unknown(

@@ -142,6 +142,14 @@ fn each_layer_says_what_it_would_need() {
             "bnxt_re leaves the UDP source port to the firmware",
         ),
         (IONIC, with(""), "computed ports", Availability::No, "versions of ionic_rdma differ"),
+        (
+            IRDMA,
+            with("proc/sys/kernel/osrelease = 5.15.0"),
+            "computed ports",
+            Availability::No,
+            "before kernel 5.17, irdma has another rule for the UDP source port",
+        ),
+        (IRDMA, with(""), "computed ports", Availability::Yes, "irdma computes them"),
         (MLX5, with(PROBES), "error reasons", Availability::Perhaps, "kernel 6.4 and newer"),
         (
             BNXT_RE,

@@ -26,6 +26,7 @@ use crate::host::read::HostRoot;
 use crate::host::read::queries::Queries;
 use crate::host::{pci, rdma};
 use crate::source::devices::listed::{Addresses, QueuePairs};
+use crate::util::system::kernel_version;
 
 /// The RoCE ports of the watched interfaces.
 #[derive(Debug, Default)]
@@ -359,6 +360,7 @@ impl Watch {
             lists: self.lists,
             contexts: Arc::clone(&self.contexts),
             posts: Arc::default(),
+            kernel: kernel_version(),
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::tui::readings::{self, ReadingPoint};
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
-use crate::util::source_port::{self, is_computed};
+use crate::util::source_port::why_unknown;
+use crate::util::system::KernelVersion;
 use crate::util::units::{self, UNKNOWN};
 use crate::util::wrap::hanging;
 
@@ -308,7 +309,8 @@ fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     let Some(facts) = view.analysis.as_ref().map(|analysis| &analysis.report.facts) else {
         return Vec::new();
     };
-    let reasons = reasons(facts, row);
+    let kernel = view.data.as_ref().and_then(|data| data.sample.devices.kernel);
+    let reasons = reasons(facts, row, kernel);
     if reasons.is_empty() {
         return Vec::new();
     }
@@ -320,7 +322,7 @@ fn unknown(view: &View, row: &Row<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
+fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<String> {
     let (qp, control) = (row.qp, &row.qp.control);
     let has = |source| qp.sources.contains(&source);
     let mut reasons = Vec::new();
@@ -335,11 +337,7 @@ fn reasons(facts: &Facts, row: &Row<'_>) -> Vec<String> {
         reasons.push("peer, path, settings: it is not connected".to_owned());
     } else if control.udp_port.is_none() && (control.dst.is_some() || has(QpSource::ControlPath)) {
         let driver = row.device.driver.as_deref().unwrap_or("the driver");
-        reasons.push(if is_computed(driver) {
-            "UDP source port: its flow label was not seen".to_owned()
-        } else {
-            source_port::unknown(driver)
-        });
+        reasons.push(why_unknown(driver, kernel));
     }
     if !has(QpSource::Context) {
         let refused = facts.qp_context.iter().flat_map(|contexts| &contexts.refused);
