@@ -249,8 +249,13 @@ impl QpSpread {
     /// both are known.
     #[must_use]
     pub fn by_sender(sample: &Sample) -> Vec<Self> {
-        let (mut tuples, _) = weights(sample, Unit::FiveTuple);
-        let (mut pairs, _) = weights(sample, Unit::QueuePair);
+        let (tuples, _) = weights(sample, Unit::FiveTuple);
+        let (pairs, _) = weights(sample, Unit::QueuePair);
+        Self::of_weights(tuples, pairs)
+    }
+
+    /// The same for any weights: by 5-tuple, and by queue pair.
+    pub(super) fn of_weights(mut tuples: Vec<Weight>, mut pairs: Vec<Weight>) -> Vec<Self> {
         let sender = |w: &Weight| address(w.tuple.family, w.tuple.src);
         for list in [&mut tuples, &mut pairs] {
             list.sort_by_key(|w| (sender(w), *w));

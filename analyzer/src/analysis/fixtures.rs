@@ -8,8 +8,10 @@ use rocescope_common::account::{FlowKey, PsnTrack};
 use rocescope_common::wire::SkipReason;
 use rocescope_common::wire::frame::{Addr, Encap, PCP_NONE, UNKNOWN, VLAN_UNKNOWN};
 
-use crate::entity::devices::{Devices, PortSample};
+use crate::entity::contexts::{ContextSample, Contexts};
+use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::entity::lives::{Lives, QpControl, QpEvent, QpLife};
+use crate::entity::owners::QpOwner;
 use crate::sample::{Address, Stats};
 use crate::sample::{
     Direction, Extra, FlowSample, LinkSample, Opcodes, PeerKey, Retired, RetiredTuple, Sample, SourceKind,
@@ -224,6 +226,43 @@ pub(crate) fn qp_event(lqpn: u32, event: &str, time_ns: u64) -> QpEvent {
     let event = event.to_owned();
     let (src, dst) = (control.src, control.dst);
     QpEvent { device, time_ns, lqpn: Some(lqpn), event, pid, comm, src, dst, ..QpEvent::default() }
+}
+
+/// A queue pair: number, peer's last byte, source port, packets sent, plane.
+pub(crate) type HiddenQp = (u32, u8, Option<u16>, Option<u64>, Option<u8>);
+
+/// Queue pairs of `mlx5_0`, of which no packet is seen, beside an idle port `mlx5_1`.
+pub(crate) fn hidden_qps(driver: &str, given: &[HiddenQp]) -> Sample {
+    let mut lives = Lives::default();
+    let mut contexts = Contexts::default();
+    let mut listed = Vec::new();
+    for (lqpn, peer, udp_port, sent, plane) in given {
+        let mut life = qp_life(*lqpn, lqpn + 1_000);
+        life.control.dst = Some([10, 0, 0, *peer].into());
+        (life.control.udp_port, life.control.path_mtu) = (*udp_port, Some(4_096));
+        let owner = QpOwner {
+            device: life.device.clone(),
+            lqpn: *lqpn,
+            rqpn: life.rqpn,
+            kind: life.kind,
+            state: life.state,
+            ..QpOwner::default()
+        };
+        listed.push(QpSample { owner, sent: *sent, ..QpSample::default() });
+        let mut context =
+            ContextSample { device: life.device.clone(), port: 1, lqpn: *lqpn, ..ContextSample::default() };
+        context.context.plane = *plane;
+        contexts.qps.push(context);
+        Arc::make_mut(&mut lives.qps).push(life);
+    }
+    let mut busy = port();
+    (busy.driver, busy.qps) = (Some(driver.to_owned()), Arc::new(listed));
+    let idle = PortSample { device: "mlx5_1".into(), interface: Some("eth1".into()), ..port() };
+    let mut sample = with_lives(busy, lives);
+    let devices = Arc::make_mut(&mut sample.devices);
+    devices.ports.push(idle);
+    devices.contexts = Arc::new(contexts);
+    sample
 }
 
 /// A sample of one link with these devices and the control path of their queue pairs.

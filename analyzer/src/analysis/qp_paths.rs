@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ecmp::{self, Ecmp};
-use super::entropy::{Spread, Weight};
+use super::entropy::{QpSpread, Spread, Weight};
 use super::imbalance::{is_named, jain, max_over_mean};
 use super::{Device, DeviceQp, Options, QpSource};
 use crate::entity::devices::{Devices, PortSample};
@@ -51,6 +51,17 @@ pub struct QpPaths {
     pub rails: Option<QpBalance>,
     /// Balance over the planes of multi-plane ports that the NIC's own contexts name. Null: fewer than two planes.
     pub planes: Option<QpBalance>,
+    /// Spread of the weights of each sending address over queue pairs and 5-tuples.
+    #[serde(skip)]
+    pub spreads: Vec<QpSpread>,
+}
+
+impl QpPaths {
+    /// True if the bytes of each queue pair whose 5-tuple is known are known.
+    #[must_use]
+    pub fn is_by_bytes(&self) -> bool {
+        self.weighted_by == WeightedBy::Bytes.name()
+    }
 }
 
 /// Balance of queue pairs over what they share.
@@ -78,9 +89,17 @@ pub struct QpPart {
     pub qps: u64,
     /// Sum of their weights. Unit: as `weighted_by`.
     pub load: u64,
+    /// PSNs that they sent, of those of which that is known. Unit: packets.
+    pub sent_packets: u64,
 }
 
 impl QpBalance {
+    /// True if loads are bytes.
+    #[must_use]
+    pub fn is_by_bytes(&self) -> bool {
+        self.weighted_by == WeightedBy::Bytes.name()
+    }
+
     /// Over these parts, idle ones included, and these queue pairs with the part of each.
     fn of(names: impl Iterator<Item = String>, senders: &[(String, &Sender<'_>)]) -> Option<Self> {
         let weighted_by = WeightedBy::of(senders.iter().map(|(_, sender)| *sender));
@@ -91,6 +110,8 @@ impl QpBalance {
             if let Some(part) = parts.get_mut(name) {
                 part.qps += 1;
                 part.load = part.load.saturating_add(weighted_by.weight(sender));
+                let sent = sender.qp.sent_packets.unwrap_or(0);
+                part.sent_packets = part.sent_packets.saturating_add(sent);
             }
         }
         let loads: Vec<f64> = parts.values().map(|part| part.load as f64).collect();
@@ -165,6 +186,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
     let by_qp = by(&weights, |weight| Weight { tuple: Tuple { src_port: 0, ..weight.tuple }, ..*weight });
     let by_tuple = by(&weights, |weight| Weight { dest_qp: 0, ..*weight });
     let ecmp = options.ecmp.and_then(|uplinks| ecmp::of_weights(uplinks, "queue pairs", &by_tuple, &by_qp));
+    let spreads = QpSpread::of_weights(by_tuple.clone(), by_qp);
     let entropy = Spread::over((by_tuple, Some(0))).entropy();
     Some(QpPaths {
         qps: senders.len() as u64,
@@ -181,6 +203,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
         ports: ports(&senders, &watched.ports),
         rails: rails(&senders, &watched.ports, options),
         planes: planes(&senders),
+        spreads,
     })
 }
 
@@ -193,10 +216,7 @@ fn sends(qp: &DeviceQp) -> bool {
 }
 
 /// The 5-tuple of a queue pair without a weight, or the reason for which it is not known.
-fn tuple_of(
-    Sender { device, qp, .. }: &Sender<'_>,
-    kernel: Option<KernelVersion>,
-) -> Result<Weight, String> {
+fn tuple_of(Sender { device, qp, .. }: &Sender<'_>, kernel: Option<KernelVersion>) -> Result<Weight, String> {
     let control = &qp.control;
     let Some(dst) = control.dst else {
         return Err("neither the control path nor a context shows its peer".to_owned());
@@ -260,7 +280,7 @@ fn planes(senders: &[Sender<'_>]) -> Option<QpBalance> {
 /// All figures of a path set, with that what-if.
 #[cfg(test)]
 pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
-    let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096 };
+    let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096, sent_packets: 1 };
     let balance =
         QpBalance { weighted_by: "bytes", parts: vec![part], max_over_mean: Some(1.0), jain: Some(1.0) };
     QpPaths {
@@ -278,6 +298,7 @@ pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
         ports: Some(balance.clone()),
         rails: Some(balance.clone()),
         planes: Some(balance),
+        spreads: Vec::new(),
     }
 }
 
@@ -288,48 +309,10 @@ mod tests {
     use super::*;
     use crate::analysis::{Facts, fixtures};
     use crate::entity::contexts::{ContextSample, Contexts};
-    use crate::entity::devices::QpSample;
     use crate::entity::lives::Lives;
-    use crate::entity::owners::QpOwner;
 
-    /// A queue pair: number, peer's last byte, source port, packets sent, plane.
-    type Given = (u32, u8, Option<u16>, Option<u64>, Option<u8>);
-
-    fn facts(driver: &str, given: &[Given], options: &Options) -> Facts {
-        let mut lives = Lives::default();
-        let mut contexts = Contexts::default();
-        let mut listed = Vec::new();
-        for (lqpn, peer, udp_port, sent, plane) in given {
-            let mut life = fixtures::qp_life(*lqpn, lqpn + 1_000);
-            life.control.dst = Some([10, 0, 0, *peer].into());
-            (life.control.udp_port, life.control.path_mtu) = (*udp_port, Some(4_096));
-            let owner = QpOwner {
-                device: life.device.clone(),
-                lqpn: *lqpn,
-                rqpn: life.rqpn,
-                kind: life.kind,
-                state: life.state,
-                ..QpOwner::default()
-            };
-            listed.push(QpSample { owner, sent: *sent, ..QpSample::default() });
-            let mut context = ContextSample {
-                device: life.device.clone(),
-                port: 1,
-                lqpn: *lqpn,
-                ..ContextSample::default()
-            };
-            context.context.plane = *plane;
-            contexts.qps.push(context);
-            Arc::make_mut(&mut lives.qps).push(life);
-        }
-        let mut port = fixtures::port();
-        (port.driver, port.qps) = (Some(driver.to_owned()), Arc::new(listed));
-        let idle = PortSample { device: "mlx5_1".into(), interface: Some("eth1".into()), ..fixtures::port() };
-        let mut sample = fixtures::with_lives(port, lives);
-        let devices = Arc::make_mut(&mut sample.devices);
-        devices.ports.push(idle);
-        devices.contexts = Arc::new(contexts);
-        Facts::of(&sample, options)
+    fn facts(driver: &str, given: &[fixtures::HiddenQp], options: &Options) -> Facts {
+        Facts::of(&fixtures::hidden_qps(driver, given), options)
     }
 
     #[test]
@@ -426,9 +409,10 @@ mod tests {
         let why = "bnxt_re leaves the UDP source port to the firmware".to_owned();
         assert_eq!(found.unknown, BTreeMap::from([(why, 2)]));
         let mlx5 = facts("mlx5_ib", &given, &Options::default()).qp_paths.unwrap();
-        assert_eq!(mlx5.unknown.keys().collect::<Vec<_>>(), [
-            "the flow label, from which the UDP source port follows, was not seen"
-        ]);
+        assert_eq!(
+            mlx5.unknown.keys().collect::<Vec<_>>(),
+            ["the flow label, from which the UDP source port follows, was not seen"]
+        );
         let rxe = facts("rxe", &given, &Options::default()).qp_paths.unwrap();
         let why = rxe.unknown.keys().next().unwrap();
         assert!(why.starts_with("before kernel 5.17, rxe has another rule"), "{why}");

@@ -1,5 +1,6 @@
 //! Load balancing: over parallel links, and over the 5-tuples that switches hash for ECMP.
 
+mod computed;
 mod stretch;
 #[cfg(test)]
 mod tests;
@@ -9,13 +10,14 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
-use crate::analysis::{Flow, Imbalance, QpSpread, hashing_case};
+use crate::analysis::{Ecmp, Flow, Imbalance, QpSpread, hashing_case};
 use crate::findings::title::{short, title};
 use crate::findings::{
     ByHand, End, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, Severity, Unit, label,
 };
 use crate::sample::{Address, Direction};
 use crate::util::units::{self, plural};
+use computed::Computed;
 use uneven::Uneven;
 
 /// This family.
@@ -33,6 +35,7 @@ pub(super) const FAMILY: Family = Family {
         label("excess_ratio", "share of the links' bytes above an even share", Unit::Ratio),
         label("heaviest", "heaviest flows there", Unit::Text),
         label("heaviest_ratios", "their shares of the link's bytes", Unit::Ratio),
+        label("weighted_by", "weight of a queue pair", Unit::Text),
     ],
     check,
 };
@@ -47,7 +50,9 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
                  warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
                  also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
                  source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
-                 with the lowest ratio of effective flows by 5-tuple to those by queue pair. Bytes by 5-tuple are counted over the whole run: no time of it is known.",
+                 with the lowest ratio of effective flows by 5-tuple to those by queue pair. Bytes by 5-tuple are counted over the whole run: no time of it is known. \
+                 Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source ports that are computed or that the NIC's contexts have; \
+                 a queue pair weighs its bytes (PSNs sent × path MTU), or all weigh the same where those of some are not known (weighted_by).",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -82,6 +87,8 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                where no load follows. \
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
                else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
+               Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is \
+               seen (qp_paths), over the whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\
                \n\
                A link that is the busiest of its group in both directions is one finding, with the figures of the \
                direction in which it is busier and the time of both. While a part goes on, all figures are those of the part; when it has ended, \
@@ -151,11 +158,21 @@ limits! {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    shared_ports(input, found);
-    uplinks(input, found);
+    let senders: BTreeSet<_> =
+        input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0).map(|flow| flow.src).collect();
+    // ACKs are no load, wherever they are hashed to.
+    let with_data = input.facts.spreads.iter().filter(|spread| senders.contains(&spread.src));
+    shared_ports(input, with_data, None, found);
+    uplinks(input, input.facts.ecmp.as_ref(), None, found);
+    if let Some(paths) = &input.facts.qp_paths {
+        let computed = Some(Computed(paths));
+        shared_ports(input, paths.spreads.iter(), computed, found);
+        uplinks(input, paths.ecmp.as_ref(), computed, found);
+    }
     let few_tuples = found.iter().any(|finding| finding.id == ENTROPY_LOW.id);
     let from = found.len();
     links(input, found);
+    computed::balance(input, found);
     if few_tuples {
         for finding in found.iter_mut().skip(from) {
             finding.advice.insert_str(0, ENTROPY_FIRST);
@@ -166,17 +183,15 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
 /// Maximum number of hosts with a finding each. If more hosts show the same, no single host is the cause.
 const HOSTS_EACH: usize = 8;
 
-/// Queue pairs of one host, or of many hosts, that share source ports.
-fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
+/// Queue pairs of one host, or of many hosts, that share source ports: seen in packets, or computed.
+fn shared_ports<'a>(
+    input: &Input<'_>,
+    spreads: impl Iterator<Item = &'a QpSpread>,
+    computed: Option<Computed<'_>>,
+    found: &mut Vec<Finding>,
+) {
     let limits = &input.limits.entropy;
-    // ACKs are no load, wherever they are hashed to.
-    let senders: BTreeSet<_> =
-        input.facts.flows.iter().filter(|flow| flow.payload_bytes > 0).map(|flow| flow.src).collect();
-    let low: Vec<Low<'_>> = input
-        .facts
-        .spreads
-        .iter()
-        .filter(|spread| senders.contains(&spread.src))
+    let low: Vec<Low<'_>> = spreads
         .filter_map(|spread| {
             let (pairs, tuples) = (spread.effective_queue_pairs?, spread.effective_tuples?);
             (pairs >= limits.min_flows && tuples <= pairs * limits.ratio).then_some(Low {
@@ -189,11 +204,12 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
     if low.is_empty() {
         return;
     }
-    let mut busiest = busiest(input);
+    // None of the flows is one of those of which no packet is seen.
+    let mut busiest = if computed.is_some() { BTreeMap::new() } else { busiest(input) };
     let mut flows_of = |host| busiest.remove(&host).unwrap_or_default();
     if low.len() > HOSTS_EACH {
         let flows = low.iter().filter_map(|one| flows_of(one.spread.src).into_iter().next()).collect();
-        of_hosts(input, &low, flows, found);
+        of_hosts(input, &low, flows, computed, found);
         return;
     }
     for one in &low {
@@ -202,12 +218,17 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
             (plural(one.spread.queue_pairs, "QP"), plural(one.spread.source_ports, "source port"));
         let diagnosis = format!("Low ECMP entropy: {queue_pairs} of {host} share {ports}");
         let flows = flows_of(host);
-        let requester = ends::of_data(input, flows.iter().copied()).0;
+        let requester = ends::of_data(input, flows.iter().copied()).0.map(|end| End { qpn: None, ..end });
         let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [one.figure()]));
-        one.evidence(raised)
-            .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
-            .flows(flows)
-            .ends(requester.map(|end| End { qpn: None, ..end }), None)
+        let raised = one.evidence(raised);
+        let raised = match computed {
+            Some(computed) => computed.of_host(input, raised, host),
+            None => raised
+                .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
+                .flows(flows)
+                .ends(requester, None),
+        };
+        raised
             .step(
                 format!("On {host}, check that the flow label of the queue pairs is not fixed."),
                 ByHand::Job,
@@ -219,7 +240,13 @@ fn shared_ports(input: &Input<'_>, found: &mut Vec<Finding>) {
 }
 
 /// One finding for all hosts: `flows` contains the busiest flow of each.
-fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+fn of_hosts(
+    input: &Input<'_>,
+    low: &[Low<'_>],
+    mut flows: Vec<&Flow>,
+    computed: Option<Computed<'_>>,
+    found: &mut Vec<Finding>,
+) {
     let share = |one: &&Low<'_>| one.tuples / one.pairs;
     let Some(worst) = low.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
@@ -228,10 +255,14 @@ fn of_hosts(input: &Input<'_>, low: &[Low<'_>], mut flows: Vec<&Flow>, found: &m
     let host = format!(", worst {}", worst.spread.src);
     let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [host, worst.figure()]))
         .evidence("hosts", low.len());
-    worst
-        .evidence(raised)
-        .place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default())
-        .flows(flows)
+    let raised = worst.evidence(raised);
+    let raised = match computed {
+        Some(computed) => computed.mark(raised),
+        None => {
+            raised.place(flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default()).flows(flows)
+        }
+    };
+    raised
         .step("On these hosts, check that the flow label of the queue pairs is not fixed.", ByHand::Job)
         .step(MORE_PORTS, ByHand::Job)
         .step(OTHER_HASH, ByHand::Switch)
@@ -282,8 +313,8 @@ fn busiest<'a>(input: &Input<'a>) -> BTreeMap<Address, Vec<&'a Flow>> {
 }
 
 /// ECMP over the number of uplinks given with `--ecmp`.
-fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(ecmp) = &input.facts.ecmp else { return };
+fn uplinks(input: &Input<'_>, ecmp: Option<&Ecmp>, computed: Option<Computed<'_>>, found: &mut Vec<Finding>) {
+    let Some(ecmp) = ecmp else { return };
     for set in &ecmp.sets {
         let p50 =
             |name: &str| set.cases.iter().find(|case| case.case == name).map(|case| case.max_over_mean_p50);
@@ -303,7 +334,13 @@ fn uplinks(input: &Input<'_>, found: &mut Vec<Finding>) {
             }
             _ => MORE_PORTS.to_owned(),
         };
-        Raise::new(&ENTROPY_LOW, Severity::Warning, title(diagnosis, [tuples, format!(" ({})", set.of)]))
+        let title = title(diagnosis, [tuples, format!(" ({})", set.of)]);
+        let raised = Raise::new(&ENTROPY_LOW, Severity::Warning, title);
+        let raised = match computed {
+            Some(computed) => computed.mark(raised),
+            None => raised,
+        };
+        raised
             .step(remedy, ByHand::Job)
             .step(OTHER_HASH, ByHand::Switch)
             .evidence("uplinks", ecmp.uplinks)

@@ -436,3 +436,79 @@ fn a_long_run_sees_the_last_seconds_as_finely() {
     assert_eq!(finding.evidence["windows"], 24);
     assert!(finding.active && finding.title.contains("u1 carries 1.60"), "{}", finding.title);
 }
+
+/// The findings of a kind about queue pairs of which no packet is seen: source port and packets sent of each.
+fn hidden(qps: &[(Option<u16>, Option<u64>)], options: &Options, id: &str) -> Vec<Finding> {
+    let given: Vec<fixtures::HiddenQp> =
+        (17..).zip(qps).map(|(lqpn, (port, sent))| (lqpn, 2, *port, *sent, None)).collect();
+    let sample = fixtures::hidden_qps("mlx5_ib", &given);
+    found(&sample, options).into_iter().filter(|one| one.id == id).collect()
+}
+
+#[test]
+fn computed_source_ports_are_judged_as_those_of_packets() {
+    let options = Options::default();
+    let on = |count: u16, ports: u16, sent| -> Vec<Finding> {
+        let qps: Vec<_> = (0..count).map(|qp| (Some(50_000 + qp % ports), sent)).collect();
+        hidden(&qps, &options, "entropy.low")
+    };
+    let [low] = &on(16, 2, Some(1_000))[..] else { panic!("one finding") };
+    assert_eq!(low.severity, Severity::Warning);
+    assert_eq!(low.title, "Low ECMP entropy: 16 QPs of 10.0.0.1 share 2 source ports (2.0 of 16.0 flows)");
+    assert_eq!((&low.evidence["source_ports"], &low.evidence["weighted_by"]), (&2.into(), &"bytes".into()));
+    assert_eq!((low.place.link.as_deref(), low.requester.is_some()), (Some("eth0"), true));
+    assert!(
+        low.caveats[0].contains("known of 16 of 16 queue pairs; each queue pair weighs PSNs"),
+        "{:?}",
+        low.caveats
+    );
+    let [alike] = &on(16, 2, None)[..] else { panic!("one finding") };
+    assert_eq!(alike.evidence["weighted_by"], "queue_pairs");
+    assert!(alike.caveats[0].contains("weighs the same"), "{:?}", alike.caveats);
+    // The same limits as for packets.
+    assert_eq!((on(4, 1, Some(1_000)).len(), on(3, 1, Some(1_000)).len()), (1, 0));
+    assert_eq!((on(16, 10, Some(1_000)).len(), on(16, 16, Some(1_000)).len()), (0, 0));
+    assert_eq!(hidden(&[(None, Some(1_000)); 16], &options, "entropy.low"), [], "ports are not known");
+    assert_eq!(on(16, 2, Some(0)).len(), 1, "without any bytes each counts as one");
+}
+
+#[test]
+fn computed_source_ports_over_the_uplinks_that_the_user_named() {
+    let options = Options { ecmp: Some(4), ..Options::default() };
+    let qps = [50_000, 50_001, 50_002].map(|port| (Some(port), Some(1_000)));
+    let [low] = &hidden(&qps, &options, "entropy.low")[..] else { panic!("one finding") };
+    assert!(low.title.contains("busiest of 4 uplinks"), "{}", low.title);
+    assert!(low.caveats[0].contains("No packet of these queue pairs is seen"), "{:?}", low.caveats);
+    let many: Vec<_> = (0..256).map(|at| (Some(50_000 + at), Some(1_000))).collect();
+    assert_eq!(hidden(&many, &Options { ecmp: Some(2), ..Options::default() }, "entropy.low"), []);
+}
+
+#[test]
+fn ports_of_queue_pairs_without_packets_are_compared_by_bytes() {
+    let of = |qps: &[(Option<u16>, Option<u64>)]| hidden(qps, &Options::default(), "links.imbalance");
+    let [uneven] = &of(&[(Some(50_000), Some(600)), (Some(50_001), Some(400))])[..] else {
+        panic!("one finding")
+    };
+    assert_eq!(uneven.title, "Uneven load: mlx5_0/1 carries 2.00 × the mean of 2 ports");
+    assert_eq!((uneven.place.link.as_deref(), uneven.active), (Some("eth0"), true));
+    assert_eq!(uneven.evidence["weighted_by"], "bytes");
+    assert!(uneven.caveats[0].starts_with("No packet of these queue pairs is seen"), "{:?}", uneven.caveats);
+    assert_eq!(of(&[(Some(50_000), Some(999))]), [], "too few packets");
+    assert_eq!(of(&[(Some(50_000), Some(5_000)), (Some(50_001), None)]), [], "the load of one is not known");
+    // Half of them on the other port.
+    let given: Vec<fixtures::HiddenQp> =
+        (17..21).map(|lqpn| (lqpn, 2, Some(50_000), Some(1_000), None)).collect();
+    let mut sample = fixtures::hidden_qps("mlx5_ib", &given);
+    let devices = Arc::make_mut(&mut sample.devices);
+    let lives = Arc::make_mut(&mut devices.lives);
+    for life in Arc::make_mut(&mut lives.qps).iter_mut().filter(|life| life.lqpn % 2 == 0) {
+        life.device = "mlx5_1".into();
+    }
+    let (here, mut there): (Vec<_>, Vec<_>) =
+        devices.ports[0].qps.iter().cloned().partition(|qp| qp.owner.lqpn % 2 == 1);
+    for qp in &mut there {
+        qp.owner.device = "mlx5_1".into();
+    }
+    (devices.ports[0].qps, devices.ports[1].qps) = (Arc::new(here), Arc::new(there));
+    assert_eq!(severity(&sample, "links.imbalance"), None);
+}

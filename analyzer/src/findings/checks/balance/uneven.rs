@@ -71,6 +71,14 @@ impl Uneven {
         }
     }
 
+    /// The finding about queue pairs of which no packet is seen, without steps.
+    pub(super) fn without_flows(self, input: &Input<'_>, place: Place) -> Raise {
+        self.raise
+            .titled(title(self.diagnosis, [self.more]))
+            .place(place)
+            .last_seen(input.facts.window.last_ns)
+    }
+
     /// True if its latest episode has ended.
     pub(super) fn has_ended(&self, input: &Input<'_>) -> bool {
         let ends = input.facts.window.last_ns.zip(self.episodes.last());

@@ -6,11 +6,13 @@
 //! | `rows` | the queue pairs with rates and findings, in order |
 //! | `columns` | the columns |
 //! | `filter` | what the filter tests |
+//! | `paths` | the line about their paths |
 //! | `detail` | everything about one queue pair |
 
 mod columns;
 mod detail;
 mod filter;
+mod paths;
 mod rows;
 
 use ratatui::buffer::Buffer;
@@ -36,6 +38,8 @@ use crate::util::units::UNKNOWN;
 
 /// Lines below the table from which on they show the selected queue pair.
 const PREVIEW: u16 = 12;
+/// Lines of a body that has room for nothing but the table.
+const SHORTEST: u16 = 8;
 /// Columns at the left for the sign of a finding.
 const GUTTER: u16 = 2;
 
@@ -100,21 +104,25 @@ impl NicScreen {
         }
     }
 
-    /// The table, and the lines below it where the first or selected queue pair is shown.
-    fn areas(layout: &Layout, count: usize) -> (Rect, Rect) {
+    /// The line about paths where any are known, the table, and the lines below it where the first or selected queue
+    /// pair is shown.
+    fn areas(view: &View, layout: &Layout, count: usize) -> [Rect; 3] {
         let (body, frame) = (layout.body, frame_height(layout.boxed()));
+        let about = u16::from(paths::known(view).is_some() && body.height > SHORTEST);
+        let rest = Rect { y: body.y + about, height: body.height - about, ..body };
         let used = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(1 + frame);
         // Long tables leave two fifths of a tall screen.
-        let table = used.min((body.height * 3 / 5).max(8));
-        let below = body.height.saturating_sub(table);
+        let table = used.min((rest.height * 3 / 5).max(8));
+        let below = rest.height.saturating_sub(table);
         let below = if below >= PREVIEW { below } else { 0 };
-        let table = Rect { height: body.height - below, ..body };
-        (table, Rect { y: table.bottom(), height: below, ..body })
+        let table = Rect { height: rest.height - below, ..rest };
+        [Rect { height: about, ..body }, table, Rect { y: table.bottom(), height: below, ..rest }]
     }
 
     /// Rows of the table that are visible.
-    fn page(layout: &Layout, count: usize) -> usize {
-        usize::from(inner(Self::areas(layout, count).0, layout.boxed()).height.saturating_sub(1))
+    fn page(view: &View, layout: &Layout, count: usize) -> usize {
+        let [_, table, _] = Self::areas(view, layout, count);
+        usize::from(inner(table, layout.boxed()).height.saturating_sub(1))
     }
 }
 
@@ -128,7 +136,7 @@ impl Page for NicScreen {
             return;
         }
         self.cursor.selected = self.place(&all);
-        self.cursor.step(step, all.len(), Self::page(&view.layout(), all.len()));
+        self.cursor.step(step, all.len(), Self::page(view, &view.layout(), all.len()));
         self.selected = self.cursor.selected.and_then(|at| all.get(at)).map(Row::key);
     }
 
@@ -143,7 +151,7 @@ impl Page for NicScreen {
     fn click(&mut self, view: &mut View, at: Position) -> Effect {
         let (all, _) = rows(view, self.order);
         let layout = view.layout();
-        let (table, below) = Self::areas(&layout, all.len());
+        let [_, table, below] = Self::areas(view, &layout, all.len());
         if !self.opened && below.contains(at) {
             drop(all);
             return self.open(view);
@@ -176,7 +184,7 @@ impl Page for NicScreen {
             return;
         }
         let (all, _) = rows(view, self.order);
-        let page = Self::page(&view.layout(), all.len());
+        let page = Self::page(view, &view.layout(), all.len());
         self.cursor.follow(self.place(&all), all.len(), page);
     }
 
@@ -216,7 +224,10 @@ impl Page for NicScreen {
             scrolled(buffer, area, &detail::lines(view, shown, size(area)), self.scroll.offset);
             return;
         }
-        let (table, below) = Self::areas(at, all.len());
+        let [above, table, below] = Self::areas(view, at, all.len());
+        if let Some(paths) = paths::known(view).filter(|_| above.height > 0) {
+            line(buffer, above, 0, &paths::line(paths));
+        }
         let about = format!("{} · {}", in_words(all.len(), count), legend(&all));
         let hint = format!("{} packets' table", key(Input::NicQps));
         let hint = if view.row_count() > 0 { hint.as_str() } else { "" };
