@@ -106,7 +106,7 @@ fn a_file_of_an_older_version_has_null_in_the_columns_that_it_lacks() {
     let new = Event { reason: Some("fault".into()), duration_ns: Some(9), ..known.clone() };
     let read = |file: Vec<u8>| decode::<Event>(file.into()).unwrap();
     assert_eq!(read(encode(&[OldEvent(new.clone())]).unwrap()), [known]);
-    assert_eq!(read(encode(&[new.clone()]).unwrap()), [new]);
+    assert_eq!(read(encode(std::slice::from_ref(&new)).unwrap()), [new]);
 }
 
 #[test]
