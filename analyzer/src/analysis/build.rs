@@ -87,6 +87,9 @@ impl Facts {
         };
         facts.source.kind = device::kind(sample, facts.totals.roce_packets);
         device_qp::mark_packets(&mut facts.devices, &sample.flows);
+        if sample.recording.is_some() {
+            device_qp::forget_sources(&mut facts.devices);
+        }
         facts.qp_lives = qp_lives::lives(&sample.devices, &facts.devices);
         facts.qp_paths = qp_paths::paths(&facts.devices, &sample.devices, options);
         facts.nccl = nccl::nccl(sample, &facts.devices);

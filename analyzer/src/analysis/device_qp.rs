@@ -1,5 +1,6 @@
 //! A queue pair as the kernel, its control path and the NIC's own context show it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -36,7 +37,7 @@ pub struct DeviceQp {
     pub pid: Option<u32>,
     /// Command name of the process, or name of the kernel module. Null: not known.
     pub comm: Option<String>,
-    /// Pod or container of the process. Null: none, or not readable.
+    /// Pod, container or Slurm job (`slurm job 4711`) of the process. Null: none, or not readable.
     pub pod: Option<String>,
     /// PSN sent next. Unit: PSN. Null: not reported by the kernel.
     pub sq_psn: Option<u32>,
@@ -57,6 +58,10 @@ pub struct DeviceQp {
     /// Facts from the kernel's control path; without that, some of them from the NIC's own context.
     #[serde(flatten)]
     pub control: QpControl,
+    /// Source of each figure that both the NIC's own context and the control path (or commands past the verbs) may
+    /// have: `udp_port`, `dscp`, `priority`, `plane`, `timeout_ns`. Without a figure that is not known. Empty: only one
+    /// of the two is in `sources`, or a recording, which has no sources by figure.
+    pub figure_sources: BTreeMap<&'static str, QpSource>,
     /// Latest reading of the NIC's own context of the queue pair, from which this and the following fields come
     /// (`qp_context`). Unit: Unix ns. Null: none was read.
     pub context_ns: Option<u64>,
@@ -182,6 +187,11 @@ impl DeviceQp {
         (self.priority, self.adaptive_routing) = (priority, adaptive_routing);
         (self.plane, self.bond_port) = (plane, bond_port);
     }
+}
+
+/// Forgets the sources of figures: a recording has figures of several sources as one.
+pub(super) fn forget_sources(devices: &mut [Device]) {
+    devices.iter_mut().flat_map(|device| &mut device.qps).for_each(|qp| qp.figure_sources.clear());
 }
 
 /// Marks the queue pairs that a flow goes to or comes from.

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::analysis::QpSource;
-use crate::analysis::fixtures;
+use crate::analysis::{Facts, Options, fixtures};
+use crate::entity::contexts::Contexts;
 use crate::entity::devices::QpSample;
 use crate::entity::owners::QpOwner;
 
@@ -32,4 +33,31 @@ fn a_queue_pair_that_ended_since_the_list_is_one() {
     again.control.created_ns = Some(9);
     let two = [(17, vec![ControlPath], true), (17, vec![Netlink, ControlPath], false)];
     assert_eq!(listed(vec![ended, again], pid), two);
+}
+
+/// A library may set another DSCP past the verbs (NCCL issue 2383): which of the two stands there must be clear.
+#[test]
+fn figures_of_verbs_and_context_have_their_source() {
+    let mut life = fixtures::qp_life(17, 29);
+    (life.control.dscp, life.control.timeout_ns) = (Some(26), None);
+    life.control.udp_port = Some(50_000);
+    let other = fixtures::qp_life(18, 30);
+    let mut sample =
+        fixtures::with_lives(fixtures::port(), Lives { qps: vec![life, other].into(), ..Lives::default() });
+    let mut context =
+        ContextSample { device: "mlx5_0".into(), port: 1, lqpn: 17, ..ContextSample::default() };
+    (context.context.dscp, context.context.timeout) = (Some(0), Some(14));
+    Arc::make_mut(&mut sample.devices).contexts =
+        Arc::new(Contexts { qps: vec![context], ..Contexts::default() });
+    let qps = |sample: &Sample| -> Vec<DeviceQp> {
+        let facts = Facts::of(sample, &Options::default());
+        facts.devices.into_iter().flat_map(|device| device.qps).collect()
+    };
+    let [both, one] = &qps(&sample)[..] else { panic!("two queue pairs") };
+    let expected =
+        [("dscp", QpSource::Context), ("timeout_ns", QpSource::Context), ("udp_port", QpSource::ControlPath)];
+    assert_eq!((both.control.dscp, both.figure_sources.clone()), (Some(0), expected.into()));
+    assert!(one.figure_sources.is_empty(), "the verbs alone: {:?}", one.figure_sources);
+    sample.recording = Some(Arc::default());
+    assert!(qps(&sample)[0].figure_sources.is_empty());
 }

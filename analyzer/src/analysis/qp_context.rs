@@ -65,10 +65,33 @@ pub(super) fn coverage(devices: &Devices) -> Option<QpContexts> {
 }
 
 impl DeviceQp {
+    /// Notes which source each figure has once this context is added to what another source has shown.
+    fn note_sources(&mut self, of: &ContextSample) {
+        let is_other = |source: &&QpSource| matches!(source, QpSource::ControlPath | QpSource::Devx);
+        let Some(other) = self.sources.iter().find(is_other).copied() else { return };
+        let (context, control) = (&of.context, &self.control);
+        // The first of the two that has it.
+        let of =
+            |order: [(bool, QpSource); 2]| order.into_iter().find(|(has, _)| *has).map(|(_, source)| source);
+        let own_first = |own: bool, others: bool| of([(own, QpSource::Context), (others, other)]);
+        let all = [
+            ("udp_port", own_first(context.udp_port.is_some(), control.udp_port.is_some())),
+            ("dscp", own_first(context.dscp.is_some(), control.dscp.is_some())),
+            ("priority", own_first(context.priority.is_some(), self.priority.is_some())),
+            ("plane", own_first(context.plane.is_some(), self.plane.is_some())),
+            (
+                "timeout_ns",
+                of([(control.timeout_ns.is_some(), other), (context.timeout.is_some(), QpSource::Context)]),
+            ),
+        ];
+        self.figure_sources = all.into_iter().filter_map(|(name, source)| Some((name, source?))).collect();
+    }
+
     /// Takes over what the NIC's own context says. Settings come from the control path first: they are as the
     /// application requested.
     pub(super) fn add_context(&mut self, of: &ContextSample) {
         let context = &of.context;
+        self.note_sources(of);
         self.sources.push(QpSource::Context);
         self.rqpn = self.rqpn.or(context.rqpn.filter(|qpn| *qpn != 0));
         self.state = self.state.or(context.state);

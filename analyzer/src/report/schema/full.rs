@@ -332,6 +332,7 @@ fn device_qp() -> DeviceQp {
             ended_ns: Some(2),
             end: Some("destroyed"),
         },
+        figure_sources: [("dscp", QpSource::Context)].into(),
         context_ns: Some(1),
         context_readings: Some(2),
         priority: Some(3),

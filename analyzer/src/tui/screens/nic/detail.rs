@@ -135,19 +135,24 @@ fn settings(row: &Row<'_>) -> Vec<Pair> {
         Some(7) => "7 (unlimited)".to_owned(),
         other => text(other),
     };
+    // Of figures that verbs and context may have, which of them it was.
+    let of = |name: &str, value: String| match qp.figure_sources.get(name) {
+        Some(source) => format!("{value} ({})", rows::words(*source)),
+        None => value,
+    };
     vec![
         ("from", text(control.src)),
         ("to", text(control.dst)),
-        ("UDP source port", text(control.udp_port)),
+        ("UDP source port", of("udp_port", text(control.udp_port))),
         ("flow label", text(control.flow_label.map(|label| format!("{label:#x}")))),
-        ("DSCP", text(control.dscp)),
-        ("priority", text(qp.priority)),
+        ("DSCP", of("dscp", text(control.dscp))),
+        ("priority", of("priority", text(qp.priority))),
         ("path MTU", text(control.path_mtu)),
-        ("timeout", text(control.timeout_ns.map(timeout))),
+        ("timeout", of("timeout_ns", text(control.timeout_ns.map(timeout)))),
         ("retries", text(control.retry_cnt)),
         ("RNR retries", retries(control.rnr_retry)),
         ("adaptive routing", text(qp.adaptive_routing.map(|on| if on { "on" } else { "off" }))),
-        ("plane", text(qp.plane)),
+        ("plane", of("plane", text(qp.plane))),
         ("port of the bond", text(qp.bond_port)),
     ]
 }
