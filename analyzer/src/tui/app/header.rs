@@ -295,8 +295,7 @@ fn impact(app: &App) -> Option<Impact> {
     (app.view.screen == Screen::Overview).then(|| overview::problems::impact(&app.view)).flatten()
 }
 
-/// The lines about the worst problem: when and who, then cost and place, and the key that opens it. Where the screen has
-/// one line for them, all as far as there is room. `rest`: the end of the sentence above, which found no room there.
+/// When and who, then cost and place of the worst problem, or all in one line. `rest`: the end of the sentence above.
 fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact: Impact) {
     let width = usize::from(at.metrics.width);
     // The key opens what is selected.
@@ -331,23 +330,19 @@ fn below_verdict(buffer: &mut Buffer, at: &Layout, app: &App, rest: &str, impact
     line(buffer, last, 0, &spans.into_line());
 }
 
-fn letters(text: &str) -> usize {
-    text.chars().count()
-}
-
 /// Columns that are left for a part behind others.
 fn left(spans: &Spans, most: usize) -> usize {
     most.saturating_sub(spans.width + if spans.width == 3 { 0 } else { 3 })
 }
 
-/// The rest of the sentence and the time, in at most `most` columns: how long a problem lasts comes after the `others`.
+/// The rest of the sentence and the time, in `most` columns: how long a problem lasts comes after the `others`.
 fn begin(spans: &mut Spans, rest: &str, time: &overview::problems::When, others: &[String], most: usize) {
     if !rest.is_empty() {
         spans.push(cut(rest, most.saturating_sub(3), false), theme::BOLD);
     }
-    let others: usize = others.iter().map(|part| letters(part) + 3).sum();
+    let others: usize = others.iter().map(|part| part.chars().count() + 3).sum();
     let free = left(spans, most);
-    let time = time.best(|form| letters(form) + others <= free, |form| letters(form) <= free);
+    let time = time.best(|form| form.chars().count() + others <= free, |form| form.chars().count() <= free);
     fill(spans, time.into_iter().map(str::to_owned).collect(), most);
 }
 
@@ -355,7 +350,7 @@ fn begin(spans: &mut Spans, rest: &str, time: &overview::problems::When, others:
 fn fill(spans: &mut Spans, parts: Vec<String>, most: usize) -> Vec<String> {
     let mut others = Vec::new();
     for part in parts {
-        if letters(&part) <= left(spans, most) {
+        if part.chars().count() <= left(spans, most) {
             let gap = if spans.width == 3 { "" } else { " · " };
             spans.push(format!("{gap}{part}"), theme::PLAIN);
         } else {
@@ -365,8 +360,7 @@ fn fill(spans: &mut Spans, parts: Vec<String>, most: usize) -> Vec<String> {
     others
 }
 
-/// The sentence of the worst problem, or that there is none. Returns what finds no room if it `continues` in the next
-/// line.
+/// The sentence of the worst problem, or that there is none. Returns what `continues` in the next line.
 fn verdict(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data, continues: bool) -> String {
     let width = usize::from(at.verdict.width);
     let (spans, rest) = sentence(app, data, width, continues);
@@ -413,8 +407,7 @@ fn said<'a>(app: &'a App, data: &Data) -> Said<'a> {
     Said::Known(concluded, verdict)
 }
 
-/// The kinds of the active problems, or that there are none, in as many badges as fit into `room`; nothing while that
-/// is not known.
+/// The kinds of the active problems, or that there are none, in badges that fit into `room`; nothing while not known.
 fn state(app: &App, data: &Data, (room, wide): (usize, bool)) -> Spans {
     match said(app, data) {
         Said::Nothing(badge, _) => part(badge, theme::SELECTED),
@@ -495,8 +488,7 @@ fn fine(word: &str) -> Spans {
     badge(Level::Fine, word, theme::badge(Level::Fine))
 }
 
-/// Sentence for findings that have all ended: their number, and the worst one; if it `continues`, the part without
-/// room comes second.
+/// Sentence for findings that have all ended: their number, and the worst; second the rest, if it `continues`.
 fn recovered(
     all: &[Finding],
     verdict: &Verdict<'_>,
@@ -537,8 +529,7 @@ fn active_kinds(concluded: &Concluded<'_>) -> Vec<(Problem, Level, bool)> {
     kinds
 }
 
-/// Active kinds, each once, as many as fit: whole names, else words, else fewer with the number of the others. On narrow
-/// screens the first alone has its whole name.
+/// Active kinds that fit: whole names (on narrow screens of the first alone), else words, else fewer and how many more.
 fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
     let kinds = active_kinds(concluded);
     let form = |long: bool, count: usize| {
@@ -560,8 +551,7 @@ fn badges(concluded: &Concluded<'_>, room: usize, wide: bool) -> Spans {
     forms.find(|spans| spans.width <= room).unwrap_or_else(|| form(false, 1))
 }
 
-/// The `title` of the worst finding, `since` when it is active, and ended kinds as far as there is room. The rest of the
-/// title comes second, if it `continues` in another line, else it is shortened.
+/// The `title` of the worst finding, `since` when, and ended kinds; second the rest of the title, if it `continues`.
 fn diagnosis(
     concluded: &Concluded<'_>,
     title: &str,
