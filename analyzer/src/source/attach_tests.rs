@@ -67,8 +67,8 @@ fn who_is_no_agent_or_another_version_is_named() {
 #[test]
 fn an_agent_that_is_gone_or_sends_nonsense_ends_the_view_with_the_reason() {
     for (frames, expected) in [
-        (Vec::new(), "it was killed"),
-        (vec![9, 0], "it was killed"),
+        (Vec::new(), "was killed"),
+        (vec![9, 0], "was killed"),
         (vec![1, 0, 0, 0, 77], "cannot decode a message"),
         (vec![3, 0, 0, 0, 0, 1, 2], "cannot decode a message"),
         (vec![0xFF, 0xFF, 0xFF, 0xFF, 0], "cannot read from the agent"),

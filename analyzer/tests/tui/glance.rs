@@ -244,7 +244,7 @@ fn the_title_names_the_host_where_there_is_room() {
         text(&app).lines().next().unwrap().to_owned()
     };
     // Its own name has room on wider ones.
-    assert!(title(USUAL).contains("▲ CONGESTION  live eth0, eth1 "), "{}", title(USUAL));
+    assert!(title(USUAL).contains("▲ DROP  live eth0, eth1 "), "{}", title(USUAL));
     assert!(title(WIDE).contains("  rocescope  live eth0, eth1 · gpu-node-17 "), "{}", title(WIDE));
     assert!(!title(SMALL).contains("gpu-node"), "{}", title(SMALL));
 }
@@ -263,7 +263,7 @@ fn who_is_named_with_both_queue_pairs() {
     let picture = text(&app);
     // A capture of 156 ms has times with milliseconds; the title names the receiver.
     let below = picture.lines().nth(2).unwrap();
-    assert!(below.contains("since 05:45:03.986 · 10.0.0.1 QP 34 → QP 34"), "{picture}");
+    assert!(below.contains("since 05:45:03.986 (156 ms) · 10.0.0.1 QP 34 → QP 34"), "{picture}");
     let peers = part(&app, "WORST PEERS");
     assert!(peers[1].contains("WORST QP") && peers[2].contains("34 → 34"), "{picture}");
     // The title of a refusal names both hosts: each queue pair is named with its host.
