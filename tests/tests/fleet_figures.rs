@@ -69,7 +69,7 @@ fn what_is_retransmitted_is_not_lost() {
         for (folder, resent) in [(&not_ready, 57.0), (&reordered, 3_279.0)] {
             let (loss, row) = asked(folder.path(), "loss", &engine);
             if folder.path() == not_ready.path() {
-                assert!(loss.starts_with("Losses are not known: of 1 port pair"), "{loss}");
+                assert!(loss.starts_with("Losses are not known: 1 port pair"), "{loss}");
             } else {
                 assert_eq!(loss, "No pair of ports loses more than 0.01 % of its packets");
             }
@@ -114,7 +114,7 @@ fn congestion_marks_are_a_problem_of_a_job() {
         assert!(slow.contains(": CE 97.2 %, in the only pair") && slow.contains("no median"), "{slow}");
         assert!(row["usual"].is_null(), "{row}");
         let (loss, _) = asked(folder.path(), "loss", &engine);
-        assert!(loss.starts_with("Losses are not known: of 1 port pair"), "{loss}");
+        assert!(loss.starts_with("Losses are not known: 1 port pair"), "{loss}");
         let timeline = rows(folder.path(), "timeline", &engine);
         assert!(timeline.iter().all(|row| row["lost_packets"].is_null()), "{timeline:?}");
     }

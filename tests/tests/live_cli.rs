@@ -570,8 +570,7 @@ fn packets_in_tunnels_that_only_a_replay_decodes_are_reported() {
     let (world, mut link) = World::with_link(1500).unwrap();
     let program = Program::live(&world.near, &LINES).unwrap();
     // Without its Ethernet header.
-    let inner = &Roce::default().ipv6();
-    let frames = vec![craft::carried(IPV6_IN_IPV4, &[], inner); 30];
+    let frames = vec![craft::carried(IPV6_IN_IPV4, &[], &Roce::default().ipv6()); 30];
     link.receive(&frames).unwrap();
     let report =
         program.reported(|report| number(&report["totals"]["skipped"]["tunnel_unparsed"]) == 30).unwrap();

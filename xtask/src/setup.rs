@@ -20,8 +20,8 @@ use tool::Tool;
 
 /// Checks licences, sources and advisories of the dependencies.
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &[], env: &[] };
-/// Compares lock files with advisories. Without what reads executables, and without optimisation: it runs for less than a
-/// second, and would take twice as long to build.
+/// Compares lock files with advisories. Without what reads executables, and without optimisation: it runs for less
+/// than a second, and would take twice as long to build.
 const AUDIT: Tool = Tool {
     name: "cargo-audit",
     version: "0.22.2",

@@ -48,8 +48,8 @@ pub struct Device {
     pub speed_mbps: Option<u64>,
     /// Network interface of the port. Null: not known.
     pub interface: Option<String>,
-    /// Pod, container or Slurm job in whose network namespace the port's interface is, as for an SR-IOV function that it
-    /// was given. Null: it is not in that of one, or not known.
+    /// Pod, container or Slurm job in whose network namespace the port's interface is, as for an SR-IOV function that
+    /// it was given. Null: it is not in that of one, or not known.
     pub pod: Option<String>,
     /// Name of the port's interface in that pod. Null: no such pod, or not known.
     pub pod_interface: Option<String>,

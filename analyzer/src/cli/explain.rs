@@ -34,6 +34,10 @@ pub(super) fn explain(id: Option<&str>, paint: Paint) -> ExitCode {
     }
 }
 
+/// Columns of the pages: longer lines are hard to read, and shorter ones hardly hold a name.
+const LEAST: usize = 40;
+const MOST: usize = 100;
+
 /// Names the numbers that no setting changes.
 const DEFINITIONS: &str = "definitions";
 
@@ -71,14 +75,15 @@ fn definitions_page(paint: Paint) -> String {
     })
 }
 
-/// A text in lines of at most 100 columns. `heading` is the length of the begin of a line that is one.
+/// A text in lines as wide as the terminal, and of at most 100 columns. `heading` is the length of the begin of a line
+/// that is one.
 fn lines(text: &str, paint: Paint, heading: impl Fn(usize, &str) -> Option<usize>) -> String {
-    const WIDTH: usize = 100;
+    let width = output::width().clamp(LEAST, MOST);
     let mut out = String::new();
     for (n, line) in text.lines().enumerate() {
         let indent = if line.starts_with("- ") { 2 } else { 0 };
         let heading = heading(n, line);
-        for (wrapped, text) in hanging(line, WIDTH, indent).into_iter().enumerate() {
+        for (wrapped, text) in hanging(line, width, indent).into_iter().enumerate() {
             let text = match heading {
                 Some(length) if length == line.len() => paint.paint(Role::Heading, &text),
                 Some(length) if wrapped == 0 => paint.head(Role::Heading, &text, length),

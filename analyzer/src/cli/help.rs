@@ -1,5 +1,5 @@
-//! The forms of help: `-h` lists common options on a terminal of 80 columns and 24 lines; `--help` adds examples, on one of
-//! 80 columns and 40 lines; `--help-all`, like `rocescope help COMMAND`, lists all options in sections.
+//! The forms of help: `-h` lists common options on a terminal of 80 columns and 24 lines; `--help` adds examples, on
+//! one of 80 columns and 40 lines; `--help-all`, like `rocescope help COMMAND`, lists all options in sections.
 
 use std::ffi::{OsStr, OsString};
 

@@ -13,7 +13,8 @@ use crate::entity::devices::{Devices, PortSample};
 use crate::entity::lives::{ERROR, Lives};
 use crate::report;
 
-/// Devices with two queue pairs of no flow, one of which retries; an idle second port; and all that metrics have of them.
+/// Devices with two queue pairs of no flow, one of which retries; an idle second port; and all that metrics have of
+/// them.
 pub(super) fn unseen(port: PortSample) -> Devices {
     let life = |lqpn: u32, udp_port| {
         let mut life = qp_life(lqpn, lqpn + 0x1000);

@@ -56,8 +56,8 @@ impl Recordings {
         Ok(Self { roots, empty: BTreeSet::new() })
     }
 
-    /// True if the error of an engine is that a table has no file, which is then left out: findings and events have none
-    /// where there were none.
+    /// True if the error of an engine is that a table has no file, which is then left out: findings and events have
+    /// none where there were none.
     pub fn lacks(&mut self, error: &str) -> bool {
         let pattern = error.split_once("No files found that match the pattern \"");
         let pattern = pattern.and_then(|(_, rest)| rest.split_once('"'));

@@ -1,5 +1,5 @@
-//! How long it takes to read the answers: is it healthy, what, where, since when, how bad, who with which queue pairs and
-//! process, what to do.
+//! How long it takes to read the answers: is it healthy, what, where, since when, how bad, who with which queue pairs
+//! and process, what to do.
 //!
 //! A person reads from the top, 240 words a minute: the time of an answer is that of all words up to its end. What to
 //! do stands on the page that Enter opens, where the eye goes down to the title DO NEXT, a line as fast as a word.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::seen;
 #[cfg(feature = "live")]
-use super::{check_trace, csv, printed};
+use super::{check_trace, csv, replay};
 
 /// A recording of a host without packets has its queue pairs in CSV and in the trace, with the figures of the JSON
 /// report.
@@ -21,9 +21,14 @@ use super::{check_trace, csv, printed};
 #[test]
 fn a_recording_without_packets_has_its_queue_pairs() {
     let folder = tempfile::tempdir().unwrap();
-    Fleet { hosts: 1, seconds: 2 }.write_offloaded(folder.path()).unwrap();
-    let files = [folder.path().to_owned()];
-    let report: Value = serde_json::from_str(&printed(&files, "json")).unwrap();
+    // Each host of a job sends to the next two.
+    Fleet { hosts: 3, seconds: 2 }.write_offloaded(folder.path()).unwrap();
+    let printed = |output| {
+        let output = replay(&[folder.path().to_owned()], &["--host", "node00000", "--output", output]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report: Value = serde_json::from_str(&printed("json")).unwrap();
     assert_eq!(report["flows"], json!([]), "no packet");
     let qps: Vec<(&Value, &Value)> = (report["devices"].as_array().unwrap().iter())
         .flat_map(|device| device["qps"].as_array().unwrap().iter().map(move |qp| (device, qp)))
@@ -35,7 +40,7 @@ fn a_recording_without_packets_has_its_queue_pairs() {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let rows = csv(&printed(&files, "csv"));
+    let rows = csv(&printed("csv"));
     let (names, rows) = rows.split_first().unwrap();
     assert_eq!(rows.len(), qps.len());
     for (row, (device, qp)) in rows.iter().zip(&qps) {
@@ -60,7 +65,7 @@ fn a_recording_without_packets_has_its_queue_pairs() {
         assert!(!cell("sources").is_empty() && cell("sources") != "packets");
     }
 
-    let trace: Value = serde_json::from_str(&printed(&files, "trace")).unwrap();
+    let trace: Value = serde_json::from_str(&printed("trace")).unwrap();
     check_trace(&trace);
     let entries = trace["traceEvents"].as_array().unwrap();
     let lives: Vec<&Value> = entries.iter().filter(|entry| entry["name"] == "queue pair").collect();
@@ -79,7 +84,7 @@ fn a_recording_without_packets_has_its_queue_pairs() {
     let devices: BTreeSet<&str> = qps.iter().map(|(device, _)| device["name"].as_str().unwrap()).collect();
     assert_eq!(processes.len(), devices.len(), "{processes:?}");
 
-    let page = printed(&files, "html");
+    let page = printed("html");
     let (_, section) = page.split_once("<section id=\"qps\">").unwrap();
     let table = section.split_once("</table>").unwrap().0;
     assert_eq!(table.matches("<tr").count(), 1 + qps.len());

@@ -138,7 +138,8 @@ pub struct Source {
     /// Expression of `--filter`. RoCE packets that do not match are counted in `totals.packets` and
     /// `totals.skipped.filtered` only. Null: no filter.
     pub filter: Option<String>,
-    /// The recording that is played back (docs/recording.md says what one has not). Null: the source is not a recording.
+    /// The recording that is played back (docs/recording.md says what one has not). Null: the source is not a
+    /// recording.
     pub recording: Option<Recorded>,
 }
 

@@ -54,7 +54,7 @@ pub(super) const STORM: Entry = Entry {
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
               there. Either a queue downstream of this tap is congested all the time, or the receiver sends CNPs without reason.",
     computed: "Per receiver: a warning when it sends at least cnp.storm_cnps CNPs to a host, at least cnp.storm_ratio per data packet that it gets from there, and more CNPs than CE-marked packets from there \
-               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over 1 s at least: 10 s without a CNP end one, if that is more than a tenth of the time from its begin to the end of the next.",
+               pass any tap (a NIC answers several CE marks with one CNP, never one with several). Figures are those of the latest episode, over 1 s at least: 10 s without a CNP end one, if that is more than a tenth of the time from its begin to the end of the next. Episodes are not added up.",
     advice: "Capture at the receiver: are its packets CE-marked? Then find the congested queue (its switch port, PCIe or memory of the receiver). If not: check its notification point (roce_np, cc_params/np_* in \
              mlx5 debugfs), slow restart (roce_slow_restart_cnps), and min_time_between_cnps, and the firmware's release notes.",
     caveat: "At a tap on the sender's side of the congested queue no CE mark is visible, and heavy congestion looks like this there.",
@@ -115,6 +115,10 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
     let carriers: Vec<&Flow> = input.facts.flows.iter().filter(|flow| flow.cnps_once() > 0).collect();
     let times = bridged(timed(&carriers, Signal::Cnp, Flow::cnps_once));
     let judged = latest(&times, run(carriers.iter().copied()), |span| {
+        // Bursts with much silence between them are not a storm together.
+        if times.len() > 1 && !times.contains(span) {
+            return None;
+        }
         let pairs = storms(input, span);
         let ratio = pairs.first()?.1.ratio();
         Some((pairs, Some(ratio)))
@@ -271,21 +275,23 @@ mod tests {
         use crate::findings::episode_tests::{interval, run};
         use crate::metrics::loss::Metrics;
         use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Signal};
-        let episodes = |parts: &[std::ops::Range<u64>]| {
-            let intervals: Vec<_> = parts.iter().map(|part| interval(part.clone(), 5_000)).collect();
+        let of_each = |cnps, parts: &[std::ops::Range<u64>]| {
+            let intervals: Vec<_> = parts.iter().map(|part| interval(part.clone(), cnps)).collect();
             let answers = FlowSignalIntervals::default().with(Signal::Cnp, intervals);
             let mut sample = run(600, Metrics::default(), FlowSignalIntervals::default(), answers);
-            sample.flows[1].stats.cnp_packets = 5_000 * parts.len() as u64;
+            sample.flows[1].stats.cnp_packets = cnps * parts.len() as u64;
             let all = found(&sample, &Options::default());
-            let storm = all.iter().find(|one| one.id == "cnp.storm").unwrap();
+            let storm = all.iter().find(|one| one.id == "cnp.storm")?;
             let of = |ns: u64| (ns - START) / SECOND;
             let times =
                 storm.episodes.iter().map(|one| (of(one.first_ns), of(one.last_ns))).collect::<Vec<_>>();
-            (times, storm.evidence["cnp_packets"].as_u64().unwrap())
+            Some((times, storm.evidence["cnp_packets"].as_u64().unwrap()))
         };
+        let episodes = |parts: &[std::ops::Range<u64>]| of_each(5_000, parts).unwrap();
         assert_eq!(episodes(&[10..70, 82..150]), (vec![(10, 150)], 10_000));
         assert_eq!(episodes(&[10..30, 42..70]), (vec![(10, 30), (42, 70)], 5_000), "a fifth of their time");
         assert_eq!(episodes(&[10..70, 82..150, 165..200]).0, [(10, 200)], "compared with all so far");
+        assert_eq!(of_each(400, &[10..20, 85..95, 160..170]), None, "too few in each");
     }
 
     #[test]

@@ -187,8 +187,8 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
     }
 }
 
-/// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says least,
-/// else its latest event.
+/// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says
+/// least, else its latest event.
 fn end_reason<'a>(device: &'a Device, qp: &DeviceQp) -> Option<&'a str> {
     let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event.time_ns);
     let says =

@@ -248,6 +248,7 @@ fn requests_outstanding_at_a_restart_are_timed_or_ambiguous() {
 #[test]
 fn a_request_in_a_cell_that_an_ack_just_left_has_its_own_message() {
     /// All that the ring holds, and the next one.
+    #[expect(clippy::cast_possible_truncation, reason = "64")]
     const LAST: u32 = RING as u32;
     const NEXT: u32 = LAST + 1;
     let sides: Sides = (|side| side.request(NEXT, SEND), |side| side.ack(1), |side| side.ack(NEXT));

@@ -73,8 +73,8 @@ impl App {
         self.apply(effect)
     }
 
-    /// True if a place is that of the verdict, or of the lines around it that say what kind it is, what it costs and who
-    /// it is about, and there is a problem to open.
+    /// True if a place is that of the verdict, or of the lines around it that say what kind it is, what it costs and
+    /// who it is about, and there is a problem to open.
     fn on_verdict(&self, at: Position) -> bool {
         let (layout, screen) = (self.view.layout(), self.view.screen);
         let below = [layout.metrics, layout.cost];

@@ -310,8 +310,8 @@ fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width
     });
     let is_brief = brief.is_some();
     text = brief.unwrap_or(text);
-    let told = [Event::NAK, Event::GAP].contains(&entry.class.bit);
-    for (part, needed) in [(since(listed, view), !told), (seen_at(listed, view), false)] {
+    let is_of_loss = [Event::NAK, Event::GAP].contains(&entry.class.bit);
+    for (part, needed) in [(since(listed, view), !is_of_loss), (seen_at(listed, view), false)] {
         let Some(part) = part else { continue };
         let left = room.saturating_sub(part.chars().count());
         let fits = if is_brief {

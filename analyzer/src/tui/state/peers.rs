@@ -1,5 +1,5 @@
-//! Flows that share hosts, a process, a link or a rail, with what they lost, for the overview: those with most trouble, and
-//! those with most traffic.
+//! Flows that share hosts, a process, a link or a rail, with what they lost, for the overview: those with most
+//! trouble, and those with most traffic.
 
 use rocescope_common::account::latency::BUCKETS;
 

@@ -46,8 +46,8 @@ impl Computed<'_> {
     }
 }
 
-/// Rails, else ports, of which one carries far more than the mean of the queue pairs' bytes. Queue pairs whose bytes are
-/// not known are no load.
+/// Rails, else ports, of which one carries far more than the mean of the queue pairs' bytes. Queue pairs whose bytes
+/// are not known are no load.
 pub(super) fn balance(input: &Input<'_>, found: &mut Vec<Finding>) {
     let Some(paths) = &input.facts.qp_paths else { return };
     let rails = paths.rails.as_ref().map(|balance| (balance, "rails"));

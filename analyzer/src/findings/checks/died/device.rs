@@ -126,7 +126,7 @@ fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Optio
             && other.lqpn == event.lqpn
             && other.time_ns.abs_diff(event.time_ns) <= REASON_NS
     };
-    if let Some(why) = device.qp_events.iter().find(of_same).and_then(|told| told.reason.clone()) {
+    if let Some(why) = device.qp_events.iter().find(of_same).and_then(|event| event.reason.clone()) {
         return Some(death(why));
     }
     if let Some((name, meaning)) = named {

@@ -125,7 +125,7 @@ fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
     let (tuples, ports) = (entropy.five_tuples, entropy.source_ports);
     counts.push(format!(" {} 5-tuple{}", units::count(tuples), s(tuples)), theme::BOLD);
     counts.push(format!(", {} source port{}", units::count(ports), s(ports)), theme::PLAIN);
-    counts.push(format!(" ≈ {} equal flows", number(entropy.effective_flows)), theme::PLAIN);
+    counts.push(format!(", {} effective flows", number(entropy.effective_flows)), theme::PLAIN);
     lines.push(counts.into_line());
     let level = view.active_level(Problem::Hashing);
     let mut bits = Spans::default();

@@ -255,8 +255,8 @@ fn size(area: Rect) -> (usize, usize) {
     (usize::from(area.width), usize::from(area.height))
 }
 
-/// The first queue pair in full, the worst or where none is in trouble the busiest, for a screen that leaves this much room; false where none is known, or too little
-/// room.
+/// The first queue pair in full, the worst or where none is in trouble the busiest, for a screen that leaves this much
+/// room; false where none is known, or too little room.
 pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -> bool {
     let (all, _) = rows(view, Order::default());
     let Some(worst) = all.first().filter(|_| area.height >= PREVIEW + frame_height(boxed)) else {

@@ -341,8 +341,8 @@ impl<'a> Picture<'a> {
             () if peak <= 0.0 => "0".to_owned(),
             () if !matches!(series, Series::Signal(_)) => figure(series, peak),
             () if bucket_ns >= NS_PER_S => format!("{} pkt/s", compact(peak)),
-            () if peak < 0.5 => format!("<1/{}", short(bucket_ns)),
-            () => format!("{}/{}", compact(peak.round()), short(bucket_ns)),
+            () if peak < 0.5 => format!("<1 in {}", short(bucket_ns)),
+            () => format!("{} in {}", compact(peak.round()), short(bucket_ns)),
         }
     }
 

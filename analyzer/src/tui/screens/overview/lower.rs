@@ -73,8 +73,8 @@ pub(super) fn step_lines(view: &View, data: &Data, width: usize, height: usize) 
             let differs = nccl.communicators.iter().flat_map(|one| &one.ranks).any(NcclRank::differs);
             let style = if differs { theme::text(view.active_level(Problem::Stall)) } else { theme::PLAIN };
             let text = hanging(&nccl_summary(nccl), width.saturating_sub(2), 2);
-            let told = text.into_iter().take(NCCL_LINES).map(|text| Line::styled(format!(" {text}"), style));
-            lines.splice(0..0, told);
+            let ranks = text.into_iter().take(NCCL_LINES).map(|text| Line::styled(format!(" {text}"), style));
+            lines.splice(0..0, ranks);
         }
     }
     let all = traffic.iter().flat_map(|traffic| &traffic.links);

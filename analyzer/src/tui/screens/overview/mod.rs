@@ -538,7 +538,7 @@ pub(super) fn gauge(view: &View, width: usize) -> Line<'static> {
     let effective = entropy.effective_flows.map_or_else(|| units::UNKNOWN.into(), compact);
     let mut parts = vec![
         format!(" {}", super::counted(entropy.five_tuples, "5-tuple")),
-        format!(" ≈ {effective} equal flows"),
+        format!(", {effective} effective flows"),
     ];
     // ACKs go back on as many ports as data came: what ECMP has to balance is the data.
     let facts = view.analysis.as_ref().map(|analysis| &analysis.report.facts);

@@ -225,8 +225,8 @@ fn is_owned(data: &Data) -> bool {
     matches!(data.by, By::Hosts | By::QueuePairs) && !data.sample.owners.all().is_empty()
 }
 
-/// Columns of the processes with their numbers, as far as that many are usual, and of their names alone; none where rows
-/// have no owners.
+/// Columns of the processes with their numbers, as far as that many are usual, and of their names alone; none where
+/// rows have no owners.
 fn processes(data: &Data) -> Vec<usize> {
     if !is_owned(data) {
         return Vec::new();

@@ -11,7 +11,7 @@ pub(in crate::tui) struct When {
     more: Vec<String>,
     /// Those that say enough: `since 12:00:20`.
     enough: Vec<String>,
-    /// Without words, as the symbol says whether it lasts; that it is quiet stays.
+    /// Without words where it lasts, as the symbol says; that it is quiet, and that the time is the end, stay.
     pub(super) bare: String,
 }
 
@@ -39,7 +39,8 @@ impl When {
             }
             (false, _, Some(last)) => {
                 let lasted = finding.length_ns().filter(|ns| *ns > 0).map(length);
-                Self::new(finding, end, vec![format!("ended {}", at(last))], lasted, at(last))
+                let bare = format!("end {}", at(last));
+                Self::new(finding, end, vec![format!("ended {}", at(last))], lasted, bare)
             }
             // It has a begin, which is not known.
             _ if !finding.episodes.is_empty() => {
@@ -58,9 +59,8 @@ impl When {
         bare: String,
     ) -> Self {
         let since = enough.first().cloned().unwrap_or_default();
-        let timed = length.map(|length| match finding.active {
-            true => format!("{since} ({length})"),
-            false => format!("{since}, lasted {length}"),
+        let timed = length.map(|length| {
+            if finding.active { format!("{since} ({length})") } else { format!("{since}, lasted {length}") }
         });
         let with = timed.as_ref().unwrap_or(&since);
         let again = finding.recurrence(end).map(|nth| format!("{with}, {nth}"));

@@ -3,7 +3,7 @@
 use crate::analysis::FlowId;
 use crate::findings::{End, Finding, Problem};
 use crate::model::detail;
-use crate::sample::address;
+use crate::sample::{Address, address};
 use crate::tui::column;
 use crate::tui::view::View;
 use crate::util::layout::plain;
@@ -23,6 +23,12 @@ fn owner(process: Option<&str>, pod: Option<&str>) -> String {
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(" in ")) }
 }
 
+/// True if the title names this host.
+fn is_titled(finding: &Finding, host: Address) -> bool {
+    let (host, is_part) = (host.to_string(), |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':'));
+    finding.title.split(|c| !is_part(c)).any(|word| word.trim_end_matches(['.', ':']) == host)
+}
+
 fn owned(end: &End, name: String) -> String {
     name + &owner(end.comm.as_deref(), end.pod.as_deref())
 }
@@ -31,7 +37,7 @@ fn owned(end: &End, name: String) -> String {
 fn queue_pairs(finding: &Finding) -> Option<String> {
     let (requester, responder) = (finding.requester.as_ref()?, finding.responder.as_ref()?);
     let (from, to) = (requester.qpn?, responder.qpn?);
-    let titled = |end: &End| finding.title.contains(&end.addr.to_string());
+    let titled = |end: &End| is_titled(finding, end.addr);
     // Which of two that the title names is which, the queue pairs do not say.
     let both = titled(requester) && titled(responder);
     let name = |end: &End, qp: u32| {
@@ -70,16 +76,17 @@ fn worst_of(finding: &Finding, view: &View) -> Option<String> {
     let row = data.and_then(|data| Some((data, data.model.rows.iter().find(is_worst)?)));
     let from = row.and_then(|(data, row)| detail::peer_qp(&data.sample, row.at?));
     let from = from.map_or_else(|| units::UNKNOWN.to_owned(), |qp| qp.to_string());
-    let owned = row.and_then(|(data, row)| data.context().owner(row));
-    let process = owned.and_then(|owned| owned.comm.clone().or_else(|| column::process(owned)));
-    let owner = owner(process.as_deref(), owned.and_then(|owned| owned.pod.as_deref()));
-    // A place in the title needs no second one.
-    let other = if finding.title.contains(&src.to_string()) { dst } else { src };
+    let sender = row.and_then(|(data, row)| data.context().owner(row));
+    let process = sender.and_then(|sender| sender.comm.clone().or_else(|| column::process(sender)));
+    let of = owner(process.as_deref(), sender.and_then(|sender| sender.pod.as_deref()));
+    // A host in the title needs no second mention.
+    let from = if is_titled(finding, *src) { format!("QP {from}") } else { format!("{src} QP {from}") };
+    let to = if is_titled(finding, *dst) { dest_qp.to_string() } else { format!("{dst} QP {dest_qp}") };
     let several = finding.named.iter().nth(1).is_some();
     let most = match Problem::of(finding) {
         _ if !several => "",
         Some(Problem::Imbalance) => "heaviest ",
         _ => "worst ",
     };
-    Some(format!("{most}{other} QP {from} → {dest_qp}{owner}"))
+    Some(format!("{most}{from} → {to}{of}"))
 }
