@@ -65,7 +65,18 @@ fn a_recording_without_packets_has_its_queue_pairs() {
         assert!(!cell("sources").is_empty() && cell("sources") != "packets");
     }
 
-    let trace: Value = serde_json::from_str(&printed("trace")).unwrap();
+    in_trace(&printed("trace"), &qps);
+    let page = printed("html");
+    let (_, section) = page.split_once("<section id=\"qps\">").unwrap();
+    let table = section.split_once("</table>").unwrap().0;
+    assert_eq!(table.matches("<tr").count(), 1 + qps.len());
+    assert!(table.contains("UDP port") && table.contains("Own address"), "{table}");
+}
+
+/// Each queue pair has a life in the trace, below its device, with the packets of the report.
+#[cfg(feature = "live")]
+fn in_trace(trace: &str, qps: &[(&Value, &Value)]) {
+    let trace: Value = serde_json::from_str(trace).unwrap();
     check_trace(&trace);
     let entries = trace["traceEvents"].as_array().unwrap();
     let lives: Vec<&Value> = entries.iter().filter(|entry| entry["name"] == "queue pair").collect();
@@ -83,12 +94,6 @@ fn a_recording_without_packets_has_its_queue_pairs() {
         .collect();
     let devices: BTreeSet<&str> = qps.iter().map(|(device, _)| device["name"].as_str().unwrap()).collect();
     assert_eq!(processes.len(), devices.len(), "{processes:?}");
-
-    let page = printed("html");
-    let (_, section) = page.split_once("<section id=\"qps\">").unwrap();
-    let table = section.split_once("</table>").unwrap().0;
-    assert_eq!(table.matches("<tr").count(), 1 + qps.len());
-    assert!(table.contains("UDP port") && table.contains("Own address"), "{table}");
 }
 
 /// Loads a page in frames of these widths, and leaves for each by how much it is wider than the frame, and by how much
