@@ -27,7 +27,12 @@ impl Pods {
         let found = match cgroup::holds(root, group, pid) {
             // The process may have moved to another control group since.
             Some(false) if unified => named(),
-            Some(true) => Container::of(root, pid),
+            Some(true) => {
+                let found = Container::of(root, pid);
+                // It may have moved between the two readings.
+                let moved = unified && cgroup::holds(root, group, pid) == Some(false);
+                if moved { named() } else { found }
+            }
             _ => Container::of(root, pid).or_else(|| if unified { named() } else { None }),
         };
         let label = found.map(|container| container.label()).filter(|label| !label.is_empty());
