@@ -213,6 +213,13 @@ fn all_hidden(sample: &Sample) -> bool {
 }
 
 impl Device {
+    /// Device and port, such as `mlx5_0/1`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let port = self.port.map_or_else(String::new, |port| format!("/{port}"));
+        format!("{}{port}", self.name)
+    }
+
     /// The place of its interface; see [`devices::place`].
     #[must_use]
     pub fn place(&self) -> Option<String> {

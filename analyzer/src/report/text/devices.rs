@@ -174,12 +174,11 @@ fn asked(pause: &Pause) -> bool {
 }
 
 fn head(device: &Device) -> String {
-    let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
     let driver = device.driver.as_deref().unwrap_or("unknown driver");
     let on = device.place().map_or_else(String::new, |place| format!(" on {}", plain(&place)));
     let span = device.first_ns.zip(device.last_ns).and_then(|(first, last)| last.checked_sub(first));
     let over = span.map_or_else(String::new, |ns| format!(", over {}", units::duration(ns)));
-    format!("{}{port} ({}{on}{over})", plain(&device.name), plain(driver))
+    format!("{} ({}{on}{over})", plain(&device.label()), plain(driver))
 }
 
 fn counters(device: &Device) -> String {

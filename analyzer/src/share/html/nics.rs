@@ -15,10 +15,7 @@ type Column = (&'static str, bool, fn(&Device, &DeviceQp) -> Option<String>);
 
 /// The first one stays in view when the others scroll.
 const COLUMNS: [Column; 24] = [
-    ("Queue pair", false, |device, qp| {
-        let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
-        Some(format!("{}{port} QP {}", device.name, qp.lqpn))
-    }),
+    ("Queue pair", false, |device, qp| Some(format!("{} QP {}", device.label(), qp.lqpn))),
     ("State", false, |_, qp| {
         if qp.control.is_over() { Some("ended".to_owned()) } else { qp.state.map(str::to_owned) }
     }),
@@ -73,9 +70,8 @@ fn end(device: &Device, qp: &DeviceQp) -> Option<String> {
         NUMBER_REUSED => "number in use again, end not seen",
         end => end,
     };
-    let life = control.created_ns.unwrap_or(0)..=control.ended_ns.unwrap_or(u64::MAX);
     let is_own =
-        |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && event.is_death() && life.contains(&event.time_ns);
+        |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && event.is_death() && control.lived_at(event.time_ns);
     let death = device.qp_events.iter().rev().find(is_own).filter(|_| control.end == Some(ERROR));
     let Some(event) = death else { return Some(words.to_owned()) };
     let reason = event.reason.as_ref().unwrap_or(&event.event);

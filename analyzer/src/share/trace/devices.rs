@@ -38,8 +38,7 @@ pub(super) fn of_devices(report: &Report, names: &mut Vec<Entry>, entries: &mut 
             continue;
         }
         let mut track = Track { pid: PORTS + at as u64, device, lives: Vec::new() };
-        let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
-        named(names, track.pid, None, &format!("NIC {}{port}", device.name));
+        named(names, track.pid, None, &format!("NIC {}", device.label()));
         for (number, qp) in
             device.qps.iter().enumerate().filter(|(number, _)| chosen.contains(&(at, *number)))
         {

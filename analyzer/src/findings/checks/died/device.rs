@@ -103,11 +103,7 @@ fn is_another(earlier: &Death<'_>, later: &Death<'_>) -> bool {
 fn death<'a>(input: &Input<'a>, device: &'a Device, event: &'a QpEvent) -> Option<Death<'a>> {
     let lqpn = event.lqpn.filter(|_| event.is_death())?;
     // Queue pair numbers are reused: this is the queue pair that existed at the time.
-    let lived = |qp: &&DeviceQp| {
-        qp.lqpn == lqpn
-            && qp.control.created_ns.is_none_or(|created| created <= event.time_ns)
-            && qp.control.ended_ns.is_none_or(|ended| ended >= event.time_ns)
-    };
+    let lived = |qp: &&DeviceQp| qp.lqpn == lqpn && qp.control.lived_at(event.time_ns);
     let qp = device.qps.iter().filter(lived).max_by_key(|qp| qp.control.created_ns);
     let death = |cause: String| Death {
         device,

@@ -101,9 +101,9 @@ const SOURCE: &str =
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     for device in &input.facts.devices {
         let interface = device.interface.as_deref();
-        let at = PauseSource { name: label(device), by: String::new(), link: interface, way: None };
+        let at = PauseSource { name: device.label(), by: String::new(), link: interface, way: None };
         for pause in &device.pause {
-            let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
+            let by = format!("{} by {}", pause.direction.unwrap_or("received"), device.label());
             storm(input, pause, &PauseSource { by, ..at.clone() }, found);
         }
         wrong_priority_of_device(input, device, found);
@@ -119,11 +119,6 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         wrong_priority_of_link(input, link, found);
     }
     stalled_flows(input, found);
-}
-
-fn label(device: &Device) -> String {
-    let port = device.port.map_or_else(String::new, |port| format!("/{port}"));
-    format!("{}{port}", device.name)
 }
 
 /// The place at which pauses were counted.
@@ -289,8 +284,8 @@ fn wrong_priority_of_device(input: &Input<'_>, device: &Device, found: &mut Vec<
     let port = ports.iter().find(|port| port.device == device.name && Some(port.port) == device.port);
     let Some(lossless) = port.and_then(|port| port.lossless) else { return };
     for pause in &device.pause {
-        let by = format!("{} by {}", pause.direction.unwrap_or("received"), label(device));
-        let at = PauseSource { name: label(device), by, link: device.interface.as_deref(), way: None };
+        let by = format!("{} by {}", pause.direction.unwrap_or("received"), device.label());
+        let at = PauseSource { name: device.label(), by, link: device.interface.as_deref(), way: None };
         wrong(input, pause, lossless, &at, found);
     }
 }
@@ -354,7 +349,7 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
     let Some((_, longest)) = victims.first() else { return };
     let queue_pairs = plural(victims.len() as u64, "queue pair");
     let diagnosis = format!("PFC victims: {queue_pairs} stalled for up to {}", units::duration(*longest));
-    let of = format!(", {}", label(device));
+    let of = format!(", {}", device.label());
     let interface = device.interface.as_deref();
     let here = Commands::on(input, interface.unwrap_or(""));
     let mut pids: Vec<u32> = victims.iter().filter_map(|(qp, _)| qp.pid).collect();

@@ -64,8 +64,7 @@ pub(super) const fn words(source: QpSource) -> &'static str {
 impl Row<'_> {
     /// Label of device and port.
     pub(super) fn label(&self) -> String {
-        let port = self.device.port.map_or_else(String::new, |port| format!("/{port}"));
-        format!("{}{port}", self.device.name)
+        self.device.label()
     }
 
     /// Its state; of one that has ended, that.
