@@ -1,13 +1,16 @@
 //! Landlock: the files that the calling thread reaches, and the TCP ports that it binds and connects to.
 
+use std::io;
+
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, NetPort, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, NetPort, PathBeneath, PathFd, PathFdError,
+    RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::plan::Files;
 use super::{Plan, State};
 use crate::util::limit::explained;
+use anyhow::Context as _;
 
 /// The newest interface that rules are written for. Older kernels enforce the part that they know.
 const NEWEST: ABI = ABI::V6;
@@ -25,11 +28,11 @@ pub(super) fn limit(plan: &Plan, state: &mut State) {
     }
     match restrict(plan) {
         Ok(status) => report(plan, &status, state),
-        Err(error) => state.missing.push(format!("Landlock is refused: {}", explained(&error.into()))),
+        Err(error) => state.missing.push(format!("Landlock is refused: {}", explained(&error))),
     }
 }
 
-fn restrict(plan: &Plan) -> Result<RestrictionStatus, RulesetError> {
+fn restrict(plan: &Plan) -> anyhow::Result<RestrictionStatus> {
     let limited = match plan.files {
         Files::ReadOnly => AccessFs::from_write(NEWEST) | AccessFs::Execute,
         Files::Listed | Files::OfProcesses => AccessFs::from_all(NEWEST),
@@ -51,8 +54,12 @@ fn restrict(plan: &Plan) -> Result<RestrictionStatus, RulesetError> {
         .chain(devices.iter().map(|path| (path, terminal)))
         .chain(plan.write.iter().map(|path| (path, folder)));
     for (path, access) in all {
-        // A path that is absent needs no rule.
-        let Ok(file) = PathFd::new(path) else { continue };
+        let file = match PathFd::new(path) {
+            Ok(file) => file,
+            Err(PathFdError::OpenCall { source, .. }) if is_out_of_reach(&source) => continue,
+            // Without its rule the thread could not read what it needs later.
+            Err(error) => return Err(error).with_context(|| format!("{} has no rule", path.display())),
+        };
         let access = access & limited;
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
         if access.is_empty() {
@@ -63,7 +70,15 @@ fn restrict(plan: &Plan) -> Result<RestrictionStatus, RulesetError> {
     for port in &plan.connect {
         rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
-    rules.restrict_self()
+    Ok(rules.restrict_self()?)
+}
+
+/// True if a path that does not open for this cause needs no rule: it is absent, or its permissions exclude this user.
+fn is_out_of_reach(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    )
 }
 
 fn report(plan: &Plan, status: &RestrictionStatus, state: &mut State) {
@@ -87,5 +102,32 @@ fn report(plan: &Plan, status: &RestrictionStatus, state: &mut State) {
     // Without connections seccomp allows no socket for them.
     if !since_tcp && !plan.connect.is_empty() {
         state.missing.push(format!("this kernel's Landlock does not limit TCP ports ({SINCE})"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_cannot_be_opened_is_not_taken_for_an_absent_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (absent, circle) = (folder.path().join("absent"), folder.path().join("circle"));
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        let missing = |path| {
+            let mut state = State::default();
+            // In a thread of its own, which the limits of the first plan end with.
+            std::thread::scope(|scope| {
+                scope.spawn(|| limit(&Plan::of_files([path], Vec::new()), &mut state));
+            });
+            state.missing.join("\n")
+        };
+        assert!(!missing(absent).contains("refused"));
+        let refused = missing(circle.clone());
+        assert!(refused.starts_with("Landlock is refused: "), "{refused}");
+        assert!(
+            refused.contains(&*circle.to_string_lossy()) && refused.contains("symbolic links"),
+            "{refused}"
+        );
     }
 }

@@ -31,11 +31,22 @@ pub(crate) fn reached(error: &(dyn Error + 'static)) -> Option<&'static str> {
 
 /// The error as a sentence for the user, with the remedy if a limit is the cause.
 pub(crate) fn explained(error: &anyhow::Error) -> String {
-    let text = format!("{error:#}");
-    match reached(error.as_ref()) {
-        Some(remedy) => format!("{}; {remedy}", words(&text)),
-        None => text,
+    let text = chain(error.as_ref());
+    reached(error.as_ref()).map_or_else(|| text.clone(), |remedy| format!("{text}; {remedy}"))
+}
+
+/// An error with its causes, in one line. Causes that the text of an error includes are not repeated.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = words(&error.to_string());
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = words(&cause.to_string());
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
     }
+    text
 }
 
 /// Without the error numbers that Rust appends to the texts of the kernel's errors.
@@ -72,5 +83,8 @@ mod tests {
         assert_eq!(wrapped, format!("cannot open a: {bare}"));
         assert_eq!(explained(&anyhow::anyhow!("cannot open a; {bare}")), format!("cannot open a; {bare}"));
         assert_eq!(explained(&anyhow::anyhow!("no such file: a")), "no such file: a");
+        let twice =
+            anyhow::Error::from(io(libc::EMFILE)).context("no rule: Too many open files (os error 24)");
+        assert_eq!(explained(&twice), format!("no rule: {bare}"));
     }
 }

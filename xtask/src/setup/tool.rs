@@ -36,6 +36,9 @@ impl Tool {
                 .args(self.args)
                 .arg("--root")
                 .arg(&root)
+                // Half of a build's time otherwise, for programs that run for seconds.
+                .env("CARGO_PROFILE_RELEASE_LTO", "off")
+                .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
                 .envs(self.env.iter().copied())
                 .stdin(Stdio::null());
             // The caller's build settings do not apply to this build.

@@ -5,11 +5,12 @@ use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{ProgramError, TcAttachType, TcError, XdpMode as AyaXdpMode, tc};
 
-use super::load::{Programs, chain, names, with_limit};
+use super::load::{Programs, names, with_limit};
 use crate::host::net::filters;
 use crate::host::net::hook::{Ingress, Plan, XdpMode};
 use crate::host::net::interface::{Framing, Interface};
 use crate::host::net::promisc::Promiscuous;
+use crate::util::limit;
 
 /// Programs on one interface. Dropping it detaches them.
 #[derive(Debug)]
@@ -142,7 +143,7 @@ fn tc_program(
     };
     let link = program.attach_with_options(name, direction, options).map_err(|error| match &without {
         None => plain(error),
-        Some(why) => no_clsact(name, errno(why), &chain(why)),
+        Some(why) => no_clsact(name, errno(why), &limit::chain(why)),
     })?;
     Ok(Hold::Tc(program.take_link(link)?))
 }
@@ -175,7 +176,7 @@ fn errno(error: &TcError) -> Option<i32> {
 }
 
 fn plain(error: ProgramError) -> anyhow::Error {
-    let text = chain(&error);
+    let text = limit::chain(&error);
     drop(error);
     anyhow!(text)
 }
@@ -195,7 +196,7 @@ mod tests {
             (libc::ENODEV, None),
         ] {
             let why = error(number);
-            let text = no_clsact("eth0", errno(&why), &chain(&why)).to_string();
+            let text = no_clsact("eth0", errno(&why), &limit::chain(&why)).to_string();
             assert!(text.starts_with("cannot add a clsact qdisc for TC filters to eth0: "), "{text}");
             for remedy in ["modprobe", "root"] {
                 let is_expected = expected.is_some_and(|expected| expected.contains(remedy));

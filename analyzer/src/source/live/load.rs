@@ -432,7 +432,7 @@ fn hints(max_flows: u32) -> u32 {
 }
 
 fn map_refused(error: &aya::EbpfError) -> anyhow::Error {
-    let text = chain(error);
+    let text = limit::chain(error);
     match limit::reached(error) {
         Some(remedy) => anyhow!("cannot create the maps: {text}; {remedy}"),
         None if text.contains("not permitted") => anyhow!(
@@ -460,7 +460,7 @@ pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
     if let Some(remedy) = limit::reached(&error) {
         let cause = match &error {
             ProgramError::LoadError { io_error, .. } => limit::words(&io_error.to_string()),
-            other => chain(other),
+            other => limit::chain(other),
         };
         return anyhow!("cannot load program {name}: {cause}; {remedy}");
     }
@@ -479,27 +479,13 @@ pub(super) fn refused(name: &str, error: ProgramError) -> anyhow::Error {
                 )
             }
         }
-        other => anyhow!("cannot load program {name}: {}", chain(&other)),
+        other => anyhow!("cannot load program {name}: {}", limit::chain(&other)),
     }
 }
 
 fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = limit::words(&error.to_string());
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = limit::words(&cause.to_string());
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
