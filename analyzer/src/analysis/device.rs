@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{DeviceQp, InputKind, Link};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{self, Devices, PauseSample, PortSample};
-use crate::entity::lives::{Lives, QpEvent, QpLife};
+use crate::entity::lives::{Lives, QpEvent, QpLife, TO_ERROR};
 use crate::entity::pauses::PauseIntervals;
 use crate::ethernet::lldp::Neighbour;
 use crate::ethernet::mac_control::station;
@@ -220,6 +220,28 @@ impl Device {
         format!("{}{port}", self.name)
     }
 
+    /// Events that show the death of a queue pair, the oldest first.
+    pub fn deaths_of<'a>(&'a self, qp: &'a DeviceQp) -> impl Iterator<Item = &'a QpEvent> {
+        self.events_of(qp).filter(|event| event.is_death())
+    }
+
+    /// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says
+    /// least, else its latest event.
+    #[must_use]
+    pub fn end_reason<'a>(&'a self, qp: &'a DeviceQp) -> Option<&'a str> {
+        let says = |event: &&QpEvent| {
+            (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.time_ns)
+        };
+        let event = self.events_of(qp).max_by_key(says)?;
+        Some(event.reason.as_deref().unwrap_or(&event.event))
+    }
+
+    /// Events of a queue pair: those of its number during its life.
+    fn events_of<'a>(&'a self, qp: &'a DeviceQp) -> impl Iterator<Item = &'a QpEvent> {
+        let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event.time_ns);
+        self.qp_events.iter().filter(is_own)
+    }
+
     /// The place of its interface; see [`devices::place`].
     #[must_use]
     pub fn place(&self) -> Option<String> {
@@ -300,9 +322,18 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
     let is_here = |device: &str, of: Option<u32>| {
         device == port.device && of.map_or(is_first, |number| number == port.port)
     };
-    let lives = qps.iter().filter(|life| is_here(&life.device, life.port)).collect();
-    let events = events.iter().filter(|event| is_here(&event.device, event.port)).cloned();
-    (lives, events.collect())
+    let lives: Vec<&QpLife> = qps.iter().filter(|life| is_here(&life.device, life.port)).collect();
+    // The port of a queue pair's event is that of the queue pair.
+    let mut elsewhere: BTreeMap<u32, Vec<&QpLife>> = BTreeMap::new();
+    for life in qps.iter().filter(|life| life.device == port.device && life.port.is_some()) {
+        elsewhere.entry(life.lqpn).or_default().push(life);
+    }
+    let port_of = |event: &QpEvent| {
+        let mut of = elsewhere.get(&event.lqpn?)?.iter().rev();
+        of.find(|life| life.control.lived_at(event.time_ns))?.port
+    };
+    let events = events.iter().filter(|event| is_here(&event.device, event.port.or_else(|| port_of(event))));
+    (lives, events.cloned().collect())
 }
 
 /// The contexts of a port's queue pairs, by number.
@@ -343,8 +374,8 @@ fn queue_pairs(
     super::posts::join(devices, port, &mut qps);
     let all = qps.len();
     if all > MAX_QPS {
-        // A queue pair that stands still sends nothing, and is most important to keep.
-        qps.sort_by_key(|qp| std::cmp::Reverse((qp.stuck_ns.unwrap_or(0) > 0, qp.moved_packets())));
+        // A queue pair that died or stands still sends nothing, and is most important to keep.
+        qps.sort_by_key(|qp| std::cmp::Reverse(qp.rank()));
         qps.truncate(MAX_QPS);
     }
     qps.sort_by_key(|qp| (qp.lqpn, !qp.control.is_over(), qp.control.created_ns));

@@ -61,3 +61,32 @@ fn figures_of_verbs_and_context_have_their_source() {
     sample.recording = Some(Arc::default());
     assert!(qps(&sample)[0].figure_sources.is_empty());
 }
+
+/// Those that died send nothing any more.
+#[test]
+fn of_too_many_queue_pairs_the_dead_ones_stay() {
+    let port = PortSample { qps: Arc::default(), ..fixtures::port() };
+    let mut lives: Vec<QpLife> = (0..).map(|lqpn| fixtures::qp_life(lqpn, 1)).take(MAX_QPS + 10).collect();
+    for life in lives.iter_mut().take(20) {
+        (life.control.ended_ns, life.control.end) = (Some(9), Some(crate::entity::lives::DESTROYED));
+    }
+    lives[5].control.end = Some(crate::entity::lives::ERROR);
+    let lives = Arc::new(Lives { qps: lives.into(), ..Lives::default() });
+    let found = devices(&Devices { ports: vec![port], lives, ..Devices::default() });
+    let ended: Vec<u32> = found[0].qps.iter().filter(|qp| qp.control.is_over()).map(|qp| qp.lqpn).collect();
+    assert_eq!((found[0].qps.len(), found[0].qps_left_out, ended.len()), (MAX_QPS, 10, 10));
+    assert!(ended.contains(&5), "{ended:?}");
+}
+
+#[test]
+fn an_event_is_of_the_port_of_its_queue_pair() {
+    let second = PortSample { port: 2, interface: Some("eth1".into()), ..fixtures::port() };
+    let mut life = fixtures::qp_life(17, 29);
+    life.port = Some(2);
+    let events = vec![fixtures::qp_event(17, "QP_FATAL", fixtures::START)];
+    let lives = Arc::new(Lives { qps: vec![life].into(), events, ..Lives::default() });
+    let found = devices(&Devices { ports: vec![fixtures::port(), second], lives, ..Devices::default() });
+    let of: Vec<_> =
+        found.iter().map(|device| (device.port, device.qp_events.len(), device.qps.len())).collect();
+    assert_eq!(of, [(Some(2), 1, 1)]);
+}

@@ -89,8 +89,8 @@ pub struct QpPart {
     pub qps: u64,
     /// Sum of their weights. Unit: as `weighted_by`.
     pub load: u64,
-    /// PSNs that they sent, of those of which that is known. Unit: packets.
-    pub sent_packets: u64,
+    /// PSNs that they sent. Unit: packets. Null: not known of each of them.
+    pub sent_packets: Option<u64>,
 }
 
 impl QpBalance {
@@ -103,15 +103,15 @@ impl QpBalance {
     /// Over these parts, idle ones included, and these queue pairs with the part of each.
     fn of(names: impl Iterator<Item = String>, senders: &[(String, &Sender<'_>)]) -> Option<Self> {
         let weighted_by = WeightedBy::of(senders.iter().map(|(_, sender)| *sender));
-        let idle = |name: String| (name.clone(), QpPart { name, ..QpPart::default() });
+        let idle = |name: String| (name.clone(), QpPart { name, sent_packets: Some(0), ..QpPart::default() });
         let mut parts: BTreeMap<String, QpPart> =
             names.chain(senders.iter().map(|(name, _)| name.clone())).map(idle).collect();
         for (name, sender) in senders {
             if let Some(part) = parts.get_mut(name) {
                 part.qps += 1;
                 part.load = part.load.saturating_add(weighted_by.weight(sender));
-                let sent = sender.qp.sent_packets.unwrap_or(0);
-                part.sent_packets = part.sent_packets.saturating_add(sent);
+                let sent = part.sent_packets.zip(sender.qp.sent_packets);
+                part.sent_packets = sent.map(|(sum, own)| sum.saturating_add(own));
             }
         }
         let loads: Vec<f64> = parts.values().map(|part| part.load as f64).collect();
@@ -200,7 +200,7 @@ pub(super) fn paths(devices: &[Device], watched: &Devices, options: &Options) ->
         effective_flows: entropy.effective_flows,
         top_share: entropy.top_share,
         ecmp,
-        ports: ports(&senders, &watched.ports),
+        ports: ports(&senders),
         rails: rails(&senders, &watched.ports, options),
         planes: planes(&senders),
         spreads,
@@ -255,10 +255,11 @@ fn placed<'a>(
     senders.iter().filter_map(|sender| Some((part(sender)?, sender))).collect()
 }
 
-fn ports(senders: &[Sender<'_>], watched: &[PortSample]) -> Option<QpBalance> {
+/// Over the ports that have such queue pairs: one without may be for something else, or have no cable.
+fn ports(senders: &[Sender<'_>]) -> Option<QpBalance> {
     let port =
         |Sender { device, .. }: &Sender<'_>| Some(format!("{}/{}", device.name, device.port.unwrap_or(0)));
-    QpBalance::of(watched.iter().map(PortSample::label), &placed(senders, port))
+    QpBalance::of(std::iter::empty(), &placed(senders, port))
 }
 
 fn rails(senders: &[Sender<'_>], watched: &[PortSample], options: &Options) -> Option<QpBalance> {
@@ -280,7 +281,7 @@ fn planes(senders: &[Sender<'_>]) -> Option<QpBalance> {
 /// All figures of a path set, with that what-if.
 #[cfg(test)]
 pub(crate) fn example(ecmp: Option<Ecmp>) -> QpPaths {
-    let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096, sent_packets: 1 };
+    let part = QpPart { name: "mlx5_0/1".into(), qps: 1, load: 4_096, sent_packets: Some(1) };
     let balance =
         QpBalance { weighted_by: "bytes", parts: vec![part], max_over_mean: Some(1.0), jain: Some(1.0) };
     QpPaths {
@@ -338,12 +339,11 @@ mod tests {
         let ecmp = found.ecmp.unwrap();
         assert_eq!((ecmp.sets[0].five_tuples, ecmp.sets[0].bytes), (3, 400 * 4_096));
         assert_eq!(ecmp.sets[0].cases[1].five_tuples, 4, "each queue pair with a port of its own");
-        for balance in [found.ports.unwrap(), found.rails.unwrap()] {
-            let loads: Vec<(u64, u64)> = balance.parts.iter().map(|part| (part.qps, part.load)).collect();
-            assert_eq!(loads, [(4, 400 * 4_096), (0, 0)], "the idle one counts: {balance:?}");
-            assert!((balance.max_over_mean.unwrap() - 2.0).abs() < 1e-12);
-        }
-        assert_eq!(found.planes, None);
+        let rails = found.rails.unwrap();
+        let loads: Vec<_> = rails.parts.iter().map(|part| (part.qps, part.load, part.sent_packets)).collect();
+        assert_eq!(loads, [(4, 400 * 4_096, Some(400)), (0, 0, Some(0))], "the idle one counts: {rails:?}");
+        assert!((rails.max_over_mean.unwrap() - 2.0).abs() < 1e-12);
+        assert_eq!((found.ports, found.planes), (None, None), "the other port may be for something else");
     }
 
     #[test]
@@ -374,9 +374,13 @@ mod tests {
         let loads: Vec<(u64, u64)> = planes.parts.iter().map(|part| (part.qps, part.load)).collect();
         assert_eq!((planes.weighted_by, &loads[..]), ("bytes", &[(1, 300 * 4_096), (1, 100 * 4_096)][..]));
         assert!((planes.max_over_mean.unwrap() - 1.5).abs() < 1e-12);
-        let ports = found.ports.unwrap();
-        let loads: Vec<(u64, u64)> = ports.parts.iter().map(|part| (part.qps, part.load)).collect();
-        assert_eq!((ports.weighted_by, &loads[..]), ("queue_pairs", &[(3, 3), (0, 0)][..]));
+        let rails = Options {
+            rails: vec![("eth0".into(), "0".into()), ("eth1".into(), "1".into())],
+            ..Options::default()
+        };
+        let rails = facts("mlx5_ib", &given, &rails).qp_paths.unwrap().rails.unwrap();
+        let loads: Vec<_> = rails.parts.iter().map(|part| (part.qps, part.load, part.sent_packets)).collect();
+        assert_eq!((rails.weighted_by, &loads[..]), ("queue_pairs", &[(3, 3, None), (0, 0, Some(0))][..]));
     }
 
     /// Of a queue pair that was made before the run past the verbs, there is nothing but its context.

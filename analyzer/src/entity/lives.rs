@@ -116,6 +116,9 @@ pub struct QpControl {
     pub connect_took_ns: Option<u64>,
     /// Destruction. Unit: Unix ns. Null: it exists, or its end was not seen.
     pub ended_ns: Option<u64>,
+    /// Creation of the queue pair that has its number now, which is a bound of its life where its end was not seen.
+    #[serde(skip)]
+    pub reused_ns: Option<u64>,
     /// The kind of its end. `destroyed`: in a working state, by its process or because that ended. `error`: it is in
     /// the error state, or was when it was destroyed, and no verb had asked for that (`qp_events` has the reason that
     /// is known). `number_reused`: its destruction was not seen, and another queue pair has its number. Null: it exists
@@ -134,7 +137,13 @@ impl QpControl {
     /// before or after is of another queue pair.
     #[must_use]
     pub fn lived_at(&self, time_ns: u64) -> bool {
-        self.created_ns.is_none_or(|made| made <= time_ns) && self.ended_ns.is_none_or(|end| time_ns <= end)
+        self.created_ns.is_none_or(|made| made <= time_ns) && self.over_by().is_none_or(|end| time_ns <= end)
+    }
+
+    /// The latest time at which it may have existed. Unit: Unix ns. `None`: it exists, or no end is known.
+    #[must_use]
+    pub fn over_by(&self) -> Option<u64> {
+        self.ended_ns.or(self.reused_ns)
     }
 }
 

@@ -42,7 +42,7 @@ pack! {
     struct PathChoices { priority, adaptive_routing, plane, bond_port }
     struct QpControl {
         src, dst, udp_port, flow_label, dscp, path_mtu, timeout_ns, retry_cnt, rnr_retry, created_ns, connected_ns,
-        connect_took_ns, ended_ns, end,
+        connect_took_ns, ended_ns, reused_ns, end,
     }
     struct QpEvent {
         device, port, time_ns, lqpn, event, reason, errno, duration_ns, pid, comm, src, dst,

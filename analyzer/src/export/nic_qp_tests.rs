@@ -16,24 +16,24 @@ use crate::report;
 /// Devices with two queue pairs of no flow, one of which retries; an idle second port; and all that metrics have of
 /// them.
 pub(super) fn unseen(port: PortSample) -> Devices {
-    let life = |lqpn: u32, udp_port| {
+    let life = |device: &str, lqpn: u32, udp_port| {
         let mut life = qp_life(lqpn, lqpn + 0x1000);
-        life.control.udp_port = Some(udp_port);
+        (life.device, life.control.udp_port) = (device.to_owned(), Some(udp_port));
         life
     };
     let lives = Lives {
-        qps: vec![life(0x1A0, 50_000), life(0x1A1, 50_001)].into(),
+        qps: vec![life("mlx5_0", 0x1A0, 50_000), life("mlx5_1", 0x1A1, 50_001)].into(),
         events: vec![qp_event(0x1A0, "QP_FATAL", 0)],
         unavailable: Some("no BTF".into()),
         ..Lives::default()
     };
-    let idle = PortSample { device: "mlx5_1".into(), interface: Some("eth1".into()), ..fixtures::port() };
+    let other = PortSample { device: "mlx5_1".into(), interface: Some("eth1".into()), ..fixtures::port() };
     let contexts = Contexts {
         qps: vec![retrying(0x1A0, 4_000)],
         queries: Queries { per_second: 50, queried: 1, of: 2, answered: 1, ..Queries::default() },
     };
     Devices {
-        ports: vec![port, idle],
+        ports: vec![port, other],
         lives: Arc::new(lives),
         contexts: Arc::new(contexts),
         ..Devices::default()
@@ -231,9 +231,9 @@ fn paths_without_packets_have_metrics_of_their_own() {
     assert_eq!(points["rocescope_qp_paths_qps{five_tuple=\"unknown\"}"], 0.0);
     assert_eq!(points["rocescope_qp_paths_entropy_normalized{weighted_by=\"queue_pairs\"}"], 1.0);
     assert_eq!(points["rocescope_qp_paths_effective_flows{weighted_by=\"queue_pairs\"}"], 2.0);
-    // Both queue pairs are on one of two ports.
+    // One on each of two ports.
     let ports = "rocescope_qp_paths_imbalance_ratio{over=\"ports\",weighted_by=\"queue_pairs\"}";
-    assert_eq!(points[ports], 2.0);
+    assert_eq!(points[ports], 1.0);
 }
 
 #[test]

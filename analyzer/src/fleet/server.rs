@@ -139,7 +139,10 @@ mod tests {
                     assert_ne!(read, 0, "{}", String::from_utf8_lossy(&request));
                     request.extend_from_slice(&piece[..read]);
                 }
-                stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+                // The client would else try the closed connection once more.
+                let (status, rest) = answer.split_once("\r\n").unwrap();
+                let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{rest}");
+                stream.write_all(answer.as_bytes()).unwrap();
                 String::from_utf8(request).unwrap().to_lowercase()
             })
         });

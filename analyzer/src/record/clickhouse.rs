@@ -202,7 +202,7 @@ impl Sender {
         let left = waiting(&queue(dir)).len();
         if left > 0 {
             say(&format!(
-                "{} wait for ClickHouse in {}; the next record --clickhouse sends them",
+                "{} left for ClickHouse in {}; the next `record --clickhouse` sends them",
                 plural(left as u64, "file"),
                 queue(dir).display()
             ));

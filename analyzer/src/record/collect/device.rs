@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::qp::{MOST, is_seen};
 use super::{Interval, Origin, text};
-use crate::analysis::{Device, DeviceQp, QpEvent, QpSource, TO_ERROR};
+use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::record::cell::Time;
 use crate::record::registry::{DeviceSecond, Event, QpLife, Rows};
 use crate::report::Report;
@@ -168,7 +168,7 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
         comm: text(qp.comm.as_deref()),
         created: control.created_ns.map(Time),
         ended: control.ended_ns.map(Time),
-        end_reason: text(end_reason(device, qp).filter(|_| is_over)),
+        end_reason: text(device.end_reason(qp).filter(|_| is_over)),
         src: control.src.map(Into::into),
         dst: control.dst.map(Into::into),
         udp_port: control.udp_port.map(Into::into),
@@ -185,16 +185,6 @@ fn life(origin: &Origin, at: Interval, device: &Device, qp: &DeviceQp) -> QpLife
         sources: sources(qp),
         gone: None,
     }
-}
-
-/// Why a queue pair is over: the reason of its driver, else its latest fatal event, of which that of a query says
-/// least, else its latest event.
-fn end_reason<'a>(device: &'a Device, qp: &DeviceQp) -> Option<&'a str> {
-    let is_own = |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && qp.control.lived_at(event.time_ns);
-    let says =
-        |event: &&QpEvent| (event.reason.is_some(), event.is_death(), event.event != TO_ERROR, event.time_ns);
-    let event = device.qp_events.iter().filter(is_own).max_by_key(says)?;
-    Some(event.reason.as_deref().unwrap_or(&event.event))
 }
 
 /// Names of the sources of a queue pair, without packets, which flows show; `None` without any.

@@ -330,6 +330,7 @@ fn device_qp() -> DeviceQp {
             connected_ns: Some(1),
             connect_took_ns: Some(1),
             ended_ns: Some(2),
+            reused_ns: None,
             end: Some("destroyed"),
         },
         figure_sources: [("dscp", QpSource::Context)].into(),

@@ -145,13 +145,13 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
     all.into_iter().map(of).filter(|section| !section.lines.is_empty()).collect()
 }
 
-/// The head of the page counts the whole run, and so reads another percentage of the same loss.
 /// Bits per second over the report's window; `None` when it has no length.
 fn rate(bytes: u64, report: &Report) -> Option<f64> {
     let ns = report.facts.window.length_ns().filter(|ns| *ns > 0)?;
     Some(bytes as f64 * 8e9 / ns as f64)
 }
 
+/// The head of the page counts the whole run, and so reads another percentage of the same loss.
 fn title_of_findings(report: &Report) -> String {
     let dated = report.findings.iter().any(|one| one.is_problem() && one.is_of_episode());
     format!("FINDINGS{}", if dated { ", figures of the latest episode" } else { "" })

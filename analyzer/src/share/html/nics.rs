@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::markup::Markup;
-use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED, QpEvent, QpTrouble};
+use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED, QpTrouble};
 use crate::report::Report;
 use crate::util::units;
 
@@ -62,7 +62,7 @@ fn used(used: Option<u8>, most: Option<String>) -> Option<String> {
     }
 }
 
-/// The kind of its end; of one that died with the latest event that shows it.
+/// The kind of its end; of one that died with the time and the reason.
 fn end(device: &Device, qp: &DeviceQp) -> Option<String> {
     let control = &qp.control;
     let words = match control.end? {
@@ -70,11 +70,9 @@ fn end(device: &Device, qp: &DeviceQp) -> Option<String> {
         NUMBER_REUSED => "number in use again, end not seen",
         end => end,
     };
-    let is_own =
-        |event: &&QpEvent| event.lqpn == Some(qp.lqpn) && event.is_death() && control.lived_at(event.time_ns);
-    let death = device.qp_events.iter().rev().find(is_own).filter(|_| control.end == Some(ERROR));
+    let death = device.deaths_of(qp).next().filter(|_| control.end == Some(ERROR));
     let Some(event) = death else { return Some(words.to_owned()) };
-    let reason = event.reason.as_ref().unwrap_or(&event.event);
+    let reason = device.end_reason(qp).unwrap_or(&event.event);
     Some(format!("{words} {}: {reason}", units::clock_utc(event.time_ns)))
 }
 

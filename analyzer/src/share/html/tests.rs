@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::analysis::fixtures::{START, document, everything, port, qp_event, qp_life, with_lives};
-use crate::entity::lives::{DESTROYED, ERROR, Lives};
+use crate::entity::lives::{DESTROYED, ERROR, Lives, TO_ERROR};
 use crate::ethernet::lldp::Neighbour;
 use crate::report::Options;
 use crate::sample::Sample;
@@ -158,7 +158,9 @@ fn offloaded() -> Report {
     (qps[21].control.ended_ns, qps[21].control.end) = (Some(START + 500), Some(DESTROYED));
     let mut event = qp_event(36, "error reason", START + 400_000_000);
     event.reason = Some("</td>local QP operation error".into());
-    let lives = Lives { qps: qps.into(), events: vec![event], ..Lives::default() };
+    // The next list finds it in the error state, which says less.
+    let later = qp_event(36, TO_ERROR, START + 900_000_000);
+    let lives = Lives { qps: qps.into(), events: vec![event, later], ..Lives::default() };
     let mut sample = with_lives(port(), lives);
     sample.kind = crate::sample::SourceKind::Live;
     let mut report = Report::build(&sample, &Options::default());

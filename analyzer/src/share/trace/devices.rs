@@ -81,7 +81,7 @@ fn life(
         let same = device.qps.iter().filter(|other| other.lqpn == qp.lqpn);
         same.filter_map(|other| other.control.created_ns).filter(|created_ns| *created_ns > from_ns).min()
     };
-    let to_ns = match control.ended_ns {
+    let to_ns = match control.over_by() {
         None if control.is_over() => next(),
         None => last_ns.max(qp.context_ns),
         ended_ns => ended_ns,

@@ -68,6 +68,7 @@ impl Follower {
                     && let Some(mut before) = self.alive.remove(&key)
                 {
                     // Its destruction was missed.
+                    before.control.reused_ns = new.control.created_ns;
                     before.control.end = Some(NUMBER_REUSED);
                     self.end(before);
                 }

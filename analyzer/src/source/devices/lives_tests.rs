@@ -49,6 +49,13 @@ fn a_life_is_put_together_from_its_calls() {
     let ends: Vec<_> = qps.iter().map(|qp| (qp.control.created_ns, qp.control.end)).collect();
     assert_eq!(ends, [(Some(10), Some(ERROR)), (Some(120), Some(NUMBER_REUSED)), (Some(130), None)]);
     assert!(qps[1].control.is_over() && !qps[2].control.is_over());
+    let lived = |at: u64| qps.iter().map(|qp| qp.control.lived_at(at)).collect::<Vec<_>>();
+    assert_eq!(lived(125), [false, true, false]);
+    assert_eq!(
+        lived(140),
+        [false, false, true],
+        "the events of a number are those of the queue pair that has it"
+    );
 }
 
 #[test]

@@ -57,14 +57,14 @@ impl App {
             }
             return Action::Draw;
         }
+        if self.on_verdict(at) {
+            return self.apply(Effect::Finding(0));
+        }
         if self.view.layout().title.contains(at)
             && let Some(top) = help::rights_at(&self.view)
         {
             self.overlay = Overlay::Help(top);
             return Action::Draw;
-        }
-        if self.on_verdict(at) {
-            return self.apply(Effect::Finding(0));
         }
         if let Some(key) = self.prompt.is_none().then(|| self.key_named_at(at)).flatten() {
             return self.on_input(key);

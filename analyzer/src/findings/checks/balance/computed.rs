@@ -55,8 +55,11 @@ pub(super) fn balance(input: &Input<'_>, found: &mut Vec<Finding>) {
     if !balance.is_by_bytes() {
         return;
     }
-    let parts: Vec<_> =
-        balance.parts.iter().map(|part| (part.sent_packets, part.load, part.name.as_str())).collect();
+    let parts: Vec<_> = balance
+        .parts
+        .iter()
+        .map(|part| (part.sent_packets.unwrap_or(0), part.load, part.name.as_str()))
+        .collect();
     let Some(uneven) = whole(input, &parts, None, balance.max_over_mean, what) else { return };
     let busiest = uneven.busiest.clone();
     let is_port = |device: &&Device| format!("{}/{}", device.name, device.port.unwrap_or(0)) == busiest;
@@ -66,7 +69,7 @@ pub(super) fn balance(input: &Input<'_>, found: &mut Vec<Finding>) {
     let here = Commands::on(input, interface.unwrap_or(""));
     uneven
         .without_flows(input, place)
-        .evidence("device", busiest)
+        .evidence("device", (what == "ports").then_some(busiest))
         .evidence("jain", balance.jain)
         .evidence("weighted_by", balance.weighted_by)
         .caveat(

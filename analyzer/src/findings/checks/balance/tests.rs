@@ -484,31 +484,48 @@ fn computed_source_ports_over_the_uplinks_that_the_user_named() {
 }
 
 #[test]
-fn ports_of_queue_pairs_without_packets_are_compared_by_bytes() {
-    let of = |qps: &[(Option<u16>, Option<u64>)]| hidden(qps, &Options::default(), "links.imbalance");
-    let [uneven] = &of(&[(Some(50_000), Some(600)), (Some(50_001), Some(400))])[..] else {
-        panic!("one finding")
-    };
-    assert_eq!(uneven.title, "Uneven load: mlx5_0/1 carries 2.00 × the mean of 2 ports");
-    assert_eq!((uneven.place.link.as_deref(), uneven.active), (Some("eth0"), true));
-    assert_eq!(uneven.evidence["weighted_by"], "bytes");
+fn rails_of_queue_pairs_without_packets_are_compared_by_bytes() {
+    let rails = vec![("eth0".into(), "rail0".into()), ("eth1".into(), "rail1".into())];
+    let options = Options { rails, ..Options::default() };
+    let of = |qps: &[(Option<u16>, Option<u64>)]| hidden(qps, &options, "links.imbalance");
+    let given = [(Some(50_000), Some(600)), (Some(50_001), Some(400))];
+    let [uneven] = &of(&given)[..] else { panic!("one finding") };
+    assert_eq!(uneven.title, "Uneven load: rail0 carries 2.00 × the mean of 2 rails");
+    assert_eq!((&uneven.evidence["weighted_by"], uneven.active), (&"bytes".into(), true));
+    assert!(uneven.evidence["device"].is_null(), "a rail is no device");
     assert!(uneven.caveats[0].starts_with("No packet of these queue pairs is seen"), "{:?}", uneven.caveats);
     assert_eq!(of(&[(Some(50_000), Some(999))]), [], "too few packets");
     assert_eq!(of(&[(Some(50_000), Some(5_000)), (Some(50_001), None)]), [], "the load of one is not known");
-    // Half of them on the other port.
-    let given: Vec<fixtures::HiddenQp> =
-        (17..21).map(|lqpn| (lqpn, 2, Some(50_000), Some(1_000), None)).collect();
-    let mut sample = fixtures::hidden_qps("mlx5_ib", &given);
-    let devices = Arc::make_mut(&mut sample.devices);
-    let lives = Arc::make_mut(&mut devices.lives);
-    for life in Arc::make_mut(&mut lives.qps).iter_mut().filter(|life| life.lqpn % 2 == 0) {
-        life.device = "mlx5_1".into();
-    }
-    let (here, mut there): (Vec<_>, Vec<_>) =
-        devices.ports[0].qps.iter().cloned().partition(|qp| qp.owner.lqpn % 2 == 1);
-    for qp in &mut there {
-        qp.owner.device = "mlx5_1".into();
-    }
-    (devices.ports[0].qps, devices.ports[1].qps) = (Arc::new(here), Arc::new(there));
-    assert_eq!(severity(&sample, "links.imbalance"), None);
+    // Without names, the other port may be for something else.
+    assert_eq!(hidden(&given, &Options::default(), "links.imbalance"), []);
+}
+
+#[test]
+fn ports_of_queue_pairs_without_packets_are_compared_by_bytes() {
+    let split = |there: u64| {
+        let given: Vec<fixtures::HiddenQp> = (17..21)
+            .map(|lqpn| (lqpn, 2, Some(50_000), Some(if lqpn % 2 == 0 { there } else { 1_000 }), None))
+            .collect();
+        let mut sample = fixtures::hidden_qps("mlx5_ib", &given);
+        let devices = Arc::make_mut(&mut sample.devices);
+        let lives = Arc::make_mut(&mut devices.lives);
+        for life in Arc::make_mut(&mut lives.qps).iter_mut().filter(|life| life.lqpn % 2 == 0) {
+            life.device = "mlx5_1".into();
+        }
+        let (here, mut there): (Vec<_>, Vec<_>) =
+            devices.ports[0].qps.iter().cloned().partition(|qp| qp.owner.lqpn % 2 == 1);
+        for qp in &mut there {
+            qp.owner.device = "mlx5_1".into();
+        }
+        (devices.ports[0].qps, devices.ports[1].qps) = (Arc::new(here), Arc::new(there));
+        let all = found(&sample, &Options::default()).into_iter();
+        all.filter(|one| one.id == "links.imbalance").collect::<Vec<_>>()
+    };
+    assert_eq!(split(1_000), []);
+    let [uneven] = &split(10)[..] else { panic!("one finding") };
+    assert_eq!(uneven.title, "Uneven load: mlx5_0/1 carries 1.98 × the mean of 2 ports");
+    assert_eq!(
+        (uneven.place.link.as_deref(), &uneven.evidence["device"]),
+        (Some("eth0"), &"mlx5_0/1".into())
+    );
 }

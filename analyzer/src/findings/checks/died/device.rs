@@ -10,7 +10,7 @@ use super::{
 };
 use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::interval::{self, EPISODE_GAP_NS, Interval};
-use crate::entity::lives::{FATAL_EVENTS, REASON, TO_ERROR};
+use crate::entity::lives::{ERROR, FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
 use crate::findings::{Finding, Severity};
 use crate::util::map::Map;
@@ -199,8 +199,10 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     let severity = if is_doubtful { Severity::Warning } else { Severity::Critical };
     let diagnosis = format!("QP {lqpn} of {} died: {cause}", device.name);
     let hosts = event.src.zip(event.dst).map_or_else(String::new, |(src, dst)| pair(src, dst));
-    let interface = device.interface.as_deref().unwrap_or("");
-    let here = Commands::on(input, interface);
+    // A device whose interface another network namespace has is known by its name alone.
+    let interface = device.interface.as_deref();
+    let place = interface.map_or_else(Place::default, |name| Place::link(input, name, None));
+    let here = Commands::on(input, interface.unwrap_or(""));
     let (own, peer) = ends::of_event(event, *qp);
     let process = own.as_ref().and_then(|end| ends::process(end.comm.as_deref(), end.pid));
     let log = match &process {
@@ -209,7 +211,10 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     };
     let (requester, responder) = if *own_nak { (peer, own) } else { (own, peer) };
     let title = title(diagnosis, [hosts, more(others.len() as u64, "QP")]);
-    let raise = Raise::new(&DIED, severity, title).evidence("cause", cause.as_str()).evidence("lqpn", *lqpn);
+    let raise = Raise::new(&DIED, severity, title)
+        .evidence("cause", cause.as_str())
+        .evidence("device", device.label())
+        .evidence("lqpn", *lqpn);
     let raise = if others.is_empty() {
         raise
     } else {
@@ -218,13 +223,15 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     let mut raise = with_settings(raise, *qp)
         .evidence("died_ns", event.time_ns)
         .evidence("process", process)
-        .place(Place::link(input, interface, None))
+        .place(place)
         .ends(requester, responder)
         .episodes(episodes)
+        .last_seen(last_seen(input, &deaths))
         .step("List the queue pairs in the error state with their processes.", here.queue_pairs())
         .step(log, ByHand::Varies);
     if let Some(dst) = event.dst {
-        raise = raise.step(format!("Check that {dst} is reachable from {interface}."), here.ping(dst.into()));
+        let from = interface.unwrap_or(&device.name);
+        raise = raise.step(format!("Check that {dst} is reachable from {from}."), here.ping(dst.into()));
     }
     for caveat in caveats(*likely, *unseen_verbs) {
         raise = raise.caveat(caveat);
@@ -232,6 +239,18 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     raise
         .step("Look for link flaps, route changes and drops on the path at that time.", here.nic_counters())
         .into(found);
+}
+
+/// The end of the data while one of these queue pairs is still in the error state, else the time at which the last of
+/// them was destroyed, or died if that was not seen.
+fn last_seen(input: &Input<'_>, deaths: &[Death<'_>]) -> Option<u64> {
+    let is_dead = |qp: &DeviceQp| qp.control.end == Some(ERROR) && !qp.control.is_over();
+    if deaths.iter().filter_map(|death| death.qp).any(is_dead) {
+        return input.facts.window.last_ns;
+    }
+    let over_ns =
+        |death: &Death<'_>| death.qp.and_then(|qp| qp.control.over_by()).max(Some(death.event.time_ns));
+    deaths.iter().filter_map(over_ns).max()
 }
 
 /// Numbers of the queue pairs of a finding, each once: the one that it names, then the latest of the others.

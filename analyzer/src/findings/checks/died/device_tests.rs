@@ -203,6 +203,32 @@ fn a_later_death_is_named_and_is_another_finding() {
     assert_eq!((early[0].key(), numbers(&more[0])), (more[0].key(), vec![17, 18]));
 }
 
+/// The job hangs until somebody destroys the queue pair.
+#[test]
+fn a_death_goes_on_until_the_queue_pair_is_destroyed() {
+    let died = |ended_ns: Option<u64>| {
+        let mut life = to(17, 2);
+        (life.control.end, life.control.ended_ns) = (Some(ERROR), ended_ns);
+        let mut sample = lived(vec![life], &[(17, "QP_FATAL", 1)]);
+        sample.window = Some((START, START + 100 * SECOND));
+        let [died] = &deaths(&sample)[..] else { panic!() };
+        (died.active, died.last_seen_ns.map(|seen_ns| (seen_ns - START) / SECOND))
+    };
+    assert_eq!(died(None), (true, Some(100)));
+    assert_eq!(died(Some(START + 40 * SECOND)), (false, Some(40)));
+}
+
+/// The interface is in the network namespace of a pod.
+#[test]
+fn a_device_without_an_interface_here_is_named() {
+    let mut sample = lived(vec![to(17, 2)], &[(17, "QP_FATAL", 1)]);
+    Arc::make_mut(&mut sample.devices).ports[0].interface = None;
+    let [died] = &deaths(&sample)[..] else { panic!() };
+    assert_eq!((died.place.link.as_deref(), &died.evidence["device"]), (None, &"mlx5_0/1".into()));
+    let reachable = died.steps.iter().find(|step| step.text.contains("reachable")).unwrap();
+    assert_eq!(reachable.text, "Check that 10.0.0.2 is reachable from mlx5_0.");
+}
+
 /// A job that is started again may get the same number.
 #[test]
 fn a_number_that_is_in_use_again_dies_again() {

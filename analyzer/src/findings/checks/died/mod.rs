@@ -78,7 +78,7 @@ pub(super) const DIED: Entry = Entry {
                beyond the longest RNR timer), while other flows of the same sender send `qp.siblings_packets` packets of requests or responses. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take; a fatal NAK of the same queue pair is named as the reason. \
                Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
                state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew at that time, or during the run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain. \
-               Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. A number that is in use again, or a queue pair that is connected again, dies another time. A death that a query alone shows is a warning while results of verbs were missed (qp_lives.missed_returns): one of them may have taken the queue pair to the error state.",
+               Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. A number that is in use again, or a queue pair that is connected again, dies another time. The finding is active while one of them is in the error state and not destroyed. A death that a query alone shows is a warning while results of verbs were missed (qp_lives.missed_returns): one of them may have taken the queue pair to the error state.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",
@@ -94,7 +94,7 @@ definitions! {
         "The two reach user space by different ways";
     pub(super) GREW_NS: u64 = 2_000_000_000,
         "Maximum time between the growth of a port counter and the death of a queue pair that it explains, in nanoseconds",
-        "Counters and the kernel's list of queue pairs are read about every second, one after the other";
+        "Counters are read about every second, and one that grows has the kernel's list of queue pairs read at once";
 }
 
 limits! {

@@ -360,7 +360,12 @@ fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<S
         reasons.push(format!("NIC context: {why}"));
     }
     if row.sent.is_none() && row.received.is_none() && !row.has_ended() {
-        reasons.push("packet rates: two readings of its PSN are needed, and there are none yet".to_owned());
+        let why = if qp.sq_psn.is_none() && qp.rq_psn.is_none() && !has(QpSource::Context) {
+            "neither the kernel's list nor a context has its PSNs"
+        } else {
+            "two readings of its PSN are needed, and there are none yet"
+        };
+        reasons.push(format!("packet rates: {why}"));
     }
     if qp.posts.is_none() {
         let why = match &facts.post_sampling {

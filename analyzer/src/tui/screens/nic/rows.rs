@@ -76,14 +76,11 @@ impl Row<'_> {
         self.qp.control.is_over()
     }
 
-    /// True if a finding is about it, it stands still or it retries.
+    /// True if a finding is about it, it is dead, it stands still or it retries.
     pub(super) fn is_in_trouble(&self) -> bool {
-        self.level > Level::Fine || self.trouble() > (0, 0)
-    }
-
-    /// For how long it stands still, and the retries it has used up.
-    fn trouble(&self) -> (u64, u8) {
-        (self.qp.stuck_ns.unwrap_or(0), self.qp.retries_used.unwrap_or(0))
+        // A timeout of long ago is none.
+        let (broken, stuck_ns, retries, _) = self.qp.trouble();
+        self.level > Level::Fine || (broken, stuck_ns, retries) > (0, 0, 0)
     }
 
     /// Name and number of its process.
@@ -137,7 +134,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let control = &qp.control;
             let exists = !control.is_over();
             let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| existed(one, qp));
-            let end_ns = control.ended_ns.or(now_ns);
+            let end_ns = control.over_by().or(now_ns);
             all.push(Row {
                 device,
                 qp,
@@ -176,9 +173,11 @@ fn about<'a>(view: &'a View, device: &'a Device) -> Map<u32, Vec<&'a Finding>> {
 fn findings_on<'a>(view: &'a View, device: &'a Device) -> impl Iterator<Item = &'a Finding> {
     let all = view.concluded().map_or(&[][..], |concluded| concluded.findings);
     all.iter().filter(|one| {
-        one.active
-            && one.evidence["lqpn"].is_u64()
-            && one.place.link.as_deref() == device.interface.as_deref()
+        let is_here = match one.evidence["device"].as_str() {
+            Some(label) => label == device.label(),
+            None => one.place.link.as_deref() == device.interface.as_deref(),
+        };
+        one.active && one.evidence["lqpn"].is_u64() && is_here
     })
 }
 
@@ -193,7 +192,7 @@ fn numbers(finding: &Finding) -> BTreeSet<u32> {
 fn existed(finding: &Finding, qp: &DeviceQp) -> bool {
     let control = &qp.control;
     let is_later = control.created_ns.zip(finding.last_seen_ns).is_some_and(|(made, seen)| made > seen);
-    let is_earlier = control.ended_ns.zip(finding.since_ns()).is_some_and(|(end, since)| end < since);
+    let is_earlier = control.over_by().zip(finding.since_ns()).is_some_and(|(end, since)| end < since);
     !is_later && !is_earlier
 }
 
@@ -223,7 +222,7 @@ fn worst(a: &Row<'_>, b: &Row<'_>) -> Ordering {
     b.level
         .cmp(&a.level)
         .then_with(|| a.has_ended().cmp(&b.has_ended()))
-        .then_with(|| b.trouble().cmp(&a.trouble()))
+        .then_with(|| b.qp.trouble().cmp(&a.qp.trouble()))
         .then_with(|| rate(b).total_cmp(&rate(a)))
         .then_with(|| place(a).cmp(&place(b)))
         .then_with(|| b.qp.control.created_ns.cmp(&a.qp.control.created_ns))
