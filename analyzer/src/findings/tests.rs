@@ -57,6 +57,18 @@ fn ids_are_unique_and_texts_complete() {
     }
 }
 
+/// People read them in a terminal, 100 columns wide: five lines, and then a pause.
+#[test]
+fn no_paragraph_of_an_explanation_is_long() {
+    const MOST: usize = 500;
+    for entry in entries() {
+        for paragraph in [entry.meaning, entry.computed].into_iter().flat_map(str::lines) {
+            let letters = paragraph.chars().count();
+            assert!(letters <= MOST, "{}: {letters} letters without a break: {paragraph}", entry.id);
+        }
+    }
+}
+
 #[test]
 fn every_kind_has_a_rank_of_its_own() {
     let mut ranks: Vec<u16> = entries().map(|entry| entry.rank).collect();

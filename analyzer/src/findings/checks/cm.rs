@@ -39,9 +39,11 @@ const REJECTED: Entry = Entry {
     title: "Connection rejected, or not answered",
     meaning: "A host requested a connection (REQ of the connection manager) and was refused (REJ, with a reason), or repeated the request without an answer. The queue pair is never connected: the application fails, \
               or tries again. The same for SIDR_REQ, the request for the datagram queue pair of a service, which a SIDR_REP refuses.",
-    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply (its REJ without an ID of the peer says that it waits no longer, and rejects nothing); or a SIDR_REP has a status other than success. Not answered: neither REP nor REJ nor MRA (which asks for more time) nor SIDR_REP for a request sent \
-               `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same \
-               service was accepted.",
+    computed: "From connection management on QP 1, per pair of hosts, service ID and reason. Rejected: a REJ answers the request, or the requester rejects the reply (its REJ without an \
+               ID of the peer says that it waits no longer, and rejects nothing); or a SIDR_REP has a status other than success.\n\
+               \n\
+               Not answered: neither REP nor REJ nor MRA (which asks for more time) nor SIDR_REP for a request sent `cm.requests` times, or waiting for `cm.wait_s`, at a tap that shows \
+               other RoCE packets to the requester, with no new flow from the peer since. A warning; info where a later set-up between the same hosts for the same service was accepted.",
     advice: "Invalid service ID: no process listens on that port of the peer, or it listens on another address. Refused by the application: read its log. Stale connection: the peer still has the queue pair of an \
              earlier connection; it goes away after its timewait. No answer: routes, ARP and GIDs of the peer, and filters of UDP port 4791; CM datagrams use QP 1 and the same port as data.",
     caveat: "NCCL, MPI and perftest (without -R) exchange queue pairs over TCP: their set-ups are not visible here.",

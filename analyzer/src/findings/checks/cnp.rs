@@ -35,10 +35,13 @@ pub(super) const WITHOUT_CE: Entry = Entry {
     title: "CNPs without CE marks at this tap",
     meaning: "A receiver sends CNPs (rate reduction requested) for a flow whose packets are not CE-marked at this tap. Either they are marked downstream of this \
                 tap, or the receiver sends CNPs for another reason.",
-    computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap and has no \
-                 CE-marked packet. A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position \
-                 of the tap is unknown; not raised when this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send \
-                 a CNP with a NAK. Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
+    computed: "Over flows of at least cnp.without_ce_cnps CNPs whose data flow is known (flows[].cnp.answers), is ECN-capable with at least cnp.without_ce_packets packets at this tap \
+               and has no CE-marked packet.\n\
+               \n\
+               A warning in a live run when that data arrives at this host, because no switch is downstream; info in a replay, where the position of the tap is unknown; not raised when \
+               this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send a CNP with a NAK.\n\
+               \n\
+               Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
     advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",

@@ -35,10 +35,13 @@ const FOREIGN: Entry = Entry {
     measure: Some(Measure::ratio("share")),
     title: "RoCE of another network on the link",
     meaning: "Hosts of a network that the rest does not use send RoCE over the same link: another tenant or job, or hosts in the wrong VLAN. They share the queues, the lossless class and its pauses, and the bandwidth.",
-    computed: "Per link and IP version. Hosts that exchange RoCE, directly or through others, belong together. So does a group of which a host lies in the prefix that covers \
-               the hosts of another (at most /24, IPv6 /64), shortened by isolation.wider_bits (IPv6: twice as many), and one whose host parts (last 16 bits, IPv6: 64) are all found in another: a rail. The network \
-               with most hosts is the job's. A warning for another network when it has isolation.share of the RoCE bytes of the link from its first packet to its last and at least isolation.roce_packets packets, \
-               and the job's has at least isolation.other_hosts times its hosts. So rails with a /24 each, routed subnets of one address plan, and whoever talks with the job are not reported.",
+    computed: "Per link and IP version. Hosts that exchange RoCE, directly or through others, belong together. So does a group of which a host lies in the prefix that covers the hosts \
+               of another (at most /24, IPv6 /64), shortened by isolation.wider_bits (IPv6: twice as many), and one whose host parts (last 16 bits, IPv6: 64) are all found in another: a \
+               rail. The network with most hosts is the job's.\n\
+               \n\
+               A warning for another network when it has isolation.share of the RoCE bytes of the link from its first packet to its last and at least isolation.roce_packets packets, and \
+               the job's has at least isolation.other_hosts times its hosts. So rails with a /24 each, routed subnets of one address plan, and whoever talks with the job are not \
+               reported.",
     advice: "Find the hosts (`ip route get ADDRESS`, LLDP, the MAC table of the switch) and whether they belong on this fabric. Separate tenants by VLAN or VRF, give them a traffic class of their own, or limit it with ETS.",
     caveat: "Storage with an address plan of its own on a converged fabric looks the same. A tap that sees few hosts of a rail, or a small job of another pod in a wide address plan, may take them for foreign.",
     ..Entry::of(Problem::Foreign)

@@ -25,10 +25,11 @@ const STALLED: Entry = Entry {
     title: "Job stalled in the middle of a step",
     meaning: "Periodic traffic fell silent and stayed silent for many times its period, with an unfinished step or outstanding requests. A job that ends, or pauses \
                 for a checkpoint, stops between two steps.",
-    computed: "From steps.ending, with steps.count of at least 8: the silence since the last data is at least job.stalled_periods periods, job.stalled_periods times the \
-                 longest of the latest steps, and job.stalled_ns; and either at least job.stalled_part of a step (and less than a whole one) followed the last whole step, or \
-                 flows have outstanding requests. Critical. The silence is measured to the last frame of any kind on the same link, so that a capture which ends with \
-                 the traffic raises nothing.",
+    computed: "From steps.ending, with steps.count of at least 8: the silence since the last data is at least job.stalled_periods periods, job.stalled_periods times the longest of the \
+               latest steps, and job.stalled_ns; and either at least job.stalled_part of a step (and less than a whole one) followed the last whole step, or flows have outstanding \
+               requests.\n\
+               \n\
+               Critical. The silence is measured to the last frame of any kind on the same link, so that a capture which ends with the traffic raises nothing.",
     advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the \
                watchdog's timeout. With outstanding_flows above 0 a peer or the path does not respond: check the peer's host, its link and its QP (rdma resource show \
                qp). Check `dmesg` for Xid and mlx5 errors.",

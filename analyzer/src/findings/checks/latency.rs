@@ -32,9 +32,12 @@ const TAIL: Entry = Entry {
     meaning: "Most requests are answered quickly, but one in a hundred takes many times as long. A collective completes with its slowest message, so the tail \
                 determines its time.",
     computed: "Over flows with at least latency.tail_samples latency samples (flows[].latency_ns): the 99th percentile is at least latency.tail_factor times the median and at least \
-                 latency.tail_us. Info; a warning from latency.warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
-                 included. Its cost is the time of requests above the median, summed over the flows; where requests overlap, so that their times together exceed that of the flow, the same share of the flow's \
-                 time. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no window is one.",
+               latency.tail_us. Info; a warning from latency.warning_factor times the median. Retransmitted requests are not among the samples, so the time of retransmissions is not \
+               included.\n\
+               \n\
+               Its cost is the time of requests above the median, summed over the flows; where requests overlap, so that their times together exceed that of the flow, the same share of \
+               the flow's time. Samples are kept in windows of 10 s and more, with 500 samples at least; figures are those of the windows of the latest episode, or of the run where no \
+               window is one.",
     advice: "Compare with congestion (ecn.congestion), PFC (rx_prioN_pause_duration in ethtool -S) and slow receivers (rnr.slow_receiver) on the same host. A tail \
                towards one host only points at that host: check PCIe (relaxed ordering, ACS, IOMMU), CPU frequency and C-states. A tail towards all hosts of one link \
                points at the fabric.",

@@ -70,9 +70,11 @@ const LAGGING: Entry = Entry {
     title: "NCCL rank lags, the collective is blocked",
     meaning: "A rank has not launched the collective that the others of its communicator launched, and launches nothing else: they wait for it. It computes, reads data, writes a checkpoint, or an earlier \
               collective of it does not end.",
-    computed: "From nccl.communicators[].ranks (`--nccl-ras`): a running rank is behind with the same operations launched in answers over at least nccl.lagging_ns, and no more than nccl.lagging_part of the \
-               ranks are. The rank that lags most is named. A warning; critical from nccl.hang_ns on. A queue pair of the same process that died (qp.died) owns it; loss, timeouts and RNR NAKs of \
-               queue pairs of that process are named as causes. It is assumed to continue until nccl.late_answers intervals pass without an answer.",
+    computed: "From nccl.communicators[].ranks (`--nccl-ras`): a running rank is behind with the same operations launched in answers over at least nccl.lagging_ns, and no more than \
+               nccl.lagging_part of the ranks are. The rank that lags most is named. A warning; critical from nccl.hang_ns on.\n\
+               \n\
+               A queue pair of the same process that died (qp.died) owns it; loss, timeouts and RNR NAKs of queue pairs of that process are named as causes. It is assumed to continue \
+               until nccl.late_answers intervals pass without an answer.",
     advice: "Dump the stack of the rank's process: `py-spy dump --pid PID` shows whether it computes, waits for data or for the GPU. Check the queue pairs of its process for errors and retries: a \
              collective that cannot end keeps the rank from launching the next one.",
     caveat: "NCCL counts operations when they are launched, not when they end: where all ranks have launched the same, a hang in the network does not show here. A rank that writes a checkpoint lags, too.",

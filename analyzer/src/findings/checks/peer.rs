@@ -34,19 +34,16 @@ pub(super) const SILENT: Entry = Entry {
     needs: &[Need::Loss],
     title: "Peer does not answer",
     meaning: "A requester requests acknowledgements, or retransmits the same request, and gets no response: the peer's queue pair, process or host is gone, or packets pass in one direction only. After retry_cnt attempts the connection fails.",
-    computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with \
-               a PSN of theirs came from the peer's address:\n\
-               - Critical: the sender began again at the same PSN at least `peer.retries` times in a row. A warning \
-               where nothing at all is seen to be sent to the host that asks.\n\
-               - With fewer retransmissions: hosts that asked another for an acknowledgement `peer.wait_ms` or longer \
-               before the end of the data, while none of that host's flows answered them at any tap. A warning when \
-               they retransmitted, else info.\n\
+    computed: "Reliable flows that asked for an acknowledgement, and to which no acknowledgement, NAK or response with a PSN of theirs came from the peer's address:\n\
+               - Critical: the sender began again at the same PSN at least `peer.retries` times in a row. A warning where nothing at all is seen to be sent to the host that asks.\n\
+               - With fewer retransmissions: hosts that asked another for an acknowledgement `peer.wait_ms` or longer before the end of the data, while none of that host's flows \
+               answered them at any tap. A warning when they retransmitted, else info.\n\
                \n\
-               The second only from a tap that would show the answer: it shows other RoCE packets to the host that \
-               asks, and answers to all but one in `peer.pairs` of the pairs of hosts that ask, or to all others. A host to which \
-               nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames \
-               were seen (live; captures that tell the two directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out \
-               (--filter) or have retired.",
+               The second only from a tap that would show the answer: it shows other RoCE packets to the host that asks, and answers to all but one in `peer.pairs` of the pairs of hosts \
+               that ask, or to all others.\n\
+               \n\
+               A host to which nothing else is sent counts too (info) where its requests leave by an interface whose incoming frames were seen (live; captures that tell the two \
+               directions apart), and they did not go on for `peer.longest_timer_ms`. Not evaluated where flows were left out (--filter) or have retired.",
     advice: "See whether the peer's process lives and its queue pair is in RTS (`rdma resource show qp`), whether the peer's address is reachable from that GID (routes, ARP, `rping`), and whether \
              a filter or ACL drops UDP 4791 one way. NCCL gives up after NCCL_IB_RETRY_CNT times NCCL_IB_TIMEOUT.",
     caveat: "On a tap that sees one direction only, a sender that is stuck for another reason looks the same. Answers may take another path than requests; the rest of the tap's traffic says whether \

@@ -58,25 +58,20 @@ pub(super) const TIMEOUTS: Entry = Entry {
     title: "Transport timeouts",
     meaning: "Requests, their last packets or the ACKs are lost, or a path is dead for a while, and no NAK reports it: the sender waits for its transport timer in silence and then \
               retransmits. A timer is thousands of times longer than the recovery after a NAK, so that a few timeouts cost a job more than many lost packets.",
-    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a \
-               repeated READ after a pause of at least 1 ms that no NAK ended, in flows whose reverse direction is \
-               captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 \
-               ms of silence. A warning from retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in \
-               all.\n\
-               - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at \
-               all, the timeouts belong to that finding (`owner`).\n\
-               - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK \
-               for it passed a tap before, or the first ACK after the retransmission covers more than it.\n\
-               - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of \
-               at least 100 ms in mid-message, which no gap and no retransmission ends, count where two QPs of the same \
-               hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other \
-               silence that its flow has in mid-message (`stalls`; not live). One that has not ended counts until the latest data packet of its \
-               link. A pause between messages is the job's own.\n\
+    computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in \
+               flows whose reverse direction is captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 ms of silence. A warning from \
+               retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all.\n\
+               - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at all, the timeouts belong to that finding (`owner`).\n\
+               - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK for it passed a tap before, \
+               or the first ACK after the retransmission covers more than it.\n\
+               - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
+               ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
+               its flow has in mid-message (`stalls`; not live).\n\
+               - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
-               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, \
-               and lost ACKs are not known. Where steps of a job are known \
-               (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, \
-               the time in which one of these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
+               Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
+               Where steps of a job are known (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, the time in which one of \
+               these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
     caveat: "Live, READ requests that are repeated after a timeout are counted as rereads alone, and their silence is not known: responses may have come meanwhile.",

@@ -18,9 +18,12 @@ const LOST: Entry = Entry {
     title: "Capture loss",
     meaning: "The figures are incomplete: packets were dropped before rocescope saw them, or counted without their flow. PSN gaps may then be capture loss and not \
                 loss in the fabric.",
-    computed: "Raised when any of totals.lost is above 0. Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the \
-                 share tool.lost_ratio of all frames, else a warning; info when only events, source ports, or bins of bursts and steps were not recorded, because all counts \
-                 are then exact. Figures are those of the latest episode (10 s without capture loss end one); of what a capture says it dropped no time is known, and then they are those of the run.",
+    computed: "Raised when any of totals.lost is above 0.\n\
+               \n\
+               Critical when RoCE packets without a flow and packets dropped by the capture or the interface exceed the share tool.lost_ratio of all frames, else a warning; info when \
+               only events, source ports, or bins of bursts and steps were not recorded, because all counts are then exact.\n\
+               \n\
+               Figures are those of the latest episode (10 s without capture loss end one); of what a capture says it dropped no time is known, and then they are those of the run.",
     advice: "flow_table_full: raise --max-flows, or reduce the traffic with --filter or fewer interfaces. events_dropped: counters are exact, only the event list \
                is incomplete. bins_dropped: too many flows send in each bin, so that bursts, incast and steps are incomplete; watch fewer interfaces, and leave --bin \
                at 1ms. capture_drops: capture with a smaller snap length (-s 128) and a larger buffer (tcpdump -B). interface_drops: check `ethtool -S` for ring \

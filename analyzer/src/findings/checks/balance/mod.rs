@@ -46,13 +46,16 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
     title: "Low ECMP entropy: too few source ports",
     meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however \
                 many paths exist; the busiest uplink then limits collective bandwidth.",
-    computed: "The bytes that a host sends are counted by queue pair and by 5-tuple; each count yields a number of effective flows (2 to the entropy of the bytes). A \
-                 warning when the queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that. With --ecmp N \
-                 also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a \
-                 source port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host \
-                 with the lowest ratio of effective flows by 5-tuple to those by queue pair. Bytes by 5-tuple are counted over the whole run: no time of it is known. \
-                 Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source ports that are computed or that the NIC's contexts have; \
-                 a queue pair weighs its bytes (PSNs sent × path MTU), or all weigh the same where those of some are not known (weighted_by).",
+    computed: "The bytes that a host sends are counted by queue pair and by 5-tuple; each count yields a number of effective flows (2 to the entropy of the bytes). A warning when the \
+               queue pairs amount to at least entropy.min_flows effective flows, and the 5-tuples to at most entropy.ratio of that.\n\
+               \n\
+               With --ecmp N also a warning when hashing the 5-tuples over N uplinks puts at least entropy.ecmp times the mean on the busiest (median over hash seeds), while a source \
+               port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host with the lowest ratio of \
+               effective flows by 5-tuple to those by queue pair.\n\
+               \n\
+               Bytes by 5-tuple are counted over the whole run: no time of it is known. Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source \
+               ports that are computed or that the NIC's contexts have; a queue pair weighs its bytes (PSNs sent × path MTU), or all weigh the same where those of some are not known \
+               (weighted_by).",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
                (perftest --flow_label, a fixed RDMA CM flow label). With NCCL raise NCCL_IB_QPS_PER_CONNECTION (see NCCL_IB_SPLIT_DATA_ON_QPS), or let the switches \
                hash on the BTH destination QP (SAI hash field RDMA_BTH_DEST_QP, user-defined fields), or use adaptive routing.",
@@ -67,35 +70,30 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
     measure: Some(Measure::ratio("max_over_mean")),
     title: "Uneven load on parallel links",
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
-    computed: "For each group of links (imbalance) and for rails. In a live run only parallel interfaces are compared: \
-               two that see the same packets (both ends of a cable, both sides of a router) share no load. A warning in \
-               these cases:\n\
-               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least \
-               links.min_packets packets. Where captures of cables hold both directions, each direction with the share links.one_way of the bytes is compared by \
-               itself too.\n\
-               - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the \
-               mean: at least links.stretch_windows windows of about 100 ms (longer in long runs) and \
-               links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of \
-               three of them uneven by at least half as much. Only windows with at least links.stretch_loaded times the bytes \
-               of the mean window count.\n\
-               - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in \
-               links.lasting_windows loaded windows, until now. These windows are about 100 ms long in any run, and loaded also compared with \
-               one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
+    computed: "For each group of links (imbalance) and for rails. In a live run only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of \
+               a router) share no load. A warning in these cases:\n\
+               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least links.min_packets packets. Where captures of cables hold both \
+               directions, each direction with the share links.one_way of the bytes is compared by itself too.\n\
+               - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer \
+               in long runs) and links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of three of them uneven by at least half as much. Only \
+               windows with at least links.stretch_loaded times the bytes of the mean window count.\n\
+               - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in links.lasting_windows loaded windows, until now. These \
+               windows are about 100 ms long in any run, and loaded also compared with one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
-               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the \
-               excess that makes a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or \
-               where no load follows. \
-               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, also where the whole run is uneven; \
-               else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
-               Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is \
-               seen (qp_paths), over the whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\
+               A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the excess that makes \
+               a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or where no load follows.\n\
                \n\
-               A link that is the busiest of its group in both directions is one finding, with the figures of the \
-               direction in which it is busier and the time of both. While a part goes on, all figures are those of the part; when it has ended, \
-               its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes are those that would have passed the \
-               peers if the load had been even. It names the flows on the busiest link in that time, those with most bytes first \
-               (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of the run, their bytes are \
-               those of their packets. Where all of them have one host as their source or as their destination, title, requester and responder name it.",
+               Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, \
+               also where the whole run is uneven; else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
+               Live, also the rails, or without rails the watched ports, by the bytes (PSNs sent × path MTU) and PSNs of queue pairs of which no packet is seen (qp_paths), over the \
+               whole run, with links.max_over_mean and links.min_packets; not where the bytes of some are not known.\n\
+               \n\
+               A link that is the busiest of its group in both directions is one finding, with the figures of the direction in which it is busier and the time of both. While a part goes \
+               on, all figures are those of the part; when it has ended, its share of the loaded windows (windows, of_windows) and bytes (bytes_ratio) of the run follows. excess_bytes \
+               are those that would have passed the peers if the load had been even.\n\
+               \n\
+               It names the flows on the busiest link in that time, those with most bytes first (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of \
+               the run, their bytes are those of their packets. Where all of them have one host as their source or as their destination, title, requester and responder name it.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \

@@ -34,28 +34,28 @@ pub(super) const INCAST: Entry = Entry {
     meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
-    computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a \
-               silence of 200 µs; live, of 1 ms at least. Senders in one bin overlap, also where a FIFO serialises them \
-               into bursts. In a replay a further sender begins another bin where it takes its turn: no message or READ \
-               response to the receiver is in progress, its READ request was sent after the data of the others, and the \
-               silence before it exceeds 20 µs and 8 packets at the pace of the bin. Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and \
-               carry at least burst.incast_share of the receiver's data, and one of these holds:\n\
-               - More than burst.incast_ce_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with \
-               fewer senders, or there are no such bins.\n\
-               - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least \
-               burst.incast_line_ratio of its peak rate, as from a full queue: at least burst.incast_factor times the ratio in bins with \
-               fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by chance (burst.incast_deviations standard deviations). Without such bins (less than burst.incast_compared of the packets), \
-               burst.incast_senders hosts lose packets in runs of burst.incast_run or more on average.\n\
-               - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK \
-               episodes, at least burst.incast_factor times the ratio towards other receivers, while the median request-to-ACK latency is \
-               at least burst.incast_latency_ns.\n\
+    computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs; live, of 1 ms at least. Senders in one bin \
+               overlap, also where a FIFO serialises them into bursts.\n\
                \n\
-               Hosts that send less than burst.incast_heavy of the busiest sender's data (credits, small messages) do not count as \
-               senders. Incast without CE marks or loss raises nothing, nor where a parallel link (imbalance) has as \
-               many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its \
-               impact is the ratio in these bins, not in all data. Congestion, loss, timeouts and retransmissions of \
-               the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of 10 s or more, \
-               and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
+               In a replay a further sender begins another bin where it takes its turn: no message or READ response to the receiver is in progress, its READ request was sent after the \
+               data of the others, and the silence before it exceeds 20 µs and 8 packets at the pace of the bin.\n\
+               \n\
+               Raised when at least burst.incast_bins bins have at least burst.incast_senders senders and carry at least burst.incast_share of the receiver's data, and one of these \
+               holds:\n\
+               - More than burst.incast_ce_ratio of their packets are CE-marked: at least burst.incast_factor times the ratio in bins with fewer senders, or there are no such bins.\n\
+               - At least burst.incast_gap_ratio of them have a PSN gap while the receiver gets at least burst.incast_line_ratio of its peak rate, as from a full queue: at least \
+               burst.incast_factor times the ratio in bins with fewer senders, times the PSNs missing at a gap (losses in runs make more gaps where senders take turns), and more than by \
+               chance (burst.incast_deviations standard deviations).\n\
+               - Without such bins (less than burst.incast_compared of the packets), burst.incast_senders hosts lose packets in runs of burst.incast_run or more on average.\n\
+               - The tap is upstream of the queue, where nothing is lost yet: burst.incast_senders hosts have NAK episodes, at least burst.incast_factor times the ratio towards other \
+               receivers, while the median request-to-ACK latency is at least burst.incast_latency_ns.\n\
+               \n\
+               Hosts that send less than burst.incast_heavy of the busiest sender's data (credits, small messages) do not count as senders. Incast without CE marks or loss raises \
+               nothing, nor where a parallel link (imbalance) has as many senders to the receiver and at most half the ratio: links.congested_one_of names that link. Its impact is the \
+               ratio in these bins, not in all data.\n\
+               \n\
+               Congestion, loss, timeouts and retransmissions of the same hosts at that time belong to this finding. Figures are those of the latest episode: data is kept in windows of \
+               10 s or more, and those of the run count where no window shows it by itself. Taps that see the same packets raise one finding (capture.own_ratio).",
     advice: "Spread the senders over time or over receivers: a hierarchical or pipelined collective (NCCL_ALGO, NCCL_PXN_DISABLE=0), fewer concurrent channels \
                (NCCL_MAX_NCHANNELS). On the switch, check the egress queue of the receiver's port, ECN thresholds (Kmin, Kmax), PFC on the priority of the data, and \
                buffer shares. On the senders, check that DCQCN is enabled (roce_rp, roce_np).",

@@ -24,9 +24,13 @@ const LOSS: Entry = Entry {
     title: "Packet loss counted by the NIC",
     meaning: "RoCE packets arrived out of sequence, were NAKed and retransmitted, or were not acknowledged in time. Each loss costs at least one round trip, and \
                 with go-back-N all packets in flight.",
-    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one): out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, retransmissions, \
-                 retries_exceeded. A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); \
-                 critical when a queue pair failed (retries_exceeded). Without a timeout, sequence errors may be reordering as well as loss, and the title says so.",
+    computed: "From the increase of the device's counters in the latest episode (10 s without growth end one): out_of_sequence, psn_error_naks, implied_psn_errors, local_ack_timeouts, \
+               retransmissions, retries_exceeded.\n\
+               \n\
+               A warning when their sum is at least device.events and at least device.loss_ratio of the RoCE packets (where packets are counted); critical when a queue pair failed \
+               (retries_exceeded).\n\
+               \n\
+               Without a timeout, sequence errors may be reordering as well as loss, and the title says so.",
     advice: "Timeouts without out_of_sequence at the receivers mean that whole requests or ACKs are lost. Check discards of this port and of every switch port on \
                the path, PFC on the priority in use, and FEC errors. `rocescope live` on a mirror port shows the queue pairs and the location.",
     caveat: "Adaptive routing reorders by design: out_of_sequence then grows without loss.",

@@ -70,15 +70,30 @@ pub(super) const DIED: Entry = Entry {
     title: "Queue pair died",
     meaning: "A queue pair that had worked stopped for good: its sender retried the same request until it gave up, or stopped in the middle of a message while other queue pairs of the same hosts went on. \
               The connection is in the error state; the collective that uses it hangs until its watchdog ends the job.",
-    computed: "Over reliable flows whose requests had been answered; critical in either case. Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it \
-               (flows[].loss.stuck), and then sends nothing for `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), the kernel destroys it (live), or another \
-               connection uses its number after half a timeout at least. Live, not when the last packet that the peer sent it is \
-              an ACK later than that. Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is acknowledged (live: the flow has one more \
-               FIRST than LAST packets and neither lost nor retransmitted one); or the latest READ response is not the last of its message, and its requester sends nothing more. It sends nothing for the last `qp.silent_ms` of the data at any tap (after an RNR NAK, \
-               beyond the longest RNR timer), while other flows of the same sender send `qp.siblings_packets` packets of requests or responses. `last_acked_psn` is the latest PSN that the peer acknowledged (not live); where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take; a fatal NAK of the same queue pair is named as the reason. \
-               Live, for queue pairs whose packets bypass the kernel too: an asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events), or a query that finds a connected queue pair in the error \
-               state although no verb took it there. The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection; else that of the counters of its port that grew at that time, or during the run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain. \
-               Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. A number that is in use again, or a queue pair that is connected again, dies another time. The finding is active while one of them is in the error state and not destroyed. A death that a query alone shows is a warning while results of verbs were missed (qp_lives.missed_returns): one of them may have taken the queue pair to the error state.",
+    computed: "Over reliable flows whose requests had been answered, a queue pair that shows one of these; critical in each case:\n\
+               - Retries exhausted: the sender retransmits from the same PSN `qp.retries` times in a row without an answer to it (flows[].loss.stuck). Then it sends nothing for \
+               `qp.silent_timeouts` times its longest timeout, or it retransmits `qp.retries_exhausted` times, or the queue pair is gone: its sender asks for the end of the connection (DREQ), \
+               the kernel destroys it (live), or another connection uses its number after half a timeout at least.\n\
+               - Stopped in mid-message: the latest request of the flow is not the last of its message, or its sender has gone back and not come to its latest request again, and nothing behind it is \
+               acknowledged (live: the flow has one more FIRST than LAST packets and neither lost nor retransmitted one). Or the latest READ response is not the last of its message, and its \
+               requester sends nothing more.\n\
+               \n\
+               Live, retries are not exhausted when the last packet that the peer sent is an ACK later than that PSN. A queue pair that stopped in mid-message also sends nothing for the last `qp.silent_ms` of the data at any tap (after an RNR NAK, beyond the longest RNR timer), while other flows of the \
+               same sender send `qp.siblings_packets` packets of requests or responses.\n\
+               \n\
+               `last_acked_psn` is the latest PSN that the peer acknowledged (not live). Where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take. \
+               A fatal NAK of the same queue pair is named as the reason.\n\
+               \n\
+               Live, for queue pairs whose packets bypass the kernel too:\n\
+               - An asynchronous event QP_FATAL, QP_REQ_ERR, QP_ACCESS_ERR or WQ_FATAL (devices[].qp_events).\n\
+               - A query that finds a connected queue pair in the error state although no verb took it there. Such a death is a warning while results of verbs were missed \
+               (qp_lives.missed_returns): one of them may have taken the queue pair to the error state.\n\
+               \n\
+               The reason is then that of a fatal NAK that packets show, which ends both queue pairs of the connection. Else it is that of the counters of its port that grew at that time, or during the \
+               run where times of growth are not known (retries_exceeded, rnr_retries_exceeded, access_naks_received, access_naks_sent), which is likely and not certain.\n\
+               \n\
+               Deaths of a device with the same reason and peer are one finding. It names the first queue pair of its latest episode; `lqpns` lists up to 16 of that episode. \
+               A number that is in use again, or a queue pair that is connected again, dies another time. The finding is active while one of them is in the error state and not destroyed.",
     advice: "Read the log of the process on both ends (work completion with error: retry exceeded, remote access error, flush), `dmesg` and `rdma resource show qp` (state ERR), and what \
              happened on the path at that time: link flaps, routes, a firewall. NCCL reports it as `Got completion with error 12` (retry exceeded) or 5 (flushed).",
     caveat: "A capture that loses one path of a sprayed flow, or a filter, looks the same. A flow that resumes after the end of the data was only stalled.",

@@ -101,17 +101,28 @@ pub(super) const BEFORE: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss upstream of this tap",
     meaning: "Packets are lost between the sender and this tap. Each loss makes a go-back-N sender retransmit all that is in flight.",
-    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor PSNs that are \
-               never retransmitted: these reached the receiver. For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the packets). Raised when all that passes the tap (live: all \
-               interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it counts every host pair with `loss.pair_episodes` and that \
-               share, and names the worst 16. Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
-               - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, or more gaps are filled without \
-               a NAK or timeout than after one.\n\
+    computed: "Per link and host pair: PSNs skipped here and retransmitted later, as a share of the packets that should have passed (flows[].loss.lost). Reordered PSNs do not count, nor \
+               PSNs that are never retransmitted: these reached the receiver.\n\
+               \n\
+               For UC, which retransmits nothing, skipped PSNs count as lost, and the finding is info (none from the share `loss.other_way` on: then the capture has a part of the \
+               packets).\n\
+               \n\
+               Raised when all that passes the tap (live: all interfaces; each queue pair once) shows `loss.episodes` loss episodes and the share `loss.ratio`, or one host pair does; it \
+               counts every host pair with `loss.pair_episodes` and that share, and names the worst 16.\n\
+               \n\
+               Each pair is graded by its own share, critical from `loss.critical_ratio`, and the finding is as severe as the worst of them. Host pairs where loss and reordering cannot \
+               be distinguished, because IPv4 identifications do not count up, are a finding of their own, which is info:\n\
+               - The share `loss.doubtful` of these PSNs may have been reordered (flows[].loss.lost_or_reordered): they passed twice, or neither a NAK nor a timeout explains their run, \
+               or more gaps are filled without a NAK or timeout than after one.\n\
                - The receiver's ACKs are captured, and neither a NAK nor a timeout triggered any retransmission.\n\
                \n\
-               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at least\" where \
-               the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted. Figures are those of the latest episode (10 s without the signal end one), \
-               over 1 s at least; of several, longest recovery and largest episode are those of all. Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
+               With two taps on the path, only the one nearer the sender is evaluated. Queue pairs that could not be followed (live) are left out: `flows_unjudged`. The title says \"at \
+               least\" where the sender also had timeouts: packets lost at the end of what was in flight leave no gap and are not counted.\n\
+               \n\
+               Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; of several, longest recovery and largest episode are those of all.\n\
+               \n\
+               Links of one tap on which the same hosts lose packets at that time (the share `loss.same_pairs` of the host pairs of both or more) are one place, and one finding \
+               (where.links, by_link); so are links that miss the share `loss.partial` of a flow's PSNs for good.",
     advice: concat!(upstream!(), " ", lossless!()),
     caveat: "Packets dropped before rocescope saw them look the same where the sender retransmits for another reason; with any of those, the title ends with \"may be capture loss\".",
     ..Entry::of(Problem::Loss)
@@ -131,9 +142,14 @@ pub(super) const AFTER: Entry = Entry {
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss downstream of this tap",
     meaning: "Receivers send sequence-error NAKs for packets that passed this tap, or requesters repeat READs whose responses did: the packets were lost downstream, or arrived corrupt or out of order, which most receivers treat like a loss. One tap alone cannot tell these apart.",
-    computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK. \
-               Where the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions cost is `retry.storm`. Where READs are repeated after a timeout, it is loss, graded as loss.before_tap. Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, only the one nearer \
-               the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
+    computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). \
+               RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK.\n\
+               \n\
+               Where the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions \
+               cost is `retry.storm`. Where READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
+               \n\
+               Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, \
+               only the one nearer the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
     advice: concat!(downstream!(), " ", lossless!()),
     caveat: "An episode may be several lost packets: how many is not visible here. Recovery and waiting are counted from the sender's silence before its go-back-N: the time until the NAK arrives is not visible here.",
     ..Entry::of(Problem::Loss)

@@ -43,24 +43,22 @@ pub(super) const ONE_OF: Entry = Entry {
     title: "One of several parallel links is congested, slow or lossy",
     meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
                 other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
-    computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on \
-               this link and on its peers are compared, so that a slow host does not count against a link: their data \
-               on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and \
-               parallel.flows flows. Raised when one of these holds:\n\
+    computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on this link and on its peers are compared, so that a slow host does \
+               not count against a link: their data on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and parallel.flows flows. Raised \
+               when one of these holds:\n\
                - The CE ratio is at least parallel.ce_ratio and at least parallel.factor times that of the peers.\n\
-               - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least \
-               parallel.factor times that of the peers.\n\
-               - The median request-to-ACK latency is at least parallel.slower times that of the peers and \
-               parallel.slower_ns longer (flows with parallel.samples samples), in the share parallel.agree of at least parallel.slow_pairs \
-               host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and no direction of the link carries \
-               more than parallel.load times the mean: a queue there would be links.imbalance.\n\
+               - The loss ratio (upstream and NAK episodes) is at least parallel.loss_ratio and at least parallel.factor times that of the peers.\n\
+               - The median request-to-ACK latency is at least parallel.slower times that of the peers and parallel.slower_ns longer (flows with parallel.samples samples), in the share \
+               parallel.agree of at least parallel.slow_pairs host pairs (with fewer host pairs: in that share of the flows, of at least parallel.flows_alone here and on the peers), and \
+               no direction of the link carries more than parallel.load times the mean: a queue there would be links.imbalance.\n\
                \n\
-               The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread \
-               from median to p99 or requests of both directions are slow: the delay of a queue varies, and holds up \
-               the ACKs of one direction alone. From parallel.even_load times the mean, where neither holds, the title says that the \
-               link may only be busier; else it owns links.imbalance, since what a slow link carries takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss \
-               end one), over 1 s at least. Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the \
-               peers (peers_ratio) and the steps of this one: not raised.",
+               The load may be higher, but less than links.max_over_mean, where the delay is parallel.steady times its own spread from median to p99 or requests of both directions are \
+               slow: the delay of a queue varies, and holds up the ACKs of one direction alone.\n\
+               \n\
+               From parallel.even_load times the mean, where neither holds, the title says that the link may only be busier; else it owns links.imbalance, since what a slow link carries \
+               takes longer. CE and loss ratios are those of the latest episode (10 s without a mark or loss end one), over 1 s at least.\n\
+               \n\
+               Marks on the link that ecn.congestion names are that finding, which then has the CE ratio of the peers (peers_ratio) and the steps of this one: not raised.",
     advice: "Check that link and the switch ports at its ends: speed, lanes and FEC errors, egress queue, ECN thresholds and PFC pauses against its peers, and what else is routed over it. \
                Take it out of the ECMP group to confirm.",
     caveat: "The fault may be on the path beyond this link, which its flows share. Latency covers the way of the request and of the ACK that passes the same link.",

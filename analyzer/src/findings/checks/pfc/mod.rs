@@ -29,11 +29,13 @@ pub(super) const STORM: Entry = Entry {
     title: "PFC pause storm",
     meaning: "While a priority is paused, none of its packets move on the link. Long or endless pauses spread backwards from switch to switch (congestion spreading) \
                 and stop flows that do not cross the congested port. A NIC or switch that pauses endlessly is faulty or hangs.",
-    computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC \
-                 frames. A warning from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms. In captures without \
-                 --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. Where a driver counts frames and not time, \
-                 the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share. Episodes are such windows \
-                 with less than 10 s between two of them; figures are those of the latest one.",
+    computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning \
+               from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms.\n\
+               \n\
+               In captures without --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. Where a driver counts frames and not time, \
+               the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share.\n\
+               \n\
+               Episodes are such windows with less than 10 s between two of them; figures are those of the latest one.",
     advice: "Received pauses come from the neighbour: check the received pauses of the switch port, and follow them until a device sends pauses without receiving \
                any; that device is slow or hangs. Sent pauses mean that this host receives data too slowly: check PCIe width, IOMMU, memory and pcie_read_stalls. Let \
                switches and NICs stop storms: PFC watchdog on the switch, ethtool --set-tunable DEV pfc-prevention-tout 65535 on the host (mlx5: 100 ms). Lower the \
@@ -64,9 +66,11 @@ pub(super) const VICTIM: Entry = Entry {
     title: "Queue pairs stalled by PFC (PFC victims)",
     meaning: "These queue pairs had data to send and could not, because their priority was paused on the link: the bottleneck is not their own path but the source \
                 of the pauses.",
-    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half \
-                 of that time. Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with \
-                 --link-speed). A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. What these flows retransmit counts with it, where none of their packets is lost upstream.",
+    computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half of that time. \
+               Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with --link-speed).\n\
+               \n\
+               A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. What these flows \
+               retransmit counts with it, where none of their packets is lost upstream.",
     advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. Where unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",
     caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \

@@ -41,23 +41,23 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
     title: "Persistent straggler: one host delays every step",
     meaning: "A step of a collective ends when the slowest of its hosts is done. One host starts late, pauses within the step, or transfers data much more slowly \
                 than the others; all other hosts wait.",
-    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. \
-               A host that sent nothing in the previous step starts late; a transfer is slow when it takes three times \
-               as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at \
-               least 5 steps and two of three of a part of the run.\n\
-               - A warning when other steps of the run are free of it, or when more than two hosts send data and only \
-               one of them is the straggler; else info, because a pipeline stage starts late by nature.\n\
+    computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step starts late; a \
+               transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at least 5 steps and two of \
+               three of a part of the run.\n\
+               - A warning when other steps of the run are free of it, or when more than two hosts send data and only one of them is the straggler; else info, because a pipeline stage \
+               starts late by nature.\n\
                - Where hosts alternate, one must be last more often in a row than chance explains.\n\
-               - A host that starts late is named only if its own time, from the last data in to the first data out, \
-               grew by at least half of the delay: else its inbound transfer is slow.\n\
-               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path \
-               times that of the other host pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median \
-               step. Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at \
-               least step.slow_part of it, and what its requests of a step wait longer than those of the others is at least as long, all together. Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend \
-               if what grew is not computing and its cost is at least step.straggler_part of the growth. Latencies are of the run.\n\
+               - A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else its inbound transfer is \
+               slow.\n\
+               - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path times that of the other host \
+               pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median step.\n\
+               - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of it, \
+               and what its requests of a step wait longer than those of the others is at least as long, all together.\n\
+               - Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend if what grew is not computing and its cost \
+               is at least step.straggler_part of the growth. Latencies are of the run.\n\
                \n\
-               When only the upstream neighbour of a host is visible at this tap, the finding states so and names no \
-               culprit. Only traffic that clearly belongs to a job has steps (see steps.link in the report's fields).",
+               When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only traffic that clearly belongs to a job has steps (see \
+               steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
                of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
                on the path to the receiver. NCCL_DEBUG=INFO and the job's own timings confirm it.",
@@ -85,11 +85,17 @@ const SLOWER: Entry = Entry {
     measure: Some(Measure::ratio("slower_ratio")),
     title: "Step time increases",
     meaning: "The job transfers the same volume per step, but a step takes longer than it did earlier in the run.",
-    computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of ten of \
-                 these, and their median by 3 %. A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least \
-                 4 faster ones before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start (warm-up) and single long steps (checkpoints) are none. What grew: \
-                 data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step (an estimate of computing). Findings about the \
-                 network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost. A straggler (step.straggler, a warning) of that time that costs at least the share step.straggler_part of the growth owns it.",
+    computed: "From steps.trend: the fastest quarter of the steps in a row (at least 5) is what the job can sustain. A step is slower when the median of its neighbours exceeds nine of \
+               ten of these, and their median by 3 %.\n\
+               \n\
+               A warning when there are at least step.slower_steps steps, and the median of the longest stretch of slower steps (two of three, at least 5), with at least 4 faster ones \
+               before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start \
+               (warm-up) and single long steps (checkpoints) are none.\n\
+               \n\
+               What grew: data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step \
+               (an estimate of computing). Findings about the network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.\n\
+               \n\
+               A straggler (step.straggler, a warning) of that time that costs at least the share step.straggler_part of the growth owns it.",
     advice: "If transfer grew, check CE marks, loss, pauses and link speed since then. If waiting grew, check transport timeouts, the latency of paths downstream of the tap, and step.straggler. If computing grew, it is not this network: \
                check GPU clocks, the data loader and storage. `rocescope diff` of the reports of two parts of the run (replay --from, --to, --output json) shows the changes.",
     caveat: "Longer sequences, evaluation or checkpoints lengthen steps as well. Packets do not show computing: traffic that bypasses this port counts as computing.",
