@@ -9,8 +9,9 @@
 //!                            ^ at_last
 //! ```
 //!
-//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Only
-//! the marks around intervals are kept.
+//! Flows without a signal of their own have the marks: between two of them, packets are taken as evenly spread. Live
+//! there is one more at the reading before a kind of signal begins, and at that with the last of them: figures of what
+//! has ended do not change with what follows. Only the marks around intervals are kept.
 
 use std::sync::Arc;
 
@@ -240,6 +241,8 @@ pub(super) struct Recorder {
     read_ns: u64,
     /// Live: intervals with signals since the latest reading.
     fresh: Set<(u32, Signal)>,
+    /// Live: kinds of signals that the latest reading showed.
+    shown: Set<Signal>,
     /// The last mark, and those around intervals; the oldest first.
     marks: Vec<Arc<Mark>>,
     flows: BySlot,
@@ -257,6 +260,7 @@ impl Recorder {
             read: Vec::new(),
             read_ns: 0,
             fresh: Set::default(),
+            shown: Set::default(),
             marks: Vec::new(),
             flows: BySlot::default(),
             links: Vec::new(),
@@ -275,6 +279,8 @@ impl Recorder {
     pub(super) fn reading<'a>(&mut self, flows: impl Iterator<Item = (u32, &'a Stats)>, time_ns: u64) {
         let since_ns = if self.read_ns == 0 { time_ns } else { self.read_ns };
         let mut fresh = std::mem::take(&mut self.fresh);
+        let mut shown: Set<Signal> = fresh.iter().map(|(_, signal)| *signal).collect();
+        let then = self.counts.clone();
         let troubled: Set<u32> = fresh.iter().map(|(slot, _)| *slot).collect();
         for (slot, stats) in flows {
             let [_, ect1, ect0, ce] = stats.ecn_data;
@@ -293,15 +299,20 @@ impl Recorder {
                 [Signal::CeMarked, Signal::Cnp].into_iter().zip(now.into_iter().zip(then))
             {
                 if now > then {
+                    shown.insert(signal);
                     let at = (before.of(signal), counts.of(signal));
                     self.note_at(slot, signal, (since_ns, time_ns), now - then, at);
                 }
             }
         }
-        self.read_ns = time_ns;
-        if self.is_due(time_ns) {
+        let is_first = std::mem::replace(&mut self.read_ns, time_ns) == 0;
+        if std::mem::replace(&mut self.shown, shown) != self.shown && !is_first {
+            self.keep(since_ns, then.into_iter());
+        }
+        // Counts are those of the reading, however late it comes.
+        if self.is_due(time_ns) && self.was_due(time_ns).is_some() {
             let counts = std::mem::take(&mut self.counts);
-            self.mark(time_ns, counts.iter().copied());
+            self.keep(time_ns, counts.iter().copied());
             self.counts = counts;
         }
     }
@@ -339,14 +350,30 @@ impl Recorder {
     /// Sets a mark with the counts of each slot.
     #[cold]
     pub(super) fn mark(&mut self, time_ns: u64, counts: impl Iterator<Item = Counts>) {
+        if let Some(due_ns) = self.was_due(time_ns) {
+            self.keep(due_ns, counts);
+        }
+    }
+
+    /// The time at which a mark was due, until this one; none at the first.
+    fn was_due(&mut self, time_ns: u64) -> Option<u64> {
         if self.next_ns == 0 {
             self.next_ns = time_ns.saturating_add(EPISODE_GAP_NS);
+            return None;
+        }
+        let due_ns = self.next_ns;
+        let missed = (time_ns - due_ns) / EPISODE_GAP_NS;
+        self.next_ns = due_ns.saturating_add(EPISODE_GAP_NS.saturating_mul(missed + 1));
+        Some(due_ns)
+    }
+
+    /// Keeps a mark, and of those before it the ones around intervals.
+    fn keep(&mut self, time_ns: u64, counts: impl Iterator<Item = Counts>) {
+        if self.marks.last().is_some_and(|last| last.time_ns >= time_ns) {
             return;
         }
-        let missed = (time_ns - self.next_ns) / EPISODE_GAP_NS;
         let (packets, capable) = counts.map(|counts| (counts.packets, counts.capable)).unzip();
-        self.marks.push(Arc::new(Mark { time_ns: self.next_ns, packets, capable }));
-        self.next_ns = self.next_ns.saturating_add(EPISODE_GAP_NS.saturating_mul(missed + 1));
+        self.marks.push(Arc::new(Mark { time_ns, packets, capable }));
         let last = self.marks.len() - 1;
         let mut used = vec![false; self.marks.len()];
         used[last] = true;
@@ -467,95 +494,5 @@ impl Recorder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use crate::util::time::NS_PER_S as S;
-
-    /// A thousand packets a second, and one lost in every hundred between two times, in seconds.
-    fn steady(seconds: u64, lossy: std::ops::Range<u64>) -> (Interval, Vec<u64>) {
-        let mut recorder = Recorder::new(1);
-        let mut counts = [Counts::default(); 4];
-        for i in 0..seconds * 1_000 {
-            let time_ns = S + i * S / 1_000;
-            if recorder.is_due(time_ns) {
-                recorder.mark(time_ns, counts.into_iter());
-            }
-            counts[3].packets += 1;
-            if lossy.contains(&(i / 1_000)) && i % 100 == 0 {
-                recorder.note(3, Signal::Lost, (time_ns, time_ns), 1, Some(counts[3]));
-            }
-        }
-        let intervals = recorder.intervals();
-        let [interval] = intervals.flows[&3].of(Signal::Lost) else { panic!("one interval") };
-        (*interval, intervals.marks.iter().map(|mark| mark.time_ns / S).collect())
-    }
-
-    #[test]
-    fn an_interval_has_the_packets_between_its_first_and_its_last_signal() {
-        let (interval, marks) = steady(90, 12..18);
-        assert_eq!((interval.count, interval.at_first, interval.at_last), (60, 12_000, 17_901));
-        // Those around it, and the latest.
-        assert_eq!(marks, [11, 21, 81]);
-        assert_eq!(steady(25, 12..18).0, interval);
-    }
-
-    #[test]
-    fn live_packets_at_a_signal_lie_between_those_of_two_readings() {
-        let mut recorder = Recorder::new(1);
-        let stats = |packets| Stats { packets, ..Stats::default() };
-        recorder.reading([(2, &stats(100))].into_iter(), S);
-        recorder.note(2, Signal::Lost, (S + S / 4, S + S / 4), 1, None);
-        recorder.note(2, Signal::Lost, (S + S / 2, S + S / 2), 1, None);
-        recorder.reading([(2, &stats(500))].into_iter(), 2 * S);
-        recorder.reading([(2, &stats(900))].into_iter(), 3 * S);
-        let intervals = recorder.intervals();
-        let [interval] = intervals.flows[&2].of(Signal::Lost) else { panic!("one interval") };
-        assert_eq!((interval.at_first, interval.at_last), (200, 300));
-    }
-
-    #[test]
-    fn readings_give_intervals_of_marks_and_cnps() {
-        let mut recorder = Recorder::new(1);
-        for (second, ce) in [(1, 0), (2, 5), (3, 9), (4, 9), (20, 10)] {
-            let stats = Stats { packets: 100 * second, ecn_data: [0, 0, 50, ce], ..Stats::default() };
-            recorder.reading([(2, &stats)].into_iter(), second * S);
-        }
-        let intervals = recorder.intervals();
-        let marked: Vec<(u64, u64, u64)> = intervals.flows[&2]
-            .of(Signal::CeMarked)
-            .iter()
-            .map(|interval| (interval.first_ns / S, interval.last_ns / S, interval.count))
-            .collect();
-        // The last mark was set between 4 and 20 s: it may belong to the interval before.
-        assert_eq!(marked, [(1, 20, 10)]);
-        assert!(intervals.flows[&2].of(Signal::Cnp).is_empty());
-    }
-
-    #[test]
-    fn ten_seconds_of_silence_begin_a_new_interval() {
-        let mut recorder = Recorder::new(1);
-        recorder.note(0, Signal::RnrNak, (S, S), 1, None);
-        recorder.note(0, Signal::RnrNak, (10 * S, 10 * S), 2, None);
-        recorder.note(0, Signal::RnrNak, (20 * S, 20 * S), 3, None);
-        let counts: Vec<u64> =
-            recorder.intervals().flows[&0].of(Signal::RnrNak).iter().map(|interval| interval.count).collect();
-        assert_eq!(counts, [3, 3]);
-        recorder.take_back(0, Signal::RnrNak, 4);
-        assert_eq!(recorder.intervals().flows[&0].of(Signal::RnrNak).len(), 1);
-        recorder.retired(0);
-        assert!(recorder.intervals().flows.is_empty());
-    }
-
-    #[test]
-    fn of_many_intervals_the_oldest_become_one() {
-        let mut recorder = Recorder::new(1);
-        for i in 0..20 {
-            recorder.note(0, Signal::Timeout, (i * 20 * S, i * 20 * S), 1, None);
-        }
-        let intervals = recorder.intervals().flows[&0].of(Signal::Timeout).to_vec();
-        assert_eq!(intervals.len(), crate::entity::interval::MOST);
-        assert_eq!(intervals.iter().map(|interval| interval.count).sum::<u64>(), 20);
-        assert_eq!(intervals[0].first_ns, 0);
-    }
-}
+#[path = "signal_intervals_tests.rs"]
+mod tests;
