@@ -211,6 +211,25 @@ fn every_ending_signal_gives_the_terminal_back() {
 }
 
 #[test]
+fn the_verdict_stays_in_the_terminal_below_the_command() {
+    for quit in [&b"q"[..], &[0x03]] {
+        let mut session = Session::start(true);
+        session.until("the verdict", 0, "Receiver 10.0.0.2 not ready");
+        let from = session.len();
+        session.press(quit);
+        assert!(session.ended().success(), "{}", session.errors());
+        session.until("the next command", from, "rocescope explain rnr.slow_receiver");
+        let output = session.output_from(from);
+        let (_, left) = output.split_once(LEAVES).unwrap();
+        let lines: Vec<&str> = left.lines().collect();
+        let at = |label: &str| lines.iter().position(|line| line.contains(label));
+        let labels = ["Verdict  ", "Worst    ", "Next     $ "].map(at);
+        assert!(labels.is_sorted() && labels[0].is_some(), "{left:?}");
+        assert!(left.contains("Receiver 10.0.0.2 not ready: 19 RNR NAKs"), "{left:?}");
+    }
+}
+
+#[test]
 fn a_terminal_that_goes_away_ends_the_program_without_a_panic() {
     // With a signal that says so, there is nothing to report.
     let mut session = Session::start(true);

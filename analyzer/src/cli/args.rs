@@ -219,7 +219,7 @@ Episodes, in this order, each of eight training steps:
   bad hashing      a second job with few source ports overloads rail0
 
 In the terminal view the cycle repeats every 80 s until q, Ctrl-C or --duration.
-With any other --output it runs once, in 12 s; --duration repeats or shortens it.";
+With any other --output it runs once, in 12 s; a longer --duration stretches it to that time (80 s, then it repeats).";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:

@@ -162,7 +162,13 @@ pub(super) fn demo(args: &DemoArgs, color: Color) -> Result<()> {
         config.hook = HookChoice::Private;
     }
     let watched = chosen(&args.view) == Output::Tui;
-    let cycle = if watched { scenario::WATCHED } else { scenario::BRIEF };
+    // A report of several cycles would have an episode and its repetition as one, and the healthy time between the two
+    // in its ratios.
+    let cycle = match config.duration {
+        _ if watched => scenario::WATCHED,
+        Some(length) => length.clamp(scenario::BRIEF, scenario::WATCHED),
+        None => scenario::BRIEF,
+    };
     // All episodes once, measured in scenario time: a busy machine needs longer in clock time.
     let once = (!watched && config.duration.is_none()).then_some(cycle + Duration::from_millis(500));
     let limit = config.duration.or(once);
@@ -259,7 +265,7 @@ fn show(
     let Views { mut report, tui, sink, .. } = views;
     report.analysis.imbalance_all_links = interfaces > 1;
     let shown = match interrupt {
-        None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
+        None => output::watch(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }, color),
         Some(interrupt) => {
             for hook in &hooks {
                 output::say(hook);

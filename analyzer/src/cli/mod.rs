@@ -297,7 +297,8 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         return match interrupt {
             None => {
                 let tui = tui.unwrap_or_default();
-                tui::run(feed, tui::Options { report, notes, speed: tui.speed.map(|_| speed), ..tui })
+                let speed = tui.speed.map(|_| speed);
+                output::watch(feed, tui::Options { report, notes, speed, ..tui }, color)
             }
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };
@@ -329,7 +330,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
         replay::start(options)?
     };
     match interrupt {
-        None => tui::run(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }),
+        None => output::watch(feed, tui::Options { report, notes, ..tui.unwrap_or_default() }, color),
         Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
     }
 }

@@ -17,6 +17,7 @@ use crate::report::{self, Report, json, text};
 use crate::sample::Sample;
 use crate::share::{csv, html, trace};
 use crate::source::feed::{Command, Feed, Update};
+use crate::tui;
 use crate::util::notice::end_progress;
 pub use crate::util::notice::say;
 use crate::util::style::{Color, Paint};
@@ -284,6 +285,20 @@ pub fn width() -> usize {
         return PAGE;
     }
     crossterm::terminal::size().map_or(PAGE, |(columns, _)| usize::from(columns))
+}
+
+/// Shows a feed in the terminal view. What the text report ends with stays in the terminal below the command.
+///
+/// # Errors
+/// An error of the terminal or of the source.
+pub fn watch(feed: Feed, options: tui::Options, color: Color) -> Result<()> {
+    let tui::Closed { analysis, result } = tui::run(feed, options);
+    if let Some(analysis) = analysis {
+        let text = text::ending(&analysis.report, width(), Paint::of_stdout(color));
+        // The terminal may be gone, and then nobody reads it.
+        let _ = page(&text);
+    }
+    result
 }
 
 /// Prints a text to standard output. A closed pipe is no failure.

@@ -29,7 +29,7 @@ pub mod theme;
 mod widgets;
 
 pub use app::{Action, App, End, draw, mouse, render};
-pub use runtime::run;
+pub use runtime::{Closed, run};
 pub use screens::flows::table;
 pub use settings::Options;
 pub use state::screen::Screen;

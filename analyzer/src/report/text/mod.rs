@@ -67,6 +67,13 @@ pub fn painted(report: &Report, width: usize, paint: Paint) -> String {
     text
 }
 
+/// The lines that end the report, with a line end after each: the verdict, the worst finding, and the next command.
+#[must_use]
+pub fn ending(report: &Report, width: usize, paint: Paint) -> String {
+    let room = width.clamp(NARROWEST, WIDEST);
+    findings::verdict(report, room, paint).into_iter().map(|line| line + "\n").collect()
+}
+
 /// The subject of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
@@ -108,8 +115,6 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
     let bin = report.facts.bursts.iter().flatten().next().map_or(0, |burst| burst.bin_ns);
     let bins =
         format!("BURSTS, {0} bins; SENDERS: most senders to one host in a bin of {0}", units::duration(bin));
-    let by_p99 = if answers::has_p99(report) { ", by p99" } else { "" };
-    let latency = format!("LATENCY from request to ACK or response at this tap{by_p99}");
     let skip = if report.facts.is_infiniband() { "NOT DATA: skipped InfiniBand packets" } else { "NOT RoCE" };
     let flow_lines = if report.facts.flows.is_empty() { Vec::new() } else { flows::lines(report, room) };
     let nccl_title = "NCCL RANKS by NCCL's own account (RAS)";
@@ -122,7 +127,7 @@ pub(crate) fn sections(report: &Report, room: usize, paint: Paint) -> Vec<Sectio
         (Topic::Bursts, bins, traffic::bursts(report, room)),
         (Topic::Entropy, "ECMP ENTROPY of 5-tuples".into(), hashing(report, room)),
         (Topic::Flows, title_of_flows(report, once), flow_lines),
-        (Topic::Latency, latency, answers::latency(report, room)),
+        (Topic::Latency, title_of_latency(report), answers::latency(report, room)),
         (
             Topic::Notifications,
             "CNP: throttled sender and its data rate".into(),
@@ -162,6 +167,12 @@ fn title_of_links(report: &Report, once: &str) -> String {
     let length = report.facts.window.length_ns().filter(|ns| *ns > 0).map(units::duration);
     let over = length.map_or_else(String::new, |length| format!(", rates and {marked} over all {length}"));
     format!("LINKS{over}{once}")
+}
+
+fn title_of_latency(report: &Report) -> String {
+    let by_p99 = if answers::has_p99(report) { ", by p99" } else { "" };
+    let all = report.facts.window.length_ns().map_or_else(|| units::UNKNOWN.to_owned(), units::duration);
+    format!("LATENCY of each queue pair over all {all}, request to ACK or response at this tap{by_p99}")
 }
 
 fn title_of_flows(report: &Report, once: &str) -> String {

@@ -8,4 +8,4 @@ mod run;
 mod terminal;
 mod wait;
 
-pub use run::run;
+pub use run::{Closed, run};

@@ -16,6 +16,7 @@ use super::inbox::{Inbox, News};
 use super::terminal::{GONE, Guard};
 use super::wait::{Waiter, Woken};
 use crate::source::feed::{Command, Feed};
+use crate::tui::analysis::Analysis;
 use crate::tui::app::{Action, App, End};
 use crate::tui::key::Key;
 use crate::tui::mouse::Mouse;
@@ -37,27 +38,49 @@ const LOOK: Duration = Duration::from_micros(100);
 /// Keys taken before the screen is drawn again, when many wait: as many as the terminal library reads at once.
 const KEYS_PER_PICTURE: usize = 1024;
 
+/// What is left when the screen is closed and the terminal given back.
+#[derive(Debug)]
+#[must_use]
+pub struct Closed {
+    /// Conclusions from the latest sample that was analysed; `None` before the first.
+    pub analysis: Option<Arc<Analysis>>,
+    /// An error if the terminal cannot be set up, goes away, or the source failed.
+    pub result: Result<()>,
+}
+
 /// Shows the samples of `feed` until the user quits or a signal ends the run. Then the source is ordered to stop; the
 /// caller waits for it, and should keep nothing else of the feed.
-///
-/// # Errors
-/// An error if the terminal cannot be set up, goes away, or the source failed.
-pub fn run(feed: Feed, options: Options) -> Result<()> {
+pub fn run(feed: Feed, options: Options) -> Closed {
     memory::give_back(memory::LARGE);
+    let mut analysis = None;
+    let result = with_signals(|stopped| {
+        let mut guard = Guard::new(options.mouse)?;
+        show(feed, options, &mut guard, (stopped, &mut analysis))
+    });
+    Closed { analysis, result }
+}
+
+/// Runs `show` with a flag that ending signals set.
+fn with_signals(show: impl FnOnce(&AtomicBool) -> Result<()>) -> Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
     for signal in ENDING {
         let handler = signal_hook::flag::register(signal, Arc::clone(&stopped));
         handlers.push(handler.context("signals cannot be handled")?);
     }
-    let result = Guard::new(options.mouse).and_then(|mut guard| show(feed, options, &mut guard, &stopped));
+    let result = show(&stopped);
     for handler in handlers {
         signal_hook::low_level::unregister(handler);
     }
     result
 }
 
-fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -> Result<()> {
+fn show(
+    feed: Feed,
+    options: Options,
+    guard: &mut Guard,
+    (stopped, analysis): (&AtomicBool, &mut Option<Arc<Analysis>>),
+) -> Result<()> {
     let mut waiter = Waiter::new()?;
     let Feed { updates, commands } = feed;
     let mut session = Session {
@@ -75,6 +98,7 @@ fn show(feed: Feed, options: Options, guard: &mut Guard, stopped: &AtomicBool) -
     let result = session.run(guard, &mut waiter, stopped);
     session.send(Command::Stop);
     session.background.finish_files();
+    *analysis = session.app.view.analysis.as_deref().map(Arc::clone);
     // After a signal it does not matter that the terminal is gone as well.
     if !stopped.load(Ordering::SeqCst) {
         result?;
