@@ -201,7 +201,7 @@ fn devices_that_go_leave_no_empty_lines_behind() {
     let mut sample = world.at(4);
     sample.devices = Arc::new(Devices::default());
     app.on_sample(Arc::new(sample));
-    assert!(text(&app).contains(" ECMP WHAT-IF "), "{}", text(&app));
+    assert!(text(&app).contains(" ECMP ENTROPY "), "{}", text(&app));
     // Without links, as where devices do all in hardware, the first press scrolls.
     world.links.clear();
     world.flows.clear();

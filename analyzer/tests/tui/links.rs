@@ -55,3 +55,25 @@ fn bars_are_relative_to_the_speed_where_it_is_known() {
     assert!(screen.contains("full bar: link speed") && !screen.contains("speed unknown"), "{screen}");
     assert!(screen.contains(" UTIL %") && screen.contains(" 66.8") && screen.contains(" 10G"), "{screen}");
 }
+
+/// Names of capture files stand without their ending in all parts, and the what-if with its title.
+#[test]
+fn captures_have_one_name_in_all_parts_and_the_what_if_has_its_title() {
+    let taps = ["k1_ecmp_ring.uA0.pcap.gz", "k1_ecmp_ring.uA1.pcap.gz"];
+    for size in [(80, 24), (120, 40), (200, 60)] {
+        let mut app = overview::replayed_together(&taps, size);
+        press(&mut app, &[Key::Char('5')]);
+        let parts = |screen: &str| screen.lines().skip(5).collect::<Vec<_>>().join("\n");
+        let before = parts(&text(&app));
+        assert!(before.contains("LOAD BALANCE") && !before.contains(".pcap"), "{size:?}\n{before}");
+        press(&mut app, &[Key::Char('u')]);
+        let scope = app.scope();
+        let mut analyst = Analyst::new(app.view.options.report.clone());
+        let sample = Arc::clone(app.view.newest.as_ref().unwrap());
+        app.on_analysis(analyst.analyse(&sample, scope));
+        let after = parts(&text(&app));
+        assert!(after.contains("ECMP WHAT-IF over 2 uplinks: busiest / mean, p50 and p95 of"), "{after}");
+        assert!(after.contains("as it is now") && !after.contains(".pcap"), "{size:?}\n{after}");
+        assert!(size.1 < 40 || after.contains("LOAD BALANCE"), "{size:?}\n{after}");
+    }
+}

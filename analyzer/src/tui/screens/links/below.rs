@@ -14,6 +14,7 @@ use crate::tui::key::Input;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::panel::section;
+use crate::util::layout::tap_name;
 use crate::util::units;
 use crate::util::wrap::hanging;
 
@@ -22,14 +23,25 @@ const TREND: usize = 60;
 /// Label of the balance over time.
 const OVER_TIME: &str = "   busiest / mean over time, ";
 
-/// Everything below the list of links.
+/// Everything below the list of links. The what-if stands right behind the balance, which it is compared with.
 pub(super) fn lines(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
-    let mut lines = devices::lines(view, width);
-    lines.extend(balance(view, data, width));
+    let mut lines = before_what_if(view, data, width);
+    lines.extend(what_if(view, width));
     lines.extend(entropy(view, width));
     lines.extend(rails(view, width));
-    lines.extend(what_if(view, width));
     lines
+}
+
+fn before_what_if(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
+    let mut lines = devices::lines(view, width);
+    lines.extend(balance(view, data, width));
+    lines
+}
+
+/// The first line shown where `room` lines show the what-if: all of it with what stands before, else from its title on.
+pub(super) fn at_what_if(view: &View, data: &Data, width: usize, room: usize) -> usize {
+    let title = before_what_if(view, data, width).len();
+    title.min((title + what_if(view, width).len()).saturating_sub(room))
 }
 
 fn balance(view: &View, data: &Data, width: usize) -> Vec<Line<'static>> {
@@ -90,7 +102,7 @@ fn imbalance_over_time(data: &Data, imbalance: &Imbalance, cells: usize) -> Opti
 pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) -> Line<'static> {
     let number = |n: Option<f64>| n.map_or_else(|| units::UNKNOWN.to_owned(), |n| format!("{n:.2}"));
     if imbalance.same_path {
-        let names = imbalance.links.join(", ");
+        let names = names(&imbalance.links);
         let text = format!(" not compared (same path): {} {names}", direction(imbalance.direction));
         return Line::styled(text, theme::DIM);
     }
@@ -100,7 +112,7 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     // The symbol is that of the finding, which may be about a part of the time that the number is of.
     spans.push(format!("max/mean {}  ", number(imbalance.max_over_mean)), theme::PLAIN);
     spans.push(format!("Jain {}  ", number(imbalance.jain)), theme::PLAIN);
-    let names = imbalance.links.join(", ");
+    let names = names(&imbalance.links);
     // Of captures that tell no directions apart the names say all.
     let of = match imbalance.direction {
         Some(_) => format!("{} {names}", direction(imbalance.direction)),
@@ -108,6 +120,11 @@ pub(in crate::tui::screens) fn balance_of(imbalance: &Imbalance, view: &View) ->
     };
     spans.push(of, theme::DIM);
     spans.into_line()
+}
+
+/// Names of links as everywhere on the screen: without the suffix of a capture file.
+fn names(links: &[String]) -> String {
+    links.iter().map(|link| tap_name(link)).collect::<Vec<_>>().join(", ")
 }
 
 fn entropy(view: &View, width: usize) -> Vec<Line<'static>> {
@@ -176,7 +193,7 @@ fn rails(view: &View, width: usize) -> Vec<Line<'static>> {
             let mut spans = Spans::default();
             spans.push(format!(" {:<12} ", cut(&rail.name, 12, false)), theme::PLAIN);
             spans.push(bar(rail.bytes as f64 / most, 10), theme::BAR);
-            spans.push(format!(" {:>7}  {}", units::bytes(rail.bytes), rail.links.join(", ")), theme::PLAIN);
+            spans.push(format!(" {:>7}  {}", units::bytes(rail.bytes), names(&rail.links)), theme::PLAIN);
             spans.into_line()
         }));
     }
@@ -193,12 +210,7 @@ fn what_if(view: &View, width: usize) -> Vec<Line<'static>> {
             width,
         )];
     };
-    let about = format!(
-        "over {} uplinks, {}: busiest / mean, p50 and p95 of {} hash seeds",
-        ecmp.uplinks,
-        since(view),
-        ecmp.seeds
-    );
+    let about = format!("over {} uplinks: busiest / mean, p50 and p95 of {} seeds", ecmp.uplinks, ecmp.seeds);
     let mut lines = vec![section("ECMP WHAT-IF", &about, width)];
     let s = |n: u64| if n == 1 { "" } else { "s" };
     for set in &ecmp.sets {
@@ -207,7 +219,8 @@ fn what_if(view: &View, width: usize) -> Vec<Line<'static>> {
             format!(" {}: {} 5-tuple{}, ", set.of, units::count(set.five_tuples), s(set.five_tuples)),
             theme::BOLD,
         );
-        spans.push(format!("{} carry 80 % of bytes", units::count(set.heavy)), theme::PLAIN);
+        let heavy = format!("{} carry 80 % of bytes {}", units::count(set.heavy), since(view));
+        spans.push(heavy, theme::PLAIN);
         lines.push(spans.into_line());
         for case in &set.cases {
             let mut spans = Spans::default();

@@ -74,6 +74,14 @@ impl LinksScreen {
         (lines, usize::from(area.height))
     }
 
+    /// Scrolls to the result of the what-if.
+    fn show_what_if(&mut self, view: &View) {
+        let Some(data) = &view.data else { return };
+        let area = self.areas(view).below;
+        let (width, room) = (usize::from(area.width), usize::from(area.height));
+        self.below.offset = below::at_what_if(view, data, width, room);
+    }
+
     fn areas(&self, view: &View) -> Areas {
         let (layout, links) = (view.layout(), count(view));
         let (body, boxed, page) = (layout.body, layout.boxed(), layout.links_page());
@@ -173,9 +181,7 @@ impl Page for LinksScreen {
             Input::FewerUplinks => self.change_uplinks(view, false),
             _ => return Effect::None,
         }
-        // Its result stands last.
-        let (lines, room) = self.heights(view);
-        self.below.offset = lines.saturating_sub(room);
+        self.show_what_if(view);
         self.at_what_if = true;
         Effect::Analyse
     }
@@ -184,10 +190,10 @@ impl Page for LinksScreen {
         self.cursor.show(count(view), view.layout().links_page());
         // To count the lines is to make them.
         if view.screen == Screen::Links {
-            let (height, room) = self.heights(view);
             if self.at_what_if {
-                self.below.offset = height.saturating_sub(room);
+                self.show_what_if(view);
             }
+            let (height, room) = self.heights(view);
             self.below.show(height, room);
         }
     }

@@ -17,6 +17,7 @@ use crate::tui::data::Data;
 use crate::tui::theme;
 use crate::tui::view::View;
 use crate::tui::widgets::{Spans, line, select};
+use crate::util::layout::tap_name;
 use crate::util::units::{self, Scale};
 
 /// Cells of a bar to one side, at most.
@@ -125,7 +126,8 @@ impl Columns {
         width: usize,
         (wanted, most): (fn(&str) -> bool, usize),
     ) -> Self {
-        let longest = data.model.links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0);
+        let links = data.model.links.iter();
+        let longest = links.map(|link| tap_name(&link.name).chars().count()).max().unwrap_or(0);
         let name = longest.clamp(4, (width / 4).max(10));
         let directed = pairs.iter().any(|pair| pair.both.is_none());
         let rates = Scale::of(pairs.iter().flat_map(Pair::directions).filter_map(bits));
