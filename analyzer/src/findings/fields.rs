@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{End, Evidence, Finding, Problem, entry};
+use super::{End, Evidence, Finding, Problem, entry, title};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -62,6 +62,15 @@ impl Finding {
             ("Evidence", evidence(self)),
         ];
         all.into_iter().filter_map(|(label, text)| Some((label, plain(&text?)))).collect()
+    }
+
+    /// True if the title says on which side of which links it is.
+    #[must_use]
+    pub fn is_placed_by_title(&self) -> bool {
+        let links: Vec<&str> = self.place.names().collect();
+        let side = self.place.hop.as_deref().filter(|hop| matches!(*hop, "upstream" | "downstream"));
+        let place = side.map(|side| format!("{side} of {}: ", title::links(&links)));
+        !links.is_empty() && place.is_some_and(|place| self.title.contains(&place))
     }
 
     /// Begin and end: "since 05:41:57 UTC, for 13.0 s", or "05:41:57 to 05:42:10 UTC, ended after 13.0 s"; of several
@@ -160,8 +169,24 @@ fn place(finding: &Finding) -> Option<String> {
         (None, None, None) => (None, links_of_flows(finding)),
         (None, hop, at) => (hop.map(str::to_owned), at),
     };
-    let switch = place.switch_port.as_ref().map(|port| format!("switch port {port}"));
+    let switch = place.switch_port.as_deref().map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
+}
+
+/// Ports of switches: those of one switch name it once, `switch ports leaf1 swp11, swp12`.
+fn switch_ports(ports: &str) -> String {
+    let all: Vec<(&str, &str)> = ports.split(", ").filter_map(|port| port.rsplit_once(' ')).collect();
+    let count = ports.split(", ").count();
+    match all.split_first() {
+        Some((first, rest)) if count > 1 && all.len() == count => {
+            let same = rest.iter().all(|(switch, _)| switch == &first.0);
+            let names = rest
+                .iter()
+                .map(|(switch, port)| if same { format!(", {port}") } else { format!(", {switch} {port}") });
+            format!("switch ports {} {}{}", first.0, first.1, names.collect::<String>())
+        }
+        _ => format!("switch port {ports}"),
+    }
 }
 
 /// The links that share the load of the place, of uneven load: `, parallel to rail1`.

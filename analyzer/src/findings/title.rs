@@ -30,7 +30,8 @@ pub(super) fn short(name: &str) -> String {
     cut(&tap_name(name), MOST_NAME)
 }
 
-/// Names of links: those that differ in their last number together, `rail0-7` or `rail0,2,5`.
+/// Names of links: those that differ in their last number together, `rail0,1`, `rail0,2,5` or `rail0-rail7`: a name and
+/// a number with a dash between them would read as one port.
 pub(super) fn links(names: &[&str]) -> String {
     let all = || names.iter().map(|name| short(name));
     let split = |name: &String| {
@@ -49,8 +50,9 @@ pub(super) fn links(names: &[&str]) -> String {
         return all().collect::<Vec<_>>().join(", ");
     }
     let numbers = || parts.iter().map(|(_, number)| *number);
-    if parts.len() > 1 && numbers().eq(*first..=*last) {
-        return format!("{stem}{first}-{last}");
+    if parts.len() > 2 && numbers().eq(*first..=*last) {
+        let bare = stem.rsplit(':').next().unwrap_or(stem);
+        return format!("{stem}{first}-{bare}{last}");
     }
     let numbers: Vec<String> = numbers().map(|number| number.to_string()).collect();
     format!("{stem}{}", numbers.join(","))
@@ -98,13 +100,14 @@ mod tests {
     #[test]
     fn links_that_differ_in_a_number_are_named_together() {
         for (names, together) in [
-            (&["rail0", "rail1", "rail2"][..], "rail0-2"),
+            (&["rail0", "rail1", "rail2"][..], "rail0-rail2"),
             (&["rail0", "rail10", "rail2"], "rail0,2,10"),
             (&["rail7"], "rail7"),
             (&["eth0", "rail1"], "eth0, rail1"),
             (&["ens1f0", "ens1f01"], "ens1f0, ens1f01"),
             (&["up", "down"], "up, down"),
-            (&["h0.pcap:rail0", "h0.pcap:rail1"], "h0:rail0-1"),
+            (&["rail1", "rail0"], "rail0,1"),
+            (&["h0.pcap:rail0", "h0.pcap:rail1", "h0.pcap:rail2"], "h0:rail0-rail2"),
             (&[], ""),
         ] {
             assert_eq!(links(names), together);

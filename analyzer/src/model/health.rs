@@ -4,6 +4,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
+use crate::analysis::FlowId;
 use crate::findings::{Finding, Problem, Severity};
 use crate::sample::{Address, address};
 use crate::util::map::Map;
@@ -34,6 +35,9 @@ const fn bit(kind: Problem) -> u32 {
     1 << kind as u8
 }
 
+/// In place of a flow's number in a finding that names it, but does not list it.
+const UNLISTED: u8 = u8::MAX;
+
 /// The findings that name one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowVerdict {
@@ -47,19 +51,23 @@ pub struct FlowVerdict {
     kinds: u32,
     /// Number of findings before the worst in the report.
     place: u16,
+    /// Number of flows that the worst finding lists before this one, the most affected first; [`UNLISTED`] if it does
+    /// not list this one.
+    behind: u8,
 }
 
 impl FlowVerdict {
     /// Findings were evaluated and none names the flow.
-    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0, place: 0 };
+    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0, place: 0, behind: 0 };
 
-    /// Adds the finding at this place of the report, after those before it.
-    fn add(&mut self, kind: Problem, level: Level, active: bool, place: usize) {
+    /// Adds the finding at this place of the report, after those before it, and the flow's place in the finding.
+    fn add(&mut self, (kind, level): (Problem, Level), active: bool, (place, behind): (usize, u8)) {
         self.kinds |= bit(kind);
         // The order has active findings first.
         if self.worst.is_none() {
             (self.worst, self.active) = (Some((kind, level)), active);
             self.place = u16::try_from(place).unwrap_or(u16::MAX);
+            self.behind = behind;
         }
     }
 
@@ -69,10 +77,19 @@ impl FlowVerdict {
         self.worst.map_or(Level::Fine, |(_, level)| level)
     }
 
-    /// Sorts by the place of the worst finding in the report: larger is worse; 0 without a finding.
+    /// Sorts by the place of the worst finding in the report, then by the flow's place in that finding: larger is
+    /// worse; 0 without a finding. What a view calls the worst of several flows is the one that the finding lists
+    /// first.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.worst.map_or(0, |_| 1 + u32::from(u16::MAX - self.place))
+        let worse = |place: u16, behind: u8| u32::from(u16::MAX - place) << 8 | u32::from(u8::MAX - behind);
+        self.worst.map_or(0, |_| 1 + worse(self.place, self.behind))
+    }
+
+    /// True if the worst finding lists the flow among the most affected ones.
+    #[must_use]
+    pub const fn is_listed(&self) -> bool {
+        self.worst.is_some() && self.behind != UNLISTED
     }
 
     /// True if the first finding of the report names the flow and is active: the one that headlines name.
@@ -104,23 +121,22 @@ pub struct State {
 }
 
 impl State {
-    /// The state of `row`.
+    /// The state of `row`. A flow that carries nothing any more, and whose findings have ended, is idle: what was wrong
+    /// is no state of it, unless that is why it carries nothing.
     #[must_use]
     pub fn of(row: &Row) -> Self {
         let judged = row.judged;
-        Self {
-            worst: judged.worst.map(|(kind, _)| kind),
-            more: judged.kinds.count_ones() > 1,
-            present: judged.active,
-            active: row.delta.as_ref().map(|d| d.counts.packets > 0),
-            judged,
-        }
+        let active = row.delta.as_ref().map(|d| d.counts.packets > 0);
+        let gone = active == Some(false) && !judged.active;
+        let worst = judged.worst.map(|(kind, _)| kind).filter(|kind| !gone || *kind == Problem::Silent);
+        let more = worst.is_some() && judged.kinds.count_ones() > 1;
+        Self { worst, more, present: judged.active, active, judged }
     }
 
     /// Severity of the worst finding.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.judged.level()
+        self.worst.map_or(Level::Fine, |_| self.judged.level())
     }
 
     /// True if findings were evaluated: before that the state is unknown.
@@ -138,7 +154,7 @@ impl State {
     /// Sorts as [`FlowVerdict::rank`].
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.judged.rank()
+        self.worst.map_or(0, |_| self.judged.rank())
     }
 }
 
@@ -157,11 +173,17 @@ impl FlowVerdicts {
         let problems = findings.iter().enumerate();
         for (place, finding) in problems.filter(|(_, finding)| finding.is_problem()) {
             let Some(kind) = Problem::of(finding) else { continue };
-            for (src, dst, dest_qp) in named(finding) {
+            let listed = |name: &(Address, Address, u32)| {
+                let is = |flow: &FlowId| (flow.src, flow.dst, flow.dest_qp) == *name;
+                finding.flows.iter().position(is).and_then(|at| u8::try_from(at).ok()).unwrap_or(UNLISTED)
+            };
+            for named in finding.named.iter() {
+                let (src, dst, dest_qp) = *named;
                 let (family, src) = src.words();
                 let name = (family, src, dst.words().1, dest_qp);
                 let judged = all.0.entry(name).or_insert(FlowVerdict::FINE);
-                judged.add(kind, finding.severity.into(), finding.active, place);
+                let places = (place, listed(named));
+                judged.add((kind, finding.severity.into()), finding.active, places);
             }
         }
         all
@@ -183,11 +205,6 @@ impl FlowVerdicts {
             .iter()
             .map(|((family, src, dst, _), judged)| (address(*family, *src), address(*family, *dst), *judged))
     }
-}
-
-/// Source, destination and destination queue pair of the flows that a finding names.
-fn named(finding: &Finding) -> impl Iterator<Item = (Address, Address, u32)> {
-    finding.named.iter().copied()
 }
 
 #[cfg(test)]
@@ -223,5 +240,42 @@ mod tests {
         );
         let both = get(3).join(get(1));
         assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
+    }
+
+    #[test]
+    fn a_flow_that_carries_nothing_any_more_has_no_state_of_what_has_ended() {
+        use crate::analysis::fixtures::key;
+        use crate::model::{Counts, Delta, Identity};
+        let state = |kind, lasts, packets| {
+            let mut judged = FlowVerdict::FINE;
+            judged.add((kind, Level::Warning), lasts, (0, UNLISTED));
+            let counts = Counts { packets, ..Counts::default() };
+            let id = Identity { key: key(0, "10.0.0.1", "10.0.0.2", 17), slot: 0 };
+            let delta = Some(Delta { counts, seconds: 1.0 });
+            let state = State::of(&Row { id, at: None, total: counts, delta, timed: None, judged });
+            (state.worst, state.level() > Level::Fine && state.rank() > 0)
+        };
+        let skew = Problem::Imbalance;
+        assert_eq!(state(skew, false, 0), (None, false));
+        assert_eq!(state(skew, false, 9), (Some(skew), true), "it still carries packets");
+        assert_eq!(state(skew, true, 0), (Some(skew), true), "the problem lasts");
+        assert_eq!(state(Problem::Silent, false, 0), (Some(Problem::Silent), true), "why it carries nothing");
+    }
+
+    #[test]
+    fn the_flow_that_a_finding_lists_first_is_the_worst_of_those_that_it_names() {
+        let [src, dst]: [Address; 2] = ["10.0.0.1", "10.0.0.2"].map(|host| host.parse().unwrap());
+        let listed = |dest_qp| FlowId { link: "rail0".into(), direction: None, src, dst, dest_qp };
+        let finding = |id, qps: &[u32]| Finding {
+            named: qps.iter().map(|qp| (src, dst, *qp)).collect(),
+            flows: qps.iter().take(2).map(|qp| listed(*qp)).collect(),
+            ..Finding::new(id, Severity::Warning, String::new())
+        };
+        let verdicts =
+            FlowVerdicts::of(&[finding("loss.before_tap", &[9, 3, 5]), finding("retry.storm", &[1])]);
+        let ((family, src), dst) = (src.words(), dst.words().1);
+        let rank = |dest_qp| verdicts.get(&FlowKey { src, dst, dest_qp, family, link: 7, pad: 0 }).rank();
+        assert!(rank(9) > rank(3) && rank(3) > rank(5), "5 is named and not listed");
+        assert!(rank(5) > rank(1) && rank(1) > rank(2) && rank(2) == 0);
     }
 }

@@ -296,6 +296,20 @@ impl Model {
         then.map_or_else(|| now.since(&Histogram::default()), |then| now.since(then))
     }
 
+    /// Latencies of the requests of these rows together; rows without any, or with unknown ones, add nothing.
+    #[must_use]
+    pub fn latency_of<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) -> Option<Times> {
+        let mut rows = rows.into_iter().filter(|row| self.timed(row).is_some()).peekable();
+        let first = rows.next()?;
+        if rows.peek().is_none() {
+            return self.latency(first);
+        }
+        let mut ends = [[0; BUCKETS]; 2];
+        [first].into_iter().chain(rows).for_each(|row| self.add_latency(row, &mut ends));
+        let [now, then] = &ends;
+        Histogram::of(now).since(&Histogram::of(then))
+    }
+
     /// Latency samples of a row at the end of the time range, and at its start if the flow existed.
     fn timed(&self, row: &Row) -> Option<(&Histogram, Option<&Histogram>)> {
         fn histogram(snapshot: &Snapshot, at: u32) -> Option<&Histogram> {

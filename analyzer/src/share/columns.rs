@@ -276,7 +276,12 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column {
         get: |flow, _| flow.naks_once().psn_sequence_error.into(),
         source: "flows[].ack.naks.psn_sequence_error",
-        ..of(Unit::Count, "nak_sequence_packets", "NAK", "NAKs (PSN sequence error) that travel in this flow")
+        ..of(
+            Unit::Count,
+            "nak_sequence_packets",
+            "NAK TX",
+            "NAKs (PSN sequence error) that travel in this flow",
+        )
     },
     Column {
         get: |flow, _| {
@@ -289,7 +294,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column {
         get: |flow, _| flow.rnr_naks_once().into(),
         source: "flows[].ack.rnr_naks",
-        ..of(Unit::Count, "rnr_naks", "RNR", "RNR NAKs that travel in this flow")
+        ..of(Unit::Count, "rnr_naks", "RNR TX", "RNR NAKs that travel in this flow")
     },
     Column {
         get: |flow, _| flow.latency_ns.as_deref().map(|latency| latency.count).into(),

@@ -53,6 +53,49 @@ fn every_part_has_its_place_at_every_size() {
     snapshot("loss_overview_80x24", &replayed("e1_loss1.h1.pcap.gz", USUAL));
 }
 
+/// The headline, the first row of the peers and the first row of the queue pairs are about one queue pair.
+#[test]
+fn the_worst_queue_pair_is_the_same_in_the_headline_and_in_the_tables() {
+    let pair = ["e1_loss1.h0.pcap.gz", "e1_loss1.h1.pcap.gz"];
+    for app in [after(&World::sick(), USUAL, 30), replayed(pair[1], USUAL), replayed_together(&pair, USUAL)] {
+        let worst = app.view.verdict().unwrap().worst.unwrap();
+        let listed = worst.flows.first().unwrap();
+        let data = app.view.data.as_ref().unwrap();
+        let row = data.peers.first().map(|peer| &data.model.rows[peer.row].id.key).unwrap();
+        assert_eq!(row.dest_qp, listed.dest_qp, "{}", text(&app));
+        let mut app = app;
+        press(&mut app, &[Key::Char('o')]);
+        let data = app.view.data.as_ref().unwrap();
+        let row = data.peers.first().map(|peer| &data.model.rows[peer.row].id.key).unwrap();
+        let worst = app.view.verdict().unwrap().worst.unwrap();
+        assert_eq!(row.dest_qp, worst.flows[0].dest_qp, "{}", text(&app));
+    }
+}
+
+/// What Enter opens is selected before the first key, so that Down goes on to the next one.
+#[test]
+fn the_worst_problem_is_selected_at_first() {
+    let selected = |app: &App| {
+        let terminal = draw(app);
+        let buffer = terminal.backend().buffer();
+        let (width, lines) = (usize::from(buffer.area.width), text(app));
+        let rows = buffer.content.chunks(width).zip(lines.lines()).skip(12);
+        let reversed = |row: &[ratatui::buffer::Cell]| row[3].modifier.contains(Modifier::REVERSED);
+        rows.filter(|(row, _)| reversed(row)).map(|(_, line)| line.to_owned()).collect::<Vec<_>>()
+    };
+    let mut app = after(&World::sick(), USUAL, 30);
+    let worst = app.view.verdict().unwrap().worst.unwrap().title.clone();
+    let first = selected(&app);
+    assert!(first[0].contains(&worst[..20]), "{first:#?}");
+    press(&mut app, &[Key::Down]);
+    assert!(selected(&app) != first && !selected(&app).is_empty());
+    press(&mut app, &[Key::Up]);
+    assert_eq!(selected(&app), first);
+    // Where nothing is wrong, Enter opens the first pair of hosts.
+    let app = after(&World::healthy(), USUAL, 30);
+    assert!(selected(&app)[0].contains(" → "), "{}", text(&app));
+}
+
 /// The lines of the problems where parts stand below one another.
 fn problem_lines(app: &App) -> Vec<String> {
     let screen = text(app);

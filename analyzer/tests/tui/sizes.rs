@@ -226,7 +226,7 @@ pub(super) fn every_size(name: &str, filled: bool, app: &mut App) {
     let problem = app.view.verdict().is_some_and(|verdict| verdict.worst.is_some());
     for screen in Screen::ALL.into_iter().chain(problem.then_some(Screen::Problem)) {
         press(app, &[Key::Esc]);
-        let number = [Key::Char(char::from(b'1' + screen as u8)), Key::Down];
+        let number = [Key::Char(char::from(b'1' + screen as u8)), first(screen)];
         let keys: &[Key] = match screen {
             Screen::Detail => &[Key::Char('2'), Key::Down, Key::Enter],
             Screen::Problem => &[Key::Char('1'), Key::Enter],

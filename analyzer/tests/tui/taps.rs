@@ -179,8 +179,8 @@ fn the_matrix_names_its_metric() {
     press(&mut app, &[Key::Char('4')]);
     // From that of the headline on.
     for (name, size) in [
-        ("NAKs (excluding RNR)", SMALL),
-        ("RNR NAKs", USUAL),
+        ("NAKs received (excluding RNR)", SMALL),
+        ("RNR NAKs received", USUAL),
         ("p99 latency", SMALL),
         ("rate in Gb/s", USUAL),
         ("CE ratio", SMALL),

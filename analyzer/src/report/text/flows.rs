@@ -29,13 +29,14 @@ struct Figure {
     trouble: bool,
 }
 
-/// Most important first: where the width does not suffice, the last are left out.
+/// Most important first: where the width does not suffice, the last are left out. NAKs are, as in the report, those
+/// that travel in the flow: its source sent them. The screen has them in the row of the data that they answer.
 const FIGURES: [Figure; 7] = [
     Figure { heading: "CNP", of: |flow| Some(flow.cnps_once()), trouble: true },
     Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps), trouble: true },
     Figure { heading: "MISSING", of: missing, trouble: false },
-    Figure { heading: "NAK", of: |flow| Some(flow.naks_once().total()), trouble: true },
-    Figure { heading: "RNR", of: |flow| Some(flow.rnr_naks_once()), trouble: true },
+    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_once().total()), trouble: true },
+    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_once()), trouble: true },
     Figure { heading: "RETX", of: retransmissions, trouble: true },
     Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
 ];

@@ -21,14 +21,18 @@ use crate::util::wrap::wrap;
 
 const NAMES: usize = 18;
 /// Columns of the worst peers that the table of queue pairs does not have.
-const PEERS: [(&str, &str); 4] = [
+const PEERS: [(&str, &str); 5] = [
     ("QPs", "queue pairs between the two hosts"),
     ("PAIR CE %", "CE-marked share of what the source sends to the destination"),
+    ("NAK rx, RNR rx", "NAKs and RNR NAKs that the source received for what it sent"),
     ("CNP", "CNPs that ask the source to reduce its rate"),
-    ("WORST QP", "queue pair with most trouble, or most traffic: at the source → at the destination"),
+    (
+        "WORST QP",
+        "queue pair that the worst finding lists first, else the one with most trouble or traffic: at the source → at the destination",
+    ),
 ];
 /// Columns of the matrix's list that the table of queue pairs explains.
-const PAIR_COLUMNS: [&str; 6] = ["LOST", "RETX", "NAKs", "RNR", "CE %", "p99"];
+const PAIR_COLUMNS: [&str; 6] = ["LOST", "RETX", "NAK rx", "RNR rx", "CE %", "p99"];
 
 /// Effects of the mouse, while it is captured.
 const MOUSE: [(&str, &str); 4] = [
@@ -79,7 +83,7 @@ pub(in crate::tui) fn lines(view: &View) -> Vec<Line<'static>> {
     if matches!(screen, Screen::Qps | Screen::Overview) {
         let states = Problem::ALL.iter().flat_map(|kind| entry(kind.word(), kind.meaning())).collect();
         section(
-            "States: the worst finding that names the flow (upper case: active, lower case: past)",
+            "States: the worst finding that names the flow (upper case: active, lower case: past, +: and others)",
             states,
         );
         let sets = SETS.iter().flat_map(|set| entry(set.name, set.help)).collect();

@@ -363,7 +363,7 @@ const fn unknown(metric: Metric) -> (&'static str, &'static str) {
     match metric {
         Metric::Latency => (
             "Latency is unknown for these queue pairs.",
-            "p99 needs 100 requests per queue pair in the time range, with responses at the same tap. v: another metric.",
+            "p99 needs 100 requests of a host pair in the time range, with responses at the same tap. v: another metric.",
         ),
         Metric::Ce => ("ECN is off: no data packet is ECN-capable.", "v: another metric."),
         Metric::Rate | Metric::Loss | Metric::Retransmissions | Metric::Naks | Metric::Rnr => {
@@ -515,8 +515,8 @@ fn selected(buffer: &mut Buffer, area: Rect, data: &Data, screen: &MatrixScreen)
         (Metric::Rate, format!("{rate}, {} flow{s}", cell.flows)),
         (Metric::Ce, format!("CE {}", units::ratio(cell.value(Metric::Ce)))),
         (Metric::Loss, format!("lost {}", figure(Metric::Loss, cell.value(Metric::Loss)))),
-        (Metric::Naks, format!("NAK {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
-        (Metric::Rnr, format!("RNR {}", figure(Metric::Rnr, cell.value(Metric::Rnr)))),
+        (Metric::Naks, format!("NAK rx {}", figure(Metric::Naks, cell.value(Metric::Naks)))),
+        (Metric::Rnr, format!("RNR rx {}", figure(Metric::Rnr, cell.value(Metric::Rnr)))),
         (Metric::Retransmissions, {
             format!("RETX {}", figure(Metric::Retransmissions, cell.value(Metric::Retransmissions)))
         }),

@@ -5,7 +5,7 @@ use rocescope_common::wire::frame::Addr;
 use crate::analysis::Overlap;
 use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, FlowVerdict, FlowVerdicts, dedup};
+use crate::model::{Counts, FlowVerdict, FlowVerdicts, Model, Row, dedup};
 use crate::sample::{Address, MULTICAST_QP, address};
 use crate::tui::column::Context;
 use crate::util::map::Map;
@@ -22,11 +22,11 @@ pub enum Metric {
     Loss,
     /// Retransmissions.
     Retransmissions,
-    /// NAKs, RNR NAKs excluded.
+    /// NAKs that the source received, RNR NAKs excluded.
     Naks,
-    /// RNR NAKs.
+    /// RNR NAKs that the source received.
     Rnr,
-    /// p99 latency: the worst of the pair's queue pairs.
+    /// p99 latency of the requests of all queue pairs of the pair.
     Latency,
 }
 
@@ -53,9 +53,9 @@ impl Metric {
             Self::Ce => "CE ratio",
             Self::Loss => "packets lost",
             Self::Retransmissions => "retransmissions",
-            Self::Naks => "NAKs (excluding RNR)",
-            Self::Rnr => "RNR NAKs",
-            Self::Latency => "p99 latency",
+            Self::Naks => "NAKs received (excluding RNR)",
+            Self::Rnr => "RNR NAKs received",
+            Self::Latency => "p99 latency of host pairs",
         }
     }
 
@@ -85,7 +85,7 @@ pub struct Cell {
     pub seconds: f64,
     /// True if a flow has PSNs, without which it is not known what is lost.
     pub sequenced: bool,
-    /// The worst 99th percentile of latency in the time range, in nanoseconds.
+    /// The 99th percentile of latency in the time range, of the requests of all its queue pairs, in nanoseconds.
     pub latency_ns: Option<u64>,
     /// Findings about its flows; unknown until [`Matrix::judge`].
     pub judged: FlowVerdict,
@@ -141,6 +141,17 @@ impl Hosts {
     }
 }
 
+/// Sets the latency of each cell, from its rows: as the overview has it of the same pair.
+fn add_latency(cells: &mut [Cell], mut timed: Vec<(u32, &Row)>, model: &Model) {
+    timed.sort_by_key(|(at, _)| *at);
+    for rows in timed.chunk_by(|(one, _), (other, _)| one == other) {
+        let at = rows.first().and_then(|(at, _)| usize::try_from(*at).ok());
+        let Some(cell) = at.and_then(|at| cells.get_mut(at)) else { continue };
+        let times = model.latency_of(rows.iter().map(|(_, row)| *row));
+        cell.latency_ns = times.and_then(|times| times.tail()).map(Bucket::ns);
+    }
+}
+
 /// The matrix. Hosts are in the order of their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
@@ -165,6 +176,8 @@ impl Matrix {
         let mut cells: Vec<Cell> = Vec::new();
         let mut numbers: Map<Pair, u32> = Map::default();
         let mut hosts = Hosts::default();
+        // Rows with the number of their cell.
+        let mut timed: Vec<(u32, &Row)> = Vec::new();
         dedup::each(model.rows.iter(), overlap, |seen| {
             let key = &seen.row.id.key;
             let pair = (hosts.place(key.family, key.src), hosts.place(key.family, key.dst));
@@ -182,9 +195,11 @@ impl Matrix {
                 cell.counts.add(&delta.counts);
                 cell.seconds = cell.seconds.max(delta.seconds);
             }
-            let p99 = model.latency(seen.row).and_then(|times| times.tail()).map(Bucket::ns);
-            cell.latency_ns = cell.latency_ns.max(p99);
+            if model.has_latency {
+                timed.push((at, seen.row));
+            }
         });
+        add_latency(&mut cells, timed, model);
         let (hosts, places) = hosts.in_order();
         let place =
             |old: u32| usize::try_from(old).ok().and_then(|old| places.get(old)).copied().unwrap_or(0);

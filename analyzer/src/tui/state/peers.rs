@@ -153,8 +153,11 @@ pub struct Peer {
     pub seconds: Option<f64>,
     /// Latencies of the requests of its flows that were answered in the time range; `None` where none is known.
     pub latency: Option<Times>,
-    /// Place of its row with most trouble, or else most traffic, in the model.
+    /// Place of its worst row in the model: the one that the worst finding lists first, else the one with most trouble
+    /// or traffic in the time range.
     pub row: usize,
+    /// Place of the one with most trouble, or else most traffic, in the time range.
+    counted: usize,
     /// The links of its rows, a few of them at most.
     pub links: Vec<u16>,
     /// The findings that name its flows.
@@ -205,6 +208,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
                 seconds: None,
                 latency: None,
                 row,
+                counted: row,
                 links: Vec::new(),
                 judged: FlowVerdict::default(),
             });
@@ -215,7 +219,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
         let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
         let own = (trouble(&counts), counts.bytes);
         if own > *worst {
-            (*worst, peer.row) = (own, row);
+            (*worst, peer.row, peer.counted) = (own, row, row);
         }
         peer.flows += usize::from(seen.new);
         if peer.links.len() < LINKS && !peer.links.contains(&key.link) {
@@ -298,13 +302,65 @@ fn sort(peers: &mut [Peer]) {
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails), known: bool) {
     let none = if known { FlowVerdict::FINE } else { FlowVerdict::default() };
-    let mut judged: Map<Shared, FlowVerdict> = Map::default();
-    for row in cx.model.rows.iter().filter(|row| row.judged.worst.is_some()) {
-        let worst = judged.entry(Shared::of(by, row, cx, rails)).or_insert(FlowVerdict::FINE);
+    // With the place of the worst row that a finding lists; of a flow on several links, of the one with most trouble.
+    let mut judged: Map<Shared, (FlowVerdict, Option<(u32, u64, usize)>)> = Map::default();
+    for (at, row) in cx.model.rows.iter().enumerate().filter(|(_, row)| row.judged.worst.is_some()) {
+        let (worst, listed) =
+            judged.entry(Shared::of(by, row, cx, rails)).or_insert((FlowVerdict::FINE, None));
         *worst = worst.join(row.judged);
+        let own = (row.judged.rank(), trouble(&row.delta.map_or(row.total, |delta| delta.counts)), at);
+        if row.judged.is_listed() && listed.is_none_or(|best| (own.0, own.1) > (best.0, best.1)) {
+            *listed = Some(own);
+        }
     }
     for peer in &mut *peers {
-        peer.judged = judged.get(&peer.shared).copied().unwrap_or(none);
+        let (verdict, listed) = judged.get(&peer.shared).copied().unwrap_or((none, None));
+        (peer.judged, peer.row) = (verdict, listed.map_or(peer.counted, |(.., at)| at));
     }
     sort(peers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::FlowId;
+    use crate::analysis::fixtures::{key, link, sample, stats};
+    use crate::findings::{Finding, Severity};
+    use crate::model::{FlowVerdicts, History, Model, TimeRange};
+
+    #[test]
+    fn the_worst_queue_pair_is_the_one_that_the_worst_finding_lists_first() {
+        let hosts = ["10.0.0.1", "10.0.0.2"];
+        let flow = |qp: u32, repeats: u64| {
+            let mut stats = stats(7, 100, 10_000);
+            stats.psn.repeats = repeats;
+            (key(0, hosts[0], hosts[1], qp), stats)
+        };
+        let sample = sample(vec![link("rail0", None)], vec![flow(17, 9), flow(18, 2), flow(19, 1)]);
+        let mut history = History::new(1 << 20);
+        history.push(&sample, false);
+        let mut model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+        let by = (By::Hosts, &[][..]);
+        let mut peers = of(Context { model: &model, sample: &sample }, by, &Overlap::default());
+        let mut worst = |found: &[Finding]| {
+            model.judge(Some(&FlowVerdicts::of(found)));
+            judge(&mut peers, Context { model: &model, sample: &sample }, by, true);
+            model.rows[peers[0].row].id.key.dest_qp
+        };
+        let [src, dst]: [Address; 2] = hosts.map(|host| host.parse().unwrap());
+        let finding = |listed: &[u32]| {
+            let listed = listed.iter();
+            Finding {
+                named: [17, 18, 19].map(|qp| (src, dst, qp)).into_iter().collect(),
+                flows: listed
+                    .map(|qp| FlowId { link: "rail0".into(), direction: None, src, dst, dest_qp: *qp })
+                    .collect(),
+                ..Finding::new("loss.before_tap", Severity::Warning, String::new())
+            }
+        };
+        assert_eq!(worst(&[]), 17, "by what was counted in the time range");
+        assert_eq!(worst(&[finding(&[18, 17])]), 18);
+        assert_eq!(worst(&[finding(&[19]), finding(&[18])]), 19, "the worst finding decides");
+        assert_eq!(worst(&[finding(&[])]), 17, "it names them and lists none");
+    }
 }

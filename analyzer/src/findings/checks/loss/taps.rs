@@ -1,5 +1,7 @@
 //! Taps that see the same flow, upstream or downstream of one another.
 
+use std::cmp::Reverse;
+
 use super::{BETWEEN, Side};
 use crate::analysis::{Between, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
@@ -98,7 +100,9 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
     bad.retain(|one| one.ratio() >= limits.ratio);
     bad.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
-    for one in bad {
+    for mut one in bad {
+        let lost = |flow: &Flow| flow.losses().iter().flatten().map(|loss| loss.lost).sum::<u64>();
+        one.flows.sort_by_key(|flow| Reverse(lost(flow)));
         let Between { from, to, src, dst, vanished, .. } = &one;
         let diagnosis = format!(
             "Loss between {} and {}: {} of {} ({})",

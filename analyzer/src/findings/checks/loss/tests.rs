@@ -193,7 +193,7 @@ fn the_same_hosts_on_several_links_are_one_finding() {
     let all = rails(&[(0, 1, 6), (0, 2, 6), (1, 1, 9), (1, 2, 9)]);
     assert_eq!(all.len(), 1, "{all:?}");
     let one = &all[0];
-    assert_eq!(one.title, "Loss upstream of eth0-1: 30 of 4,030 packets (0.74 %), 2 hosts → 10.0.0.99");
+    assert_eq!(one.title, "Loss upstream of eth0,1: 30 of 4,030 packets (0.74 %), 2 hosts → 10.0.0.99");
     assert_eq!(
         (one.place.link.as_deref(), &one.place.links[..]),
         (None, &["eth0".into(), "eth1".into()][..])
@@ -215,7 +215,7 @@ fn the_same_hosts_on_several_links_are_one_finding() {
     assert_eq!(rails(&[(0, 1, 6), (1, 2, 9)]).len(), 2, "other hosts are another place");
     // A queue pair that both links see whole counts once.
     let whole = named(&pairs(&[(0, 1, 6), (1, 1, 6)]));
-    assert_eq!(whole, ["Loss upstream of eth0-1: 6 of 1,006 packets (0.60 %), 10.0.0.1 → 10.0.0.99"]);
+    assert_eq!(whole, ["Loss upstream of eth0,1: 6 of 1,006 packets (0.60 %), 10.0.0.1 → 10.0.0.99"]);
 }
 
 #[test]

@@ -306,6 +306,7 @@ impl Table {
         let about = match self.group {
             _ if focused.is_some() => focused.as_deref().unwrap_or_default(),
             Group::None if data.model.dedup.taps > 1 => "each tap",
+            Group::None if self.marks_states(view, data) => table::MARKED_STATES,
             Group::None => "each direction",
             Group::Taps => "deduplicated across taps",
             Group::Hosts | Group::Link | Group::Process => "sums",

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 pub use super::groups::{Group, Groups, Name, Sum};
 use crate::analysis::FlowId;
 use crate::model::snapshot::Finder;
-use crate::model::{Identity, Model, Row};
+use crate::model::{Identity, Model, Row, State};
 use crate::sample::address;
 use crate::tui::Options;
 pub use crate::tui::column::Sort;
@@ -15,6 +15,9 @@ use crate::tui::data::Data;
 pub use crate::tui::focus::{Focus, Only};
 use crate::tui::texts;
 use crate::tui::view::View;
+
+/// Stands above states in lower case or with a sign.
+pub(super) const MARKED_STATES: &str = "lower case: ended · +: and others";
 
 /// The table of queue pairs.
 #[derive(Debug, Default)]
@@ -55,6 +58,13 @@ impl Table {
     #[must_use]
     pub(in crate::tui) fn keeps_places(&self, view: &View) -> bool {
         view.selected.is_some() && !self.follow && self.group == Group::None
+    }
+
+    /// True if a visible row's state is written in lower case or with a sign.
+    pub(super) fn marks_states(&self, view: &View, data: &Data) -> bool {
+        let visible = self.order.iter().skip(self.cursor.offset).take(view.layout().table_page());
+        let mut states = visible.filter_map(|at| data.model.rows.get(*at)).map(State::of);
+        states.any(|state| state.worst.is_some() && (state.more || !state.present))
     }
 
     /// Sorts and filters again; returns the selected queue pair while it is still in the table. With `keep`, the rows

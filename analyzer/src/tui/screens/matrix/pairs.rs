@@ -52,8 +52,8 @@ impl Unit {
             Metric::Ce => "CE %".to_owned(),
             Metric::Loss => "LOST".to_owned(),
             Metric::Retransmissions => "RETX".to_owned(),
-            Metric::Naks => "NAK".to_owned(),
-            Metric::Rnr => "RNR".to_owned(),
+            Metric::Naks => "NAK rx".to_owned(),
+            Metric::Rnr => "RNR rx".to_owned(),
             Metric::Latency => format!("p99 {}", self.scale.time_unit()),
         }
     }
@@ -82,8 +82,8 @@ const SHOWN: [(Metric, usize); 7] = [
     (Metric::Rate, 6),
     (Metric::Loss, 5),
     (Metric::Retransmissions, 5),
-    (Metric::Naks, 5),
-    (Metric::Rnr, 5),
+    (Metric::Naks, 6),
+    (Metric::Rnr, 6),
     (Metric::Ce, 6),
     (Metric::Latency, 6),
 ];

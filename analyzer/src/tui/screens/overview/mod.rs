@@ -78,8 +78,15 @@ impl OverviewScreen {
         data.map_or(0, |data| data.peers.len())
     }
 
+    /// The selected row; while the user has selected none the one that opens: the worst problem, else the first peer.
+    fn at(&self, view: &View) -> Option<usize> {
+        let worst = view.verdict().is_some_and(|verdict| verdict.worst.is_some());
+        let first = if worst { 0 } else { problems::count(view) };
+        self.selected.or_else(|| (first < problems::count(view) + Self::peer_count(view)).then_some(first))
+    }
+
     fn item(&self, view: &View) -> Option<Item> {
-        let (at, problems) = (self.selected?, problems::count(view));
+        let (at, problems) = (self.at(view)?, problems::count(view));
         Some(if at < problems { Item::Problem(at) } else { Item::Peer(at - problems) })
     }
 
@@ -240,7 +247,7 @@ impl Page for OverviewScreen {
     fn step(&mut self, view: &mut View, step: Move) {
         let (problems, peers) = (problems::count(view), Self::peer_count(view));
         let page = Self::page(view);
-        let mut all = Cursor { selected: self.selected, offset: 0 };
+        let mut all = Cursor { selected: self.at(view), offset: 0 };
         all.step(step, problems + peers, page);
         self.selected = all.selected;
         self.remember(view);
@@ -251,10 +258,7 @@ impl Page for OverviewScreen {
         match self.item(view) {
             Some(Item::Problem(at)) => Self::open_problem(view, at),
             Some(Item::Peer(at)) => Self::open_peer(view, at),
-            None if view.verdict().is_some_and(|verdict| verdict.worst.is_some()) => {
-                Self::open_problem(view, 0)
-            }
-            None => Self::open_peer(view, 0),
+            None => Effect::None,
         }
     }
 
@@ -339,7 +343,7 @@ impl Page for OverviewScreen {
         let problem = match self.item(view) {
             Some(Item::Problem(_)) => true,
             Some(Item::Peer(_)) => false,
-            None => view.verdict().is_some_and(|verdict| verdict.worst.is_some()),
+            None => false,
         };
         // Without a chart and peers their keys do nothing.
         let shown = !Self::without_packets(view);

@@ -68,8 +68,8 @@ const fn count(
 const FIGURES: [Figure; 6] = [
     count("LOST", SignalKind::Lost, Level::Critical, |c| Some(c.lost as f64)),
     count("RETX", SignalKind::Retransmitted, Level::Warning, |c| Some(c.retransmitted as f64)),
-    count("NAK", SignalKind::Nak, Level::Critical, |c| Some(c.naks() as f64)),
-    count("RNR", SignalKind::Rnr, Level::Warning, |c| Some(c.rnr as f64)),
+    count("NAK rx", SignalKind::Nak, Level::Critical, |c| Some(c.naks() as f64)),
+    count("RNR rx", SignalKind::Rnr, Level::Warning, |c| Some(c.rnr as f64)),
     Figure {
         title: "CE %",
         series: Series::CeRatio,

@@ -357,13 +357,18 @@ fn brief(finding: &Finding, end: DataEnd, width: usize) -> Brief {
     Brief { lines: texts.into_iter().enumerate().map(line).collect(), rest }
 }
 
-/// The diagnosis in one line, cut where it has no room.
+/// The diagnosis in one line, cut where it has no room. That it is quiet or has ended its style and symbol say too:
+/// where the whole diagnosis has room without the time, it has none.
 fn cut_off(finding: &Finding, end: DataEnd, width: usize) -> Line<'static> {
     let mut spans = lead(finding);
     let room = width.saturating_sub(spans.width + 1);
-    let when = When::of(finding, end).bare;
+    let mut when = When::of(finding, end).bare;
     let left = room.saturating_sub(when.chars().count() + 2);
-    let text = shortened(&finding.title, left);
+    let mut text = shortened(&finding.title, left);
+    let shows = finding.active && finding.quiet_ns(end.ns).is_none();
+    if !shows && text.ends_with('…') && finding.title.chars().count() <= room {
+        (text, when) = (finding.title.clone(), String::new());
+    }
     let gap = room.saturating_sub(text.chars().count() + when.chars().count());
     spans.push(text, style(finding, end)).push(" ".repeat(gap), theme::PLAIN).push(when, theme::DIM);
     spans.into_line()
@@ -375,33 +380,45 @@ const NEXT: &str = " · ";
 /// A part of a place or a cost.
 struct Part {
     is_place: bool,
+    /// Its place in the text that it is of.
+    at: usize,
     text: String,
 }
 
-/// Parts of place and cost that the title does not have, those that matter most first.
+impl Part {
+    fn is_switch(&self) -> bool {
+        self.is_place && self.text.starts_with("switch port")
+    }
+}
+
+/// Parts of place and cost that the title does not have, those that matter most first: the switch port to look at, a
+/// cost, the place, and the other costs.
 fn parts(finding: &Finding, end: DataEnd) -> Vec<Part> {
     let place = field(finding, end, "Where").unwrap_or_default();
     let cost = new_cost(finding, end).unwrap_or_default();
-    let [places, costs] = [&place, &cost].map(|text| text.split(NEXT).filter(|part| !part.is_empty()));
-    let (mut places, mut costs) = (places.filter(|part| !finding.title.contains(part)), costs);
-    let mut all = Vec::new();
-    // The cost is worth more than the switch behind its place.
-    for is_place in [true, false, true, false, false, false] {
-        let next = if is_place { places.next() } else { costs.next() };
-        all.extend(next.map(|part| Part { is_place, text: part.to_owned() }));
+    let part = |is_place: bool| move |(at, text): (usize, &str)| Part { is_place, at, text: text.to_owned() };
+    let places = place.split(NEXT).enumerate().filter(|(_, text)| !text.is_empty());
+    let places = places.map(part(true)).filter(|part| !finding.title.contains(&part.text));
+    let (mut switch, mut places): (Vec<Part>, Vec<Part>) = places.partition(Part::is_switch);
+    if finding.is_placed_by_title() {
+        places.clear();
     }
-    all
+    let mut costs = cost.split(NEXT).enumerate().filter(|(_, text)| !text.is_empty()).map(part(false));
+    switch.extend(costs.next());
+    switch.into_iter().chain(places).chain(costs).collect()
 }
 
-/// The parts that find room behind one another, and the others.
+/// The parts that find room behind one another, in the order of the text that they are of, and the others.
 fn fitting(parts: Vec<Part>, room: usize) -> (Vec<Part>, Vec<Part>) {
     let mut used = 0;
-    parts.into_iter().partition(|part| {
+    let (mut some, others): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| {
         let letters = part.text.chars().count() + if used > 0 { NEXT.chars().count() } else { 0 };
         let fits = used + letters <= room;
         used += if fits { letters } else { 0 };
         fits
-    })
+    });
+    some.sort_by_key(|part| (!part.is_place, part.at));
+    (some, others)
 }
 
 fn joined(parts: &[Part]) -> String {
@@ -437,8 +454,9 @@ fn field(finding: &Finding, end: DataEnd, name: &str) -> Option<String> {
 fn new_cost(finding: &Finding, end: DataEnd) -> Option<String> {
     let text = field(finding, end, "Impact")?;
     let new = |part: &&str| {
-        let share = part.strip_suffix(" of packets").or_else(|| part.strip_suffix(" of the run's packets"));
-        let figure = share.map(|figure| figure.trim_start_matches("at least "));
+        let whose = ["packets", "the run's packets", "the packets of "];
+        let share = part.split_once(" of ").filter(|(_, of)| whose.iter().any(|whose| of.starts_with(whose)));
+        let figure = share.map(|(figure, _)| figure.trim_start_matches("at least "));
         figure.is_none_or(|figure| !finding.title.contains(figure))
     };
     let text = text.split(" · ").filter(new).collect::<Vec<_>>().join(" · ");
@@ -511,13 +529,10 @@ pub(in crate::tui) fn impact(view: &View) -> Option<Impact> {
     let worst = verdict.worst?;
     let end = end(view, &concluded);
     let time = When::of(worst, end);
-    let impact = new_cost(worst, end);
-    let bare = |text: &String| !text.contains(' ');
-    let place = field(worst, end, "Where").filter(|text| !worst.title.contains(text));
-    let place = place.map(|text| if bare(&text) { format!("at {text}") } else { text });
-    let parts = [impact, place].into_iter().flatten();
+    let bare = |part: &Part| part.is_place && !part.text.contains(' ');
+    let parts = parts(worst, end).into_iter();
     let parts: Vec<String> =
-        parts.flat_map(|part| part.split(NEXT).map(str::to_owned).collect::<Vec<_>>()).collect();
+        parts.map(|part| if bare(&part) { format!("at {}", part.text) } else { part.text }).collect();
     let who = who::parts(worst, view);
     (time.is_known() || !parts.is_empty() || !who.is_empty()).then_some(Impact { time, parts, who })
 }

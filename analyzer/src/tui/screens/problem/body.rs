@@ -5,6 +5,7 @@ use ratatui::text::Line;
 use super::super::findings::{self, labelled};
 use super::super::overview::Chart;
 use super::super::overview::chart::Picture;
+use super::super::time_range;
 use crate::analysis::{FlowId, link_name};
 use crate::findings::{DataEnd, End, Finding, can_cause};
 use crate::model::{Basis, Counts, Level, LinkRow, Row, detail};
@@ -280,10 +281,12 @@ impl<'a> Subject<'a> {
         Section::new("FLOWS", &*opens, entries).map(|section| section.with(self.range()))
     }
 
-    /// Time that the counters of flows cover, if it is not the one that the title of the screen names.
+    /// Time that the counters of flows cover: it is not that of the evidence beside them.
     fn range(&self) -> String {
-        let unknown = matches!(self.data.model.basis, Basis::Unknown);
-        if unknown { "since the start".to_owned() } else { String::new() }
+        match self.data.model.basis {
+            Basis::Unknown => "since the start".to_owned(),
+            basis => time_range(basis),
+        }
     }
 
     /// Time that the evidence covers: the latest episode where there are any, as of the analysis.
@@ -424,8 +427,8 @@ fn figures(counts: &Counts) -> String {
     let all = [
         ("lost", counts.lost),
         ("RETX", counts.retransmitted),
-        ("NAK", counts.naks()),
-        ("RNR", counts.rnr),
+        ("NAK rx", counts.naks()),
+        ("RNR rx", counts.rnr),
         ("CNP", counts.cnp),
     ];
     let mut parts: Vec<String> = all

@@ -2,8 +2,11 @@
 
 use crate::tui::widgets::{cut, whole};
 
+/// Letters that make words of a cut part worth more than a whole number of parts.
+const WORTH: usize = 8;
+
 /// A sentence in `width` columns: with its share alone instead of the counts before it, else without its last parts,
-/// or where these are most of it without its last words.
+/// or where these would leave much room empty without its last words.
 pub(in crate::tui) fn shortened(title: &str, width: usize) -> String {
     let letters = |text: &str| text.chars().count();
     let brief = share_alone(title);
@@ -15,7 +18,10 @@ pub(in crate::tui) fn shortened(title: &str, width: usize) -> String {
         let parts = whole(text, width.saturating_sub(1))?;
         (letters(parts) > width / 2).then(|| format!("{parts}…"))
     };
-    parts(title).or_else(|| parts(&brief)).unwrap_or_else(|| cut(title, width, false))
+    let Some(parts) = parts(title).or_else(|| parts(&brief)) else { return cut(title, width, false) };
+    let words = cut(&brief, width, false);
+    let kept = letters(words.trim_end_matches(['…', ' ', ',']));
+    if kept >= letters(&parts) + WORTH { words } else { parts }
 }
 
 /// The share in parentheses in place of the counts that it is of: `294 of 17,182 packets (1.71 %)` becomes `1.71 %`.
@@ -53,7 +59,8 @@ mod tests {
         let slow = "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 request packets";
         for (title, width, shown) in [
             (retransmitted, 66, "Retransmissions: 2.89 %, 10.40.1.11 → 4 hosts"),
-            (retransmitted, 40, "Retransmissions: 2.89 %…"),
+            (retransmitted, 40, "Retransmissions: 2.89 %, 10.40.1.11 …"),
+            (retransmitted, 30, "Retransmissions: 2.89 %…"),
             (congested, 62, "Congestion on rail0, one of 2 links: 26.3 % CE-marked…"),
             (slow, 61, "Receiver 10.40.2.23 not ready: 412 RNR NAKs for 8,478 …"),
             (slow, 50, "Receiver 10.40.2.23 not ready: 412 RNR NAKs …"),

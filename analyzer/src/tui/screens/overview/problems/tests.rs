@@ -21,7 +21,7 @@ fn texts(lines: &[Line<'_>]) -> Vec<String> {
 #[test]
 fn each_problem_has_its_sentence_whole_and_its_time_behind_it() {
     let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
-    let words = "Loss upstream of rail0-1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
+    let words = "Loss upstream of rail0,1: 294 of 17,182 packets (1.71 %), 4 hosts to 10.40.1.11 QP 9";
     let ends: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).chain([words.len()]).collect();
     for (width, seen) in (40..110).flat_map(|width| [(width, 9), (width, 2)]) {
         for title in ends.iter().map(|end| &words[..*end]) {
@@ -118,4 +118,38 @@ fn what_to_do_comes_before_the_details_of_what_has_ended() {
     assert_eq!(lines(&of(0), whole + 1, &[2, 2]), Some(whole), "nothing to do");
     assert_eq!(lines(&of(5), whole + 1, &[2, 2]), Some(whole), "nothing has ended");
     assert_eq!(lines(&of(1), 4, &[2]), None);
+}
+
+#[test]
+fn a_diagnosis_that_has_ended_is_not_cut_for_its_time() {
+    let title = "Loss or reordering downstream: 2.68 % retransmitted, 10.40.1.11 → 4 hosts";
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let line = |finding: &Finding, width| texts(&[cut_off(finding, end, width)]).remove(0);
+    let over = Finding { active: false, ..lossy(title, 2) };
+    assert!(line(&over, 100).ends_with("end 13:00:02"), "both have room");
+    assert_eq!(line(&over, 80).trim(), format!("○ {title}"));
+    assert_eq!(line(&lossy(title, 2), 80).trim(), format!("✖ {title}"), "it is quiet");
+    assert!(line(&lossy(title, 9), 80).ends_with("13:00:00"), "since when it lasts matters more");
+    assert!(line(&over, 70).ends_with("end 13:00:02"), "it has no room anyway");
+}
+
+/// What a switch port and the costs beyond the title say has more room than what the title says already.
+#[test]
+fn the_line_below_a_diagnosis_repeats_none_of_it() {
+    use crate::findings::{Impact, Place};
+    let mut one = lossy("Loss upstream of rail0,1: 294 of 17,182 packets (1.71 %), 4 hosts → 10.40.1.11", 9);
+    one.place = Place {
+        links: vec!["rail0".into(), "rail1".into()],
+        hop: Some("upstream".into()),
+        switch_port: Some("leaf1 swp11, leaf1 swp12".into()),
+        ..Place::default()
+    };
+    one.impact = Impact { packets_ratio: Some(0.0171), retransmissions: Some(147), ..Impact::default() };
+    let end = DataEnd { ns: Some(START + 9 * NS_PER_S), ..DataEnd::default() };
+    let said = |one: &Finding| joined(&parts(one, end));
+    assert_eq!(said(&one), "switch ports leaf1 swp11, swp12 · 147 retransmissions");
+    one.place.switch_port = Some("leaf1 swp11, leaf2 swp12".into());
+    assert_eq!(said(&one), "switch ports leaf1 swp11, leaf2 swp12 · 147 retransmissions");
+    one.title = "Loss: 294 packets lost".to_owned();
+    assert!(said(&one).contains("upstream of rail0, rail1") && said(&one).contains("1.71 % of packets"));
 }
