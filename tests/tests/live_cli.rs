@@ -563,14 +563,14 @@ fn an_interface_without_a_link_layer_is_parsed_from_its_ip_header() {
 
 #[test]
 fn packets_in_tunnels_that_only_a_replay_decodes_are_reported() {
-    const IPV6_IN_IPV4: u8 = 41;
+    const GENEVE: [u8; 8] = [0, 0, 0x65, 0x58, 0, 0, 42, 0];
     if !root_or_skip("packets_in_tunnels_that_only_a_replay_decodes_are_reported") {
         return;
     }
     let (world, mut link) = World::with_link(1500).unwrap();
     let program = Program::live(&world.near, &LINES).unwrap();
-    // Without its Ethernet header.
-    let frames = vec![craft::carried(IPV6_IN_IPV4, &[], &Roce::default().ipv6()); 30];
+    let inside = craft::ethernet(0x0800, &Roce::default().ipv4());
+    let frames = vec![craft::tunnelled(6081, &GENEVE, &inside); 30];
     link.receive(&frames).unwrap();
     let report =
         program.reported(|report| number(&report["totals"]["skipped"]["tunnel_unparsed"]) == 30).unwrap();

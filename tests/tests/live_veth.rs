@@ -14,6 +14,7 @@ use rocescope_tests::live::program::Program;
 use rocescope_tests::live::wire::{Sent, World};
 use rocescope_tests::live::{frames, root_or_skip};
 use rocescope_tests::oracle::binary;
+use rocescope_tests::oracle::craft::{self, Roce};
 use serde_json::{Value, json};
 
 /// Maximum number of attempts if the link dropped frames.
@@ -352,4 +353,52 @@ fn the_frames_are_worth_sending() {
     // Most of these frames are not RoCE.
     let deep = all.iter().filter(|frame| frames::is_deep(frame)).count();
     assert!(deep > 0 && deep * 4 < all.len(), "{deep} of {} frames are not compared", all.len());
+}
+
+/// The outer headers of fabrics that spread a queue pair over planes: IPv6 in IPv6, with and without the segments of
+/// SRv6; and IPv4 in IPv4.
+#[test]
+fn ip_in_ip_is_decoded() {
+    const IPV6: u8 = 41;
+    const ROUTING: u8 = 43;
+    const PACKETS: u32 = 20;
+    if !root_or_skip("ip_in_ip_is_decoded") {
+        return;
+    }
+    // RFC 8754: two segments of 16 bytes behind the first eight.
+    let segments = [&[IPV6, 4, 4, 1, 1, 0, 0, 0][..], &[0xFD; 32]].concat();
+    let around = |next: u8, headers: &[u8], inside: &[u8]| {
+        let length = u16::try_from(headers.len() + inside.len()).unwrap().to_be_bytes();
+        let outer = [&[0x60, 0, 0, 0][..], &length, &[next, 64], &[0xFC; 16], &[0xFD; 16]].concat();
+        craft::ethernet(0x86DD, &[&outer, headers, inside].concat())
+    };
+    let of_one_psn = |psn| {
+        let inside = |dest_qp| Roce { psn, dest_qp, payload: 64, ..Roce::default() };
+        [
+            craft::carried(4, &[], &inside(76).ipv4()),
+            around(IPV6, &[], &inside(77).ipv6()),
+            around(ROUTING, &segments, &inside(78).ipv6()),
+        ]
+    };
+    let frames: Vec<_> = (0..PACKETS).flat_map(of_one_psn).collect();
+    let expected = replayed(&frames).unwrap();
+    for hook in [Hook::Native, Hook::Tc] {
+        let (report, _) = watched(hook, 1500, &frames);
+        for direction in ["ingress", "egress"] {
+            let (ours, theirs) = (flows(&report, Some(direction)), flows(&expected, None));
+            assert_eq!(ours.len(), 3, "{hook:?} {direction}: {}", report["totals"]);
+            for (identity, flow) in ours {
+                assert_eq!(
+                    (&flow["encapsulation"], &flow["packets"]),
+                    (&"ipip".into(), &PACKETS.into()),
+                    "{flow}"
+                );
+                for figure in
+                    ["packets", "bytes", "inner_bytes", "payload_bytes", "psn", "ecn", "dscp", "src_ports"]
+                {
+                    assert_eq!(flow[figure], theirs[&identity][figure], "{hook:?} {direction}: {figure}");
+                }
+            }
+        }
+    }
 }

@@ -238,7 +238,7 @@ impl Encap {
 pub trait Depth {
     /// Maximum number of nested tunnels.
     const TUNNELS: u32;
-    /// All encapsulations (`true`), or only VXLAN, GRE and ERSPAN (`false`).
+    /// All encapsulations (`true`), or only VXLAN, GRE, ERSPAN and IP in IP (`false`).
     const ALL: bool;
 }
 
@@ -250,7 +250,7 @@ impl Depth for Full {
     const ALL: bool = true;
 }
 
-/// VXLAN, GRE and ERSPAN, one deep: for the kernel programs.
+/// VXLAN, GRE, ERSPAN and IP in IP, one deep: for the kernel programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel;
 impl Depth for Kernel {

@@ -64,14 +64,14 @@ pub(super) fn enter<D: Depth>(
             too_deep::<D>(level)?;
             gre::<D>(bytes, walk, level, trace)
         }
-        UpperProtocol::Ip if D::ALL => {
+        UpperProtocol::Ip => {
             too_deep::<D>(level)?;
             walk.tunnel(level, Encap::IpIp);
             Ok(Entry::IP)
         }
         UpperProtocol::Mpls if D::ALL => mpls::<D>(bytes, walk, level, trace),
         // The caller handles RoCE itself.
-        UpperProtocol::Ip | UpperProtocol::Mpls | UpperProtocol::Roce => Err(SkipReason::TunnelUnparsed),
+        UpperProtocol::Mpls | UpperProtocol::Roce => Err(SkipReason::TunnelUnparsed),
     }
 }
 

@@ -11,7 +11,7 @@ pub fn not_decoded_live(packets: u64) -> Option<String> {
     (packets > 0).then(|| {
         let are = if packets == 1 { "is" } else { "are" };
         format!(
-            "{} {are} inside tunnels that live does not decode (IP in IP, SRv6, MPLS, Geneve, VXLAN-GPE, one tunnel in another); \
+            "{} {are} inside tunnels that live does not decode (MPLS, Geneve, VXLAN-GPE, one tunnel in another); \
              RoCE inside is not counted. Replay decodes it: tcpdump -i IFACE -s 256 -w tunnels.pcap, then rocescope \
              replay tunnels.pcap",
             plural(packets, "packet")

@@ -88,8 +88,8 @@ pub fn of_length(length: usize, psn: u32) -> Vec<u8> {
     craft::ethernet(Mac::SRC, Mac::DST, &packet)
 }
 
-/// True if the kernel programs stop at a tunnel in which replay finds RoCE: they parse one VXLAN, GRE or ERSPAN,
-/// replay up to four tunnels of any kind.
+/// True if the kernel programs stop at a tunnel in which replay finds RoCE: they parse one VXLAN, GRE, ERSPAN or IP
+/// in IP, replay up to four tunnels of any kind.
 #[must_use]
 pub fn is_deep(frame: &[u8]) -> bool {
     let wire_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
