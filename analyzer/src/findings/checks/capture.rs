@@ -29,7 +29,7 @@ pub(super) const FAMILY: Family = Family {
 const DUPLICATES: Entry = Entry {
     id: "capture.duplicates",
     rank: 15,
-    needs: &[Need::Taps],
+    needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("copies_ratio")),
     title: "Packets are captured twice",
     meaning: "The capture has duplicate packets: a mirror of both directions of a port or VLAN, or files of several interfaces merged into one. Conclusions, ratios and rates count each packet once; \
@@ -41,10 +41,12 @@ const DUPLICATES: Entry = Entry {
                not in flows with as many packets that are or may be reordered (flows[].loss.recovered, lost_or_reordered), where originals pass after their retransmissions.\n\
                \n\
                Info from `capture.packets` of them and their share `capture.ratio` of the packets of the link from the first of them to the last (over 1 s at least). From a mean delay \
-               of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.",
+               of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.\n\
+               \n\
+               Live, single packets that pass twice are counted like this, too, without distinction between mirror and network: no identification is read, and no packet is kept.",
     advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
-    caveat: "Live, packets are counted as they arrive. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
+    caveat: "Live, packets are counted as they arrive: rates, bytes and ratios include both. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
     ..Entry::of(Problem::Copies)
 };
 
@@ -66,10 +68,13 @@ limits! {
 }
 
 pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
-    let Some(duplicates) = &input.sample.metrics.duplicates else { return };
     let by_link = ByLink::of(input.facts);
     for (at, link) in input.facts.links.iter().enumerate() {
         let flows = by_link.on(link).to_vec();
+        let Some(duplicates) = &input.sample.metrics.duplicates else {
+            one_by_one(input, link, flows, By::Either, found);
+            continue;
+        };
         let of_capture = duplicates.link(at);
         let copies = of_capture.copies.packets;
         let span = Span::between(of_capture.first_ns, of_capture.last_ns);
@@ -79,7 +84,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         if is_many(input, copies, packets) {
             by_capture(input, (link, packets), &of_capture, flows, found);
         } else {
-            by_network(input, link, flows, found);
+            one_by_one(input, link, flows, By::Network, found);
         }
     }
 }
@@ -134,7 +139,15 @@ fn by_capture(
     raise.into(found);
 }
 
-fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut Vec<Finding>) {
+/// What duplicates single packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Network,
+    /// The network or a mirror: live, identifications are not known.
+    Either,
+}
+
+fn one_by_one(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, by: By, found: &mut Vec<Finding>) {
     let all = flows.clone();
     flows.retain(|flow| mirrored(flow) > reordered(flow));
     let copies: u64 = flows.iter().copied().map(mirrored).sum();
@@ -146,26 +159,32 @@ fn by_network(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, found: &mut
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(mirrored(flow)));
     let ratio = share(copies, packets);
-    let diagnosis = format!(
-        "Duplicate packets from the network: {} of {}",
-        units::count(copies),
-        plural(packets, "packet")
-    );
+    let from = if by == By::Network { " from the network" } else { "" };
+    let diagnosis =
+        format!("Duplicate packets{from}: {} of {}", units::count(copies), plural(packets, "packet"));
     let parts = [format!(" ({})", units::ratio(Some(ratio))), format!(", upstream of {}", short(&link.name))];
     let here = Commands::on(input, &link.name);
-    Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
+    let mut raise = Raise::new(&DUPLICATES, Severity::Info, title(diagnosis, parts))
         .evidence("copies", copies)
         .evidence("copies_ratio", ratio)
         .episodes(episodes(&times))
         .flows(flows)
-        .place(Place::link(input, &link.name, link.direction).hop("upstream"))
+        .place(Place::link(input, &link.name, link.direction).hop("upstream"));
+    if by == By::Either {
+        raise = raise
+            .step("If a mirror feeds this port, mirror one direction of each port only.", ByHand::Switch);
+    }
+    raise
         .step("Capture closer to the sender to find the device that duplicates packets.", ByHand::Elsewhere)
         .step(
             "Look for a loop, flooding of unknown unicast and replication rules on the switches.",
             ByHand::Switch,
         )
         .step("Count duplicate requests on the receiving NIC (duplicate_request).", here.rdma_counters())
-        .caveat("A mirror that shows a part of the traffic twice looks the same.")
+        .caveat(match by {
+            By::Network => "A mirror that shows a part of the traffic twice looks the same.",
+            By::Either => "A mirror of both directions, and a network that duplicates packets, look the same here. Packets, bytes, rates and ratios of this run count both.",
+        })
         .into(found);
 }
 
@@ -249,6 +268,20 @@ mod tests {
             "{}",
             found.title
         );
+    }
+
+    /// Live, nothing tells copies of a mirror from copies of the network.
+    #[test]
+    fn duplicates_in_a_live_run_are_named_without_their_cause() {
+        let live = |copies| {
+            let mut sample = seen(1_000, 0, copies);
+            sample.metrics.duplicates = None;
+            sample
+        };
+        let found = duplicates(&live(490)).unwrap();
+        assert!(found.title.starts_with("Duplicate packets: 490 of 2,000 packets"), "{}", found.title);
+        assert!(found.caveats.iter().any(|caveat| caveat.contains("count both")), "{:?}", found.caveats);
+        assert_eq!(duplicates(&live(31)), None);
     }
 
     #[test]
