@@ -112,6 +112,23 @@ fn every_variant_of_every_program_is_verified_at_a_bounded_cost() {
     }
 }
 
+/// `rocescope bench` loads programs when it comes to them, behind whatever has taken the ring buffers.
+#[test]
+fn programs_load_after_the_ring_buffers_are_taken() {
+    if !available() {
+        return;
+    }
+    for precise_clock in [true, false] {
+        let options = LoadOptions { precise_clock, max_flows: 1024, ..as_here(&[1]) };
+        let mut programs = Programs::load(&options).unwrap();
+        let (_events, bins) = (programs.take_events().unwrap(), programs.take_bins());
+        assert_eq!(bins.is_some(), precise_clock, "without the exact clock there are no bins");
+        for name in [names::BENCH_XDP, names::TC_EGRESS] {
+            info(&mut programs, name);
+        }
+    }
+}
+
 /// One set of maps serves all programs, so that several interfaces and hooks count in one table.
 #[test]
 fn all_programs_share_maps_of_less_than_64_mib() {

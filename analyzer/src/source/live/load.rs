@@ -345,7 +345,8 @@ impl Programs {
 
     /// Takes the ring buffer of bins; `None` without bins or when already taken. The caller must keep it drained.
     pub fn take_bins(&mut self) -> Option<RingBuf<MapData>> {
-        self.bins.take().filter(|_| self.timing)
+        // Programs that are loaded later need the map, with bins or without.
+        if self.timing { self.bins.take() } else { None }
     }
 
     /// The kernel memory of the maps in bytes, as far as their sizes show it.
