@@ -1,7 +1,7 @@
 //! Parallel links: one of them congested, slow or lossy, uneven load, and too few source ports.
 
 use super::{Entry, connections, settings};
-use crate::sim::channel::{Effect, Fault, Match, Node};
+use crate::sim::channel::{Channel, Effect, Fault, Match, Node};
 use crate::sim::job::Stream;
 use crate::sim::lab::{KB, Lab, MS, US};
 use crate::sim::net::GBIT;
@@ -88,21 +88,20 @@ fn marked_alone(link: Place) -> Expected {
     Expected::new(&["links.congested_one_of", "ecn.congestion"], link).having("peers_ratio")
 }
 
-/// The largest difference between the mean queueing delays of two of the links, in nanoseconds.
+/// The largest difference between the mean queueing delays by way of two of the spines, from leaf to leaf, in
+/// nanoseconds.
 fn uneven_waits(lab: &Lab, spines: usize) -> u64 {
-    let ways: [fn(Node) -> (Node, Node); 2] =
-        [|spine| (Node::Switch(0), spine), |spine| (spine, Node::Switch(0))];
-    let uneven = ways.into_iter().map(|way| {
-        let waits: Vec<u64> = (0..spines)
-            .filter_map(|spine| {
-                let ends = way(Node::Switch(2 + spine));
-                let channel = lab.world.channels.iter().find(|channel| (channel.from, channel.to) == ends)?;
-                Some(channel.wait_ns())
-            })
-            .collect();
+    let wait_ns = |from: Node, to: Node| {
+        let mut all = lab.world.channels.iter();
+        all.find(|channel| (channel.from, channel.to) == (from, to)).map(Channel::wait_ns)
+    };
+    let leaves = [Node::Switch(0), Node::Switch(1)];
+    let uneven = [leaves, [leaves[1], leaves[0]]].map(|[from, to]| {
+        let by_way_of = |spine| Some(wait_ns(from, spine)? + wait_ns(spine, to)?);
+        let waits: Vec<u64> = (0..spines).filter_map(|spine| by_way_of(Node::Switch(2 + spine))).collect();
         waits.iter().max().zip(waits.iter().min()).map_or(0, |(most, least)| most - least)
     });
-    uneven.max().unwrap_or(0)
+    uneven.into_iter().max().unwrap_or(0)
 }
 
 /// The packets of one host are lost on its own link, before they reach any of the uplinks.
