@@ -356,7 +356,7 @@ fn live_and_replay_come_to_the_same_findings() {
 }
 
 /// A mirror port that shows both directions of another port shows each packet twice: nothing of it is loss or a
-/// retransmission, live no more than in a replay, and the doubling is said.
+/// retransmission, live no more than in a replay, and the doubling is reported.
 #[test]
 fn a_mirror_of_both_directions_is_no_trouble() {
     const REQUESTS: u32 = 800;

@@ -270,7 +270,7 @@ mod tests {
         );
     }
 
-    /// Live, nothing tells copies of a mirror from copies of the network.
+    /// Live, copies of a mirror and copies of the network look the same.
     #[test]
     fn duplicates_in_a_live_run_are_named_without_their_cause() {
         let live = |copies| {
