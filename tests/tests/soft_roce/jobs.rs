@@ -1,15 +1,17 @@
-//! What a job feels: a host that it waits for, and one slow link of two.
+//! What a job feels: a host that it waits for, one slow link of two, a path that becomes slower, and one that
+//! sometimes is.
 
 use std::sync::Barrier;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rocescope_tests::soft_roce::hop::Hop;
 use rocescope_tests::soft_roce::lab::{FAR, Hosts, NEAR};
 use rocescope_tests::soft_roce::report::count;
 use rocescope_tests::soft_roce::uplinks::{UPLINKS, Uplinks};
 use rocescope_tests::soft_roce::verbs::{Port, QueuePair, Settings};
 
-use crate::faults::{Ends, FaultResult, unhurried};
+use crate::faults::{Ends, FaultResult, findings, unhurried};
 use crate::hosts::{AT_FAR, AT_NEAR};
 
 /// A ring of four hosts, one of which computes longer from the middle on.
@@ -98,6 +100,108 @@ fn a_slow_link_of_two_is_named() {
         let [here, peers] = ["link_latency_ns", "peers_latency_ns"].map(|name| count(&evidence[name]));
         assert!(Duration::from_nanos(here - peers) >= DELAY / 2, "{way}: {evidence}");
     }
+}
+
+/// A ring of four hosts; from the middle on, the path between their two sides is longer in both directions.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn a_path_that_becomes_longer_makes_steps_slower() {
+    const STEPS: u64 = 24;
+    const COMPUTE: Duration = Duration::from_millis(400);
+    /// Messages of a step, each of which waits for the ACK of the one before.
+    const MESSAGES: u64 = 4;
+    let _hosts = Hosts::add(&[(AT_NEAR, "10.0.0.11"), (AT_FAR, "10.0.0.12")]).unwrap();
+    let ring = [NEAR, FAR, NEAR.at("10.0.0.11"), FAR.at("10.0.0.12")].map(|end| Port::open(end).unwrap());
+    let next = |host: usize| &ring[(host + 1) % ring.len()];
+    let mut changed = 0..0;
+    let reported = FaultResult::about("slower", || {
+        let pair = |host: usize| {
+            let (own, peer) = (ring[host].queue_pair().unwrap(), next(host).queue_pair().unwrap());
+            own.connect(&peer, unhurried).unwrap();
+            (own, peer)
+        };
+        let pairs: Vec<(QueuePair<'_>, QueuePair<'_>)> = (0..ring.len()).map(pair).collect();
+        let all_done = Barrier::new(ring.len());
+        let exchange = |steps: u64| {
+            std::thread::scope(|scope| {
+                for (host, (own, _)) in pairs.iter().enumerate() {
+                    let (peer, all_done) = (next(host), &all_done);
+                    scope.spawn(move || {
+                        for _ in 0..steps {
+                            sleep(COMPUTE);
+                            own.write_all(peer, MESSAGES, 16_384).unwrap();
+                            all_done.wait();
+                        }
+                    });
+                }
+            });
+        };
+        exchange(STEPS / 2);
+        let from = now_ns();
+        let _longer = [NEAR, FAR].map(|end| Hop::queue(end, "root netem limit 10000 delay 40ms").unwrap());
+        changed = from..now_ns();
+        exchange(STEPS / 2);
+    });
+    // Each message takes a delay there, and its ACK one back.
+    let least = Duration::from_millis(80 * MESSAGES);
+    for (way, report) in reported.both() {
+        let Some(slower) = reported.finding(way, "step.slower") else {
+            panic!(
+                "{way} does not find that steps are slower: {} {}",
+                report["steps"], report["steps_absent"]
+            )
+        };
+        let evidence = &slower["evidence"];
+        assert_eq!(slower["severity"], "warning", "{way}: {slower}");
+        let [fastest, slow, since] =
+            ["fastest_ns", "slower_ns", "since_ns"].map(|name| count(&evidence[name]));
+        assert!(Duration::from_nanos(slow - fastest) >= least / 2, "{way}: {evidence}");
+        let near_middle = changed.start.saturating_sub(2 * fastest)..changed.end + 2 * slow;
+        assert!(near_middle.contains(&since), "{way}, changed at {changed:?}: {evidence}");
+        let steps = count(&evidence["slower_steps"]);
+        assert!((STEPS / 2 - 3..=STEPS / 2 + 1).contains(&steps), "{way}: {evidence}");
+        // Nobody computes longer.
+        let [transfer, wait, compute] = ["transfer_grew_ns", "wait_grew_ns", "compute_grew_ns"]
+            .map(|name| evidence[name].as_i64().unwrap_or_else(|| panic!("{name} is not known: {evidence}")));
+        assert!(transfer + wait > compute, "{way}: {evidence}");
+    }
+}
+
+/// One request at a time; three in a hundred take a detour.
+#[test]
+#[ignore = "for the machine of `cargo xtask vm`"]
+fn requests_that_are_sometimes_delayed_are_a_tail() {
+    const DELAY: Duration = Duration::from_millis(300);
+    const REQUESTS: u64 = 1_000;
+    let ends = Ends::open();
+    let reported = FaultResult::about("tail", || {
+        // Soft-RoCE's timer continues from one request to the next: it is longer than all of this.
+        let (near, _far) = ends.connection(|to| Settings { timeout: 22, ..to });
+        // netem lets the share of `reorder` pass at once. Nothing is reordered where one packet is on its way.
+        let _hop = Hop::queue(FAR, "root netem limit 10000 delay 300ms reorder 97%").unwrap();
+        near.write_all(&ends.far, REQUESTS, 256).unwrap();
+    });
+    for (way, report) in reported.both() {
+        let Some(tail) = reported.finding(way, "latency.tail") else {
+            let latencies: Vec<_> =
+                report["flows"].as_array().unwrap().iter().map(|flow| &flow["latency_ns"]).collect();
+            panic!("{way} does not find the tail: {latencies:?}")
+        };
+        let evidence = &tail["evidence"];
+        let [p50, p99] = ["p50_ns", "p99_ns"].map(|name| Duration::from_nanos(count(&evidence[name])));
+        assert!(p50 < DELAY / 20 && p99 > DELAY * 9 / 10, "{way}: {evidence}");
+        let samples = count(&evidence["samples"]);
+        assert!((REQUESTS / 2..=REQUESTS).contains(&samples), "{way}: {evidence}");
+        let [requester, responder] = [&tail["requester"]["addr"], &tail["responder"]["addr"]];
+        assert_eq!((requester, responder), (&NEAR.address.into(), &FAR.address.into()), "{way}: {tail}");
+        // Delay is no loss, and no timeout.
+        let wrong = findings(report).filter(|one| one["severity"] != "info" && one["id"] != "latency.tail");
+        assert_eq!(wrong.count(), 0, "{way}: {}", report["findings"]);
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }
 
 /// A connection whose requests and ACKs take the same of two links.
