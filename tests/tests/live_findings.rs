@@ -382,9 +382,7 @@ fn a_mirror_of_both_directions_is_no_trouble() {
     let folder = tempfile::tempdir().unwrap();
     let (live, files) = watch(folder.path(), script, &[]);
     let replayed = binary::replay(&files[..1], [] as [&str; 0]).unwrap();
-    for (way, report, title) in
-        [("live", &live, "Duplicate packets: "), ("replay", &replayed, "Duplicate packets in the capture: ")]
-    {
+    for (way, report) in [("live", &live), ("replay", &replayed)] {
         let findings = report["findings"].as_array().unwrap();
         // The second link is idle.
         let is_wrong = |one: &&Value| one["severity"] != "info" && one["id"] != "links.imbalance";
@@ -392,7 +390,6 @@ fn a_mirror_of_both_directions_is_no_trouble() {
         assert!(wrong.is_empty(), "{way}: {wrong:#?}");
         let twice = findings.iter().find(|one| one["id"] == "capture.duplicates");
         let twice = twice.unwrap_or_else(|| panic!("{way}: {:#}", report["flows"]));
-        assert!(twice["title"].as_str().unwrap().starts_with(title), "{way}: {twice}");
         assert!(twice["evidence"]["copies"].as_u64() >= Some(u64::from(REQUESTS)), "{way}: {twice}");
     }
 }
