@@ -41,7 +41,7 @@ $ rocescope diff monday/ today/                                    # recordings,
   and says up to which time its rows reach: at most the interval after it is lost, and the milliseconds for which its rows were on the way to
   the journal. Of an interval of `flow_rollup` that is not over, the journal has the sums so far. Tables with rarer rows lose more: `hosts` the
   minute since its last row, `findings` up to a minute of new figures (begin, end and severity have a row at once), `steps` the last step. The
-  journal is synced to the disk every 30 s: a power failure loses up to 30 s.
+  journal is synced to the disk every 30 s: a power failure loses up to 30 s. The journal of an older version is sealed as well, with null in columns that it lacks.
 - `record --read` refuses a capture whose links have rows of the same host and time in the folder: its packets would count twice. Captures of
   other links or times, and of other hosts (`--host`), go into one folder.
 - `--keep` (7 days, 20 GiB) removes the oldest files, of this host only. Age is measured from the newest row. After the clock steps by more than

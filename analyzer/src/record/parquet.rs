@@ -193,7 +193,16 @@ impl Gathered {
         self.levels.push(1);
     }
 
-    fn write(self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, column: &Column) -> Result<()> {
+    /// The values of a column that these rows do not have.
+    fn nulls(kind: CellKind, rows: usize) -> Self {
+        Self { values: Self::new(kind, 0).values, levels: vec![0; rows] }
+    }
+
+    fn write<W: Write + Send>(
+        self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+        column: &Column,
+    ) -> Result<()> {
         let levels = column.nullable.then_some(self.levels.as_slice());
         let mut writer = group.next_column()?.ok_or_else(|| missing(column.name))?;
         match self.values {
@@ -208,18 +217,20 @@ impl Gathered {
     }
 }
 
-/// Joins complete files of one table into one. Row groups are copied without decoding.
+/// Joins complete files of one table into one. Row groups are copied without decoding; columns that files of an older
+/// version lack are null.
 ///
 /// # Errors
 /// If a file belongs to another table, or writing to `out` fails.
 pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Bytes>, out: W) -> Result<W> {
     let mut writer = writer(table, out)?;
+    let whole = schema(table)?;
     for file in files {
         let reader = open(file.clone())?;
-        if *reader.metadata().file_metadata().schema() != schema(table)? {
-            return Err(ParquetError::General(format!("a block is not of table {}", table.name)));
-        }
+        let added = added_since(table, &whole, reader.metadata().file_metadata().schema())?;
         for group in reader.metadata().row_groups() {
+            let rows = usize::try_from(group.num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
+            let rows = rows.ok_or_else(damaged)?;
             let mut joined = writer.next_row_group()?;
             for column in group.columns() {
                 let close = ColumnCloseResult {
@@ -232,10 +243,23 @@ pub fn join<W: Write + Send>(table: &Table, files: impl IntoIterator<Item = Byte
                 };
                 joined.append_column(&file, close)?;
             }
+            for column in added {
+                Gathered::nulls(column.kind, rows).write(&mut joined, column)?;
+            }
             joined.close()?;
         }
     }
     writer.into_inner()
+}
+
+/// The columns of a table that a file of an older version lacks: they are added at the end, and may be null.
+fn added_since<'a>(table: &'a Table, whole: &Type, file: &Type) -> Result<&'a [Column]> {
+    let (all, own) = (whole.get_fields(), file.get_fields());
+    let added = table.columns.get(own.len()..).filter(|added| added.iter().all(|column| column.nullable));
+    let is_of_table = file.name() == table.name && all.starts_with(own);
+    added
+        .filter(|_| is_of_table)
+        .ok_or_else(|| ParquetError::General(format!("a block is not of table {}", table.name)))
 }
 
 /// The I/O error inside an error of the Parquet writer.

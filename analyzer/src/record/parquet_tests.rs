@@ -65,7 +65,7 @@ fn rows_of_many_links_come_in_the_order_of_time() {
 }
 
 /// A row of `events` without the columns that were added later.
-struct OldEvent(Event);
+pub(super) struct OldEvent(pub(super) Event);
 
 impl Row for OldEvent {
     const TABLE: &'static Table = &Table {
@@ -93,16 +93,42 @@ impl Row for OldEvent {
     }
 }
 
-#[test]
-fn a_file_of_an_older_version_has_null_in_the_columns_that_it_lacks() {
-    let names: Vec<&str> = Event::TABLE.columns.iter().map(|column| column.name).collect();
-    assert_eq!(names[OldEvent::TABLE.columns.len()..], ["reason", "duration_ns"]);
+/// A row of `events` without one of the columns that are never null.
+struct ShortEvent;
+
+impl Row for ShortEvent {
+    const TABLE: &'static Table =
+        &Table { name: Event::TABLE.name, help: "", columns: Event::TABLE.columns.split_at(2).0 };
+
+    fn t(&self) -> Time {
+        Time(1)
+    }
+
+    fn cells(&self, put: &mut dyn FnMut(Cell)) {
+        put(Cell::Int(1));
+        put(Cell::Text("node1".into()));
+    }
+
+    fn of(_: &mut dyn Iterator<Item = Cell>) -> Option<Self> {
+        None
+    }
+}
+
+/// An event without anything that may be unknown.
+pub(super) fn event(t: u64) -> Event {
     let mut cells = Event::TABLE.columns.iter().map(|column| match (column.nullable, column.kind) {
         (true, _) => Cell::Null,
         (false, CellKind::Text) => Cell::Text(column.name.into()),
         (false, _) => Cell::Int(7),
     });
-    let known = Event::of(&mut cells).unwrap();
+    Event { t: Time(t), ..Event::of(&mut cells).unwrap() }
+}
+
+#[test]
+fn a_file_of_an_older_version_has_null_in_the_columns_that_it_lacks() {
+    let names: Vec<&str> = Event::TABLE.columns.iter().map(|column| column.name).collect();
+    assert_eq!(names[OldEvent::TABLE.columns.len()..], ["reason", "duration_ns"]);
+    let known = event(7);
     let new = Event { reason: Some("fault".into()), duration_ns: Some(9), ..known.clone() };
     let read = |file: Vec<u8>| decode::<Event>(file.into()).unwrap();
     assert_eq!(read(encode(&[OldEvent(new.clone())]).unwrap()), [known]);
@@ -116,6 +142,22 @@ fn joined_files_have_the_rows_of_all() {
     let whole = join(LinkSecond::TABLE, blocks.clone(), Vec::new()).unwrap();
     assert_eq!(decode::<LinkSecond>(whole.into()).unwrap(), rows);
     assert!(join(DeviceSecond::TABLE, blocks, Vec::new()).is_err());
+}
+
+/// Of an older version and of this one, in row groups of their own.
+#[test]
+fn a_joined_file_of_an_older_version_has_null_in_the_columns_that_it_lacks() {
+    let new = |t| Event { reason: Some("fault".into()), duration_ns: Some(9), ..event(t) };
+    let (before, after): (Vec<Event>, Vec<Event>) =
+        ((0..40).map(event).collect(), (40..50).map(new).collect());
+    let old: Vec<OldEvent> = (0..40).map(new).map(OldEvent).collect();
+    let blocks: [Bytes; 2] = [encode(&old).unwrap().into(), encode(&after).unwrap().into()];
+    let whole = join(Event::TABLE, blocks.clone(), Vec::new()).unwrap();
+    assert_eq!(decode::<Event>(whole.into()).unwrap(), [before, after].concat());
+    // The other way a column would be lost; and a row without one that may not be null is none.
+    assert!(join(OldEvent::TABLE, blocks, Vec::new()).is_err());
+    let short: Bytes = encode(&[ShortEvent]).unwrap().into();
+    assert!(join(Event::TABLE, [short], Vec::new()).is_err());
 }
 
 /// Other writers use row groups of some hundred thousand rows, which would take seconds to decode at once.

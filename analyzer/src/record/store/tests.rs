@@ -124,6 +124,43 @@ fn what_a_kill_left_is_sealed_at_the_next_start() {
     assert!(found > 0 && found < 700 * 24, "{found}");
 }
 
+/// A program that was replaced by a newer one while it was down: its row groups lack the columns that were added.
+#[test]
+fn the_journal_of_an_older_version_is_sealed_with_null_in_new_columns() {
+    use crate::record::parquet_tests::{OldEvent, event};
+    use crate::record::registry::Event;
+    use journal::{FrameKind, Journal};
+
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(layout::journals(dir.path())).unwrap();
+    let mut old = Journal::create(layout::journal(dir.path(), HOST, &layout::uuid())).unwrap();
+    let rows = |range: std::ops::Range<u64>| -> Vec<OldEvent> {
+        range.map(|n| OldEvent(event(START + n))).collect()
+    };
+    let group = GROUP as u64;
+    // A block replaces the rows that are in it; then come rows that fill none.
+    for (kind, range) in [
+        (FrameKind::Rows, 0..group + 100),
+        (FrameKind::Block, 0..group),
+        (FrameKind::Rows, group..group + 100),
+        (FrameKind::Rows, group + 100..group + 101),
+    ] {
+        old.append(&[(kind, "events", &parquet::encode(&rows(range)).unwrap())]).unwrap();
+    }
+    drop(old);
+    let (mut store, notices) = open(dir.path(), NEVER, Keep::default());
+    assert!(notices.len() == 1 && notices[0].starts_with("sealed 1 file of a recording"), "{notices:?}");
+    assert_eq!(journals(dir.path()), 0);
+    let mut file = None;
+    walk(&folder(dir.path()), &mut |path, _| file = Some(path));
+    let read: Vec<Event> = parquet::decode(fs::read(file.unwrap()).unwrap().into()).unwrap();
+    let expected: Vec<Event> = (0..group + 101).map(|n| event(START + n)).collect();
+    assert!(read == expected, "{} rows", read.len());
+    // What is recorded from now on has the columns.
+    store.append(START, Rows { events: vec![event(START)], ..Rows::default() });
+    assert_eq!(store.seal(), Notices::new());
+}
+
 #[test]
 fn a_journal_that_a_process_writes_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
