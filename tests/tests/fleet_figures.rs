@@ -181,6 +181,38 @@ fn a_straggler_is_named_by_others_alone() {
     }
 }
 
+/// Recorders are started at any time: the hosts of a job are compared although no two of them have rows of the same time,
+/// and although none has rows of a time in which it is silent.
+#[test]
+fn a_straggler_is_named_by_traffic_whenever_the_intervals_begin() {
+    let (program, fleet) = (binary::path().unwrap(), Fleet::SMALL);
+    for is_silent in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let written = fleet.write_shifted(folder.path(), is_silent).unwrap();
+        let all = 60 * 8 * 2 * 2 * 16 * 17;
+        assert!((written.flow_rows < all * 5 / 6) == is_silent, "{} of {all} rows", written.flow_rows);
+        let source = folder.path().to_str().unwrap();
+        for engine in engines("a_straggler_is_named_by_traffic_whenever_the_intervals_begin") {
+            let of =
+                |fault| ask(&program, "stragglers", source, Some(&engine), Some(fleet.range(fault))).unwrap();
+            let answer = of(Fault::Straggler);
+            let headline = answer["headline"].as_str().unwrap();
+            assert!(
+                headline.starts_with(&fleet.culprit("stragglers", Fault::Straggler).unwrap())
+                    && headline.contains(": sends alone in "),
+                "{is_silent}: {headline}"
+            );
+            let rows = answer["rows"].as_array().unwrap();
+            assert!(rows.len() == 1 && rows[0]["named_by"].is_null(), "{is_silent}: {answer}");
+            // Of 16 seconds, the others are silent in the half; the first and the last are recorded in part.
+            let [late, quiet] = ["late_seconds", "quiet_seconds"].map(|name| rows[0][name].as_f64().unwrap());
+            assert!((5.0..=8.0).contains(&late) && (6.0..=10.0).contains(&quiet), "{is_silent}: {answer}");
+            let healthy = of(Fault::Healthy);
+            assert!(healthy["headline"].as_str().unwrap().starts_with("No "), "{is_silent}: {healthy}");
+        }
+    }
+}
+
 /// It receives packets of others alone, and is neither end of any.
 #[test]
 fn a_mirror_port_is_not_named_for_what_it_sees() {

@@ -158,6 +158,35 @@ impl Fleet {
         Ok(written)
     }
 
+    /// Writes flows alone, of recorders whose seconds begin when they were started: each host at another fraction. A
+    /// silent job sends nothing in the second half of a step, of which there are then no rows.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_shifted(&self, root: &Path, is_silent: bool) -> Result<Written> {
+        let mut written = Written::default();
+        for host in 0..self.hosts {
+            let late_ns = mix(host) % NS;
+            let (mut flows, links) = self.rows_of(host);
+            for row in flows.iter_mut().filter(|row| is_silent && row.bytes < BUSY as u64 / 3) {
+                row.bytes = 0;
+            }
+            // Rows of a second come together, in the same order in each.
+            let of_a_second = flows.len() / (links.len() / (RAILS * PLANES * 2) as usize);
+            let next: Vec<u64> = flows.iter().skip(of_a_second).map(|row| row.bytes).collect();
+            let mut shifted = Vec::new();
+            for (row, next) in flows.into_iter().zip(next) {
+                let part = |bytes: u64, ns: u64| (u128::from(bytes) * u128::from(ns) / u128::from(NS)) as u64;
+                let bytes = part(row.bytes, NS - late_ns) + part(next, late_ns);
+                shifted.push(FlowSecond { t: Time(row.t.0 + late_ns), bytes, ..row });
+            }
+            shifted.retain(|row| row.bytes > 0);
+            written.flow_rows += shifted.len() as u64;
+            Self::table(root, host, &shifted, &mut written)?;
+        }
+        Ok(written)
+    }
+
     /// Adds the recording of a mirror port that gets what the hosts send, all of it received. Its name sorts before
     /// theirs.
     ///

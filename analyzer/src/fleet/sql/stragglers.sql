@@ -1,20 +1,56 @@
 -- Hosts that other hosts of their job wait for.
 with
+-- What each host sent in each of its intervals. The hosts of a job are compared in slots as long as its usual interval.
+sendings as (
+  select *, median(long_ms) over (partition by job_name) as slot_ms, min(end_ms - long_ms) over (partition by job_name) as origin_ms
+  from (
+    select coalesce(job, '') as job_name, host, 1e0 * date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) as end_ms,
+           1e0 * max(interval_ns) / 1000000 as long_ms, 1e0 * sum(bytes) as sent
+    from flow_seconds
+    where {rows} and direction = 'egress' and interval_ns > 0
+    group by coalesce(job, ''), host, end_ms
+  ) intervals
+),
+-- Intervals of different hosts begin at different times: of what a host sent in one, each slot has the share of the time that lies in it.
+-- An interval much longer than the others says too little of a slot.
+parts as (
+  select job_name, host, slot, sum(sent * (least(end_ms, begin_ms + slot_ms) - greatest(end_ms - long_ms, begin_ms)) / long_ms) as part
+  from (
+    select *, origin_ms + slot * slot_ms as begin_ms
+    from (
+      select *, floor((end_ms - long_ms - origin_ms) / slot_ms) + nth as slot
+      from sendings
+      cross join (select 0 as nth union all select 1 union all select 2) nths
+      where long_ms <= 2 * slot_ms
+    ) numbered
+  ) placed
+  where begin_ms < end_ms
+  group by job_name, host, slot
+),
+-- A host without a row between two others sent nothing. In a slot without a row of any host, all of them are quiet.
 seconds as (
-  select coalesce(job, '') as job_name, host, t, sum(bytes) as sent
-  from flow_seconds
-  where {rows} and direction = 'egress'
-  group by coalesce(job, ''), host, t
+  select job_name, host, slot, sum(part) as sent
+  from (
+    select job_name, host, slot, part from parts
+    union all
+    select job_name, host, slot, 0e0 as part
+    from (select job_name, host, min(slot) as from_slot, max(slot) as to_slot from parts group by job_name, host) spans
+    join (select job_name as slot_job, slot from parts group by job_name, slot) slots on job_name = slot_job
+    where slot >= from_slot and slot <= to_slot
+  ) filled
+  group by job_name, host, slot
 ),
 shares as (
-  select *, sent / nullif(avg(sent) over (partition by job_name, host), 0) as share from seconds
+  select *, sent * (max(slot) over of_host - min(slot) over of_host + 1) / nullif(sum(sent) over of_host, 0) as share
+  from seconds
+  window of_host as (partition by job_name, host)
 ),
 phases as (
-  select *, median(share) over (partition by job_name, t) as typical from shares
+  select *, median(share) over (partition by job_name, slot) as typical from shares
 ),
 alone as (
   select job_name, host as straggler, sum(case when share >= 1 and typical < {QUIET} then 1 else 0 end) as late,
-         sum(case when typical < {QUIET} then 1 else 0 end) as quiet
+         max(slot) - min(slot) + 1 - sum(case when typical < {QUIET} then 0 else 1 end) as quiet
   from phases
   group by job_name, host
 ),
