@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A request that the test server received: query, deduplication token, login, body.
+/// A request that the test server received: query, deduplication token, whether the answer waits for the table, login,
+/// body.
 #[derive(Clone, Debug, PartialEq)]
 struct Got {
     query: String,
     token: Option<String>,
+    is_synchronous: bool,
     user: Option<String>,
     body: Vec<u8>,
 }
@@ -58,11 +60,13 @@ fn request(stream: &TcpStream) -> Option<Got> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    let mut got = Got { query: String::new(), token: None, user, body };
+    let mut got = Got { query: String::new(), token: None, is_synchronous: false, user, body };
     for (name, value) in target.split_once('?')?.1.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "query" => got.query = unescaped(value),
             "insert_deduplication_token" => got.token = Some(unescaped(value)),
+            "async_insert" => got.is_synchronous = value == "0",
+            "input_format_parquet_preserve_order" => assert_eq!(value, "1"),
             _ => {}
         }
     }
@@ -160,6 +164,7 @@ fn files_arrive_whole_in_order_once_and_leave_the_queue() {
     let all: Vec<Got> = got.try_iter().collect();
     let made = all.iter().filter(|one| one.query.starts_with("CREATE TABLE IF NOT EXISTS")).count();
     assert_eq!((made, all.iter().all(|one| one.user.as_deref() == Some("me"))), (TABLES.len(), true));
+    assert!(all.iter().all(|one| one.is_synchronous == one.token.is_some()), "{all:?}");
     let sent: Vec<_> = all
         .iter()
         .filter_map(|one| Some((one.token.as_deref()?, one.query.as_str(), one.body.len())))

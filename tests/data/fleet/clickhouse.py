@@ -44,7 +44,9 @@ def serve(folder, *certificate):
             file.write(parquet)
             file.flush()
             into, _, form = wanted["query"][0].partition(" FORMAT ")
-            names = ("insert_deduplicate", "insert_deduplication_token")
+            names = (
+                "async_insert", "input_format_parquet_preserve_order", "insert_deduplicate", "insert_deduplication_token"
+            )
             settings = ", ".join(f"{name} = '{wanted[name][0]}'" for name in names)
             connection.query(f"{into} from infile '{file.name}' settings {settings} format {form}")
 
