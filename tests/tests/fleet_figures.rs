@@ -1,9 +1,14 @@
 //! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
 use rocescope_tests::fleet::ask::{ask, asked, engines, of_captures, of_captures_each, rows};
 use rocescope_tests::fleet::{Fault, Fleet};
 use rocescope_tests::oracle::binary;
 use rocescope_tests::packages::duck_db_or_skip;
+use rocescope_tests::recording::tables;
 use serde_json::Value;
 
 /// Real captures have few pairs of ports, and no direction: none of it hides what each of them has.
@@ -232,6 +237,76 @@ fn a_mirror_port_is_not_named_for_what_it_sees() {
     let without = answers();
     Fleet::SMALL.add_mirror(folder.path()).unwrap();
     assert_eq!(answers(), without);
+}
+
+/// As of a bucket into which hosts copy, or a folder whose oldest files are removed: the answer is that of the whole
+/// files, and what is left out is named.
+#[test]
+fn files_half_copied_or_removed_meanwhile_keep_nobody_from_an_answer() {
+    const TEST: &str = "files_half_copied_or_removed_meanwhile_keep_nobody_from_an_answer";
+    let folder = of_captures(&[("node0", &["e1_loss1.h0.pcap.gz"]), ("node1", &["e1_loss1.h1.pcap.gz"])]);
+    let part = tables(&folder.path().join("v1/flow_seconds")).remove(0);
+    let whole = std::fs::read(&part).unwrap();
+    let run = |engine: &Path| {
+        let mut command = Command::new(binary::path().unwrap());
+        command.args(["fleet", "loss"]).arg(folder.path()).args(["--output", "json", "--engine"]).arg(engine);
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        (serde_json::from_slice::<Value>(&output.stdout).unwrap(), said)
+    };
+    for engine in engines(TEST) {
+        let (expected, said) = run(&engine);
+        assert_eq!((said.as_str(), expected["rows"][0]["lost"].as_f64()), ("", Some(87.0)), "{expected}");
+        // The engine lists it, and then it is gone.
+        let gone = part.with_file_name("part-1-removed.parquet");
+        std::fs::write(&gone, &whole).unwrap();
+        let name = engine.file_name().unwrap().to_str().unwrap();
+        let first = match name {
+            "duckdb" => {
+                format!("IO Error: Cannot open file \"{}\": No such file or directory", gone.display())
+            }
+            _ => format!(
+                "Code: 107. DB::Exception: File {} doesn't exist: While executing File. (FILE_DOESNT_EXIST)",
+                gone.display()
+            ),
+        };
+        let programs = tempfile::tempdir().unwrap();
+        let (program, message) = (programs.path().join(name), programs.path().join("message"));
+        std::fs::write(&message, first).unwrap();
+        let script = format!(
+            "#!/bin/sh\nif [ -e '{0}' ]; then rm '{0}'; cat >/dev/null; cat '{1}' >&2; exit 1; fi\nexec '{2}' \"$@\"\n",
+            gone.display(),
+            message.display(),
+            engine.display()
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(run(&program), (expected.clone(), String::new()));
+        assert!(!gone.exists());
+        // Half copied, with the temporary names of programs that copy and with the last one.
+        let at = |name: &str| part.with_file_name(name);
+        let half = &whole[..whole.len() / 2];
+        for name in [".part-1-x.tmp", "part-1-x.parquet.partial", ".part-1-x.parquet.Ab12Cd"] {
+            std::fs::write(at(name), half).unwrap();
+        }
+        assert_eq!(run(&engine), (expected.clone(), String::new()));
+        for (name, bytes) in [("part-1-half.parquet", half), ("part-1-new.parquet", b"")] {
+            std::fs::write(at(name), bytes).unwrap();
+        }
+        let (answer, said) = run(&engine);
+        assert_eq!(answer, expected);
+        for name in ["part-1-half.parquet", "part-1-new.parquet"] {
+            let line = format!("rocescope: left out of the answer: {}: ", at(name).display());
+            assert_eq!(said.matches(&line).count(), 1, "{said}");
+        }
+        assert_eq!(said.lines().count(), 2, "{said}");
+        for file in
+            std::fs::read_dir(part.parent().unwrap()).unwrap().flatten().filter(|file| file.path() != part)
+        {
+            std::fs::remove_file(file.path()).unwrap();
+        }
+    }
 }
 
 /// What happened before a job died: of NICs that process RoCE, every figure of the timeline, second by second.

@@ -11,7 +11,11 @@ use crate::fleet::page;
 use crate::fleet::recording::{Recordings, SESSION};
 use crate::fleet::server::Client;
 use crate::util::clickhouse::Server;
+use crate::util::notice::say;
 use crate::util::style::Paint;
+
+/// Maximum number of further attempts after files were damaged or removed.
+const MOST_MENDED: u32 = 5;
 
 pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     let chosen = args.chosen();
@@ -65,7 +69,8 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     }
 }
 
-/// Asks a program about files. A table without a file is empty.
+/// Asks a program about files. A table without a file is empty. What is copied or removed meanwhile, as on a mounted
+/// bucket, keeps nobody from an answer.
 fn ask(
     engine: &Engine,
     found: &mut Recordings,
@@ -73,6 +78,7 @@ fn ask(
     questions: &[String],
     stop: &dyn Fn() -> bool,
 ) -> Result<Answers, String> {
+    let mut mended = 0;
     loop {
         let declarations = match engine {
             Engine::Program(_, dialect) => found.declare(args.question, &args.chosen(), *dialect),
@@ -80,6 +86,13 @@ fn ask(
         };
         match engine.ask(&declarations, questions, stop) {
             Err(error) if found.lacks(&error) => {}
+            Err(error) if mended < MOST_MENDED && !stop() => {
+                let damaged = found.leave_out_damaged(args.question, &args.chosen(), &error).ok_or(error)?;
+                damaged.iter().for_each(|(path, reason)| {
+                    say(&format!("left out of the answer: {}: {reason}", path.display()));
+                });
+                mended += 1;
+            }
             answers => return answers,
         }
     }

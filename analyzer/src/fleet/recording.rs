@@ -1,5 +1,7 @@
 //! Locations of the tables of recordings, and their declaration for an engine.
 
+mod damaged;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,9 @@ use crate::util::units;
 
 /// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
 const MOST_HOURS: u64 = 24 * 8;
+
+/// End of the pattern of all files below a folder.
+const FILES: &str = "/**/*.parquet";
 
 /// Addresses of buckets whose folders both engines list, with credentials of their own.
 const BUCKETS: [&str; 2] = ["s3://", "gs://"];
@@ -36,6 +41,8 @@ pub struct Recordings {
     roots: Vec<String>,
     /// Patterns that match no file, as an engine says: the folders of a bucket are not listed here.
     empty: BTreeSet<String>,
+    /// Files that are left out, as no engine can read them.
+    damaged: BTreeSet<String>,
 }
 
 impl Recordings {
@@ -53,7 +60,7 @@ impl Recordings {
             let place = |root: &String| fs::canonicalize(root).unwrap_or_else(|_| PathBuf::from(root));
             roots.extend(new.into_iter().filter(|root| known.insert(place(root))));
         }
-        Ok(Self { roots, empty: BTreeSet::new() })
+        Ok(Self { roots, ..Self::default() })
     }
 
     /// True if the error of an engine is that a table has no file, which is then left out: findings and events have
@@ -122,7 +129,11 @@ impl Recordings {
         let tables = TABLES.iter().filter(|table| question.tables().contains(&table.name));
         let view = |table: &&Table| {
             let files = self.files(table.name, chosen);
-            format!("create view {} as {};\n", table.name, source(table, &files, dialect))
+            let folders: Vec<&str> = files.iter().filter_map(|file| file.strip_suffix(FILES)).collect();
+            let is_below = |file: &&String| folders.iter().any(|folder| file.starts_with(folder));
+            let left_out: Vec<&String> = self.damaged.iter().filter(is_below).collect();
+            let names = list(table, &files, &left_out, dialect);
+            format!("{names}create view {} as {};\n", table.name, source(table, &files, &left_out, dialect))
         };
         tables.map(view).collect()
     }
@@ -142,7 +153,7 @@ impl Recordings {
                 _ => Vec::new(),
             }
         };
-        let patterns = self.roots.iter().flat_map(of_root).map(|folder| format!("{folder}/**/*.parquet"));
+        let patterns = self.roots.iter().flat_map(of_root).map(|folder| format!("{folder}{FILES}"));
         patterns.filter(|pattern| !self.empty.contains(pattern)).collect()
     }
 }
@@ -176,27 +187,56 @@ fn hours(chosen: &Chosen) -> Option<Vec<String>> {
     })
 }
 
+/// Names of files in an SQL list.
+fn quoted<S: AsRef<str>>(names: &[S]) -> String {
+    format!("'{}'", names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("', '"))
+}
+
+/// The statement that lists the files of a table for DuckDB, whose patterns leave nothing out. Empty if they need not.
+fn list(table: &Table, files: &[String], left_out: &[&String], dialect: Dialect) -> String {
+    if dialect != Dialect::DuckDb || files.is_empty() || left_out.is_empty() {
+        return String::new();
+    }
+    let files: Vec<String> = files.iter().map(|file| format!("select file from glob('{file}')")).collect();
+    format!(
+        "set variable {}_files = (select list(file) from ({}) files where file not in ({}));\n",
+        table.name,
+        files.join(" union all "),
+        quoted(left_out)
+    )
+}
+
 /// A query for the rows of a table in files. Columns missing from older files are null, and a table without files is
 /// empty.
-pub(super) fn source(table: &Table, files: &[String], dialect: Dialect) -> String {
+pub(super) fn source(table: &Table, files: &[String], left_out: &[&String], dialect: Dialect) -> String {
     let columns = || table.columns.iter().map(click_house).collect::<Vec<_>>().join(", ");
     match (dialect, files) {
         (Dialect::DuckDb, []) => empty(table),
         // Where all files are older, none has the column.
         (Dialect::DuckDb, files) => format!(
-            "select * from read_parquet(['{}'], union_by_name = true, hive_partitioning = false) union all by name {}",
-            files.join("', '"),
+            "select * from read_parquet({}, union_by_name = true, hive_partitioning = false) union all by name {}",
+            match left_out {
+                [] => format!("[{}]", quoted(files)),
+                _ => format!("getvariable('{}_files')", table.name),
+            },
             empty(table)
         ),
         (Dialect::ClickHouse, []) => format!("select * from null('{}')", columns()),
         (Dialect::ClickHouse, files) => {
+            // Relative paths are no names of its files.
+            let absolute =
+                |file: &&String| std::path::absolute(file).ok()?.into_os_string().into_string().ok();
+            let others = match left_out.iter().filter_map(absolute).collect::<Vec<_>>().as_slice() {
+                [] => String::new(),
+                left_out => format!(" where _path not in ({})", quoted(left_out)),
+            };
             let of = |file: &String| {
                 let columns = columns();
                 // `file` would look for the bucket among its own files, and find none without an error.
                 if is_bucket(file) {
                     format!("select * from s3('{file}', 'Parquet', '{columns}')")
                 } else {
-                    format!("select * from file('{file}', Parquet, '{columns}')")
+                    format!("select * from file('{file}', Parquet, '{columns}'){others}")
                 }
             };
             files.iter().map(of).collect::<Vec<_>>().join(" union all ")

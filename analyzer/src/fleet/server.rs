@@ -66,7 +66,7 @@ pub(super) fn ask(client: &Client, statement: &str) -> Result<Vec<u8>, String> {
 
 /// The statement with an empty table of this name before its other common table expressions.
 fn without(table: &Table, statement: &str) -> String {
-    let empty = format!("with {} as ({})", table.name, source(table, &[], Dialect::ClickHouse));
+    let empty = format!("with {} as ({})", table.name, source(table, &[], &[], Dialect::ClickHouse));
     // Comments may stand before it.
     let begin =
         statement.find("with\n").filter(|at| *at == 0 || statement.as_bytes().get(at - 1) == Some(&b'\n'));

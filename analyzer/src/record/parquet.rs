@@ -13,7 +13,7 @@ use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
@@ -433,13 +433,27 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-/// Checks a row group and prepares reading it.
-fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
+/// What is wrong with a file: its metadata, or the headers of its pages. Values are not read. `None` if nothing is, or if
+/// the file cannot be read at all.
+pub fn fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
+    let check = || {
+        let groups = Groups::new(file)?;
+        let mut all = groups.reader.metadata().row_groups().iter();
+        all.try_for_each(|group| check_group(group, &*groups.file).map(drop))
+    };
+    match check() {
+        Err(ParquetError::External(cause)) if cause.is::<io::Error>() => None,
+        result => result.err().map(|error| error.to_string()),
+    }
+}
+
+/// Checks a row group, and returns the number of its rows.
+fn check_group(group: &RowGroupMetaData, file: &impl ChunkReader) -> Result<usize> {
     let bytes = file.len();
-    let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
+    let rows = usize::try_from(group.num_rows()).ok().filter(|rows| *rows <= MOST_ROWS);
     let rows = rows.ok_or_else(damaged)?;
     let is_inside = |number: i64| u64::try_from(number).is_ok_and(|number| number <= bytes);
-    for column in group.metadata().columns() {
+    for column in group.columns() {
         let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let end = begin.checked_add(column.compressed_size()).ok_or_else(damaged)?;
         if ![begin, column.data_page_offset(), column.compressed_size(), end].into_iter().all(is_inside) {
@@ -449,6 +463,12 @@ fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<
             check_pages(file, begin, end)?;
         }
     }
+    Ok(rows)
+}
+
+/// Checks a row group and prepares reading it.
+fn begin<R: Row>(group: &dyn RowGroupReader, file: &impl ChunkReader) -> Result<Group> {
+    let rows = check_group(group.metadata(), file)?;
     let fields = R::TABLE.columns.iter().map(|column| field_of(group, column)).collect::<Result<_>>()?;
     Ok(Group { fields, left: rows })
 }
