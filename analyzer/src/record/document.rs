@@ -53,7 +53,7 @@ $ rocescope diff monday/ today/                                    # recordings,
   and end of this state are reported; `hosts.rows_lost` has the number of rows lost, and so have, for an agent,
   `rocescope_recording_rows_lost_total` and `systemctl status`.
 - A row group has the rows of a flow one after the other, which makes small files a sixth smaller; `replay` restores the order of
-  time. Besides its rows a file of `flow_seconds` takes 4.0 kB, which the format requires: names, types and offsets of 49 columns, and
+  time. Besides its rows a file of `flow_seconds` takes 4.0 kB, which the format requires: names, types and offsets of 48 columns, and
   the headers of their pages.
 - A clock step of more than 2 s is reported and recorded in `hosts.clock_jump_ns`. Rows have the new time from then on; `interval_ns` is
   measured by a clock that does not step.
@@ -69,7 +69,7 @@ $ rocescope diff monday/ today/                                    # recordings,
   random characters at its end), else that of the recorder's environment: `SLURM_JOB_ID`; `K8S_JOB_NAME`, or in a pod `JOB_NAME`, as set by the
   downward API; `HOSTNAME` without `JOB_COMPLETION_INDEX` in a pod of an indexed Job. `--job` overrides both.
   Pods of Deployments and DaemonSets have such names as well and so are jobs; `--job` names them otherwise.
-- Numbers are signed 64-bit integers, delta-encoded; strings are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
+- Numbers are signed 64-bit integers, delta-encoded; strings, times, lengths of intervals and latencies are dictionary-encoded; pages are compressed with LZ4; row groups have 8,192 rows.
   A row of `flow_seconds` takes 14 to 20 bytes, including its share of the file's footer (a minute of the demonstration: 20; captures with an
   interval of 10 ms: 16); in a file of a few hundred rows or fewer, column headers take more space than rows.
 

@@ -1,5 +1,6 @@
 //! What a recording has not, and what it does not take twice.
 
+use rocescope_tests::packages::duck_db_or_skip;
 use rocescope_tests::recording::flow_rows;
 use rocescope_tests::sim::scenarios;
 use serde_json::Value;
@@ -328,4 +329,33 @@ fn the_job_of_a_capture_is_that_of_the_environment_unless_it_is_named() {
     };
     assert_eq!(jobs(&[]), [Some("slurm job 4711".to_owned())]);
     assert_eq!(jobs(&["--job", "mine"]), [Some("mine".to_owned())]);
+}
+
+/// As DuckDB sees it: LZ4 everywhere, dictionaries for texts and for numbers with few values, differences for all others,
+/// and no row group of more than 8,192 rows.
+#[test]
+fn files_are_encoded_as_documented() {
+    const FEW: [&str; 5] = ["t", "interval_ns", "rtt_p50_ns", "rtt_p99_ns", "rtt_max_ns"];
+    let Some(engine) = duck_db_or_skip("files_are_encoded_as_documented") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [other, third] = ["k1_ecmp_ring.uA1.pcap.gz", "f1_ecn_red.h1.pcap.gz"].map(capture);
+    let options =
+        ["--read", other.to_str().unwrap(), "--read", third.to_str().unwrap(), "--interval", "200us"];
+    assert!(record(&capture("k1_ecmp_ring.uA0.pcap.gz"), dir.path(), &options).status.success());
+    let sql = format!(
+        "select path_in_schema as name, type, compression, encodings, row_group_num_rows as rows from parquet_metadata('{}/v1/flow_seconds/**/*.parquet') where row_group_id = 0",
+        dir.path().display()
+    );
+    let output = std::process::Command::new(engine).args(["-json", "-c", &sql]).output().unwrap();
+    let columns: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(columns.len(), 48, "{columns:?}");
+    for column in &columns {
+        let [name, kind, encodings] =
+            ["name", "type", "encodings"].map(|part| column[part].as_str().unwrap());
+        assert_eq!(column["compression"], "LZ4_RAW", "{column}");
+        let has_dictionary = kind == "BYTE_ARRAY" || FEW.contains(&name);
+        assert_eq!(encodings.contains("DICTIONARY"), has_dictionary, "{column}");
+        assert_eq!(encodings.contains("DELTA_BINARY_PACKED"), !has_dictionary, "{column}");
+        assert_eq!(column["rows"], 8_192, "{column}");
+    }
 }
