@@ -45,10 +45,10 @@ const EXCEPTION: &str = "x-clickhouse-exception-code";
 /// Exception code of ClickHouse for a lack of rights.
 const ACCESS_DENIED: u32 = 497;
 
-/// The URL of an insert, with its deduplication token, or of another statement. Asynchronous inserts, the default of newer
-/// servers and of some profiles before, need another setting for their tokens to count, and may be confirmed early. A
-/// file of more than a million rows becomes several blocks, each with its own token: the same ones in each attempt if
-/// their order is that of the file.
+/// The URL of an insert, with its deduplication token, or of another statement. Of asynchronous inserts, the default of
+/// newer servers and of some profiles before, tokens may not count, and the confirmation may come early. A file of more
+/// than a million rows becomes several blocks, each with its own token: the same ones in each attempt if their order is
+/// that of the file.
 fn url(server: &Server, sql: &str, token: Option<&str>) -> String {
     let mut parameters = vec![("query", sql)];
     if let Some(token) = token {
