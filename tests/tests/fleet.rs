@@ -73,10 +73,7 @@ fn names_the_culprits(source: &str, engine: Option<&Path>) -> Vec<Value> {
     }
     let timeline = ask(&program, "timeline", source, engine, None).unwrap();
     let headline = timeline["headline"].as_str().unwrap();
-    assert!(
-        headline.contains("retransmission unusually high") && headline.contains(&fleet.lossy_host()),
-        "{headline}"
-    );
+    assert!(fleet.is_of_worst_slot(headline), "{headline}");
     let at: Vec<_> =
         timeline["rows"].as_array().unwrap().iter().map(|row| row["unix_s"].as_f64().unwrap()).collect();
     assert!(at.len() > 50 && at.is_sorted(), "{at:?}");

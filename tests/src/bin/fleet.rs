@@ -101,7 +101,11 @@ fn measure((fleet, offloaded): (Fleet, bool), folder: &Path, name: &str, engine:
         print!("{question:<10} {took:7.2} s {used:6.2} s  {:7.2} M  ", rows / used.max(0.01) / 1e6);
         if question == "timeline" {
             let headline = whole["headline"].as_str().unwrap_or_default();
-            let right = headline.contains(&if offloaded { fleet.dying_host() } else { fleet.lossy_host() });
+            let right = if offloaded {
+                headline.contains(&fleet.dying_host())
+            } else {
+                fleet.is_of_worst_slot(headline)
+            };
             wrong += usize::from(!right);
             println!("{} {headline}", if right { "ok" } else { "WRONG" });
         }

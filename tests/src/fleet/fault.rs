@@ -1,6 +1,7 @@
 //! The faults of a simulated fleet: where they are, what they do to a flow, and what each question must answer.
 
 use rocescope::sample::Direction;
+use rocescope::util::units::time_utc;
 
 use super::{BUSY, Fleet, PACKET, PLANES, Port, STEP_S, device, name};
 
@@ -68,6 +69,9 @@ pub const FAULTS: [Fault; 17] = [
 const POLARISED: Port = Port { host: 0, rail: 1, plane: 0 };
 const SLOW_RAIL: u64 = 3;
 const UNEVEN_RAIL: u64 = 2;
+/// Shares of the packets that are sent again to the lossy port, and to each host at the lossy switch.
+const PORT_RESENT: f64 = 0.01;
+const SWITCH_RESENT: f64 = 0.0005;
 
 /// What a fault does to a flow in a second, as one tap sees it.
 #[derive(Clone, Copy, Debug)]
@@ -194,8 +198,7 @@ impl Fleet {
                 Effect { latency: 3.0, ..NOTHING }
             }
             Fault::LossySwitch if on_path(lossy_switch, dst) => {
-                // Less in all than at the lossy port, which the timeline names.
-                Effect { lost: if is_sender { 0.0 } else { 0.0003 }, resent: 0.0005, ..NOTHING }
+                Effect { lost: if is_sender { 0.0 } else { 0.0003 }, resent: SWITCH_RESENT, ..NOTHING }
             }
             Fault::SlowLink if [src, dst].contains(&self.slow()) => Effect { latency: 3.0, ..NOTHING },
             Fault::SlowHost if [src.host, dst.host].contains(&self.slow_host()) => {
@@ -213,7 +216,13 @@ impl Fleet {
                 let timeouts = i64::from(busy);
                 // Lost on the last hop, which the sender's tap does not see.
                 let lost = if is_sender { 0.0 } else { 0.002 };
-                Effect { lost, resent: 0.01, timeouts, timeout_wait_ns: timeouts * 67_000_000, ..NOTHING }
+                Effect {
+                    lost,
+                    resent: PORT_RESENT,
+                    timeouts,
+                    timeout_wait_ns: timeouts * 67_000_000,
+                    ..NOTHING
+                }
             }
             Fault::PolarisedHash if !is_sender && pod(dst) == 0 && dst.rail == POLARISED.rail => {
                 Effect { bytes: if dst.plane == 0 { 1.9 } else { 0.1 }, ..NOTHING }
@@ -334,10 +343,25 @@ impl Fleet {
         }
     }
 
-    /// The host whose port drops packets, which the timeline of the whole recording must name.
+    /// True if this is the headline of the timeline of the whole recording: of the port that drops packets, or of the
+    /// leaf switch that drops a few to each host where it has enough hosts to drop more in all.
     #[must_use]
-    pub fn lossy_host(&self) -> String {
-        name(self.lossy().host)
+    pub fn is_of_worst_slot(&self, headline: &str) -> bool {
+        let (at, text) = headline.split_at_checked(19).unwrap_or_default();
+        let (fault, hosts) = if (self.pod() as f64) * SWITCH_RESENT > PORT_RESENT {
+            let pod = self.at_switches().1.host / self.pod();
+            // Those at the switch, and the ones before, which send to them.
+            (Fault::LossySwitch, (pod * self.pod()).saturating_sub(super::PEERS)..(pod + 1) * self.pod())
+        } else {
+            (Fault::LossyPort, self.lossy().host..self.lossy().host + 1)
+        };
+        let (begin, end) = self.range(fault);
+        // A slot of a few seconds can begin before it.
+        let [begin, end] = [begin - self.seconds / 2, end].map(|second| time_utc(second * super::NS));
+        let is_at = |host| text.contains(&format!("highest at {}", name(host)));
+        (&begin[..19]..&end[..19]).contains(&at)
+            && text.contains("retransmission unusually high")
+            && hosts.into_iter().any(is_at)
     }
 
     /// Counters of the device of a port in the time range of a fault.
