@@ -39,7 +39,7 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
     // A program must end with us; nothing of a server's would go on here.
     let interrupt = matches!(engine, Engine::Program(..)).then(output::Interrupt::catch).transpose()?;
     let stop = || interrupt.as_ref().is_some_and(output::Interrupt::is_set);
-    let questions = [chosen.summary(), question];
+    let questions = [args.question.summary(&chosen), question];
     // A server's answer is read here. A program is started first: no call of the sandbox starts one.
     let answers = if let Engine::Server(server) = &engine {
         confine::fleet(Some(server.port()), args.out.as_deref());

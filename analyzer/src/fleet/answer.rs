@@ -110,8 +110,7 @@ impl Answer {
             return Err("the engine gave no result; `--print-sql` prints what it was asked".to_owned());
         }
         let summary = rows.remove(0);
-        let readings = number(&summary, "readings").unwrap_or(0.0);
-        if readings < 1.0 {
+        if number(&summary, "all_rows").unwrap_or(0.0) < 1.0 {
             return Err(
                 "nothing was recorded in this time range and job: check --from, --to (UTC) and --job"
                     .to_owned(),
@@ -316,7 +315,7 @@ pub(super) mod tests {
     fn what_is_not_known_or_no_problem_is_null() {
         let calm = json!({"job_name": "", "problem": "CE", "figure": 0.0, "z": 0.0});
         let lossy = json!({"job_name": "j", "problem": "loss", "figure": 0.01, "z": 9.0});
-        let summary = json!({"readings": 2, "flow_readings": 2, "hosts": 1, "jobs": 1});
+        let summary = json!({"readings": 2, "all_rows": 2, "flow_readings": 2, "hosts": 1, "jobs": 1});
         let answer = Answer::of(Question::Jobs, [summary, lossy, calm].map(row).to_vec(), 10).unwrap();
         let shown = |at: usize| ["job_name", "problem", "figure"].map(|name| answer.rows[at][name].clone());
         assert_eq!(shown(0), [json!("j"), json!("loss"), json!(0.01)]);

@@ -6,7 +6,7 @@ use crate::fleet::answer::tests::row;
 
 fn summary() -> Row {
     row(
-        json!({"readings": 3600, "flow_readings": "3600", "hosts": 60, "jobs": "3", "first_ms": 1_763_800_000_000_u64, "last_ms": "1763800060500"}),
+        json!({"readings": 3600, "all_rows": "3610", "flow_readings": "3600", "hosts": 60, "jobs": "3", "first_ms": 1_763_800_000_000_u64, "last_ms": "1763800060500"}),
     )
 }
 
@@ -98,11 +98,14 @@ fn quiet_data_has_no_culprit_and_no_data_is_an_error() {
     assert!(of_jobs(calm).starts_with("Nothing is known of the jobs"));
     let calm = row(json!({"job_name": "j", "problem": "loss", "figure": 0, "z": 4.9}));
     assert!(of_jobs(calm).starts_with("No job stands out"));
-    let empty = row(json!({"readings": 0}));
+    let empty = row(json!({"readings": 0, "all_rows": 0}));
     assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));
+    let without_readings = row(json!({"readings": null, "all_rows": "2"}));
+    assert!(Answer::of(Question::Timeline, vec![without_readings], 10).is_ok());
     assert!(Answer::of(Question::Slow, Vec::new(), 10).is_err());
-    let devices =
-        row(json!({"readings": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_ms": 1, "last_ms": 2}));
+    let devices = row(
+        json!({"readings": 8, "all_rows": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_ms": 1, "last_ms": 2}),
+    );
     assert!(
         Answer::of(Question::Stragglers, vec![devices.clone()], 10)
             .unwrap_err()

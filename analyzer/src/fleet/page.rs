@@ -132,7 +132,7 @@ mod tests {
     use crate::fleet::question::Question;
 
     fn answer() -> Answer {
-        let summary = json!({"readings": 3600, "flow_readings": 3600, "hosts": 60, "jobs": 3, "first_s": 1_763_800_000, "last_s": 1_763_800_060});
+        let summary = json!({"readings": 3600, "all_rows": 3600, "flow_readings": 3600, "hosts": 60, "jobs": 3, "first_s": 1_763_800_000, "last_s": 1_763_800_060});
         let row = json!({
             "scope": "switches", "direction": "ingress", "place": "<l1> + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
             "idlest": "plane 2", "idlest_ratio": 0.1, "agree": 20, "of_hosts": 20, "misplaced": null, "score": 1,

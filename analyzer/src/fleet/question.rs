@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use super::answer::Unit::{self, Bytes, Count, Duration, Flag, Rate, Ratio, Score, Text, Time, Times};
 use crate::findings::{CONNECTING, CREATING, Limits};
+use crate::record::FOLLOWED_BY;
 use crate::util::definition::definitions;
 use crate::util::time::{NS_PER_MS, NS_PER_S};
 use crate::util::units;
@@ -252,6 +253,21 @@ impl Question {
         }
     }
 
+    /// The SQL that counts the selected rows of its tables: its first statement.
+    #[must_use]
+    pub fn summary(self, chosen: &Chosen) -> String {
+        const READINGS: [&str; 3] = ["flow_seconds", "device_seconds", "qp_seconds"];
+        let others = self.tables().iter().filter(|table| !READINGS.contains(table));
+        let others = others.map(|table| {
+            // Steps are found in packets.
+            let of_flow = u8::from(*table == "steps");
+            format!(
+                "\n  union all\n  select host, job, t, 0 as length_ns, 0 as of_reading, {of_flow} as of_flow, 0 as of_bytes from {table} where {{rows}}"
+            )
+        });
+        chosen.put_into(&include_str!("sql/summary.sql").replace("{others}", &others.collect::<String>()))
+    }
+
     /// Its SQL, one statement.
     #[must_use]
     pub fn sql(self, chosen: &Chosen) -> String {
@@ -298,38 +314,55 @@ fn failed_setup() -> String {
     format!("(event in ('{verbs}') and errno is not null or event = '{create}' and errno in ({errors}))")
 }
 
-impl Chosen {
-    /// The SQL that counts the selected rows: the first statement of every question.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        self.put_into(include_str!("sql/summary.sql"))
-    }
+/// The condition that the end of a queue pair in a row of `qp_lives` is known, or would be if it had ended: only who
+/// follows the control path sees it.
+fn known_end() -> String {
+    let followed = FOLLOWED_BY.map(|source| format!("sources like '%{source}%'"));
+    format!("(end_kind is not null or {})", followed.join(" or "))
+}
 
+impl Chosen {
     fn put_into(&self, text: &str) -> String {
-        let text = text.replace("{rows}", &self.condition()).replace("{SETUP_FAILED}", &failed_setup());
+        let from = self.from("first_t").unwrap_or_else(|| "first_t is not null".to_owned());
+        let texts = [
+            ("{rows}", self.condition()),
+            ("{rows_until}", Self { from_ns: None, ..self.clone() }.condition()),
+            ("{first_in_range}", from),
+            ("{SETUP_FAILED}", failed_setup()),
+            ("{END_KNOWN}", known_end()),
+        ];
+        let text = texts.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &value));
         let text = thresholds()
             .into_iter()
             .fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()));
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
     }
 
+    /// The condition that a column is in the time range, as far as its begin says.
+    fn from(&self, column: &str) -> Option<String> {
+        self.from_ns.map(|from| compared(column, ">", from))
+    }
+
+    /// The condition that a row is selected.
     fn condition(&self) -> String {
-        let time = |sign: &str, ns: u64| {
-            let time = units::time_utc(ns);
-            if ns.is_multiple_of(NS_PER_S) {
-                format!("t {sign} TIMESTAMP '{}'", time.get(..19).unwrap_or_default())
-            } else {
-                // A TIMESTAMP of ClickHouse has whole seconds; both convert a string to the type of the column.
-                format!("t {sign} '{}'", time.get(..23).unwrap_or_default())
-            }
-        };
         let all = [
-            self.from_ns.map(|from| time(">", from)),
-            self.to_ns.map(|to| time("<=", to)),
+            self.from("t"),
+            self.to_ns.map(|to| compared("t", "<=", to)),
             self.job.as_ref().map(|job| format!("job = '{}'", job.0)),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         if all.is_empty() { "t is not null".to_owned() } else { all.join(" and ") }
+    }
+}
+
+/// A comparison of a column with a time, to the millisecond.
+fn compared(column: &str, sign: &str, ns: u64) -> String {
+    let time = units::time_utc(ns);
+    if ns.is_multiple_of(NS_PER_S) {
+        format!("{column} {sign} TIMESTAMP '{}'", time.get(..19).unwrap_or_default())
+    } else {
+        // A TIMESTAMP of ClickHouse has whole seconds; both convert a string to the type of the column.
+        format!("{column} {sign} '{}'", time.get(..23).unwrap_or_default())
     }
 }
 
@@ -381,7 +414,7 @@ mod tests {
                 sql.contains(condition) && !sql.contains('{') && !sql.contains(';'),
                 "{question:?}: {sql}"
             );
-            let sql = sql + &chosen.summary();
+            let sql = sql + &question.summary(&chosen);
             for table in crate::record::TABLES.iter().map(|table| table.name) {
                 let read = sql.contains(&format!("from {table}")) || sql.contains(&format!("join {table}"));
                 assert_eq!(read, question.tables().contains(&table), "{question:?}: {table}");
@@ -407,6 +440,8 @@ mod tests {
             "{sql}"
         );
         assert!(sql.contains("part_stuck_ns >= 1000000000 then"), "{sql}");
+        let followed = "(end_kind is not null or sources like '%control_path%' or sources like '%devx%')";
+        assert!(sql.contains(followed), "{sql}");
         let dashboard = include_str!("../../../docs/dashboards/clickhouse.json");
         assert!(dashboard.contains(&failed_setup()), "{}", failed_setup());
     }

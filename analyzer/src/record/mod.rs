@@ -29,4 +29,8 @@ pub mod spans;
 pub mod store;
 mod thrift;
 
+use crate::analysis::QpSource;
 pub use registry::{Rows, TABLES};
+
+/// Names in `sources` of `qp_lives` of the two that follow a queue pair to its end.
+pub const FOLLOWED_BY: [&str; 2] = [QpSource::ControlPath.name(), QpSource::Devx.name()];
