@@ -203,7 +203,8 @@ fn a_signal_ends_the_question_and_its_engine() {
     );
     std::fs::write(&engine, script).unwrap();
     std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::create_dir(folder.path().join("v1")).unwrap();
+    std::fs::create_dir_all(folder.path().join("v1/steps")).unwrap();
+    std::fs::write(folder.path().join("v1/steps/part.parquet"), "").unwrap();
     let mut command = Command::new(binary::path().unwrap());
     command.args(["fleet", "slow"]).arg(folder.path()).arg("--engine").arg(&engine);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -85,7 +85,7 @@ fn ask(
             Engine::Server(_) => String::new(),
         };
         match engine.ask(&declarations, questions, stop) {
-            Err(error) if found.lacks(&error) => {}
+            Err(error) if found.lacks(&error) => found.none_is_empty(args.question)?,
             Err(error) if mended < MOST_MENDED && !stop() => {
                 let damaged = found.leave_out_damaged(args.question, &args.chosen(), &error).ok_or(error)?;
                 damaged.iter().for_each(|(path, reason)| {

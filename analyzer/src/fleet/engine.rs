@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Row;
-use super::recording::Dialect;
+use super::recording::{Dialect, NO_FILES};
 use super::server::{Client, ask};
 
 /// Programs in order of preference.
@@ -182,6 +182,7 @@ fn reader(pipe: Option<impl io::Read + Send + 'static>) -> JoinHandle<io::Result
 }
 
 /// The first lines of an engine's error, message and position, and its last: a program in Python says the cause there.
+/// A pattern without files is there as a whole, to be recognised.
 pub(super) fn first_lines(text: &[u8]) -> String {
     const MOST: usize = 400;
     let text = String::from_utf8_lossy(text);
@@ -190,7 +191,11 @@ pub(super) fn first_lines(text: &[u8]) -> String {
         lines.truncate(3);
         lines.extend(["…", last].into_iter().filter(|_| last.contains("Error: ")));
     }
-    let text: String = lines.join(" ").chars().take(MOST).collect();
+    let joined = lines.join(" ");
+    let pattern = joined.find(NO_FILES).map(|at| at + NO_FILES.len());
+    let end = pattern.and_then(|at| Some(at + joined.get(at..)?.find('"')? + 1));
+    let least = end.and_then(|end| joined.get(..end)).map_or(0, |text| text.chars().count());
+    let text: String = joined.chars().take(least.max(MOST)).collect();
     if text.is_empty() { "it failed and gave no reason".to_owned() } else { text }
 }
 
@@ -273,6 +278,12 @@ mod tests {
         let error =
             Engine::Program(bad, Dialect::ClickHouse).ask("", &["select 1".into()], &|| false).unwrap_err();
         assert!(error.contains("Code: 60. Unknown table") && error.contains("exit status: 60"), "{error}");
+        // Longer than most errors are shown.
+        let pattern = format!("s3://bucket/{}/v1/steps/**/*.parquet", "folder".repeat(150));
+        let error = format!("IO Error: {NO_FILES}{pattern}\"\n\nLINE 1: {}", "select ".repeat(200));
+        let shown = first_lines(error.as_bytes());
+        assert!(shown.ends_with(&format!("{pattern}\"")), "{shown}");
+        assert!(first_lines(error.replace(NO_FILES, "").as_bytes()).len() == 400);
         let gone = Engine::Program(folder.path().join("none"), Dialect::DuckDb)
             .ask("", &[String::new()], &|| false)
             .unwrap_err();

@@ -1,6 +1,7 @@
 //! Locations of the tables of recordings, and their declaration for an engine.
 
 mod damaged;
+mod roots;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,6 +23,9 @@ const FILES: &str = "/**/*.parquet";
 
 /// Addresses of buckets whose folders both engines list, with credentials of their own.
 const BUCKETS: [&str; 2] = ["s3://", "gs://"];
+
+/// Begin of DuckDB's error that a pattern, which follows in quotes, matches no file.
+pub(super) const NO_FILES: &str = "No files found that match the pattern \"";
 
 /// The session that questions expect, as both engines accept it (ClickHouse from 26.4).
 pub const SESSION: &str = "set time zone 'UTC';\n";
@@ -66,7 +70,7 @@ impl Recordings {
     /// True if the error of an engine is that a table has no file, which is then left out: findings and events have
     /// none where there were none.
     pub fn lacks(&mut self, error: &str) -> bool {
-        let pattern = error.split_once("No files found that match the pattern \"");
+        let pattern = error.split_once(NO_FILES);
         let pattern = pattern.and_then(|(_, rest)| rest.split_once('"'));
         pattern.is_some_and(|(pattern, _)| self.empty.insert(pattern.to_owned()))
     }
@@ -81,11 +85,10 @@ impl Recordings {
                 BUCKETS.join(", ")
             ));
         }
-        let found: Vec<PathBuf> =
-            expand(text).into_iter().filter(|root| root.join(VERSION).is_dir()).collect();
+        let found: Vec<PathBuf> = expand(text).into_iter().filter(|root| roots::has_rows(root)).collect();
         if found.is_empty() {
             return Err(format!(
-                "no recording in {text}: `rocescope record` writes tables below {VERSION}/ of its folder; name that folder, or several with *"
+                "no recording in {text}: `rocescope record` writes tables below {VERSION}/ of its folder, each file once it is complete; name that folder, or several with *"
             ));
         }
         let roots = found.into_iter().map(|root| {
@@ -107,7 +110,8 @@ impl Recordings {
                 "set session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0;\n"
             }
         };
-        session.to_owned() + &self.views(question, chosen, dialect)
+        let checks = if dialect == Dialect::ClickHouse { self.checks(question) } else { String::new() };
+        session.to_owned() + &self.views(question, chosen, dialect) + &checks
     }
 
     /// Comments that say to a reader how either engine gets the tables of a question.
@@ -321,13 +325,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for folder in folders {
             fs::create_dir_all(root.path().join(folder)).unwrap();
+            fs::write(root.path().join(folder).join("part.parquet"), "").unwrap();
         }
         root
     }
 
     #[test]
     fn folders_and_patterns_name_recordings() {
-        let root = recording(&["a1/v1", "a2/v1", "b/v1", "a3", ".a4/v1"]);
+        let root = recording(&["a1/v1/steps", "a2/v1/steps", "b/v1/steps", "a3", ".a4/v1/steps"]);
         let path = root.path().to_str().unwrap();
         let find = |text: &str| Recordings::find(&[format!("{path}/{text}")]).map(|found| found.roots);
         assert_eq!(find("a*").unwrap(), [format!("{path}/a1"), format!("{path}/a2")]);

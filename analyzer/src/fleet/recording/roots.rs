@@ -1,0 +1,121 @@
+//! Recordings of which nothing is there, as by a typing error in one of several names: each is an error.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::question::Question;
+use super::{Recordings, is_bucket};
+use crate::record::TABLES;
+use crate::record::parquet::VERSION;
+
+/// Maximum depth of folders below that of a table, which are those of a date, an hour and a host: links may lead round.
+const MOST_DEPTH: u32 = 8;
+
+/// True if a table of the recording in this folder has a file.
+pub(super) fn has_rows(root: &Path) -> bool {
+    let version = root.join(VERSION);
+    TABLES.iter().any(|table| has_file(&version.join(table.name), MOST_DEPTH))
+}
+
+/// True if there is a Parquet file in a folder or those in it. The first one is enough.
+fn has_file(folder: &Path, depth: u32) -> bool {
+    let mut paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_file = |path: &Path| path.extension().is_some_and(|extension| extension == "parquet");
+    paths.any(|path| is_file(&path) || depth > 0 && path.is_dir() && has_file(&path, depth - 1))
+}
+
+/// The message that a bucket has nothing of a question.
+fn nothing_in(root: &str, question: Question) -> String {
+    format!(
+        "no recording in {root}: no table that `{}` reads ({}) has a file there; `rocescope record` writes tables below {VERSION}/ of its folder, so check the name",
+        question.name(),
+        question.tables().join(", ")
+    )
+}
+
+impl Recordings {
+    /// Checks that each bucket has a table of the question.
+    ///
+    /// # Errors
+    /// If one has no file of any, as far as the engine has said.
+    pub fn none_is_empty(&self, question: Question) -> Result<(), String> {
+        let is_empty = |root: &&String| {
+            is_bucket(root)
+                && question.tables().iter().all(|table| self.empty.contains(&pattern(root, table)))
+        };
+        self.roots.iter().find(is_empty).map_or(Ok(()), |root| Err(nothing_in(root, question)))
+    }
+
+    /// Statements for ClickHouse that fail where a bucket has no file of any table of the question: it reads such a
+    /// bucket without an error.
+    pub(super) fn checks(&self, question: Question) -> String {
+        let of_root = |root: &String| {
+            let tables = question.tables().iter().map(|table| {
+                let file = pattern(root, table);
+                format!("select 1 from s3('{file}', 'Parquet', 't DateTime64(9, \\'UTC\\')') limit 1")
+            });
+            let tables: Vec<String> = tables.collect();
+            let error = nothing_in(root, question);
+            format!(
+                "select throwIf(count() = 0, '{error}') from ({}) format Null;\n",
+                tables.join(" union all ")
+            )
+        };
+        self.roots.iter().filter(|root| is_bucket(root)).map(of_root).collect()
+    }
+}
+
+/// All files of a table in a bucket.
+fn pattern(root: &str, table: &str) -> String {
+    format!("{root}/{VERSION}/{table}/**/*.parquet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::question::Chosen;
+    use crate::fleet::recording::Dialect;
+
+    #[test]
+    fn a_folder_without_a_file_is_no_recording() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir_all(root.path().join(folder).join("v1/flow_seconds/date=2025-11-22")).unwrap();
+        }
+        fs::write(root.path().join("a/v1/flow_seconds/date=2025-11-22/part.parquet"), "").unwrap();
+        fs::write(root.path().join("b/v1/flow_seconds/date=2025-11-22/.part.tmp"), "").unwrap();
+        let [a, b, all] = ["a", "b", "*"].map(|name| root.path().join(name).to_str().unwrap().to_owned());
+        let error = Recordings::find(&[&a, &b]).unwrap_err();
+        assert!(error.contains(&format!("no recording in {b}:")), "{error}");
+        // A pattern names those that are recordings.
+        assert_eq!(Recordings::find(&[&all]).unwrap().roots, [a]);
+    }
+
+    #[test]
+    fn a_bucket_without_any_table_is_named() {
+        let mut found = Recordings::find(&["s3://good", "s3://typo"]).unwrap();
+        let of = |bucket: &str, table: &str| {
+            format!("IO Error: No files found that match the pattern \"{}\"", pattern(bucket, table))
+        };
+        let question = Question::Slow;
+        // The other bucket, and the table of another question, count for nothing.
+        assert!(found.lacks(&of("s3://good", "link_seconds")) && found.lacks(&of("s3://typo", "steps")));
+        let (last, others) = question.tables().split_last().unwrap();
+        for table in others {
+            assert!(found.lacks(&of("s3://typo", table)));
+            assert_eq!(found.none_is_empty(question), Ok(()));
+        }
+        assert!(found.lacks(&of("s3://typo", last)));
+        let error = found.none_is_empty(question).unwrap_err();
+        assert!(error.contains("no recording in s3://typo: no table that `slow` reads"), "{error}");
+        let sql = found.declare(question, &Chosen::default(), Dialect::ClickHouse);
+        let checks: Vec<&str> = sql.lines().filter(|line| line.starts_with("select throwIf(")).collect();
+        assert_eq!(checks.len(), 2, "{sql}");
+        assert!(
+            checks[1].contains("'no recording in s3://typo: ")
+                && checks[1].contains("from s3('s3://typo/v1/qp_seconds/")
+        );
+        let sql = found.declare(question, &Chosen::default(), Dialect::DuckDb);
+        assert!(!sql.contains("throwIf"), "{sql}");
+    }
+}
