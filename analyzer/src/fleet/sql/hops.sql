@@ -1,15 +1,22 @@
--- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
+-- Medians are the mean of the middle one or two in order: `median` of ClickHouse takes a sample of more than 8,192.
 counted as (
-  select *, count(*) over (partition by metric, job, direction) as peers from figures
+  select *, count(*) over (partition by metric, job, direction) as peers,
+         row_number() over (partition by metric, job, direction order by figure) as nth_figure
+  from figures
 ),
+-- Fewer pairs have no median: a loss and a CE mark count by themselves, and for the others there is nothing to compare with.
 medians as (
-  select *, case when peers >= {COMPARED} then median(figure) over (partition by metric, job, direction)
+  select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_figure - peers - 1) <= 1 then figure end) over (partition by metric, job, direction)
                  when metric in ('loss', 'retransmitted', 'CE', 'CE (device)') or metric in ('retries (QP)', 'timeouts and sequence errors (QP)') then 0 else figure end as usual
   from counted
 ),
+differing as (
+  select *, row_number() over (partition by metric, job, direction order by abs(figure - usual)) as nth_difference from medians
+),
 deviations as (
-  select *, case when peers >= {COMPARED} then median(abs(figure - usual)) over (partition by metric, job, direction) else 0 end as mad
-  from medians
+  select *, case when peers >= {COMPARED} then avg(case when abs(2 * nth_difference - peers - 1) <= 1 then abs(figure - usual) end) over (partition by metric, job, direction)
+                 else 0 end as mad
+  from differing
 ),
 distances as (
   select *, (figure - usual) / greatest({DEVIATION} * mad, {DEVIATION} * {USUAL_SHARE} * usual, least / {STANDS_OUT}) as z
@@ -17,7 +24,7 @@ distances as (
 ),
 -- A pair counts once: at the sender's tap, or at the receiver's if that alone is bad, as with CE of the fabric.
 taps as (
-  select *, row_number() over (partition by metric, job, src, dst order by case when z > {STANDS_OUT} then 0 else 1 end, direction) as tap
+  select *, row_number() over (partition by metric, job, src, dst order by case when z >= {STANDS_OUT} then 0 else 1 end, direction) as tap
   from distances
 ),
 ports as (
@@ -77,16 +84,16 @@ hops as (
 ),
 totals as (
   select *, count(*) over (partition by metric, scope, side, hop) as pairs,
-         sum(case when z > {STANDS_OUT} then 1 else 0 end) over (partition by metric, scope, side, hop) as bad_pairs,
+         sum(case when z >= {STANDS_OUT} then 1 else 0 end) over (partition by metric, scope, side, hop) as bad_pairs,
          median(z) over (partition by metric, scope, side, hop) as hop_z
   from hops
   where hop is not null and hop <> ''
 )
 -- The first pair of each figure of a job is a row even if it is not bad: it says how many there are, and whether they were compared.
 select metric, scope, breadth, side, hop, bad_pairs, pairs, hop_z, job, direction, src, dst, readings, weight, bounded, peers, pairs_of_job,
-       figure, usual, z, case when z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then 1 else 0 end as is_bad,
-       case when z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then bad_pairs * pow(bad_pairs / pairs, 2) else 0 end as score
+       figure, usual, z, case when z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then 1 else 0 end as is_bad,
+       case when z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs then bad_pairs * pow(bad_pairs / pairs, 2) else 0 end as score
 from totals
-where z > {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs or number = 1 and scope = 'link' and side in ('', 'from')
+where z >= {STANDS_OUT} and bad_pairs >= {BAD_SHARE} * pairs or number = 1 and scope = 'link' and side in ('', 'from')
 order by score desc, breadth, hop_z desc, metric, hop, side, src, dst, direction
 limit 50000
