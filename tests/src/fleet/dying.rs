@@ -2,15 +2,17 @@
 //! time range of [`Fault::Stalls`]: what its recording has of it beside counts.
 
 use std::net::IpAddr;
+use std::path::Path;
 
+use anyhow::Result;
 use rocescope::record::cell::Time;
-use rocescope::record::registry::{DeviceSecond, Event, Finding, QpLife};
+use rocescope::record::registry::{DeviceSecond, Event, Finding, QpLife, QpSecond};
 use rocescope::sample::Address;
 use rocescope::util::shared::Shared;
 
 use super::fault::Fault;
 use super::offloaded::qpn;
-use super::{BEGIN_S, Fleet, NS, PEERS, Port, address, device, link, name};
+use super::{BEGIN_S, Fleet, NS, PEERS, Port, Written, address, device, link, name};
 
 /// Seconds after the begin of the time range: its queue pairs show retries, its ports are paused, its queue pairs stand
 /// still, are in the error state, and are refused when they connect again.
@@ -37,7 +39,45 @@ pub struct Second {
     pub finding: Option<&'static str>,
 }
 
+/// What queue pairs leave in a recording.
+#[derive(Debug)]
+pub struct QpRows {
+    /// Their traffic.
+    pub seconds: Vec<QpSecond>,
+    /// Their states.
+    pub lives: Vec<QpLife>,
+    /// Events of the control path.
+    pub events: Vec<Event>,
+    /// Findings about them.
+    pub findings: Vec<Finding>,
+}
+
 impl Fleet {
+    /// Writes the queue pairs of the time range in which some die, changed as a recording with less may have them.
+    /// Their states begin before it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_deaths(&self, root: &Path, change: impl Fn(&mut QpRows)) -> Result<()> {
+        let begin = Time(self.range(Fault::Stalls).0 * NS);
+        for host in 0..self.hosts {
+            let mut rows = QpRows {
+                seconds: self.qps_of(host),
+                lives: self.lives_of(host),
+                events: self.events_of(host),
+                findings: self.findings_of(host),
+            };
+            rows.seconds.retain(|row| row.t > begin);
+            change(&mut rows);
+            let mut written = Written::default();
+            Self::table(root, host, &rows.seconds, &mut written)?;
+            Self::table(root, host, &rows.lives, &mut written)?;
+            Self::table(root, host, &rows.events, &mut written)?;
+            Self::table(root, host, &rows.findings, &mut written)?;
+        }
+        Ok(())
+    }
+
     /// Seconds after the begin of the time range, at the host whose queue pairs die.
     pub(super) fn dying(&self, second: u64, host: u64) -> Option<u64> {
         let is_dying = self.fault_at(second) == Fault::Stalls && host == self.stalled();
@@ -48,6 +88,12 @@ impl Fleet {
     #[must_use]
     pub fn dying_host(&self) -> String {
         name(self.stalled())
+    }
+
+    /// A time at which the queue pairs have died and are not destroyed yet, in Unix seconds.
+    #[must_use]
+    pub fn second_after_deaths(&self) -> u64 {
+        self.range(Fault::Stalls).0 + DIE_S + 2
     }
 
     /// What the timeline of the time range has, second by second.

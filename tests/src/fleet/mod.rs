@@ -29,7 +29,7 @@ use rocescope::sample::{Address, Direction};
 use rocescope::util::shared::Shared;
 
 use crate::sim::rng::mix;
-pub use dying::Second;
+pub use dying::{QpRows, Second};
 pub use fault::{FAULTS, Fault};
 
 /// Begin of the recording: an hour, 2025-11-22 08:00:00 UTC.

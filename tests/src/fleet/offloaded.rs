@@ -111,7 +111,7 @@ impl Fleet {
     }
 
     /// Queue pairs that send, one to each peer and port. Their contexts are read once a second.
-    fn qps_of(&self, host: u64) -> Vec<QpSecond> {
+    pub(super) fn qps_of(&self, host: u64) -> Vec<QpSecond> {
         let mut rows = Vec::new();
         for second in BEGIN_S..BEGIN_S + self.seconds * FAULTS.len() as u64 {
             for own in Self::ports(host) {
@@ -121,6 +121,40 @@ impl Fleet {
             }
         }
         rows
+    }
+
+    /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of so many seconds at most
+    /// hosts, at every third host each second.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_in_turns(&self, root: &Path, turn_s: u64) -> Result<()> {
+        for host in 0..self.hosts {
+            let turn_s = if host % 3 == 0 { 1 } else { turn_s };
+            let of_qp = |(at, (own, distance)): (usize, (Port, u64))| {
+                self.read_in_turns(own, distance, turn_s, at as u64 % turn_s)
+            };
+            let qps = Self::ports(host).flat_map(|own| (1..=PEERS).map(move |distance| (own, distance)));
+            let rows: Vec<QpSecond> = qps.enumerate().flat_map(of_qp).collect();
+            Self::table(root, host, &rows, &mut Written::default())?;
+        }
+        Ok(())
+    }
+
+    /// A queue pair that is read for the first time after so many seconds, when nothing of its packets is known yet,
+    /// and then in turns.
+    fn read_in_turns(&self, own: Port, distance: u64, turn_s: u64, first_s: u64) -> Vec<QpSecond> {
+        let (begin, end) = self.range(Fault::Healthy);
+        let reading = |second: u64, turn_s: u64| {
+            let one = self.qp(second, own, distance);
+            let sent = |back: u64| self.qp(second - back, own, distance).sent_packets;
+            let sent_packets = (0..turn_s).filter_map(sent).sum();
+            QpSecond { interval_ns: turn_s.max(1) * NS, sent_packets: Some(sent_packets), ..one }
+        };
+        let later = (begin + first_s..end).step_by(turn_s as usize).skip(1);
+        std::iter::once(reading(begin + first_s, 0))
+            .chain(later.map(|second| reading(second, turn_s)))
+            .collect()
     }
 
     fn qp(&self, second: u64, own: Port, distance: u64) -> QpSecond {

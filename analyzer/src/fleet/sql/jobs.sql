@@ -96,26 +96,28 @@ qps as (
   from contexts
   group by job_name
 ),
--- A queue pair has a row whenever it changes: one without a row did not die.
+-- A queue pair has a row whenever it changes: one whose control path is followed and that has no row did not die. The row of a death is
+-- written again when the queue pair is destroyed, and counts when it is first there.
 lives as (
-  select job_name, count(distinct host) as life_hosts, count(*) as life_count, sum(is_dead) as dead_count
+  select job_name, count(distinct case when is_in_range = 1 then host end) as life_hosts, sum(is_in_range) as life_count,
+         sum(case when is_followed = 1 then case when {first_in_range} then 1 else 0 end end) as dead_count
   from (
-    select coalesce(job, '') as job_name, host, device, lqpn, created, max(case when end_kind = 'error' then 1 else 0 end) as is_dead
+    select coalesce(job, '') as job_name, host, device, lqpn, created, max(case when {rows} then 1 else 0 end) as is_in_range,
+           max(case when {END_KNOWN} then 1 else 0 end) as is_followed, min(case when end_kind = 'error' then t end) as first_t
     from qp_lives
-    where {rows}
+    where {rows_until}
     group by coalesce(job, ''), host, device, lqpn, created
   ) each_life
   group by job_name
 ),
 names as (
-  select job_name from (select job_name from traffic union all select job_name from qps union all select job_name from lives) every_job group by job_name
+  select job_name from (select job_name from traffic union all select job_name from qps union all select job_name from lives where life_count > 0) every_job group by job_name
 ),
 joined as (
   select n.job_name as job_name, greatest(coalesce(t.host_count, 0), coalesce(q.qp_hosts, 0), coalesce(l.life_hosts, 0)) as host_count, nullif(t.all_bytes, 0) as all_bytes, all_lost,
          all_retransmitted, case when t.all_timeouts is not null or q.qp_timeouts is not null then coalesce(t.all_timeouts, 0) + coalesce(q.qp_timeouts, 0) end as all_timeouts, loss_ratio, resent_ratio, ce_ratio, stall_ns, wait_ns,
          nullif(flow_ns, 0) as flow_ns, retry_ratio, rnr_retry_ratio, stuck_count, stuck_count / nullif(q.qp_count, 0) as stuck_ratio,
-         case when greatest(coalesce(l.life_count, 0), coalesce(q.qp_count, 0)) > 0 then coalesce(dead_count, 0) end as died_count,
-         coalesce(dead_count, 0) / nullif(greatest(coalesce(l.life_count, 0), coalesce(q.qp_count, 0)), 0) as died_ratio,
+         dead_count as died_count, dead_count / nullif(greatest(coalesce(l.life_count, 0), coalesce(q.qp_count, 0)), 0) as died_ratio,
          nullif(step_ns, 0) as step_ns, case when step_ns > 0 then network_ratio end as network_ratio,
          case when step_ns > 0 then growth end as growth
   from names n left join traffic t on n.job_name = t.job_name left join qps q on n.job_name = q.job_name left join lives l on n.job_name = l.job_name left join pace p on n.job_name = p.job_name
@@ -152,8 +154,8 @@ scored as (
 ),
 -- A queue pair that died ends its job, whatever else there is.
 worst as (
-  select *, case when problem = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end as turn,
-         row_number() over (partition by job_name order by case when problem = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, problem) as place
+  select *, case when problem = 'deaths (QP)' and z >= {STANDS_OUT} then 0 else 1 end as turn,
+         row_number() over (partition by job_name order by case when problem = 'deaths (QP)' and z >= {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, problem) as place
   from scored
 )
 select job_name, problem, figure, usual, z, host_count, all_bytes, all_lost, all_retransmitted, all_timeouts, ce_ratio,

@@ -91,10 +91,30 @@ places as (
   from parts
   group by slot, place
 ),
+-- Contexts of queue pairs are read in turns, each at another time: how long a turn of the slowest host usually is, and from when to
+-- when every queue pair has counts. Before its first turn and after its last, a range has those of a part of them.
+turns as (
+  select max(case when qp_from_ms < all_from_ms + turn_ms then qp_from_ms end) as known_from_ms,
+         min(case when qp_to_ms > all_to_ms - turn_ms then qp_to_ms end) as known_to_ms
+  from (
+    select *, max(host_turn_ms) over () as turn_ms, min(qp_from_ms) over () as all_from_ms, max(qp_to_ms) over () as all_to_ms
+    from (
+      select qp_from_ms, qp_to_ms, sum(squares) over (partition by host) / sum(lengths) over (partition by host) as host_turn_ms
+      from (
+        select host, min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as qp_from_ms, 1e0 * max(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t)) as qp_to_ms,
+               sum(1e0 * interval_ns / 1000000) as lengths, sum((1e0 * interval_ns / 1000000) * (1e0 * interval_ns / 1000000)) as squares
+        from qp_seconds
+        where {rows} and sent_packets is not null
+        group by host, device, lqpn
+      ) each_qp
+    ) each_turn
+  ) every_turn
+),
 -- NICs that process RoCE show no packets, but the context of each queue pair, and counters.
 qp_parts as (
   select floor((date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 - (select begin_ms from bounds)) / (select width_ms from bounds)) as slot, host, device, lqpn,
-         sum(sent_packets) as part_packets, sum(retrying_readings) as part_retrying,
+         sum(case when date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 >= (select known_from_ms from turns)
+                   and date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 2000000 < (select known_to_ms from turns) then sent_packets end) as part_packets, sum(retrying_readings) as part_retrying,
          max(stuck_ns) as part_stuck_ns
   from qp_seconds
   where {rows}
@@ -112,12 +132,14 @@ nic_parts as (
   ) sources
   group by slot, host, counter, device, port, priority
 ),
--- What began at a time: a queue pair died, its set-up failed, a finding was first seen. Each counts once.
+-- What began at a time: a queue pair died, its set-up failed, a finding was first seen. Each counts once. The row of a death is written
+-- again when the queue pair is destroyed.
 moments as (
   select host, 'died' as what, '' as id, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', first_t) as at_ms
   from (
-    select host, device, lqpn, created, min(t) as first_t from qp_lives where {rows} and end_kind = 'error' group by host, device, lqpn, created
+    select host, device, lqpn, created, min(t) as first_t from qp_lives where {rows_until} and end_kind = 'error' group by host, device, lqpn, created
   ) deaths
+  where {first_in_range}
   union all
   select host, 'refused' as what, '' as id, date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) as at_ms
   from events
@@ -145,7 +167,7 @@ facts as (
                        when 'retrying readings' then part_retrying
                        when 'QPs' then case when part_retrying is not null then 1 end
                        when 'retrying' then case when part_retrying > 0 then 1 else 0 end
-                       when 'stuck' then case when part_stuck_ns >= {STUCK_NS} then 1 else 0 end
+                       when 'stuck' then case when part_stuck_ns is not null then case when part_stuck_ns >= {STUCK_NS} then 1 else 0 end end
                        else case when part_stuck_ns is not null then 1 end end) as amount
   from qp_parts
   cross join (
@@ -158,7 +180,7 @@ facts as (
   union all
   select slot, host, what, 1e0 * count(*) as amount from began group by slot, host, what
   union all
-  select 0e0 as slot, host, 'lives' as what, 1e0 * count(*) as amount from qp_lives where {rows} group by host
+  select 0e0 as slot, host, 'lives' as what, 1e0 * count(*) as amount from qp_lives where {rows_until} and {END_KNOWN} group by host
 ),
 other_places as (
   select slot, case when grouping(host) = 1 then '' else max(host) end as place, sum(case when what = 'packets' then amount end) as qp_packets,
@@ -194,30 +216,32 @@ combined as (
   group by slot, place
 ),
 -- Where no tap is after the path of a flow, nobody sees what is lost there. The first and the last slot may be recorded in part. What is
--- counted somewhere is 0 in a slot without it.
+-- counted somewhere is 0 in a slot without it. Deaths are counted where the control path is followed.
 known as (
   select *, max(has_after) over () as is_known, least((select width_ms from bounds), (select end_ms from bounds) - (select begin_ms from bounds) - slot * (select width_ms from bounds)) as length_ms,
+         least((select begin_ms from bounds) + (slot + 1) * (select width_ms from bounds), (select known_to_ms from turns))
+           - greatest((select begin_ms from bounds) + slot * (select width_ms from bounds), (select known_from_ms from turns)) as qps_length_ms,
          case when place = '' and max(of_bytes) over () > 0 then coalesce(of_bytes, 0) else of_bytes end as sent_bytes,
          case when place = '' and max(of_qp_packets) over () > 0 then coalesce(of_qp_packets, 0e0) else of_qp_packets end as sent_qp_packets,
          case when place = '' and max(of_nics_bytes) over () > 0 then coalesce(of_nics_bytes, 0e0) else of_nics_bytes end as sent_nic_bytes,
          case when place = '' and max(of_nics_timeouts) over () > 0 then coalesce(of_nics_timeouts, 0e0) else of_nics_timeouts end as expired,
          case when place = '' and max(of_nics_paused_ns) over () > 0 then coalesce(of_nics_paused_ns, 0e0) else of_nics_paused_ns end as paused_time_ns,
-         case when place = '' and max(coalesce(of_lives, of_qp_packets, of_qps)) over () >= 0 then coalesce(of_qps_died, 0e0) else of_qps_died end as died,
+         case when place = '' and max(of_lives) over () > 0 then coalesce(of_qps_died, 0e0) else of_qps_died end as died,
          case when place = '' and max(of_qps_refused) over () > 0 then coalesce(of_qps_refused, 0e0) else of_qps_refused end as refused,
          case when place = '' and max(coalesce(of_critical, of_warning)) over () > 0 then coalesce(of_critical, 0e0) else of_critical end as critical,
          case when place = '' and max(coalesce(of_critical, of_warning)) over () > 0 then coalesce(of_warning, 0e0) else of_warning end as warnings
   from combined
 ),
 long as (
-  select slot, place, metric, least, of_packets, length_ms, warnings,
+  select slot, place, metric, least, of_packets, length_ms, qps_length_ms, warnings,
          case metric when 'latency' then 1e0 * of_rtt when 'CE' then 1e0 * of_ce when 'loss' then case when is_known = 1 then 1e0 * of_lost end
                      when 'retransmission' then 1e0 * of_retransmitted when 'timeouts' then 1e0 * of_timeouts when 'traffic' then 1e0 * sent_bytes
                      when 'retries (QP)' then case when of_qp_readings >= {RETRYING_READINGS} then of_qps_retrying when of_qps > 0 then 0e0 end
-                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then sent_qp_packets when 'deaths (QP)' then died
+                     when 'stuck (QP)' then of_qps_stuck when 'packets (QP)' then case when qps_length_ms * 2 >= length_ms then sent_qp_packets end when 'deaths (QP)' then died
                      when 'set-up failures (QP)' then refused when 'critical findings' then critical when 'traffic (device)' then sent_nic_bytes
                      when 'timeouts (device)' then expired else paused_time_ns end as num,
          case when metric = 'latency' then 1e0 * of_rtts when metric = 'CE' then 1e0 * of_capable
-              when metric in ('traffic', 'packets (QP)', 'traffic (device)') then length_ms / 1000 when metric = 'paused (device)' then length_ms * 1000000
+              when metric in ('traffic', 'traffic (device)') then length_ms / 1000 when metric = 'packets (QP)' then qps_length_ms / 1000 when metric = 'paused (device)' then length_ms * 1000000
               when metric = 'retries (QP)' then 1e0 * of_qps when metric = 'stuck (QP)' then 1e0 * of_qps_sending else 1e0 end as den
   from known
   cross join (
@@ -253,7 +277,7 @@ scored as (
 ),
 -- A queue pair that died ends its job, whatever else is unusual.
 worst as (
-  select *, row_number() over (partition by slot order by case when metric = 'deaths (QP)' and z > {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, metric) as rank
+  select *, row_number() over (partition by slot order by case when metric = 'deaths (QP)' and z >= {STANDS_OUT} then 0 else 1 end, coalesce(z, -1) desc, metric) as rank
   from scored
 ),
 wide as (
@@ -268,9 +292,9 @@ wide as (
          sum(case when metric = 'stuck (QP)' then all_num end) as qps_stuck, max(case when metric = 'retries (QP)' then figure end) as qps_retrying_ratio,
          sum(case when metric = 'timeouts (device)' then all_num end) as nic_timeouts, sum(case when metric = 'paused (device)' then all_num end) as paused_ns,
          sum(case when metric = 'critical findings' then all_num end) as critical_findings,
-         max(case when rank = 1 and z > {STANDS_OUT} then metric end) as worst_metric, max(case when rank = 1 then z end) as worst_z,
-         max(case when rank = 1 and z > {STANDS_OUT} then figure end) as worst_figure, max(case when rank = 1 and z > {STANDS_OUT} then usual end) as worst_usual,
-         max(case when rank = 1 and z > {STANDS_OUT} and metric not in ('traffic', 'packets (QP)', 'traffic (device)') then top_host end) as worst_host
+         max(case when rank = 1 and z >= {STANDS_OUT} then metric end) as worst_metric, max(case when rank = 1 then z end) as worst_z,
+         max(case when rank = 1 and z >= {STANDS_OUT} then figure end) as worst_figure, max(case when rank = 1 and z >= {STANDS_OUT} then usual end) as worst_usual,
+         max(case when rank = 1 and z >= {STANDS_OUT} and metric not in ('traffic', 'packets (QP)', 'traffic (device)') then top_host end) as worst_host
   from worst
   group by slot
 )
