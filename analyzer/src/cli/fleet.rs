@@ -88,9 +88,9 @@ fn ask(
             Err(error) if found.lacks(&error) => found.none_is_empty(args.question)?,
             Err(error) if mended < MOST_MENDED && !stop() => {
                 let damaged = found.leave_out_damaged(args.question, &args.chosen(), &error).ok_or(error)?;
-                damaged.iter().for_each(|(path, reason)| {
+                for (path, reason) in damaged {
                     say(&format!("left out of the answer: {}: {reason}", path.display()));
-                });
+                }
                 mended += 1;
             }
             answers => return answers,

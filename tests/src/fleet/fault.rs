@@ -69,7 +69,7 @@ pub const FAULTS: [Fault; 17] = [
 const POLARISED: Port = Port { host: 0, rail: 1, plane: 0 };
 const SLOW_RAIL: u64 = 3;
 const UNEVEN_RAIL: u64 = 2;
-/// Shares of the packets that are sent again to the lossy port, and to each host at the lossy switch.
+/// Shares of the packets that are retransmitted to the lossy port, and to each host at the lossy switch.
 const PORT_RESENT: f64 = 0.01;
 const SWITCH_RESENT: f64 = 0.0005;
 

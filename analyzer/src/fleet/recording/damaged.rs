@@ -70,7 +70,7 @@ fn each(folder: &Path, found: &mut dyn FnMut(PathBuf)) {
         match fs::metadata(&path) {
             Ok(about) if about.is_dir() => each(&path, found),
             Ok(about) if about.is_file() && path.extension().is_some_and(|end| end == "parquet") => {
-                found(path)
+                found(path);
             }
             _ => {}
         }
