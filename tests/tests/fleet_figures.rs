@@ -1,7 +1,7 @@
 //! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rocescope_tests::fleet::ask::{ask, asked, engines, of_captures, of_captures_each, rows};
@@ -239,6 +239,29 @@ fn a_mirror_port_is_not_named_for_what_it_sees() {
     assert_eq!(answers(), without);
 }
 
+/// An engine that finds a file removed which it has listed: removes it, and fails once with the engine's words.
+fn removing(gone: &Path, engine: &Path, folder: &Path) -> PathBuf {
+    let name = engine.file_name().unwrap().to_str().unwrap();
+    let words = match name {
+        "duckdb" => format!("IO Error: Cannot open file \"{}\": No such file or directory", gone.display()),
+        _ => format!(
+            "Code: 107. DB::Exception: File {} doesn't exist: While executing File. (FILE_DOESNT_EXIST)",
+            gone.display()
+        ),
+    };
+    let (program, message) = (folder.join(name), folder.join("message"));
+    std::fs::write(&message, words).unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ -e '{0}' ]; then rm '{0}'; cat >/dev/null; cat '{1}' >&2; exit 1; fi\nexec '{2}' \"$@\"\n",
+        gone.display(),
+        message.display(),
+        engine.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
 /// As of a bucket into which hosts copy, or a folder whose oldest files are removed: the answer is that of the whole
 /// files, and what is left out is named.
 #[test]
@@ -261,27 +284,8 @@ fn files_half_copied_or_removed_meanwhile_keep_nobody_from_an_answer() {
         // The engine lists it, and then it is gone.
         let gone = part.with_file_name("part-1-removed.parquet");
         std::fs::write(&gone, &whole).unwrap();
-        let name = engine.file_name().unwrap().to_str().unwrap();
-        let first = match name {
-            "duckdb" => {
-                format!("IO Error: Cannot open file \"{}\": No such file or directory", gone.display())
-            }
-            _ => format!(
-                "Code: 107. DB::Exception: File {} doesn't exist: While executing File. (FILE_DOESNT_EXIST)",
-                gone.display()
-            ),
-        };
         let programs = tempfile::tempdir().unwrap();
-        let (program, message) = (programs.path().join(name), programs.path().join("message"));
-        std::fs::write(&message, first).unwrap();
-        let script = format!(
-            "#!/bin/sh\nif [ -e '{0}' ]; then rm '{0}'; cat >/dev/null; cat '{1}' >&2; exit 1; fi\nexec '{2}' \"$@\"\n",
-            gone.display(),
-            message.display(),
-            engine.display()
-        );
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = removing(&gone, &engine, programs.path());
         assert_eq!(run(&program), (expected.clone(), String::new()));
         assert!(!gone.exists());
         // Half copied, with the temporary names of programs that copy and with the last one.
