@@ -123,7 +123,7 @@ impl Fleet {
         rows
     }
 
-    /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of so many seconds at most
+    /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of this number of seconds at most
     /// hosts, at every third host each second.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A queue pair that is read for the first time after so many seconds, when nothing of its packets is known yet,
+    /// A queue pair that is read for the first time after this number of seconds, when nothing of its packets is known yet,
     /// and then in turns.
     fn read_in_turns(&self, own: Port, distance: u64, turn_s: u64, first_s: u64) -> Vec<QpSecond> {
         let (begin, end) = self.range(Fault::Healthy);
