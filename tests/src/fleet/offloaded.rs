@@ -123,8 +123,8 @@ impl Fleet {
         rows
     }
 
-    /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of this number of seconds at most
-    /// hosts, at every third host each second.
+    /// Writes the queue pairs of the healthy time range, whose contexts are read in turns of this number of seconds
+    /// at most hosts, at every third host each second.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -141,8 +141,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// A queue pair that is read for the first time after this number of seconds, when nothing of its packets is known yet,
-    /// and then in turns.
+    /// A queue pair that is read for the first time after this number of seconds, when nothing of its packets is known
+    /// yet, and then in turns.
     fn read_in_turns(&self, own: Port, distance: u64, turn_s: u64, first_s: u64) -> Vec<QpSecond> {
         let (begin, end) = self.range(Fault::Healthy);
         let reading = |second: u64, turn_s: u64| {
