@@ -111,8 +111,8 @@ fn tunnels() -> Vec<Sample> {
         ("erspan 1", true, gre(0x88BE, 0, &[], &inner)),
         ("erspan 2", true, gre(0x88BE, 0x1000, &[0, 0, 0, 9, 0x10, 1, 0, 0, 0, 0, 0, 0], &inner)),
         ("erspan 3", true, gre(0x22EB, 0x1000, &[&[0, 0, 0, 9][..], &erspan3].concat(), &inner)),
-        ("ip in ip", false, ethernet(&[], 0x0800, &ipv4(4, 0, 0, &inner_ip))),
-        ("ip in ipv6", false, ethernet(&[], 0x86DD, &ipv6(4, 0, &inner_ip))),
+        ("ip in ip", true, ethernet(&[], 0x0800, &ipv4(4, 0, 0, &inner_ip))),
+        ("ip in ipv6", true, ethernet(&[], 0x86DD, &ipv6(4, 0, &inner_ip))),
     ]
     .map(|(name, kernel, bytes)| Sample { name, bytes, kernel })
     .into()
