@@ -65,7 +65,7 @@ fn main() -> anyhow::Result<()> {
     let mut options = Options::from_env();
     options.report.analysis.imbalance_all_links = true;
     options.speed = (which == "replay").then_some(1.0);
-    let result = run(feed, options);
+    let result = run(feed, options).result;
     let _ = source.join();
     result
 }

@@ -1,5 +1,7 @@
 //! The figures of `rocescope fleet` over recordings of captures and of a simulated fleet, on both engines.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -186,8 +188,8 @@ fn a_straggler_is_named_by_others_alone() {
     }
 }
 
-/// Recorders are started at any time: the hosts of a job are compared although no two of them have rows of the same time,
-/// and although none has rows of a time in which it is silent.
+/// Recorders are started at any time: the hosts of a job are compared although no two of them have rows of the same
+/// time, and although none has rows of a time in which it is silent.
 #[test]
 fn a_straggler_is_named_by_traffic_whenever_the_intervals_begin() {
     let (program, fleet) = (binary::path().unwrap(), Fleet::SMALL);

@@ -9,8 +9,8 @@
 //! no others.
 //!
 //! Two differences are by design. XDP cannot know that a frame is untagged, so an id of 0 in replay is unknown to it.
-//! The programs parse only one VXLAN, GRE, ERSPAN or IP in IP around RoCE: they count frames in other tunnels as such, and the
-//! expected report comes from a replay of the others.
+//! The programs parse only one VXLAN, GRE, ERSPAN or IP in IP around RoCE: they count frames in other tunnels as
+//! such, and the expected report comes from a replay of the others.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

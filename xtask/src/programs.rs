@@ -19,7 +19,8 @@ pub(crate) const DEBUG: &str = "dev";
 /// The package of the integration tests, which need root, a program and the kernel.
 pub(crate) const INTEGRATION: &str = "rocescope-tests";
 const PACKAGES: [&str; 4] = ["rocescope", "rocescope-common", INTEGRATION, "xtask"];
-// Without `?`, cargo reads these features as those of a dependency, too, and enables the integration tests' optional one.
+// Without `?`, cargo reads these features as those of a dependency, too, and enables the optional one of the
+// integration tests.
 const LIBRARY: &str = "rocescope?/live,rocescope?/test-clock,rocescope?/tls";
 const FOREIGN: &str = "rocescope?/live,rocescope?/test-clock";
 const TESTS: &str = "rocescope-tests/live";

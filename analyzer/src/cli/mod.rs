@@ -298,7 +298,7 @@ fn replay(args: ReplayArgs, color: Color) -> Result<()> {
             None => {
                 let tui = tui.unwrap_or_default();
                 let speed = tui.speed.map(|_| speed);
-                output::watch(feed, tui::Options { report, notes, speed, ..tui }, color)
+                output::watch(feed, tui::Options { report, speed, notes, ..tui }, color)
             }
             Some(interrupt) => output::print(&feed, format(output, color), &sink, &report, &interrupt),
         };

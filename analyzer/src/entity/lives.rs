@@ -140,6 +140,11 @@ impl QpControl {
         self.created_ns.is_none_or(|made| made <= time_ns) && self.over_by().is_none_or(|end| time_ns <= end)
     }
 
+    /// Another queue pair, made at this time, has its number.
+    pub fn reused(&mut self, created_ns: Option<u64>) {
+        (self.reused_ns, self.end) = (created_ns, Some(NUMBER_REUSED));
+    }
+
     /// The latest time at which it may have existed. Unit: Unix ns. `None`: it exists, or no end is known.
     #[must_use]
     pub fn over_by(&self) -> Option<u64> {

@@ -35,8 +35,8 @@ const LOOK: Duration = Duration::from_secs(60);
 const LAST: Duration = Duration::from_secs(5);
 /// Maximum length of a response that is read, in bytes.
 const MOST_ANSWER: u64 = 4_096;
-/// Number of inserts whose tokens ClickHouse remembers: those of an hour of 1,600 hosts that send a file per minute. Each takes
-/// about 1 kB of its memory, as soon as it is there, and none makes an insert slower.
+/// Number of inserts whose tokens ClickHouse remembers: those of an hour of 1,600 hosts that send a file per minute.
+/// Each takes about 1 kB of its memory, as soon as it is there, and none makes an insert slower.
 const WINDOW: u32 = 100_000;
 /// Files of a table refused in a row after which the table's others wait for the next pass, which begins with them.
 const REFUSALS: u32 = 3;

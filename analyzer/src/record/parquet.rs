@@ -433,8 +433,8 @@ fn damaged() -> ParquetError {
     ParquetError::General("the file is damaged".to_owned())
 }
 
-/// What is wrong with a file: its metadata, or the headers of its pages. Values are not read. `None` if nothing is, or if
-/// the file cannot be read at all.
+/// What is wrong with a file: its metadata, or the headers of its pages. Values are not read. `None` if nothing is,
+/// or if the file cannot be read at all.
 pub fn fault<C: ChunkReader + 'static>(file: C) -> Option<String> {
     let check = || {
         let groups = Groups::new(file)?;

@@ -45,7 +45,7 @@ fn what_waited_for_click_house_arrives_once() {
     let options = ["--interval", "20ms", "--rotate", "200ms", "--clickhouse", &url];
     let output = record(&capture("e1_loss1.h0.pcap.gz"), dir.path(), &options);
     let said = text(&output);
-    assert!(output.status.success() && said.contains(" wait for ClickHouse in "), "{said}");
+    assert!(output.status.success() && said.contains(" left for ClickHouse in "), "{said}");
     let queued = || std::fs::read_dir(dir.path().join("queue")).unwrap().count();
     let waiting = queued();
     assert!(waiting > 15, "{waiting}");

@@ -331,8 +331,8 @@ fn the_job_of_a_capture_is_that_of_the_environment_unless_it_is_named() {
     assert_eq!(jobs(&["--job", "mine"]), [Some("mine".to_owned())]);
 }
 
-/// As DuckDB sees it: LZ4 everywhere, dictionaries for texts and for numbers with few values, differences for all others,
-/// and no row group of more than 8,192 rows.
+/// As DuckDB sees it: LZ4 everywhere, dictionaries for texts and for numbers with few values, differences for all
+/// others, and no row group of more than 8,192 rows.
 #[test]
 fn files_are_encoded_as_documented() {
     const FEW: [&str; 5] = ["t", "interval_ns", "rtt_p50_ns", "rtt_p99_ns", "rtt_max_ns"];

@@ -4,9 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::entity::lives::{
-    Calls, DESTROYED, DEVX, ERROR, Lives, NUMBER_REUSED, QpControl, QpEvent, QpLife, TO_ERROR,
-};
+use crate::entity::lives::{Calls, DESTROYED, DEVX, ERROR, Lives, QpControl, QpEvent, QpLife, TO_ERROR};
 use crate::entity::owners::QpOwner;
 use crate::host::rdma::nldev::QueuePair;
 use crate::util::map::Map;
@@ -68,8 +66,7 @@ impl Follower {
                     && let Some(mut before) = self.alive.remove(&key)
                 {
                     // Its destruction was missed.
-                    before.control.reused_ns = new.control.created_ns;
-                    before.control.end = Some(NUMBER_REUSED);
+                    before.control.reused(new.control.created_ns);
                     self.end(before);
                 }
                 if self.alive.len() >= MOST_ALIVE && !self.alive.contains_key(&key) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::entity::lives::NUMBER_REUSED;
 use crate::entity::lives::QpControl;
 use crate::util::source_port::udp_source_port;
 use crate::util::system::KernelVersion;

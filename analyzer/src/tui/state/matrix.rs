@@ -147,8 +147,8 @@ fn add_latency(cells: &mut [Cell], mut timed: Vec<(u32, &Row)>, model: &Model) {
     for rows in timed.chunk_by(|(one, _), (other, _)| one == other) {
         let at = rows.first().and_then(|(at, _)| usize::try_from(*at).ok());
         let Some(cell) = at.and_then(|at| cells.get_mut(at)) else { continue };
-        let times = model.latency_of(rows.iter().map(|(_, row)| *row));
-        cell.latency_ns = times.and_then(|times| times.tail()).map(Bucket::ns);
+        let latency = model.latency_of(rows.iter().map(|(_, row)| *row));
+        cell.latency_ns = latency.and_then(|latency| latency.tail()).map(Bucket::ns);
     }
 }
 

@@ -177,6 +177,23 @@ fn trouble(counts: &Counts) -> u64 {
     lost.saturating_mul(1_000) + (repeats + rnr + counts.naks()).saturating_mul(10) + cnp + counts.ecn_data[3]
 }
 
+impl Peer {
+    /// Without packets yet, from the row of its first.
+    fn new(shared: Shared, row: usize) -> Self {
+        Self {
+            shared,
+            flows: 0,
+            counts: Counts::default(),
+            seconds: None,
+            latency: None,
+            row,
+            counted: row,
+            links: Vec::new(),
+            judged: FlowVerdict::default(),
+        }
+    }
+}
+
 /// The rows of the list, in no order.
 pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &Overlap) -> Vec<Peer> {
     let mut places: Map<Shared, usize> = Map::default();
@@ -201,17 +218,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
         number += 1;
         let shared = Shared::of(by, seen.row, cx, rails);
         let place = *places.entry(shared.clone()).or_insert_with(|| {
-            peers.push(Peer {
-                shared,
-                flows: 0,
-                counts: Counts::default(),
-                seconds: None,
-                latency: None,
-                row,
-                counted: row,
-                links: Vec::new(),
-                judged: FlowVerdict::default(),
-            });
+            peers.push(Peer::new(shared, row));
             worst.push((0, 0));
             peers.len() - 1
         });
@@ -299,11 +306,14 @@ fn sort(peers: &mut [Peer]) {
     });
 }
 
+/// Rank, trouble and place of a row that a finding lists.
+type Listed = (u32, u64, usize);
+
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails), known: bool) {
     let none = if known { FlowVerdict::FINE } else { FlowVerdict::default() };
     // With the place of the worst row that a finding lists; of a flow on several links, of the one with most trouble.
-    let mut judged: Map<Shared, (FlowVerdict, Option<(u32, u64, usize)>)> = Map::default();
+    let mut judged: Map<Shared, (FlowVerdict, Option<Listed>)> = Map::default();
     for (at, row) in cx.model.rows.iter().enumerate().filter(|(_, row)| row.judged.worst.is_some()) {
         let (worst, listed) =
             judged.entry(Shared::of(by, row, cx, rails)).or_insert((FlowVerdict::FINE, None));

@@ -340,11 +340,7 @@ impl Page for OverviewScreen {
         const WIDER: super::Hint = (&[Input::ZoomOut], "zoom out");
         const GROUP: super::Hint = (&[Input::Group], "group");
         const THEME: super::Hint = (&[Input::Theme], "theme");
-        let problem = match self.item(view) {
-            Some(Item::Problem(_)) => true,
-            Some(Item::Peer(_)) => false,
-            None => false,
-        };
+        let problem = matches!(self.item(view), Some(Item::Problem(_)));
         // Without a chart and peers their keys do nothing.
         let shown = !Self::without_packets(view);
         let rest: &[super::Hint] = if shown { &[CURSOR, CLOSER, WIDER, GROUP, THEME] } else { &[THEME] };
