@@ -324,12 +324,15 @@ fn lives_of<'a>(devices: &'a Devices, port: &PortSample) -> (Vec<&'a QpLife>, Ve
     };
     let lives: Vec<&QpLife> = qps.iter().filter(|life| is_here(&life.device, life.port)).collect();
     // The port of a queue pair's event is that of the queue pair.
-    let mut elsewhere: BTreeMap<u32, Vec<&QpLife>> = BTreeMap::new();
+    let mut named: BTreeMap<u32, Vec<&QpLife>> =
+        events.iter().filter_map(|event| Some((event.lqpn?, Vec::new()))).collect();
     for life in qps.iter().filter(|life| life.device == port.device && life.port.is_some()) {
-        elsewhere.entry(life.lqpn).or_default().push(life);
+        if let Some(of) = named.get_mut(&life.lqpn) {
+            of.push(life);
+        }
     }
     let port_of = |event: &QpEvent| {
-        let mut of = elsewhere.get(&event.lqpn?)?.iter().rev();
+        let mut of = named.get(&event.lqpn?)?.iter().rev();
         of.find(|life| life.control.lived_at(event.time_ns))?.port
     };
     let events = events.iter().filter(|event| is_here(&event.device, event.port.or_else(|| port_of(event))));

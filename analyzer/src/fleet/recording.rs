@@ -5,6 +5,7 @@ mod roots;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::question::{Chosen, Question};
@@ -17,6 +18,9 @@ use crate::util::units;
 
 /// Maximum number of hours whose folders are listed one by one; for longer time ranges the engine gets all files.
 const MOST_HOURS: u64 = 24 * 8;
+
+/// Maximum depth of folders below that of a table, which are those of a date, an hour and a host: links may lead round.
+const MOST_DEPTH: u32 = 8;
 
 /// End of the pattern of all files below a folder.
 const FILES: &str = "/**/*.parquet";
@@ -146,7 +150,7 @@ impl Recordings {
     fn files(&self, table: &str, chosen: &Chosen) -> Vec<String> {
         let hours = hours(chosen);
         let of_root = |root: &String| {
-            let folder = format!("{root}/{VERSION}/{table}");
+            let folder = folder(root, table);
             let remote = is_bucket(root);
             match &hours {
                 Some(hours) if !remote => {
@@ -160,6 +164,31 @@ impl Recordings {
         let patterns = self.roots.iter().flat_map(of_root).map(|folder| format!("{folder}{FILES}"));
         patterns.filter(|pattern| !self.empty.contains(pattern)).collect()
     }
+}
+
+/// The folder of a table.
+fn folder(root: &str, table: &str) -> String {
+    format!("{root}/{VERSION}/{table}")
+}
+
+/// Passes the files below a folder that an engine would read, in no particular order, until `found` breaks. Like an
+/// engine it follows links.
+fn each_file(
+    folder: &Path,
+    depth: u32,
+    found: &mut dyn FnMut(PathBuf) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return ControlFlow::Continue(()) };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        match fs::metadata(&path) {
+            Ok(about) if about.is_dir() && depth > 0 => each_file(&path, depth - 1, found)?,
+            Ok(about) if about.is_file() && path.extension().is_some_and(|end| end == "parquet") => {
+                found(path)?;
+            }
+            _ => {}
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 fn is_bucket(name: &str) -> bool {

@@ -1,9 +1,10 @@
 //! Files that keep an engine from an answer: half copied, damaged, or removed after it had listed them.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::{FILES, Recordings, is_bucket};
+use super::{FILES, MOST_DEPTH, Recordings, each_file, is_bucket};
 use crate::fleet::question::{Chosen, Question};
 use crate::record::TABLES;
 use crate::record::parquet::fault;
@@ -34,13 +35,14 @@ impl Recordings {
                     continue;
                 };
                 let (before, mut others) = (damaged.len(), 0);
-                each(Path::new(folder), &mut |path| {
+                let _all = each_file(Path::new(folder), MOST_DEPTH, &mut |path| {
                     let is_known = path.to_str().is_some_and(|path| self.damaged.contains(path));
                     match (!is_known).then(|| File::open(&path).ok().and_then(fault)) {
                         Some(Some(reason)) => damaged.push((path, reason)),
                         Some(None) => others += 1,
                         None => {}
                     }
+                    ControlFlow::Continue(())
                 });
                 if damaged.len() > before && others == 0 {
                     self.empty.insert(pattern);
@@ -63,22 +65,10 @@ fn is_plain(name: &str) -> bool {
     !name.contains(['\'', '\\']) && !name.chars().any(char::is_control)
 }
 
-/// Passes the files below a folder that an engine would read, in no particular order. Like an engine it follows links.
-fn each(folder: &Path, found: &mut dyn FnMut(PathBuf)) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        match fs::metadata(&path) {
-            Ok(about) if about.is_dir() => each(&path, found),
-            Ok(about) if about.is_file() && path.extension().is_some_and(|end| end == "parquet") => {
-                found(path);
-            }
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::fleet::recording::Dialect;
     use crate::record::parquet::encode;

@@ -1,27 +1,22 @@
 //! Recordings of which nothing is there, as by a typing error in one of several names: each is an error.
 
-use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::super::question::Question;
-use super::{Recordings, is_bucket};
+use super::{FILES, MOST_DEPTH, Recordings, each_file, folder, is_bucket};
 use crate::record::TABLES;
 use crate::record::parquet::VERSION;
-
-/// Maximum depth of folders below that of a table, which are those of a date, an hour and a host: links may lead round.
-const MOST_DEPTH: u32 = 8;
+use crate::record::table::Table;
 
 /// True if a table of the recording in this folder has a file.
 pub(super) fn has_rows(root: &Path) -> bool {
     let version = root.join(VERSION);
-    TABLES.iter().any(|table| has_file(&version.join(table.name), MOST_DEPTH))
-}
-
-/// True if there is a Parquet file in a folder or those in it. The first one is enough.
-fn has_file(folder: &Path, depth: u32) -> bool {
-    let mut paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_file = |path: &Path| path.extension().is_some_and(|extension| extension == "parquet");
-    paths.any(|path| is_file(&path) || depth > 0 && path.is_dir() && has_file(&path, depth - 1))
+    // The first one is enough.
+    let has_file = |table: &Table| {
+        each_file(&version.join(table.name), MOST_DEPTH, &mut |_| ControlFlow::Break(())).is_break()
+    };
+    TABLES.iter().any(|table| has_file(table))
 }
 
 /// The message that a bucket has nothing of a question.
@@ -67,11 +62,13 @@ impl Recordings {
 
 /// All files of a table in a bucket.
 fn pattern(root: &str, table: &str) -> String {
-    format!("{root}/{VERSION}/{table}/**/*.parquet")
+    format!("{}{FILES}", folder(root, table))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::fleet::question::Chosen;
     use crate::fleet::recording::Dialect;
