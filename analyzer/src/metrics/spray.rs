@@ -114,7 +114,8 @@ impl Collector {
         if frame.encap != 0 {
             self.tunnelled(packet.slot, frame, data);
         }
-        if packet.payload == UNKNOWN || packet.payload == 0 {
+        // One comparison for 0 and for a length that is not known.
+        if packet.payload.wrapping_add(1) <= 1 {
             return false;
         }
         let at = packet.slot as usize;
@@ -123,17 +124,20 @@ impl Collector {
         }
         let Some(flow) = self.flows.get_mut(at) else { return false };
         let op = Op::of(packet.opcode);
-        if op.has(Op::STARTS | Op::RETH) && packet.dma_len != UNKNOWN {
-            flow.begin(packet);
+        // Most packets are neither the first nor the last of a message.
+        if op.any(Op::STARTS | Op::ENDS) {
+            if op.has(Op::STARTS | Op::RETH) && packet.dma_len != UNKNOWN {
+                flow.begin(packet);
+            }
+            if op.has(Op::ENDS) && packet.wire_len >= packet.payload {
+                let trimmed = flow.is_short_of_its_end(packet, op)
+                    || self.mark.is_some_and(|mark| flow.is_marked(packet, mark));
+                return trimmed && self.end_trimmed(packet);
+            }
         }
         if packet.wire_len < packet.payload {
             // The headers still have the lengths of the whole packet.
             return self.trimmed(packet);
-        }
-        if op.has(Op::ENDS) {
-            let trimmed = flow.is_short_of_its_end(packet, op)
-                || self.mark.is_some_and(|mark| flow.is_marked(packet, mark));
-            return trimmed && self.end_trimmed(packet);
         }
         if packet.payload >= u32::from(flow.largest) {
             flow.largest = u16::try_from(packet.payload).unwrap_or(u16::MAX);

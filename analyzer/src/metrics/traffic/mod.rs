@@ -122,10 +122,15 @@ impl Slot {
             self.in_progress = in_progress;
             pairs.in_progress(self.pair, in_progress);
         }
-        match new_ns {
-            Some(time_ns) if op.has(Op::READ_REQUEST) => pairs.asked(self.pair, time_ns),
-            Some(_) if op.has(Op::RESPONSE) && !in_progress => pairs.answered(self.pair),
-            _ => {}
+        // Most packets are neither, which takes one test.
+        if op.any(Op::READ_REQUEST | Op::RESPONSE)
+            && let Some(time_ns) = new_ns
+        {
+            if op.has(Op::READ_REQUEST) {
+                pairs.asked(self.pair, time_ns);
+            } else if !in_progress {
+                pairs.answered(self.pair);
+            }
         }
     }
 
