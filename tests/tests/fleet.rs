@@ -546,7 +546,7 @@ fn engines_run_every_query_of_the_dashboard_of_click_house() {
                 .replace("$__timeFilter(t)", &filter)
                 .replace("$__timeInterval(t)", interval)
                 .replace("$__interval_s", "10")
-                .replace("$job", job);
+                .replace("${job:sqlstring}", &format!("'{job}'"));
             assert!(!sql.contains("$__") && !sql.contains(';'), "{title}: {sql}");
             let output = piped(&engine, arguments, format!("{}{sql};\n", views.concat()).as_bytes());
             assert!(output.status.success() && output.stderr.is_empty(), "{title}: {output:?}\n{sql}");

@@ -18,16 +18,39 @@ pairs as (
   from pair_taps
   group by job, lane, direction, src, dst
 ),
-{qps}devices as (
-  select job, host, device, max(netdev) as port_of, count(*) as readings,
-         sum(case when counter = 'rx_packets' then delta end) as rx, sum(case when counter = 'tx_packets' then delta end) as tx,
-         sum(case when counter = 'ce_marked_packets' then delta end) as marked,
-         sum(case when counter = 'retransmissions' then delta end) as resent,
-         sum(case when counter = 'pause_ns' and direction = 'received' then delta end) as paused,
-         sum(case when counter = 'rx_packets' then interval_ns end) as span
-  from device_seconds
-  where {rows}
-  group by job, host, device
+{qps}-- Of several sources of one counter, that which counted most. Priorities are paused beside one another: the share is that of the worst.
+counters as (
+  select job, host, device, port, counter, direction, source, max(any_netdev) as any_netdev, sum(row_count) as row_count, sum(counted) as total,
+         max(counted) as most, min(first_ms) as first_ms, max(last_ms) as last_ms
+  from (
+    select job, host, device, port, counter, direction, source, priority, max(netdev) as any_netdev, count(*) as row_count, sum(delta) as counted,
+           min(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t) - interval_ns / 1000000) as first_ms,
+           max(date_diff('millisecond', TIMESTAMP '1970-01-01 00:00:00', t)) as last_ms
+    from device_seconds
+    where {rows}
+    group by job, host, device, port, counter, direction, source, priority
+  ) priorities
+  group by job, host, device, port, counter, direction, source
+),
+ports as (
+  select job, host, device, port, counter, direction, max(any_netdev) as any_netdev, sum(row_count) as row_count, max(total) as total, max(most) as most,
+         min(first_ms) as first_ms, max(last_ms) as last_ms
+  from counters
+  group by job, host, device, port, counter, direction
+),
+-- A counter that stands still has no row: the time is that in which the host has rows.
+devices as (
+  select *, 1000000 * (max(last_ms) over (partition by job, host) - min(first_ms) over (partition by job, host)) as span
+  from (
+    select job, host, device, max(any_netdev) as port_of, sum(row_count) as readings,
+           sum(case when counter = 'rx_packets' then total end) as rx, sum(case when counter = 'tx_packets' then total end) as tx,
+           sum(case when counter = 'ce_marked_packets' then total end) as marked,
+           sum(case when counter = 'retransmissions' then total end) as resent,
+           max(case when counter = 'pause_ns' and direction = 'received' then most end) as paused,
+           min(first_ms) as first_ms, max(last_ms) as last_ms
+    from ports
+    group by job, host, device
+  ) totals
 ),
 figures as (
   select metric, job, nullif(src, src) as box, lane, direction, src, dst, readings, figure, least, 0 as bounded, 1.0 as weight

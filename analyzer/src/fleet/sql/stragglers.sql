@@ -84,12 +84,20 @@ owners as (
 -- Of each step what was recorded last.
 versions as (
   select coalesce(job, '') as job_name, host, straggler as late_addr, case when straggler_kind <> 'upstream' then 1 else 0 end as is_known,
-         behind_ns as waited_ns, length_ns as whole_ns, row_number() over (partition by host, link, direction, start order by t desc) as version
+         behind_ns as waited_ns, length_ns as whole_ns, step_bytes, link, direction,
+         row_number() over (partition by host, link, direction, start order by t desc) as version,
+         row_number() over (partition by host, link, direction order by t desc, start desc) as age
   from steps
   where {rows}
 ),
+-- Steps of a volume that was given up were segments found before the period was known.
+volumes as (
+  select *, max(case when age = 1 then step_bytes end) over (partition by host, link, direction) as volume from versions
+),
 latest as (
-  select *, count(*) over (partition by job_name, host) as host_steps from versions where version = 1 and whole_ns > 0
+  select *, count(*) over (partition by job_name, host) as host_steps
+  from volumes
+  where version = 1 and whole_ns > 0 and (step_bytes is null or volume is null or step_bytes * 4 between volume * 3 and volume * 5)
 ),
 -- What a host says of itself is no other host's wait. `upstream` means only: that host, or one that it waits for.
 votes as (
