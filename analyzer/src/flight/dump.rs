@@ -14,6 +14,7 @@ use crate::analysis::Overlap;
 use crate::model::events::CLASSES;
 use crate::model::{History, OverTime};
 use crate::packet::pcapng;
+use crate::record::Rows;
 use crate::record::store::{Keep, Rotate, Store};
 use crate::report::{self, Report};
 use crate::sample::{EventSample, Sample};
@@ -45,6 +46,8 @@ pub struct Dump {
     pub last_ns: u64,
     /// Reasons, in order of time.
     pub reasons: Vec<Reason>,
+    /// What was so before the first row, as rows of that time.
+    pub before: Rows,
     /// Rows, oldest first.
     pub blocks: Vec<Block>,
     /// Packet events, oldest first.
@@ -152,10 +155,12 @@ fn tables(dump: &Dump, folder: &Path) -> io::Result<(usize, u64)> {
     let rotate = Rotate { time_ns: u64::MAX, bytes: u64::MAX };
     let (mut store, _) = Store::open(folder, &dump.host, rotate, Keep::default(), false)?;
     let (mut rows, mut lost) = (0, 0);
-    for block in &dump.blocks {
-        let read = block.rows()?;
+    let first_ns = dump.blocks.first().map_or(dump.last_ns, |block| block.first_ns);
+    let held = dump.blocks.iter().map(|block| io::Result::Ok((block.last_ns, block.rows()?)));
+    for block in std::iter::once(Ok((first_ns, dump.before.clone()))).chain(held) {
+        let (last_ns, read) = block?;
         rows += read.len();
-        let (losses, notices) = store.append(block.last_ns, read);
+        let (losses, notices) = store.append(last_ns, read);
         lost += losses.rows;
         if let Some(notice) = notices.into_iter().next() {
             return Err(io::Error::other(notice));

@@ -176,11 +176,13 @@ impl Recorder {
     fn dump(&mut self, sample: &Arc<Sample>, report: &Report) {
         let Some(pending) = self.pending.take() else { return };
         let (blocks, events) = self.ring.contents(pending.at_ns.saturating_sub(pending.wanted_ns));
+        let before = blocks.first().map(|block| self.collector.before(block.first_ns)).unwrap_or_default();
         let dump = Dump {
             host: self.host.clone(),
             trigger_ns: pending.at_ns,
             last_ns: sample.time_ns,
             reasons: pending.reasons,
+            before,
             blocks,
             events,
             lost: self.ring.lost(),

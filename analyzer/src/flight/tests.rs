@@ -376,8 +376,12 @@ fn a_dump_is_a_folder_with_tables_report_page_reason_and_packets() {
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("partial")));
     // The oldest dumps are removed; other folders stay.
     std::fs::create_dir(folder.path().join("dump-0")).unwrap();
-    writer::prune(folder.path(), 1).unwrap();
+    writer::prune(folder.path(), 1, &second.folder).unwrap();
     assert!(!written.folder.exists() && second.folder.exists() && folder.path().join("dump-0").exists());
+    // After the clock was set back, the latest one has the name of an older one.
+    let third = dump::write(&Dump { trigger_ns: 1, ..dump }, folder.path(), None).unwrap();
+    writer::prune(folder.path(), 1, &third.folder).unwrap();
+    assert!(third.folder.exists() && !second.folder.exists());
 }
 
 #[test]

@@ -92,7 +92,8 @@ fn write(
     dump::folder(folder)?;
     let work = || {
         let written = dump::write(dump, folder, facts)?;
-        Ok((written, prune(folder, settings.most)))
+        let pruned = prune(folder, settings.most, &written.folder);
+        Ok((written, pruned))
     };
     #[cfg(target_os = "linux")]
     return {
@@ -103,8 +104,9 @@ fn write(
     work()
 }
 
-/// Removes the oldest dumps beyond `most`, and returns their paths. Folders that are not dumps stay.
-pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
+/// Removes the oldest dumps beyond `most`, and returns their paths. Folders that are not dumps stay, and so does the
+/// `latest` one, whose name is not the last where the clock was set back.
+pub(super) fn prune(parent: &Path, most: usize, latest: &Path) -> io::Result<Vec<PathBuf>> {
     let is_dump = |path: &PathBuf| {
         let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
         named && path.join(WHY).is_file()
@@ -114,6 +116,7 @@ pub(super) fn prune(parent: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
     // Names begin with the time, so they sort by it.
     dumps.sort_unstable();
     let surplus = dumps.len().saturating_sub(most);
+    dumps.retain(|dump| dump != latest);
     dumps.truncate(surplus);
     dumps.iter().try_for_each(fs::remove_dir_all)?;
     Ok(dumps)

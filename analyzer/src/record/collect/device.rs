@@ -53,6 +53,12 @@ impl Devices {
         self.events(origin, report, &mut rows.events);
     }
 
+    /// Rows of the queue pairs that have none since `first_ns`, as of that time.
+    pub(super) fn before(&self, first_ns: u64) -> impl Iterator<Item = QpLife> {
+        let older = self.qps.values().filter(move |(life, _)| life.t.0 < first_ns);
+        older.map(move |(life, _)| QpLife { t: Time(first_ns), ..life.clone() })
+    }
+
     fn counters(&mut self, origin: &Origin, at: Interval, device: &Device, rows: &mut Vec<DeviceSecond>) {
         let plain = device.counters.iter().map(|(name, value)| (name.as_str(), *value, None, None));
         let pauses = device.pause.iter().flat_map(|pause| {

@@ -50,7 +50,11 @@ impl Findings {
             let mut key = key(finding);
             let same = |other: &&Key| Key { number: key.number, ..(*other).clone() } == key;
             key.number = present.iter().filter(same).count();
-            let row = row(origin, at, finding);
+            let mut row = row(origin, at, finding);
+            // It may be computed anew at each sample, from a clock that is corrected: a finding has one begin.
+            if let Some(since) = self.0.get(&key).and_then(|known| known.latest.since) {
+                row.since = Some(since);
+            }
             let due = self.0.get(&key).is_none_or(|known| {
                 let (time, json) = &known.recorded;
                 (known.latest.active, &known.latest.severity) != (row.active, &row.severity)
@@ -84,6 +88,12 @@ impl Findings {
                 self.0.insert(key, LatestFinding { latest: row, recorded: now });
             }
         }
+    }
+
+    /// Rows of those that have none since `first_ns`, as of that time.
+    pub(super) fn before(&self, first_ns: u64) -> impl Iterator<Item = registry::Finding> {
+        let older = self.0.values().filter(move |known| known.recorded.0.0 < first_ns);
+        older.map(move |known| registry::Finding { t: Time(first_ns), ..known.latest.clone() })
     }
 
     /// Writes rows for changes since the last rows.

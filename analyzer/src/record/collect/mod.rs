@@ -230,6 +230,19 @@ impl Collector {
         Rows { flow_rollup, ..Rows::default() }
     }
 
+    /// What the rows since `first_ns` do not say, as rows of that time: findings and queue pairs that have not changed
+    /// since then, and the host, which has a row each minute.
+    #[must_use]
+    pub fn before(&self, first_ns: u64) -> Rows {
+        let host = self.host_waits.iter().filter(|_| self.host.is_some_and(|last| last.time_ns < first_ns));
+        Rows {
+            findings: self.findings.before(first_ns).collect(),
+            qp_lives: self.devices.before(first_ns).collect(),
+            hosts: host.map(|row| Host { t: Time(first_ns), ..row.clone() }).collect(),
+            ..Rows::default()
+        }
+    }
+
     /// Rows that were waiting for the end of an interval.
     #[must_use]
     pub fn finish(&mut self) -> Rows {

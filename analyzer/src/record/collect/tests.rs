@@ -235,8 +235,13 @@ fn queue_pairs_have_a_row_when_they_change_and_counters_when_they_rise() {
         rows.device_seconds.iter().map(|row| (row.counter.to_string(), row.delta)).collect();
     assert_eq!(counters, [("tx_packets".to_owned(), 10)]);
     assert_eq!((rows.qp_lives.len(), rows.qp_lives[0].state.as_deref()), (1, Some("RTS")));
+    let rows_lqpn = rows.qp_lives[0].lqpn;
     let rows = take(&mut collector, &with("RTS", 10, 0));
     assert_eq!((rows.device_seconds.len(), rows.qp_lives.len()), (0, 0));
+    // Without that row, later ones would not say that it is there.
+    let lives = |first_ns| collector.before(first_ns).qp_lives.into_iter().map(|life| (life.lqpn, life.t.0));
+    let (none, one): (Vec<_>, Vec<_>) = (lives(START).collect(), lives(u64::MAX).collect());
+    assert_eq!((none.len(), one), (0, vec![(rows_lqpn, u64::MAX)]));
     let rows = take(&mut collector, &with("ERR", 12, 1));
     assert_eq!((rows.device_seconds[0].delta, rows.events.len()), (2, 1));
     assert_eq!(rows.qp_lives[0].end_reason.as_deref(), Some("QP_FATAL"));

@@ -65,9 +65,14 @@ impl Journal {
     /// Creates a journal.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from);
         // After a power failure its rows are of no use without its name.
-        path.parent().map_or(Ok(()), layout::sync)?;
+        let ready = locked.and_then(|()| path.parent().map_or(Ok(()), layout::sync));
+        if let Err(error) = ready {
+            // Each attempt would leave an empty one.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
         Ok(Self { file, path, len: 0 })
     }
 

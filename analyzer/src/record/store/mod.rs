@@ -15,6 +15,7 @@ pub(crate) use layout::{folder, queue, walk};
 pub use retention::Keep;
 use volume::Volume;
 
+use super::parquet::GROUP;
 use super::registry::Rows;
 use crate::util::time::HOUR_NS;
 use crate::util::units;
@@ -28,6 +29,18 @@ const LATE_NS: u64 = 60_000_000_000;
 const STEP_NS: u64 = HOUR_NS;
 /// Data time after such a step in which no file is removed by age.
 const WARY_NS: u64 = 900_000_000_000;
+
+/// Rows kept in memory while no journal can be created; then the oldest are lost.
+const MOST_HELD: usize = 4 * GROUP;
+
+/// A volume that is not sealed.
+#[derive(Debug)]
+struct NotSealed {
+    volume: Volume,
+    /// Its files are in place, and only the queue lacks them.
+    is_published: bool,
+    error: io::Error,
+}
 
 /// Losses of the recording itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +81,11 @@ pub struct Store {
     /// Sealed files are also linked into the queue.
     queue: bool,
     volume: Option<Volume>,
+    /// Volumes whose files are in place, but not in the queue yet: nothing is added to them, since what is sent once is
+    /// not inserted again under its name.
+    published: Vec<Volume>,
+    /// Rows for which no journal could be created, at most [`MOST_HELD`].
+    held: Rows,
     /// Rows of intervals that are not over.
     unfinished: Rows,
     /// Time of the first row in the volume.
@@ -124,6 +142,8 @@ impl Store {
             keep,
             queue,
             volume: None,
+            published: Vec::new(),
+            held: Rows::default(),
             unfinished: Rows::default(),
             begin_ns: 0,
             last_ns: 0,
@@ -150,7 +170,7 @@ impl Store {
                     match (volume.last_ns(), self.finish(volume)) {
                         (_, Ok(0)) => {}
                         (last_ns, Ok(files)) => notices.push(sealed(files, last_ns, &path)),
-                        (_, Err((_, error))) => notices.push(format!(
+                        (_, Err(NotSealed { error, .. })) => notices.push(format!(
                             "cannot seal {}, the journal of a recording that was killed: {error}; it is tried again at the next start",
                             path.display()
                         )),
@@ -182,30 +202,34 @@ impl Store {
 
     /// Writes the files of a volume, links them into the queue, and removes the journal.
     #[expect(clippy::result_large_err, reason = "the volume goes on as before; it is moved once in minutes")]
-    fn finish(&self, volume: Volume) -> Result<usize, (Volume, io::Error)> {
+    fn finish(&self, volume: Volume) -> Result<usize, NotSealed> {
         if volume.is_empty() {
             // An empty journal that stays does no harm.
             let _ = volume.remove();
             return Ok(0);
         }
-        let (volume, parts) = volume.seal(&self.dir)?;
-        if self.queue {
-            for part in &parts {
-                let link = queue(&self.dir).join(part.queue_name());
-                match std::fs::hard_link(&part.path, &link) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err((volume, error));
-                    }
-                    _ => {}
-                }
-            }
-            if let Err(error) = layout::sync(&queue(&self.dir)) {
-                return Err((volume, error));
-            }
+        let not_published = |(volume, error)| NotSealed { volume, is_published: false, error };
+        let (volume, parts) = volume.seal(&self.dir).map_err(not_published)?;
+        if self.queue
+            && let Err(error) = self.link(&parts)
+        {
+            return Err(NotSealed { volume, is_published: true, error });
         }
         // A journal that stays is sealed again at the next start, into the same files.
         let _ = volume.remove();
         Ok(parts.len())
+    }
+
+    /// Links files into the queue.
+    fn link(&self, parts: &[Part]) -> io::Result<()> {
+        let queue = queue(&self.dir);
+        for part in parts {
+            match std::fs::hard_link(&part.path, queue.join(part.queue_name())) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        layout::sync(&queue)
     }
 
     /// Sets the rows of intervals that are not over, which become rows if the process is killed. They replace those of
@@ -219,7 +243,9 @@ impl Store {
         let mut notices = Notices::new();
         let mut losses = Losses::default();
         // Rows that wait for the journal are tried again.
-        if rows.is_empty() && self.volume.as_ref().is_none_or(|volume| volume.unwritten() == 0) {
+        let waits =
+            self.volume.as_ref().is_some_and(|volume| volume.unwritten() > 0) || !self.held.is_empty();
+        if rows.is_empty() && !waits {
             return (losses, notices);
         }
         if self.last_ns != 0 && time_ns.abs_diff(self.last_ns) > STEP_NS {
@@ -229,7 +255,6 @@ impl Store {
         if self.is_due(time_ns) {
             notices.extend(self.seal());
         }
-        let count = rows.len() as u64;
         let volume = match self.volume.take() {
             Some(volume) => Ok(volume),
             None => Volume::create(&self.dir, &self.host),
@@ -239,7 +264,9 @@ impl Store {
                 if volume.is_empty() {
                     self.begin_ns = time_ns;
                 }
-                let appended = volume.append(rows, &self.unfinished);
+                let mut held = std::mem::take(&mut self.held);
+                held.append(rows);
+                let appended = volume.append(held, &self.unfinished);
                 losses.rows += appended.lost;
                 let mut error = appended.error;
                 if error.is_none() && time_ns.abs_diff(self.synced_ns) >= AGAIN_NS {
@@ -250,7 +277,10 @@ impl Store {
                 error
             }
             Err(error) => {
-                losses.rows += count;
+                if self.held.len() + rows.len() > MOST_HELD {
+                    losses.rows += std::mem::take(&mut self.held).len() as u64;
+                }
+                self.held.append(rows);
                 Some(error)
             }
         };
@@ -290,18 +320,27 @@ impl Store {
     /// Writes files of the rows so far, and applies retention.
     pub fn seal(&mut self) -> Notices {
         let mut notices = Notices::new();
-        let Some(volume) = self.volume.take() else { return notices };
-        match self.finish(volume) {
-            Ok(_) => {
-                self.sealed = true;
-                self.say(None, &mut notices);
-            }
-            Err((volume, error)) => {
-                self.volume = Some(volume);
-                self.seal_from_ns = self.last_ns.saturating_add(AGAIN_NS);
-                self.say(Some(error), &mut notices);
+        let mut volumes = std::mem::take(&mut self.published);
+        volumes.extend(self.volume.take());
+        if volumes.is_empty() {
+            return notices;
+        }
+        let mut failed = None;
+        for volume in volumes {
+            match self.finish(volume) {
+                Ok(_) => self.sealed = true,
+                Err(NotSealed { volume, is_published, error }) => {
+                    if is_published {
+                        self.published.push(volume);
+                    } else {
+                        self.volume = Some(volume);
+                    }
+                    self.seal_from_ns = self.last_ns.saturating_add(AGAIN_NS);
+                    failed = Some(error);
+                }
             }
         }
+        self.say(failed, &mut notices);
         let newest_ns = (self.last_ns >= self.wary_until_ns).then_some(self.last_ns);
         let journal = self.volume.as_ref().map_or(0, Volume::journal_bytes);
         notices.extend(self.keep.apply(&self.dir, &self.host, newest_ns, journal));
@@ -313,14 +352,16 @@ impl Store {
     #[must_use]
     pub fn close(mut self) -> (Losses, Notices) {
         let mut notices = self.seal();
-        let Some(volume) = self.volume.filter(|volume| !volume.is_empty()) else {
-            return (Losses::default(), notices);
-        };
+        let unwritten = self.volume.as_ref().map_or(0, Volume::unwritten);
+        let rows = unwritten + self.held.len() as u64;
+        if self.published.is_empty() && self.volume.as_ref().is_none_or(Volume::is_empty) {
+            return (Losses { rows, ..Losses::default() }, notices);
+        }
         notices.push(format!(
             "rows that the journal in {} has become files at the next start",
             layout::journals(&self.dir).display()
         ));
-        (Losses { rows: volume.unwritten(), ..Losses::default() }, notices)
+        (Losses { rows, ..Losses::default() }, notices)
     }
 
     /// True if files were sealed since the last call.

@@ -292,3 +292,42 @@ fn names_of_hosts_become_folders() {
     let (a, b) = (layout::uuid(), layout::uuid());
     assert!(a != b && a.len() == 36 && a.as_bytes()[14] == b'4', "{a} {b}");
 }
+
+#[test]
+fn rows_wait_in_memory_while_no_journal_can_be_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    let journals_of = layout::journals(dir.path());
+    fs::remove_dir(&journals_of).unwrap();
+    fs::write(&journals_of, "no folder").unwrap();
+    let (lost, notices) = store.append(START, rows(START, 10));
+    assert_eq!((lost.rows, notices.len()), (0, 1));
+    let (lost, _) = store.append(START + 1, rows(START + 1, MOST_HELD as u64));
+    assert_eq!(lost.rows, 10, "the oldest");
+    fs::remove_file(&journals_of).unwrap();
+    fs::create_dir(&journals_of).unwrap();
+    let (lost, notices) = store.append(START + 2, rows(START + 2, 5));
+    assert_eq!((lost.rows, notices.len()), (0, 1), "{notices:?}");
+    assert_eq!(store.close(), (Losses::default(), Notices::new()));
+    assert_eq!(read(dir.path()).1.len(), MOST_HELD + 5);
+}
+
+#[test]
+fn nothing_is_added_to_files_that_are_in_place_but_not_in_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path(), NEVER, Keep::default());
+    store.append(START, rows(START, 10));
+    let queue = queue(dir.path());
+    fs::remove_dir(&queue).unwrap();
+    assert_eq!(store.seal().len(), 1);
+    store.append(START + SECOND, rows(START + SECOND, 7));
+    fs::create_dir(&queue).unwrap();
+    assert_eq!(store.seal().len(), 1, "it works again");
+    let (files, all) = read(dir.path());
+    assert_eq!((files.len(), all.len(), journals(dir.path())), (2, 17, 0));
+    let sent = fs::read_dir(&queue).unwrap().flatten().map(|entry| fs::read(entry.path()).unwrap());
+    let mut sent: Vec<usize> =
+        sent.map(|bytes| parquet::decode::<DeviceSecond>(bytes.into()).unwrap().len()).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, [7, 10]);
+}
