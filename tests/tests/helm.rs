@@ -82,7 +82,8 @@ fn the_default_values_give_one_pod_per_node_that_listens_on_the_address_of_the_n
     assert_eq!(kinds(&objects), ["DaemonSet", "Service"]);
     let container = container(&objects);
     assert_eq!(container["args"], json!(["export", "--listen", "$(NODE_ADDRESS):14791"]));
-    let of_node = &container["env"][0];
+    assert_eq!(container["env"][0]["name"], "NODE_NAME", "of the resource of OTLP");
+    let of_node = &container["env"][1];
     assert_eq!(of_node["name"], "NODE_ADDRESS");
     assert_eq!(of_node["valueFrom"]["fieldRef"]["fieldPath"], "status.hostIP");
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {

@@ -36,6 +36,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::error::ErrorKind;
@@ -65,10 +66,18 @@ use crate::util::notice::lines;
 use crate::util::style::{Color, Paint};
 use crate::util::time::nanos;
 
+/// A dump is requested by name: `pkill -USR1 rocescope` must not end the processes that have no flight recorder.
+fn survive_requests_of_dumps() {
+    // If the signal cannot be caught it ends the process, as it does by default.
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::default());
+}
+
 /// Runs the command and returns the exit status: 0 success, 1 failure, 2 invalid usage, 3 a critical check of
 /// `doctor`.
 #[must_use]
 pub fn main() -> ExitCode {
+    survive_requests_of_dumps();
     let mut line: Vec<OsString> = std::env::args_os().collect();
     #[cfg(target_os = "linux")]
     if line.len() == 1 {
