@@ -183,6 +183,88 @@ fn no_modules_import_each_other_and_the_page_has_their_levels() {
     assert!(page == wanted, "docs/structure.md is not current: ROCESCOPE_BLESS=1 writes it");
 }
 
+/// Families of findings that a file of `findings/checks` imports, by their modules.
+fn families_of(path: &str, code: &str) -> BTreeSet<String> {
+    const FROM: &str = "crate::findings::checks::";
+    let own: Vec<&str> =
+        path.trim_end_matches(".rs").split('/').skip(2).filter(|name| *name != "mod").collect();
+    // As many `super` as lead to the folder of all families.
+    let up = "super::".repeat(own.len());
+    let mut names = BTreeSet::new();
+    for prefix in [FROM, up.as_str()] {
+        for (at, _) in code.match_indices(prefix) {
+            let before = &code[..at];
+            if before.ends_with("::") || before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+                continue;
+            }
+            let rest = &code[at + prefix.len()..];
+            let Some(group) = rest.strip_prefix('{') else {
+                names.extend(
+                    rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().map(str::to_owned),
+                );
+                continue;
+            };
+            // The names at the first level of a group.
+            let mut depth = 0;
+            let mut name = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => {
+                        names.insert(name.split("::").next().unwrap().trim().to_owned());
+                        name.clear();
+                    }
+                    c if depth == 0 => name.push(c),
+                    _ => {}
+                }
+            }
+            names.insert(name.split("::").next().unwrap().trim().to_owned());
+        }
+    }
+    names.retain(|name| !name.is_empty() && name != own[0] && name != "super");
+    names
+}
+
+/// Families may use what another one works out, but not one another.
+#[test]
+fn no_families_of_findings_import_each_other() {
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, code) in code().iter().filter(|(path, _)| path.starts_with("findings/checks/")) {
+        let family = path.split('/').nth(2).unwrap().trim_end_matches(".rs");
+        if family != "mod" {
+            edges.entry(family.to_owned()).or_default().extend(families_of(path, code));
+        }
+    }
+    let known: BTreeSet<String> = edges.keys().cloned().collect();
+    assert!(known.contains("loss") && edges["retry"].contains("loss"), "{edges:?}");
+    edges.values_mut().for_each(|imports| imports.retain(|name| known.contains(name)));
+    let mut left = edges;
+    loop {
+        let free: Vec<String> = left
+            .iter()
+            .filter(|(_, imports)| imports.iter().all(|name| !left.contains_key(name)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        left.retain(|name, _| !free.contains(name));
+    }
+    assert!(left.is_empty(), "these import each other, or one that does: {left:?}");
+}
+
+#[test]
+fn imports_of_families_are_found_in_all_forms() {
+    let code = "use super::super::{ends, loss::{self, taps}};\nuse crate::findings::checks::died;\nuse super::parts;\nf(super::super::rnr::SLOW)";
+    let names: Vec<String> = families_of("findings/checks/retry/asked.rs", code).into_iter().collect();
+    assert_eq!(names, ["died", "ends", "loss", "rnr"]);
+    let of_folder =
+        families_of("findings/checks/retry/mod.rs", "use super::{ends, retry};\nuse super::super::Finding;");
+    assert_eq!(of_folder.into_iter().collect::<Vec<_>>(), ["ends"]);
+}
+
 /// Layers of the terminal UI, the lowest first; imports go down. The other modules of `tui` are on the level of
 /// `state`.
 const TUI: [&str; 4] = ["state", "screens", "app", "runtime"];

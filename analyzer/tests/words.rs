@@ -88,6 +88,31 @@ const BANNED: &[(&str, &str)] = &[
     ("patient queue pair*", "longer timeouts"),
 ];
 
+/// The same for what users see, in [`VISIBLE`]; comments have room for them.
+const BANNED_FOR_USERS: &[(&str, &str)] = &[
+    ("of it", "the noun"),
+    ("resent", "retransmitted"),
+    ("judged", "evaluated"),
+    ("trouble*", "problem, or errors"),
+];
+
+/// Texts of [`BANNED_FOR_USERS`], and of sentences that begin as questions and are none.
+const VISIBLE: &[Scope] = &[
+    Scope::Literals("src"),
+    Scope::Documents("../docs"),
+    Scope::Document("../README.md"),
+    Scope::Document("../CHANGELOG.md"),
+    Scope::Document("../ARCHITECTURE.md"),
+    Scope::Document("../CONTRIBUTING.md"),
+    Scope::Document("../SECURITY.md"),
+    Scope::Document("../fuzz/README.md"),
+];
+
+/// Words that begin a question.
+const QUESTIONS: [&str; 8] = ["What", "Whether", "Who", "Whom", "How", "Where", "When", "Why"];
+/// Labels of explanations, whose sentence follows.
+const LABELS: [&str; 2] = ["How it is computed: ", "What to do: "];
+
 /// Texts that are searched for the words. Add a scope when its texts are in order.
 const SCOPES: &[Scope] = &[
     Scope::Literals("src"),
@@ -261,6 +286,10 @@ fn words(text: &str) -> String {
 
 /// The banned phrases in a text, with what to say instead.
 fn banned(text: &str) -> Vec<(&'static str, &'static str)> {
+    banned_by(BANNED, text)
+}
+
+fn banned_by(list: &[(&'static str, &'static str)], text: &str) -> Vec<(&'static str, &'static str)> {
     let text = words(text);
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let has = |phrase: &str| {
@@ -271,7 +300,38 @@ fn banned(text: &str) -> Vec<(&'static str, &'static str)> {
                 && (open || phrase.ends_with(':') || !after.starts_with(is_word))
         })
     };
-    BANNED.iter().copied().filter(|(phrase, _)| has(phrase)).collect()
+    list.iter().copied().filter(|(phrase, _)| has(phrase)).collect()
+}
+
+/// Sentences that begin with a word of [`QUESTIONS`] and are no question. What has no full stop is a heading or a label.
+fn no_questions(text: &str) -> Vec<String> {
+    let lines = text.replace("\\n", "\n");
+    lines.split("\n\n").flat_map(no_questions_of_paragraph).collect()
+}
+
+fn no_questions_of_paragraph(text: &str) -> Vec<String> {
+    let prose = text.split('`').step_by(2).collect::<Vec<_>>().join("code");
+    let prose = prose.split_whitespace().collect::<Vec<_>>().join(" ");
+    let prose = prose.trim_start_matches(|c: char| "-|#*>".contains(c) || c.is_whitespace());
+    let mut found = Vec::new();
+    let mut rest = LABELS.iter().fold(prose.to_owned(), |prose, label| prose.replace(label, ""));
+    while let Some(end) = rest.find(['.', '?', '!']) {
+        let (sentence, after) = rest.split_at(end + 1);
+        // A dot within a number or a name ends nothing.
+        let ends = after.is_empty() || after.starts_with([' ', '*', ')', '"']);
+        if !ends {
+            let next = after.find(' ').unwrap_or(after.len());
+            rest = sentence[..end].to_owned() + "_" + &after[..next] + &after[next..];
+            continue;
+        }
+        let begin = sentence.trim_start_matches(|c: char| !c.is_alphabetic());
+        let word = begin.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        if QUESTIONS.contains(&word) && !sentence.ends_with('?') {
+            found.push(sentence.trim().to_owned());
+        }
+        rest = after.to_owned();
+    }
+    found
 }
 
 fn allowed(place: &str, phrase: &str) -> Option<usize> {
@@ -295,6 +355,32 @@ fn texts_use_the_terms_of_the_field() {
     assert!(wrong.is_empty(), "{} phrases to change (docs/terms.md):\n{}", wrong.len(), wrong.join("\n"));
     let stale: Vec<_> = (0..ALLOWED.len()).filter(|at| !used.contains(at)).map(|at| ALLOWED[at]).collect();
     assert!(stale.is_empty(), "allowed, and nowhere used: {stale:?}");
+}
+
+#[test]
+fn users_read_nouns_and_statements() {
+    let mut wrong = Vec::new();
+    // The glossary names what not to say.
+    let texts =
+        VISIBLE.iter().flat_map(|scope| scope.texts()).filter(|(place, _)| !place.contains("terms.md"));
+    for (place, text) in texts {
+        let phrases = banned_by(BANNED_FOR_USERS, &text);
+        wrong
+            .extend(phrases.iter().map(|(phrase, instead)| format!("{place}: \"{phrase}\", say: {instead}")));
+        wrong.extend(
+            no_questions(&text).into_iter().map(|sentence| format!("{place}: no question: {sentence}")),
+        );
+    }
+    assert!(wrong.is_empty(), "{} texts to change (docs/terms.md):\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn sentences_that_begin_as_questions_are_found() {
+    assert_eq!(no_questions("Packets are lost. Where, is unknown."), ["Where, is unknown."]);
+    assert!(no_questions("Where are they lost? In v1.2 of the switch.").is_empty());
+    assert!(no_questions("How it is computed: the ratio of 1.5. Whatever it is.").is_empty());
+    assert!(no_questions("## What is new").is_empty(), "a heading");
+    assert_eq!(no_questions("- What `x` is.").len(), 1);
 }
 
 #[test]

@@ -484,7 +484,7 @@ fn why(port: &PortSample, seen: &PortTraffic<'_>, lost: u64, is_recorded: bool) 
     }
     if seen.links.iter().all(|link| port.above.iter().any(|above| above == link)) {
         return format!(
-            "only what passes {} is watched, and the counters are of the whole port; -i {} has all of it",
+            "only what passes {} is watched, and the counters are of the whole port; -i {} has the whole port",
             seen.links.join(", "),
             port.interface.as_deref().unwrap_or(&port.device)
         );

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{Device, QpPosts};
+use super::{Device, QpPosts, Trouble};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::devices::QpSample;
 pub use crate::entity::devices::QpSource;
-use crate::entity::lives::{DEVX, ERROR, KERNEL, PathChoices, QpControl, QpLife, VERBS};
+use crate::entity::lives::{DEVX, KERNEL, PathChoices, QpControl, QpLife, VERBS};
 use crate::entity::pauses::Stall;
 use crate::sample::{Address, FlowSample, address};
 use crate::util::map::Set;
@@ -116,23 +116,7 @@ pub struct DeviceQp {
     pub posts: Option<Box<QpPosts>>,
 }
 
-/// Trouble of a queue pair, more of it greater; the default is none. In order: 2 for one that died and 1 for another in
-/// the error state, time without an acknowledgement, retries in use, and attributed timeouts.
-pub type QpTrouble = (u8, u64, u8, u64);
-
 impl DeviceQp {
-    /// Its trouble.
-    #[must_use]
-    pub fn trouble(&self) -> QpTrouble {
-        let broken = match (self.control.end, self.state) {
-            (Some(ERROR), _) => 2,
-            (_, Some("ERR")) if !self.control.is_over() => 1,
-            _ => 0,
-        };
-        let retries = self.retries_used.max(self.rnr_retries_used).unwrap_or(0);
-        (broken, self.stuck_ns.unwrap_or(0), retries, self.timeouts.unwrap_or(0))
-    }
-
     /// Packets sent and received, as far as known.
     #[must_use]
     pub fn moved_packets(&self) -> u64 {
@@ -141,7 +125,7 @@ impl DeviceQp {
 
     /// Place in a list from the greatest on: by trouble, those that exist before those that ended, then by packets.
     #[must_use]
-    pub fn rank(&self) -> (QpTrouble, bool, u64) {
+    pub fn rank(&self) -> (Trouble, bool, u64) {
         (self.trouble(), !self.control.is_over(), self.moved_packets())
     }
 

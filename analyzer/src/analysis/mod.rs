@@ -36,6 +36,7 @@ mod taps;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
+mod trouble;
 pub(crate) mod uneven;
 pub(crate) mod upstream;
 pub(crate) mod ways;
@@ -54,7 +55,7 @@ pub use crate::metrics::loss::Unfollowed;
 pub use build::compare_links as imbalance;
 pub use changed::{Field, FieldChange};
 pub use device::{Coverage, Device, DeviceQpCounters, Pause, WHOLE, worst as worst_coverage};
-pub use device_qp::{DeviceQp, QpSource, QpTrouble};
+pub use device_qp::{DeviceQp, QpSource};
 pub use ecmp::{Case, Ecmp, Set, in_words as hashing_case, what_if};
 pub use entropy::{QpSpread, Spread, entropy};
 pub use episodes::Episodes;
@@ -77,6 +78,7 @@ pub(crate) use qp_paths::example as qp_paths_example;
 pub use qp_paths::{QpBalance, QpPart, QpPaths};
 pub use spray::Spray;
 pub use taps::{Between, DelayChange, DelayPoint, LostLarge, TapFlow};
+pub use trouble::Trouble;
 pub use ways::Way;
 
 /// A link in words: its name without the suffix of a capture file, and its direction.

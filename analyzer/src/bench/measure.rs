@@ -330,24 +330,11 @@ fn thread_ns() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * NS_PER_S + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The value that `part` (0 to 1) of the values lie below; `None` without values.
-#[must_use]
-pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    let at = part.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (at.floor(), at.ceil());
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the list")]
-    let (from, to) = (*sorted.get(low as usize)?, *sorted.get(high as usize)?);
-    Some(from + (to - from) * (at - low))
-}
-
 #[cfg(test)]
 mod tests {
     use rocescope_common::abi::BenchStep;
 
-    use super::{quantile, step_on};
+    use super::step_on;
 
     #[test]
     fn the_number_goes_on_within_its_bits() {
@@ -357,15 +344,5 @@ mod tests {
         assert_eq!(frame, [0xAA, 0x80, 0x00, 0x00, 0x01, 0x55]);
         step_on(&mut frame[..4], step, 3);
         assert_eq!(frame[1..4], [0x80, 0x00, 0x00], "a word that is not whole stays as it is");
-    }
-
-    #[test]
-    fn quantiles_lie_between_the_values() {
-        assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[7.0], 0.5), Some(7.0));
-        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), Some(2.0));
-        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 0.5), Some(2.5));
-        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 1.0), Some(4.0));
-        assert_eq!(quantile(&[5.0, 1.0, 2.0, 3.0, 4.0], 0.25), Some(2.0));
     }
 }

@@ -12,9 +12,10 @@ use rocescope_common::abi::BenchStep;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::frames as f;
-use super::measure::{PACKETS, quantile, timed};
+use super::measure::{PACKETS, timed};
 use crate::source::live::Programs;
 use crate::source::live::load::names;
+use crate::util::numbers::interpolated;
 
 /// Rate of two processors together over that of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +130,7 @@ fn run(program: &SchedClassifier, cpus: [usize; 2]) -> Result<[Times; 2]> {
                 Some(_) => {}
             }
         }
-        let [alone, together] = of.map(|ns| quantile(&ns, 0.5));
+        let [alone, together] = of.map(|ns| interpolated(&ns, 0.5));
         Times { alone, together }
     };
     Ok([times(&one, &other), times(&other, &one)])

@@ -93,8 +93,8 @@ pub fn advice(receivers: &[Receiver]) -> Vec<String> {
         "so a hash with ports distributes it (`ethtool -N DEVICE rx-flow-hash udp4 sdfn`, with several queues)"
     };
     said.push(format!(
-        "Traffic mirrored over ERSPAN or GRE has one outer pair of addresses and no ports: one core processes all of \
-         it unless the adapter hashes the inner packet. Over VXLAN the outer source port varies, {vxlan}."
+        "Traffic mirrored over ERSPAN or GRE has one outer pair of addresses and no ports: one core processes all \
+         packets unless the adapter hashes the inner packet. Over VXLAN the outer source port varies, {vxlan}."
     ));
     said
 }

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::measure::{Measured, quantile};
+use super::measure::Measured;
 use super::pair::Pair;
 use super::receive::{Receiver, advice};
 use crate::host::kernel::KernelFacts;
+use crate::util::numbers::interpolated;
 use crate::util::wrap::wrap;
 
 /// Path MTUs that rates are given for.
@@ -109,7 +110,7 @@ impl Document {
     #[must_use]
     pub fn new(measured: &Measured, facts: &KernelFacts, receive: Vec<Receiver>) -> Self {
         let results = measured.rows.iter().filter(|row| !row.ns.is_empty()).map(|row| {
-            let ns = quantile(&row.ns, 0.5);
+            let ns = interpolated(&row.ns, 0.5);
             let mpps = ns.filter(|ns| *ns >= LEAST_NS).map(|ns| 1e3 / ns);
             let [mtu_1024, mtu_2048, mtu_4096] =
                 MTUS.map(|mtu| mpps.filter(|_| row.full).map(|mpps| rate(mpps, mtu)));
@@ -118,15 +119,16 @@ impl Document {
                 case: row.id,
                 name: row.name,
                 ns,
-                ns_low: quantile(&row.ns, 0.25),
-                ns_high: quantile(&row.ns, 0.75),
-                empty_ns: quantile(&row.empty_ns, 0.5),
+                ns_low: interpolated(&row.ns, 0.25),
+                ns_high: interpolated(&row.ns, 0.75),
+                empty_ns: interpolated(&row.empty_ns, 0.5),
                 mpps,
                 gbps: Rates { mtu_1024, mtu_2048, mtu_4096 },
             }
         });
-        let of_pairs =
-            |figure: fn(&Pair) -> f64| quantile(&measured.pairs.iter().map(figure).collect::<Vec<_>>(), 0.5);
+        let of_pairs = |figure: fn(&Pair) -> f64| {
+            interpolated(&measured.pairs.iter().map(figure).collect::<Vec<_>>(), 0.5)
+        };
         let reads: Vec<f64> = measured.reads.iter().map(|read| read.as_secs_f64() * 1e3).collect();
         Self {
             schema: "rocescope.bench/1",
@@ -142,7 +144,7 @@ impl Document {
             },
             table_read: TableRead {
                 flows: super::case::FLOWS,
-                ms: quantile(&reads, 0.5),
+                ms: interpolated(&reads, 0.5),
                 map_bytes: measured.map_bytes,
             },
             advice: advice(&receive),

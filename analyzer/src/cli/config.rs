@@ -237,7 +237,7 @@ fn agent_options(text: &mut String) {
 pub fn agent_template() -> String {
     let mut text = String::from(
         "# Configuration of rocescope agent: /etc/rocescope/agent.toml, or --config FILE.\n\
-         # All settings are at their defaults; to change one, remove the # in front of it. What has no default\n\
+         # All settings are at their defaults; to change one, remove its #. A setting without a default\n\
          # is shown with the kind of its value. `systemctl reload rocescope-agent.service` reads the file again.\n",
     );
     agent_options(&mut text);
@@ -251,7 +251,7 @@ pub fn agent_template() -> String {
 pub fn template() -> String {
     let mut text = String::from(
         "# Configuration of rocescope: ~/.config/rocescope/config.toml, or --config FILE.\n\
-         # All settings are at their defaults; to change one, remove the # in front of it.\n",
+         # All settings are at their defaults; to change one, remove its #.\n",
     );
     thresholds(&mut text);
     let plain = |setting: &'static SettingMeta| (setting.name, setting.default.to_owned(), setting.meaning);

@@ -27,6 +27,10 @@ const CRITICAL: u8 = 3;
 
 /// Runs the command and returns the exit status: 0, or 3 if a check is critical.
 pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
+    if let Some(name) = &args.netns {
+        // The thread stays in this namespace: everything below concerns it.
+        NetNs::open(name)?.enter()?;
+    }
     confine::doctor();
     // First, so that an error in a name is reported at once.
     let captured: Vec<(&String, &Path, Vec<Speaker>)> = (args.lldp_capture.iter())
@@ -35,10 +39,6 @@ pub(super) fn doctor(args: &DoctorArgs, paint: Paint) -> Result<ExitCode> {
         })
         .collect::<Result<_>>()?;
     let (mut heard, mut unread) = (Vec::new(), Unread::new());
-    if let Some(name) = &args.netns {
-        // The thread stays in this namespace: everything below concerns it.
-        NetNs::open(name)?.enter()?;
-    }
     if args.clean {
         clean()?;
     }

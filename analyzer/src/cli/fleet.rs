@@ -2,12 +2,14 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::config::Config;
 use super::progress::Progress;
 use super::{FleetArgs, FleetOutput};
 use super::{confine, output};
 use crate::fleet::answer::Answer;
 use crate::fleet::engine::{Answers, Engine, dialect_of};
 use crate::fleet::page;
+use crate::fleet::question::{Chosen, Question};
 use crate::fleet::recording::{Recordings, SESSION};
 use crate::fleet::server::Client;
 use crate::util::clickhouse::Server;
@@ -18,14 +20,14 @@ use crate::util::style::Paint;
 const MOST_MENDED: u32 = 5;
 
 pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
-    let chosen = args.chosen();
+    let chosen = Chosen { limits: Config::load(args.config.as_deref())?.findings, ..args.chosen() };
     if let (Some(from), Some(to)) = (args.from, args.to)
         && to <= from
     {
         bail!("--to is not after --from, so nothing is in the time range; exchange the two");
     }
     if args.print_sql {
-        return output::page(&printed(args)?);
+        return output::page(&printed(args, &chosen)?);
     }
     let question = args.question.sql(&chosen);
     let (engine, mut found) = if let Some(server) = server(args)? {
@@ -47,14 +49,14 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
         engine.ask("", &questions, &stop)
     } else {
         let progress = Progress::waiting(format!("asking {engine}"), None);
-        let answers = ask(&engine, &mut found, args, &questions, &stop);
+        let answers = ask(&engine, &mut found, (args.question, &chosen), &questions, &stop);
         drop(progress);
         confine::fleet(None, args.out.as_deref());
         answers
     };
     let rows = answers.and_then(|answers| answers.rows()).map_err(|error| anyhow!(error))?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
-    let answer = Answer::of(args.question, rows, top).map_err(|error| anyhow!(error))?;
+    let answer = Answer::of(args.question, rows, top, &chosen.limits).map_err(|error| anyhow!(error))?;
     let text = match args.output {
         FleetOutput::Table => {
             let paint = if args.out.is_some() { Paint::PLAIN } else { paint };
@@ -74,20 +76,20 @@ pub(super) fn fleet(args: &FleetArgs, paint: Paint) -> Result<()> {
 fn ask(
     engine: &Engine,
     found: &mut Recordings,
-    args: &FleetArgs,
+    (question, chosen): (Question, &Chosen),
     questions: &[String],
     stop: &dyn Fn() -> bool,
 ) -> Result<Answers, String> {
     let mut mended = 0;
     loop {
         let declarations = match engine {
-            Engine::Program(_, dialect) => found.declare(args.question, &args.chosen(), *dialect),
+            Engine::Program(_, dialect) => found.declare(question, chosen, *dialect),
             Engine::Server(_) => String::new(),
         };
         match engine.ask(&declarations, questions, stop) {
-            Err(error) if found.lacks(&error) => found.none_is_empty(args.question)?,
+            Err(error) if found.lacks(&error) => found.none_is_empty(question)?,
             Err(error) if mended < MOST_MENDED && !stop() => {
-                let damaged = found.leave_out_damaged(args.question, &args.chosen(), &error).ok_or(error)?;
+                let damaged = found.leave_out_damaged(question, chosen, &error).ok_or(error)?;
                 for (path, reason) in damaged {
                     say(&format!("left out of the answer: {}: {reason}", path.display()));
                 }
@@ -99,18 +101,17 @@ fn ask(
 }
 
 /// The SQL as text: for every engine, with the tables in comments, or with those of the engine that is named.
-fn printed(args: &FleetArgs) -> Result<String> {
-    let chosen = args.chosen();
+fn printed(args: &FleetArgs, chosen: &Chosen) -> Result<String> {
     let before = if server(args)?.is_some() {
         SESSION.to_owned()
     } else {
         let found = Recordings::find(&args.sources).map_err(|error| anyhow!(error))?;
         match &args.engine {
-            Some(engine) => found.declare(args.question, &chosen, dialect_of(engine)),
-            None => found.describe(args.question, &chosen) + SESSION,
+            Some(engine) => found.declare(args.question, chosen, dialect_of(engine)),
+            None => found.describe(args.question, chosen) + SESSION,
         }
     };
-    Ok(format!("{before}{};\n", args.question.sql(&chosen)))
+    Ok(format!("{before}{};\n", args.question.sql(chosen)))
 }
 
 /// The server, if the only source is a URL.

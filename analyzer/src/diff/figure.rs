@@ -351,7 +351,7 @@ pub(super) const RUN: &[Figure] = &[
         Ratio,
         Less,
         (TAIL, 0.05),
-        "`steps.trend.slower.exposed_ratio`: 1, the steps wait for all of it; 0, all of it overlaps with computing",
+        "`steps.trend.slower.exposed_ratio`: 1, the steps wait for all the growth; 0, all the growth overlaps with computing",
         |r| at(r, "/steps/trend/slower/exposed_ratio")
     ),
     figure!(

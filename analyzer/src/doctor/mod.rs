@@ -86,6 +86,10 @@ pub fn markdown() -> String {
     for entry in check::catalog() {
         let _ = writeln!(text, "- **{}**: {}", entry.id, entry.about);
     }
+    text.push_str("\n## Numbers that no setting changes\n\n");
+    for one in check::DEFINITIONS.into_iter().flatten() {
+        let _ = writeln!(text, "{one}");
+    }
     text
 }
 
@@ -124,7 +128,7 @@ Doctor has not been tested on RDMA NIC hardware: readers and checks are tested o
   retransmissions, `RTO` as ACK timeouts, `RxUDP` and `TxUDP` as RoCE packets, since the device sends no other UDP.
 - bnxt_re: `rx_pkts` and `tx_pkts` (unicast packets of the RoCE function) are read as RoCE packets.
 - mlx5: the files below `ecn`, `qos` and `tc` are those documented for MLNX_OFED and DOCA.
-- QP context: the decoders for mlx5 and hns follow the public definitions of the Linux drivers. What these leave open is learned from the device's own idle
+- QP context: the decoders for mlx5 and hns follow the public definitions of the Linux drivers. The rest is learned from the device's own idle
   queue pairs: whether retry counters count down, and whether the acknowledged PSN is the last or the next one. A context that names another peer than the
   kernel does is not used. `doctor` reads the context of one connected queue pair of each device, and says how many bytes came and whether they could be
   decoded. bnxt_re hands out 1,088 bytes for whose layout no public definition was found (in Linux, rdma-core, iproute2 and Broadcom's own driver): not

@@ -37,7 +37,7 @@ $ sudo rocescope export --otlp http://localhost:4318               # to an OpenT
   flow leaves the table between two intervals, its losses in that interval are missing.
 - The number of series is bounded. Queue pairs have series only with `--per-qp N` (at most 64). Those with packets (`rocescope_qp_*`) are chosen by
   losses and retransmissions, then bytes; those of NICs that process RoCE themselves, whose packets are not seen (`rocescope_device_qp_*`), by death,
-  standstill, retries and timeouts, then packets. N is for both together: those in trouble come first, and the two kinds take turns. A queue pair keeps its series for
+  standstill, retries and timeouts, then packets. N is for both together: those with problems come first, and the two kinds take turns. A queue pair keeps its series for
   five minutes after it was last among the first. `--peers` (32) limits the pairs of a link and an address; a peer keeps its series for ten minutes after it was last among those
   with the most bytes. `rocescope_series_dropped_total` counts peers and queue pairs without series. A host of
   eight rails with 32 peers, PFC on two priorities and findings on every rail has at most 1,500 series; atomics on every link add 240.
@@ -101,7 +101,7 @@ connect to this host alone: [agent.md](agent.md) has the setting for a collector
 - A request is retried after a connection error, a timeout, or the status 429, 502, 503 or 504: after `Retry-After` (at most five
   minutes), else with exponential backoff up to 30 s. After other errors it is dropped. Up to 240 requests per signal (an hour at 15 s) and 16 MiB are
   queued in memory; if the queue is full, the oldest is dropped. `rocescope_otlp_requests_total` counts all outcomes, and messages report the start and end
-  of a failure. When the process ends, the queue is sent for at most 5 s, and the number of unsent requests is reported. A killed process loses the
+  of a failure. At its end the process sends the queue for at most 5 s, and reports the number of unsent requests. A killed process loses the
   queue, which the next start says ([agent.md](agent.md)). If the clock steps back, counters restart.
 
 ## Metrics

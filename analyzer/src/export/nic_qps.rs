@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::analysis::{Device, DeviceQp, QpSource, QpTrouble};
+use crate::analysis::{Device, DeviceQp, QpSource};
 use crate::report::Report;
 
 /// A queue pair of a NIC.
@@ -103,7 +103,7 @@ fn unseen(report: &Report) -> impl Iterator<Item = (&Device, &DeviceQp)> {
 pub(super) fn ranked(report: &Report) -> Vec<(bool, NicQpId)> {
     let mut all: Vec<_> = unseen(report).map(|(device, qp)| (qp.rank(), NicQpId::of(device, qp))).collect();
     all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    all.into_iter().map(|((trouble, ..), id)| (trouble > QpTrouble::default(), id)).collect()
+    all.into_iter().map(|((trouble, ..), id)| (trouble.any(), id)).collect()
 }
 
 /// Takes over the figures of the chosen ones. One that is gone has its counts alone.

@@ -324,12 +324,16 @@ pub(super) fn qp_events(reading: &Reading<'_>, series: &mut Series) {
 
 pub(super) fn finding_active(reading: &Reading<'_>, series: &mut Series) {
     for finding in reading.report.findings.iter().filter(|finding| finding.active) {
-        // A port is evidence as `mlx5_0/1`.
-        let place = finding.evidence["device"].as_str().unwrap_or_default();
-        let (device, port) = place.rsplit_once('/').unwrap_or((place, ""));
         let direction = name(finding.place.direction);
-        let links: Vec<&str> = finding.place.names().collect();
-        for link in if links.is_empty() { &[""] } else { links.as_slice() } {
+        let mut links: Vec<&str> = finding.place.names().collect();
+        let mut ports: Vec<&str> = finding.subject.ports.iter().map(|port| &**port).collect();
+        for of in [&mut links, &mut ports] {
+            if of.is_empty() {
+                of.push("");
+            }
+        }
+        for (link, port) in links.iter().flat_map(|link| ports.iter().map(move |port| (link, port))) {
+            let (device, port) = port.rsplit_once('/').unwrap_or((port, ""));
             series.push(&[finding.id, finding.severity.name(), link, direction, device, port], 1);
         }
     }

@@ -13,7 +13,7 @@ use super::raise::{MAX_FLOWS, Raise};
 use super::span::joined;
 use super::title::{MOST, title};
 use super::{
-    Better, ByHand, End, Entry, Episode, Evidence, Finding, Impact, Measure, Place, Severity, order,
+    Better, ByHand, End, Entry, Episode, Evidence, Finding, Impact, Measure, Place, Severity, Subject, order,
 };
 use crate::analysis::FlowId;
 use crate::sample::Address;
@@ -24,7 +24,7 @@ use crate::util::units::{self, plural};
 definitions! {
     pub(super) ALONE: usize = 16,
         "Findings of a kind that are listed by themselves, the worst: of those above info and of info, each with an owner and without; the rest are one finding",
-        "The worst places are where to begin, and the rest need one line: thousands of hosts or links may have the same trouble";
+        "The worst places are where to begin, and the rest need one line: thousands of hosts or links may have the same problem";
 }
 
 /// Evidence that is true for the joined finding if it is true for any of its findings.
@@ -79,8 +79,9 @@ fn join(members: &[&Finding]) -> Option<Finding> {
     let measured = measured(entry, members);
     let named: super::FlowSet = members.iter().flat_map(|one| one.named.iter().copied()).collect();
     let mut raise = Raise::new(entry, severity, in_words(entry, members.len(), &measured))
-        .evidence("findings", members.len())
-        .evidence("flows", named.len());
+        .about(|subject| *subject = Subject::of_all(members))
+        .joins(members.len())
+        .flow_count(named.len());
     for one in measured {
         raise = raise.value(one);
     }
@@ -229,7 +230,6 @@ fn impact(members: &[&Finding]) -> Impact {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::FINDINGS;
     use super::*;
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
@@ -270,11 +270,11 @@ mod tests {
         }
         assert!(kinds.values().all(|count| *count <= ALONE + 1), "{kinds:?}");
         let of_kind = || all.iter().filter(|one| one.id == "loss.before_tap");
-        let is_rest = |one: &&Finding| one.evidence.get(FINDINGS).is_some();
+        let is_rest = |one: &&Finding| one.subject.joined.is_some();
         assert_eq!(of_kind().count(), ALONE + 1);
         let rest = of_kind().find(is_rest).unwrap();
-        assert_eq!(rest.evidence[FINDINGS], u64::from(LINKS) - ALONE as u64);
-        assert_eq!(rest.evidence["flows"], rest.evidence[FINDINGS]);
+        assert_eq!(rest.evidence["findings"], u64::from(LINKS) - ALONE as u64);
+        assert_eq!(rest.evidence["flows"], rest.evidence["findings"]);
         let lost = |one: &Finding| one.evidence["lost"].as_u64().unwrap();
         assert_eq!(of_kind().map(lost).sum::<u64>(), (0..u64::from(LINKS)).map(|at| 10 + at).sum::<u64>());
         assert_eq!(
@@ -338,10 +338,9 @@ mod tests {
         let mut all = before.clone();
         bound(&mut all, Some(START + 2 * SECOND));
         assert_eq!(all.len(), 2 * (ALONE + 1));
-        let rest_of =
-            |id| all.iter().find(|one| one.id == id && one.evidence.get(FINDINGS).is_some()).unwrap();
+        let rest_of = |id| all.iter().find(|one| one.id == id && one.subject.joined.is_some()).unwrap();
         let (damage, loss) = (rest_of("icrc.errors"), rest_of("loss.after_tap"));
-        let alone = |id| all.iter().filter(move |one| one.id == id && one.evidence.get(FINDINGS).is_none());
+        let alone = |id| all.iter().filter(move |one| one.id == id && one.subject.joined.is_none());
         // The worst losses are those of the least damage, which is in the rest.
         for one in alone("loss.after_tap") {
             assert!(one.is_owned_by("icrc.errors", damage.at) && one.owner_at.is_some(), "{:?}", one.named);
@@ -363,7 +362,7 @@ mod tests {
             |all: &[Finding]| all.iter().filter(|one| one.id == "icrc.errors").cloned().collect::<Vec<_>>();
         let before = of_kind(&all);
         bound(&mut all, Some(START + 2 * SECOND));
-        let rest = of_kind(&all).into_iter().find(|one| one.evidence.get(FINDINGS).is_some()).unwrap();
+        let rest = of_kind(&all).into_iter().find(|one| one.subject.joined.is_some()).unwrap();
         let members = &before[ALONE..];
         let sum: u64 = (16..60).sum();
         assert_eq!(rest.evidence["bad"], sum);

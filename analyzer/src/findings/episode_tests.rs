@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::analysis::Options;
 use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
-use crate::findings::Finding;
 use crate::findings::tests::found;
+use crate::findings::{Finding, Hop};
 use crate::metrics::loss::signal_intervals::{FlowSignalIntervals, Interval, Mark, Signal};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics, NakTally, Naks};
 use crate::sample::{PeerKey, Sample};
@@ -195,7 +195,7 @@ fn the_ends_are_those_of_the_requests_and_not_of_the_naks() {
     assert_eq!(end(&slow.responder), Some(("10.0.0.2".into(), Some(17))));
     let lossy = by_id(&lossy(9, &[interval(3..4, 9)]), "loss.before_tap").unwrap();
     assert_eq!((end(&lossy.requester), end(&lossy.responder)), (end(&slow.requester), end(&slow.responder)));
-    assert_eq!((lossy.place.tap.as_deref(), lossy.place.hop.as_deref()), (Some("eth0"), Some("upstream")));
+    assert_eq!((lossy.place.tap.as_deref(), &lossy.place.hop), (Some("eth0"), &Some(Hop::Upstream)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{End, Evidence, Finding, Problem, entry, title};
+use super::{End, Evidence, Excess, Finding, Hop, Problem, StepDelay, entry, title};
 use crate::analysis::link_name;
 use crate::sample::Address;
 use crate::util::layout::{plain, tap_name};
@@ -16,11 +16,8 @@ const FLOWS: usize = 3;
 const AT_LEAST: [&str; 3] = ["loss_ratio", "worst_ratio", "lost"];
 /// Separator between items of a line.
 const NEXT: &str = " · ";
-/// Separator between the two taps of a hop.
-const HOP: &str = " → ";
-
-/// The same, if it is unknown which tap is nearer the sender.
-const UNORDERED: &str = " ↔ ";
+/// Separator between the two ends.
+const TO: &str = " → ";
 
 /// The end of the data from which findings were computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,8 +65,8 @@ impl Finding {
     #[must_use]
     pub fn is_placed_by_title(&self) -> bool {
         let links: Vec<&str> = self.place.names().collect();
-        let side = self.place.hop.as_deref().filter(|hop| matches!(*hop, "upstream" | "downstream"));
-        let place = side.map(|side| format!("{side} of {}: ", title::links(&links)));
+        let place = self.place.hop.as_ref().and_then(Hop::side);
+        let place = place.map(|side| format!("{side} of {}: ", title::links(&links)));
         !links.is_empty() && place.is_some_and(|place| self.title.contains(&place))
     }
 
@@ -126,9 +123,9 @@ impl Finding {
                 (String::new(), by_link(links, one))
             }
             _ if one.name == "heaviest" => {
-                (one.label.clone(), with_shares(one, &self.evidence["heaviest_ratios"]))
+                (one.label.clone(), with_shares(one, self.evidence.get("heaviest_ratios")))
             }
-            _ if is_lower_bound(self) && AT_LEAST.contains(&one.name.as_str()) => {
+            _ if self.subject.is_lower_bound && AT_LEAST.contains(&one.name.as_str()) => {
                 (one.label.clone(), format!("at least {}", one.text()))
             }
             _ => (one.label.clone(), one.text()),
@@ -160,14 +157,17 @@ fn place(finding: &Finding) -> Option<String> {
     let place = &finding.place;
     let at = place.in_words().or_else(|| place.tap.clone());
     let at = at.map(|link| link_name(&link, place.direction));
-    let hop = place.hop.as_deref();
-    let taps = hop.and_then(|hop| hop.split_once(HOP).or_else(|| hop.split_once(UNORDERED)));
-    let (hop, at) = match (taps, hop, at) {
-        (Some((from, to)), ..) => (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None),
-        (None, Some(side @ ("upstream" | "downstream")), Some(at)) => (Some(format!("{side} of {at}")), None),
-        (None, Some(end), Some(at)) => (Some(format!("{end}, seen at {at}")), None),
-        (None, None, None) => (None, links_of_flows(finding)),
-        (None, hop, at) => (hop.map(str::to_owned), at),
+    let (hop, at) = match (&place.hop, at) {
+        (Some(Hop::Between { from, to, .. }), _) => {
+            (Some(format!("between {} and {}", tap_name(from), tap_name(to))), None)
+        }
+        (Some(hop), Some(at)) => {
+            let here = hop.side().map(|side| format!("{side} of {at}"));
+            (Some(here.unwrap_or_else(|| format!("{hop}, seen at {at}"))), None)
+        }
+        (Some(hop), None) => (Some(hop.to_string()), None),
+        (None, None) => (None, links_of_flows(finding)),
+        (None, at) => (None, at),
     };
     let switch = place.switch_port.as_deref().map(switch_ports);
     listed([hop, at.map(|at| format!("{at}{}", peers(finding))), switch], NEXT)
@@ -194,8 +194,8 @@ fn peers(finding: &Finding) -> String {
     if finding.id != super::checks::balance::LINKS_IMBALANCE.id {
         return String::new();
     }
-    let links = finding.evidence["links"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let peers: Vec<&str> = links.filter(|link| !finding.place.has(link)).collect();
+    let links = finding.subject.compared.iter().flat_map(|one| &one.links).map(String::as_str);
+    let peers: Vec<&str> = links.filter(|link| !finding.is_at(link)).collect();
     let named: Vec<String> = peers.iter().take(FLOWS).map(|link| tap_name(link)).collect();
     match (named.is_empty(), peers.len() - named.len()) {
         (true, _) => String::new(),
@@ -226,7 +226,7 @@ fn who(finding: &Finding) -> Option<String> {
         (None, Some(other)) => several(finding, other, role),
         (None, None) => None,
     });
-    listed([requester, responder], HOP)
+    listed([requester, responder], TO)
 }
 
 /// Number of hosts at the other end, if the flows share one end.
@@ -265,8 +265,7 @@ fn flows(finding: &Finding) -> Option<String> {
         text
     };
     let mut named: Vec<String> = finding.flows.iter().take(FLOWS).map(one).collect();
-    let all = finding.evidence["flows"].as_u64().unwrap_or(finding.flows.len() as u64);
-    let more = all.saturating_sub(named.len() as u64);
+    let more = finding.flow_count().saturating_sub(named.len() as u64);
     if more > 0 {
         named.push(plural(more, "more flow"));
     }
@@ -275,10 +274,10 @@ fn flows(finding: &Finding) -> Option<String> {
 
 fn impact(finding: &Finding) -> Option<String> {
     let impact = &finding.impact;
-    let at_least = if is_lower_bound(finding) { "at least " } else { "" };
+    let at_least = if finding.subject.is_lower_bound { "at least " } else { "" };
     // The title has the figure of the worst pair.
-    let packets = match finding.evidence["host_pairs"].as_u64() {
-        Some(pairs) if pairs > 1 && !finding.evidence["worst_ratio"].is_null() => {
+    let packets = match finding.subject.host_pairs {
+        Some(pairs) if pairs > 1 && finding.subject.has_worst_pair => {
             format!("the packets of {pairs} host pairs")
         }
         _ if finding.is_of_episode() => "packets".to_owned(),
@@ -298,14 +297,14 @@ fn impact(finding: &Finding) -> Option<String> {
 
 /// What an even load would move from the busiest link to its peers.
 fn moved(finding: &Finding) -> Option<String> {
-    let ratio = finding.evidence["excess_ratio"].as_f64()?;
-    let bytes = finding.evidence["excess_bytes"].as_u64().map(units::bytes)?;
-    Some(format!("{} of the links' bytes ({bytes}) beyond an even share", units::ratio(Some(ratio))))
+    let Excess { bytes, ratio } = finding.subject.excess?;
+    let (ratio, bytes) = (units::ratio(Some(ratio)), units::bytes(bytes));
+    Some(format!("{ratio} of the links' bytes ({bytes}) beyond an even share"))
 }
 
 /// The effect of a fatal NAK on the queue pairs that it goes to. The number of their outstanding requests is not known.
 fn refused(finding: &Finding) -> Option<String> {
-    let queue_pairs = finding.evidence["flows"].as_u64()?;
+    let queue_pairs = finding.subject.flows?;
     let whose = if queue_pairs == 1 { "its" } else { "their" };
     (Problem::of(finding)? == Problem::Refused).then(|| {
         format!("{} in the error state, {whose} outstanding requests fail", plural(queue_pairs, "QP"))
@@ -314,16 +313,11 @@ fn refused(finding: &Finding) -> Option<String> {
 
 /// Effect of the waiting time on the job, if its steps are known.
 fn job_delay(finding: &Finding) -> Option<String> {
-    let ns = finding.evidence["felt_ns"].as_u64()?;
-    Some(match finding.evidence["felt_steps"].as_u64()? {
+    let StepDelay { ns, steps } = finding.subject.step_delay?;
+    Some(match steps {
         0 => "no job step longer".to_owned(),
-        steps => format!("{} longer, {} of it at most", plural(steps, "job step"), units::duration(ns)),
+        steps => format!("{} longer, by {} at most", plural(steps, "job step"), units::duration(ns)),
     })
-}
-
-/// True if its losses are a lower bound.
-fn is_lower_bound(finding: &Finding) -> bool {
-    finding.evidence["lower_bound"] == true
 }
 
 /// The evidence with units, measure of severity first; flows have a line of their own.
@@ -348,8 +342,9 @@ fn by_link(links: &Evidence, bytes: &Evidence) -> String {
 }
 
 /// Each with its share: `10.0.0.1 QP 17 → 10.0.0.2 QP 18 (12.3 %)`.
-fn with_shares(names: &Evidence, ratios: &Value) -> String {
-    let all = names.value.as_array().into_iter().flatten().zip(ratios.as_array().into_iter().flatten());
+fn with_shares(names: &Evidence, ratios: Option<&Evidence>) -> String {
+    let ratios = ratios.and_then(|one| one.value.as_array()).into_iter().flatten();
+    let all = names.value.as_array().into_iter().flatten().zip(ratios);
     let one = |(name, ratio): (&Value, &Value)| {
         format!("{} ({})", name.as_str().unwrap_or_default(), units::ratio(ratio.as_f64()))
     };
@@ -373,7 +368,7 @@ fn says_more(finding: &Finding, evidence: &Evidence) -> bool {
         // Named together with their bytes.
         "links" => of_list(evidence) == finding.evidence.get("bytes").map_or(0, of_list),
         // The title names the only pair.
-        "host_pairs" | "pairs" | "worst_ratio" => finding.evidence["host_pairs"] == 1,
+        "host_pairs" | "pairs" | "worst_ratio" => finding.subject.host_pairs == Some(1),
         _ => false,
     };
     // A count of none is no evidence, unless it is what the finding is measured by.
@@ -439,15 +434,15 @@ mod tests {
     #[test]
     fn a_place_is_named_once() {
         let mut one = finding();
-        let at = |link: &str, hop: Option<&str>| Place {
+        let at = |link: &str, hop: Option<Hop>| Place {
             tap: link.split(':').next().map(str::to_owned),
             link: Some(link.to_owned()),
-            hop: hop.map(str::to_owned),
+            hop,
             ..Place::default()
         };
         for (link, hop, text) in [
-            ("h1.pcap", Some("h0.pcap → h1.pcap"), "between h0 and h1"),
-            ("h1.pcap.gz", Some("downstream"), "downstream of h1"),
+            ("h1.pcap", Some(Hop::between("h0.pcap", "h1.pcap")), "between h0 and h1"),
+            ("h1.pcap.gz", Some(Hop::Downstream), "downstream of h1"),
             ("h1.pcapng:eth0", None, "h1:eth0"),
         ] {
             one.place = at(link, hop);
@@ -456,7 +451,7 @@ mod tests {
         one.place = Place {
             direction: Some(Direction::Ingress),
             switch_port: Some("leaf1 Eth1/3".into()),
-            ..at("rail0", Some("upstream"))
+            ..at("rail0", Some(Hop::Upstream))
         };
         assert_eq!(place(&one).as_deref(), Some("upstream of rail0 ingress · switch port leaf1 Eth1/3"));
     }
@@ -505,12 +500,12 @@ mod tests {
             (1, "1 QP in the error state, its outstanding requests fail"),
             (3, "3 QPs in the error state, their outstanding requests fail"),
         ] {
-            one.evidence.insert(Evidence::declared(one.id, "flows", serde_json::json!(flows)));
+            one.subject.flows = Some(flows);
             assert_eq!(impact(&one).as_deref(), Some(text));
         }
         // A NAK for a missing packet is repaired.
         let mut repaired = Finding::new("nak.psn_sequence_error", Severity::Info, String::new());
-        repaired.evidence.insert(Evidence::declared(repaired.id, "flows", serde_json::json!(1)));
+        repaired.subject.flows = Some(1);
         assert_eq!(impact(&repaired), None);
     }
 

@@ -4,19 +4,19 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
+#[cfg(test)]
 use std::ops::Index;
 
 use super::Input;
 use super::catalog::{declared_label, entry};
 use super::index::FlowSet;
+use super::place::Place;
+use super::subject::Subject;
 use crate::analysis::FlowId;
-use crate::sample::{Address, Direction};
+use crate::sample::Address;
 use crate::util::layout::tap_name;
 use crate::util::numbers::share;
 use crate::util::units;
-
-/// Evidence that says of how many findings the rest is made.
-pub(super) const FINDINGS: &str = "findings";
 
 /// A confirmed or possible problem: an episode with a begin and an end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +32,9 @@ pub struct Finding {
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "EvidenceFields"))]
     pub evidence: EvidenceList,
+    /// What it is about, for views and for the relations between findings.
+    #[serde(skip)]
+    pub subject: Subject,
     /// Affected flows, the most affected first, at most 16.
     pub flows: Vec<FlowId>,
     /// All affected flows.
@@ -71,7 +74,7 @@ pub struct Finding {
     pub causes: Vec<&'static str>,
     /// Ids of the findings that this one causes.
     pub effects: Vec<&'static str>,
-    /// Id of the finding that owns this one: of the causes the one that accounts for all of it, or what it costs
+    /// Id of the finding that owns this one: of the causes the one that accounts for the whole, or what it costs
     /// (`retry.storm` of a `loss.after_tap` that is info). It counts with its owner and is listed below it. Null: it
     /// stands for itself.
     pub owner: Option<&'static str>,
@@ -121,12 +124,12 @@ impl Finding {
         let end = |end: &Option<End>| end.as_ref().map(|end| format!("{} {:?}", end.addr, end.qpn));
         let (requester, responder) = (end(&self.requester), end(&self.responder));
         // The rest of many, of which there is one with an owner and one without.
-        let rest = self.evidence.get(FINDINGS).map(|_| (self.severity == Severity::Info, self.owner));
+        let Subject { ports, died_ns, joined, .. } = &self.subject;
+        // Those that it joins differ from one report to the next.
+        let port = ports.first().filter(|_| joined.is_none());
+        let rest = joined.map(|_| (self.severity == Severity::Info, self.owner));
         // A queue pair number is reused: a later death is another one.
-        format!(
-            "{} {:?} {requester:?} {responder:?} {} {} {rest:?}",
-            self.id, self.place, self.evidence["device"], self.evidence["died_ns"]
-        )
+        format!("{} {:?} {requester:?} {responder:?} {port:?} {died_ns:?} {rest:?}", self.id, self.place)
     }
 
     /// True if it is a warning or critical, not info.
@@ -176,6 +179,7 @@ impl Finding {
             severity,
             title,
             evidence: EvidenceList::default(),
+            subject: Subject::default(),
             flows: Vec::new(),
             named: FlowSet::default(),
             advice: String::new(),
@@ -265,11 +269,11 @@ pub struct Impact {
     /// Share of the packets of the flows concerned; of incast, of those in bins with many senders. Unit: ratio.
     /// Null: not known.
     pub packets_ratio: Option<f64>,
-    /// Packets retransmitted because of it. Unit: packets. Null: not known.
+    /// Packets retransmitted because of the finding. Unit: packets. Null: not known.
     pub retransmissions: Option<u64>,
-    /// Payload lost or sent more than once because of it. Unit: bytes. Null: not known.
+    /// Payload lost or sent more than once because of the finding. Unit: bytes. Null: not known.
     pub goodput_lost_bytes: Option<u64>,
-    /// Time lost because of it: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
+    /// Time lost because of the finding: silence before transport timeouts, waits after RNR NAKs and recovery from loss,
     /// summed over queue pairs; of a stalled job its silence; of pauses the stall; of steps the time by which they are
     /// longer; of a tail of latency the time of requests above the median. Unit: ns. Null: not known.
     pub time_lost_ns: Option<u64>,
@@ -283,69 +287,6 @@ impl Impact {
         [self.packets_ratio, time].into_iter().flatten().reduce(f64::max)
     }
 }
-
-/// Place of a finding.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Place {
-    /// Tap: an interface or a capture file. Null: no single tap.
-    pub tap: Option<String>,
-    /// Name of the link. Null: no single link.
-    pub link: Option<String>,
-    /// Names of the links where several are one place, in order, at most 16: rails on which the same hosts lose
-    /// packets. Empty: one link, or none.
-    #[serde(serialize_with = "first_links")]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
-    pub links: Vec<String>,
-    /// Links of the place beyond those in `links`, 0 if these are all. Unit: links.
-    pub more_links: u64,
-    /// Direction of the links. Null: replay, or no single direction.
-    pub direction: Option<Direction>,
-    /// `upstream` or `downstream` of the tap, or the two taps between which it is. Null: not known.
-    pub hop: Option<String>,
-    /// Switch and port at the other end, as LLDP names them; of several links all of them, joined by commas, at most 16
-    /// of them. Null: no LLDP neighbour.
-    pub switch_port: Option<String>,
-}
-
-/// Links of a place that are listed in a report, and their switch ports.
-pub(super) const MAX_LINKS: usize = 16;
-
-fn first_links<S: Serializer>(links: &[String], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(links.iter().take(MAX_LINKS))
-}
-
-impl Place {
-    /// Names of its links; of a place from a recording those that its report lists.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.link.iter().chain(&self.links).map(String::as_str)
-    }
-
-    /// True if this link is the place, or one of the links that are.
-    #[must_use]
-    pub fn has(&self, link: &str) -> bool {
-        self.names().any(|name| name == link)
-    }
-
-    /// Its links in words, `None` where there are none: `rail0`, `rail0, rail1`.
-    #[must_use]
-    pub fn in_words(&self) -> Option<String> {
-        let mut names: Vec<String> = self.names().map(tap_name).collect();
-        if names.len() > MOST_LINKS {
-            // A place from a recording has not the names of all.
-            let count = match self.more_links {
-                0 => names.len() as u64,
-                more => more.saturating_add(MAX_LINKS as u64),
-            };
-            names.truncate(1);
-            names.push(format!("{} more", count - 1));
-        }
-        (!names.is_empty()).then(|| names.join(", "))
-    }
-}
-
-/// Links of a place that are named one by one.
-const MOST_LINKS: usize = 4;
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -369,7 +310,7 @@ pub struct End {
 pub struct Step {
     /// The instruction.
     pub text: String,
-    /// Command that does it on `host`. Null: none, or parts of it are not known.
+    /// Command that does it on `host`. Null: none, or parts are not known.
     pub command: Option<String>,
     /// Host to run the command on, where that is another than this one. A command for it has `DEV` in place of the
     /// name of its interface, which is not known here. Null: this host, or there is no command.
@@ -520,6 +461,7 @@ impl EvidenceList {
     }
 }
 
+#[cfg(test)]
 impl Index<&str> for EvidenceList {
     type Output = Value;
 

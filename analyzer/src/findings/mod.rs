@@ -22,6 +22,7 @@ mod episode_tests;
 mod fields;
 mod finding;
 mod growth;
+mod ids;
 mod index;
 mod infiniband;
 mod labels;
@@ -29,12 +30,14 @@ mod not_evaluated;
 mod once;
 pub mod order;
 mod page;
+mod place;
 mod problem;
 mod raise;
 pub mod recorded;
 mod relate;
 mod silence;
 mod span;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod title;
@@ -53,14 +56,16 @@ pub use checks::{FAMILIES, Limits};
 pub use family::{Better, Entry, Family, Label, Lasting, LimitMeta, Measure, Need};
 pub use fields::DataEnd;
 pub use finding::{
-    End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Place, Severity, Step, Unit,
+    End, Episode, Evidence, EvidenceList, Finding, Impact, NotEvaluated, Severity, Step, Unit,
 };
 pub use index::{FlowIndex, FlowSet};
 pub use page::{definitions, markdown};
+pub use place::{Hop, Place};
 pub use problem::Problem;
 pub use relate::causality::can_cause;
 pub use silence::Silences;
-pub use verdict::{HEALTHY_SUMMARY, Health, Verdict};
+pub use subject::{Compared, Excess, LocalQp, StepDelay, Subject};
+pub use verdict::{Health, Verdict};
 
 /// Input of the checks.
 #[derive(Clone, Copy, Debug)]

@@ -96,13 +96,7 @@ impl Problem {
     /// The kind of a finding; `None` for an id that is not known.
     #[must_use]
     pub fn of(finding: &Finding) -> Option<Self> {
-        let evidence = |name: &str| &finding.evidence[name];
-        Some(match catalog::entry(finding.id)?.problem {
-            // One of several links is congested, slow or lossy.
-            Self::Congestion if evidence("kind") == "loss" => Self::Loss,
-            Self::Congestion if evidence("kind") == "delay" => Self::Latency,
-            kind => kind,
-        })
+        Some(finding.subject.problem.unwrap_or(catalog::entry(finding.id)?.problem))
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::command::{Command, Means};
 use super::once::{Name, name};
-use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Unit};
+use super::{End, Entry, Episode, Evidence, Finding, Impact, Place, Severity, Step, Subject, Unit};
 use crate::analysis::{Flow, FlowId};
 use crate::util::map::Set;
 
@@ -39,6 +39,18 @@ impl Raise {
     /// Adds a number, or a list of numbers. `None` becomes null: unknown.
     pub(super) fn evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.finding.evidence.insert(Evidence::declared(self.finding.id, name, value.into()));
+        self
+    }
+
+    /// Sets what it is about.
+    pub(super) fn about<T>(mut self, set: impl FnOnce(&mut Subject) -> T) -> Self {
+        set(&mut self.finding.subject);
+        self
+    }
+
+    /// Changes the finding.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Finding)) -> Self {
+        change(&mut self.finding);
         self
     }
 
@@ -159,7 +171,7 @@ impl Raise {
         }
         let count = seen.len();
         self.finding.named = seen.into_iter().collect();
-        self.evidence("flows", count)
+        self.flow_count(count)
     }
 
     /// Sets the latest time at which it can have been seen, Unix nanoseconds; the default is the last packet of its

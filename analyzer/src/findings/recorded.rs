@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::catalog::entry;
-use super::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use super::{End, Episode, Evidence, Finding, Hop, Impact, Place, Severity, Step, Subject};
 use crate::analysis::FlowId;
 use crate::sample::Direction;
 
@@ -47,6 +47,7 @@ pub fn read(json: &str) -> Option<Finding> {
     finding.owner = text(&value, "owner").and_then(entry).map(|owner| owner.id);
     finding.steps = list(&value, "steps").filter_map(step).collect();
     finding.caveats = texts(&value, "caveats");
+    finding.subject = Subject::of_recorded(&finding);
     Some(finding)
 }
 
@@ -113,7 +114,7 @@ fn place(value: &Value) -> Place {
         links: texts(value, "links"),
         more_links: number(value, "more_links").unwrap_or(0),
         direction: direction(value),
-        hop: owned("hop"),
+        hop: text(value, "hop").and_then(|hop| Hop::read(hop, text(value, "tap"))),
         switch_port: owned("switch_port"),
     }
 }

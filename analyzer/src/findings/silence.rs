@@ -59,7 +59,7 @@ mod tests {
         let headline = |now: u64| {
             let mut all = vec![of("links.imbalance", Severity::Warning, now)];
             if let Some(seen) = losses.iter().rev().find(|at| **at <= now) {
-                let mut loss = of("loss.before_tap", Severity::Critical, *seen);
+                let mut loss = of("loss.before_tap", Severity::Warning, *seen);
                 let end_ns = Some(START + now * S);
                 loss.active = loss.over_since(end_ns).is_none();
                 all.push(loss);

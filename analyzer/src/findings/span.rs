@@ -11,7 +11,7 @@ definitions! {
         "Between signals of the same instant there are no packets. It covers many round trips of a sender, and one burst of drops does not look like a lossy link";
     BRIDGED_RATIO: f64 = 0.1,
         "Maximum silence between two episodes of a CNP storm over the time from the begin of the first to the end of the second, for them to be one",
-        "A storm that lasts for minutes and pauses for 10 s, as a job does for a checkpoint, is one trouble; two bursts with as much silence between them are two";
+        "A storm that lasts for minutes and pauses for 10 s, as a job does for a checkpoint, is one problem; two bursts with as much silence between them are two";
 }
 
 /// A time span in which a signal occurred in some flows without 10 s of silence.

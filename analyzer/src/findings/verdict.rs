@@ -12,7 +12,10 @@ definitions! {
 }
 
 /// Problems that a healthy verdict excludes.
-pub const HEALTHY_SUMMARY: &str = "no loss, congestion or stall";
+const HEALTHY_SUMMARY: &str = "no loss, congestion or stall";
+
+/// What follows them.
+const THRESHOLDS: &str = " above the thresholds";
 
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -34,10 +37,14 @@ pub enum Health {
 pub struct Verdict<'a> {
     /// Overall state.
     pub health: Health,
-    /// One sentence, without the title of the worst finding.
-    pub sentence: String,
-    /// The most important finding: the first in the order of [`order`](super::order); `None` when there is none above
-    /// info.
+    /// The sentence without its state: what is wrong, or not.
+    pub detail: String,
+    /// Time of the state, for its sentence.
+    at: &'static str,
+    /// Problems that have ended. Unit: findings.
+    pub ended: u64,
+    /// The most important finding: the first in the order of [`order`](super::order), which is as severe as `health`;
+    /// `None` when there is none above info.
     pub worst: Option<&'a Finding>,
 }
 
@@ -66,26 +73,29 @@ impl<'a> Verdict<'a> {
             0 => String::new(),
             n => format!(" (and {})", plural(n, "consequence")),
         };
-        let at = if recorded { format!(" {now}") } else { String::new() };
-        let sentence = match health {
-            Health::Healthy => format!("Healthy: {HEALTHY_SUMMARY} above the thresholds"),
-            Health::Recovered => format!("Healthy {now}: {} ended", plural(ended, "problem")),
-            Health::Degraded => format!("Degraded{at}: {}{owned}", in_words.join(", ")),
-            Health::Critical => format!("Critical{at}: {}{owned}", in_words.join(", ")),
+        let at = match health {
+            Health::Recovered => now,
+            Health::Degraded | Health::Critical if recorded => now,
+            _ => "",
         };
-        Self { health, sentence, worst: troubles().next() }
+        let detail = match health {
+            Health::Healthy => format!("{HEALTHY_SUMMARY}{THRESHOLDS}"),
+            Health::Recovered => format!("{} ended", plural(ended, "problem")),
+            Health::Degraded | Health::Critical => format!("{}{owned}", in_words.join(", ")),
+        };
+        Self { health, detail, at, ended, worst: troubles().next() }
     }
 
-    /// The verdict of a whole report: the worst finding is the first of those that make it so, also where it is quiet
-    /// by now. On a screen the headline is one that shows now.
+    /// One sentence, without the title of the worst finding.
     #[must_use]
-    pub fn of_report(findings: &'a [Finding], recorded: bool) -> Self {
-        let verdict = Self::of(findings, recorded);
-        let critical = findings
-            .iter()
-            .find(|one| one.severity == Severity::Critical && one.owner.is_none() && one.stands())
-            .filter(|_| verdict.health == Health::Critical);
-        Self { worst: critical.or(verdict.worst), ..verdict }
+    pub fn sentence(&self) -> String {
+        let state = match self.health {
+            Health::Healthy | Health::Recovered => "Healthy",
+            Health::Degraded => "Degraded",
+            Health::Critical => "Critical",
+        };
+        let at = if self.at.is_empty() { String::new() } else { format!(" {}", self.at) };
+        format!("{state}{at}: {}", self.detail)
     }
 
     /// Adds retransmissions to the sentence if nothing else is wrong and they are more than isolated: even below the
@@ -96,8 +106,18 @@ impl<'a> Verdict<'a> {
         if self.health != Health::Healthy || ratio < NOTED {
             return self;
         }
-        let but = format!("Healthy: {} retransmitted, but ", units::ratio(Some(ratio)));
-        Self { sentence: self.sentence.replacen("Healthy: ", &but, 1), ..self }
+        let detail = format!("{} retransmitted, but {}", units::ratio(Some(ratio)), self.detail);
+        Self { detail, ..self }
+    }
+
+    /// [`Self::detail`] in at most this number of characters, where it can be shortened.
+    #[must_use]
+    pub fn detail_in(&self, most: usize) -> String {
+        let before = self.detail.strip_suffix(THRESHOLDS).and_then(|text| text.strip_suffix(HEALTHY_SUMMARY));
+        match before.filter(|_| self.detail.chars().count() > most) {
+            Some(before) => format!("{before}nothing{THRESHOLDS}"),
+            None => self.detail.clone(),
+        }
     }
 
     /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
@@ -113,7 +133,7 @@ impl<'a> Verdict<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::Step;
+    use crate::findings::{Step, order};
 
     fn finding(severity: Severity, active: bool) -> Finding {
         Finding { active, ..Finding::new("loss.before_tap", severity, "Loss".into()) }
@@ -130,32 +150,52 @@ mod tests {
         let all = [finding(Severity::Critical, true), finding(Severity::Warning, true)];
         let verdict = Verdict::of(&all, false);
         assert_eq!(verdict.health, Health::Critical);
-        assert_eq!(verdict.sentence, "Critical: 1 active critical problem, 1 active warning");
-        assert_eq!(Verdict::of(&all[1..], false).sentence, "Degraded: 1 active warning");
-        assert_eq!(Verdict::of(&all[1..], true).sentence, "Degraded at the end of the capture: 1 warning");
-        assert_eq!(Verdict::of(&ended, true).sentence, "Healthy at the end of the capture: 1 problem ended");
+        assert_eq!(verdict.sentence(), "Critical: 1 active critical problem, 1 active warning");
+        assert_eq!(Verdict::of(&all[1..], false).sentence(), "Degraded: 1 active warning");
+        assert_eq!(Verdict::of(&all[1..], true).sentence(), "Degraded at the end of the capture: 1 warning");
+        assert_eq!(
+            Verdict::of(&ended, true).sentence(),
+            "Healthy at the end of the capture: 1 problem ended"
+        );
         let owned = Finding { owner: Some("burst.incast"), ..finding(Severity::Warning, true) };
         assert_eq!(
-            Verdict::of(&[all[1].clone(), owned], false).sentence,
+            Verdict::of(&[all[1].clone(), owned], false).sentence(),
             "Degraded: 1 active warning (and 1 consequence)"
         );
     }
 
-    /// The first in order is the one that shows now; a critical one that is quiet makes the traffic critical.
+    /// A critical one that is quiet makes the traffic critical, and is what the headline of every view names.
     #[test]
-    fn the_worst_of_a_report_is_as_severe_as_its_verdict() {
-        let all = [finding(Severity::Warning, true), finding(Severity::Critical, true)];
-        assert_eq!(Verdict::of(&all, false).worst.unwrap().severity, Severity::Warning);
-        let verdict = Verdict::of_report(&all, false);
-        assert_eq!((verdict.health, verdict.worst.unwrap().severity), (Health::Critical, Severity::Critical));
-        let ended = [finding(Severity::Warning, true), finding(Severity::Critical, false)];
-        assert_eq!(Verdict::of_report(&ended, false).worst.unwrap().severity, Severity::Warning);
+    fn the_worst_finding_is_as_severe_as_the_verdict() {
+        const END: u64 = 1_000_000_000_000;
+        let seen = |severity, quiet_ns: u64| Finding {
+            last_seen_ns: Some(END - quiet_ns),
+            active: quiet_ns < order::OVER_NS,
+            ..Finding::new("loss.before_tap", severity, "Loss".into())
+        };
+        let of = |quiet_ns| {
+            let mut all = [seen(Severity::Warning, 0), seen(Severity::Critical, quiet_ns)];
+            order::sort(&mut all, Some(END));
+            let verdict = Verdict::of(&all, false);
+            (verdict.health, verdict.worst.unwrap().severity)
+        };
+        assert_eq!(of(order::QUIET_NS + 1), (Health::Critical, Severity::Critical), "quiet");
+        assert_eq!(of(order::OVER_NS), (Health::Degraded, Severity::Warning), "ended");
+    }
+
+    #[test]
+    fn a_healthy_verdict_gets_shorter_where_there_is_no_room() {
+        let verdict = Verdict::of(&[], false).noting(77, 1_000);
+        assert_eq!(verdict.detail_in(80), verdict.detail);
+        assert_eq!(verdict.detail_in(40), "7.70 % retransmitted, but nothing above the thresholds");
+        let all = [finding(Severity::Warning, true)];
+        assert_eq!(Verdict::of(&all, false).detail_in(3), "1 active warning");
     }
 
     #[test]
     fn retransmissions_below_the_thresholds_are_no_silence() {
         let sentence =
-            |all: &[Finding], retransmitted| Verdict::of(all, false).noting(retransmitted, 1_000).sentence;
+            |all: &[Finding], retransmitted| Verdict::of(all, false).noting(retransmitted, 1_000).sentence();
         assert_eq!(
             sentence(&[], 77),
             "Healthy: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"

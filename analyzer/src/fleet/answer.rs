@@ -6,6 +6,7 @@ use super::coverage::Coverage;
 use super::headline::{DEATHS, headline, is_of_device, nothing};
 use super::question::{Column, LATE, Question, STANDS_OUT};
 use super::{Row, cover, number, text, whole};
+use crate::findings::Limits;
 use crate::util::layout::{plain, tap_name};
 use crate::util::time::NS_PER_MS;
 use crate::util::units;
@@ -101,11 +102,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Builds the answer from the rows of an engine: a row with counts, then the rows of the question.
+    /// Builds the answer from the rows of an engine: a row with counts, then the rows of the question, which was asked
+    /// with these thresholds.
     ///
     /// # Errors
     /// If there is no data, or a row does not match the SQL.
-    pub fn of(question: Question, mut rows: Vec<Row>, top: usize) -> Result<Self, String> {
+    pub fn of(question: Question, mut rows: Vec<Row>, top: usize, limits: &Limits) -> Result<Self, String> {
         if rows.is_empty() {
             return Err("the engine gave no result; `--print-sql` prints what it was asked".to_owned());
         }
@@ -140,7 +142,7 @@ impl Answer {
             let sure = confidence(question, row);
             row.insert("confidence".to_owned(), json!(sure.name()));
         }
-        let headline = headline(question, &rows).unwrap_or_else(|| nothing(question, &seen));
+        let headline = headline(question, &rows).unwrap_or_else(|| nothing(question, &seen, limits));
         for row in &mut rows {
             blank(row, question.columns());
         }
@@ -316,7 +318,9 @@ pub(super) mod tests {
         let calm = json!({"job_name": "", "problem": "CE", "figure": 0.0, "z": 0.0});
         let lossy = json!({"job_name": "j", "problem": "loss", "figure": 0.01, "z": 9.0});
         let summary = json!({"readings": 2, "all_rows": 2, "flow_readings": 2, "hosts": 1, "jobs": 1});
-        let answer = Answer::of(Question::Jobs, [summary, lossy, calm].map(row).to_vec(), 10).unwrap();
+        let answer =
+            Answer::of(Question::Jobs, [summary, lossy, calm].map(row).to_vec(), 10, &Limits::default())
+                .unwrap();
         let shown = |at: usize| ["job_name", "problem", "figure"].map(|name| answer.rows[at][name].clone());
         assert_eq!(shown(0), [json!("j"), json!("loss"), json!(0.01)]);
         assert_eq!(shown(1), [Value::Null, Value::Null, Value::Null]);

@@ -152,7 +152,7 @@ fn hop(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
         ("pair of ports", "pairs of ports through it")
     };
     let among = match count(row, "pairs") {
-        1 => format!("in the only {} {}", of.0, if is_of_device(row) { "of it" } else { "through it" }),
+        1 => format!("in the only {} {}", of.0, if is_of_device(row) { "there" } else { "through it" }),
         _ => format!("in {} of {} {}", shown("bad_pairs"), shown("pairs"), of.1),
     };
     let alone = if is_known {
@@ -246,10 +246,10 @@ fn slot(row: &Row, shown: &dyn Fn(&str) -> String) -> String {
 }
 
 /// The headline if no row stands out: what was compared, and what is not known.
-pub(super) fn nothing(question: Question, seen: &Coverage) -> String {
+pub(super) fn nothing(question: Question, seen: &Coverage, limits: &Limits) -> String {
     match question {
         Question::Slow => slow(seen),
-        Question::Loss => loss(seen),
+        Question::Loss => loss(seen, limits),
         Question::Balance => {
             format!("No link, rail or plane carries more than {UNEVEN} × the mean of those parallel to it")
         }
@@ -262,7 +262,7 @@ pub(super) fn nothing(question: Question, seen: &Coverage) -> String {
         }
         Question::Stragglers => match &seen.upstream_of {
             Some((waiting, hosts, name)) => format!(
-                "No straggler is known: {waiting} of {} {} for {} or for a host upstream of it",
+                "No straggler is known: {waiting} of {} {} for {} or for a host upstream",
                 plural(*hosts, "other host"),
                 if *waiting == 1 { "waits" } else { "wait" },
                 plain(name)
@@ -288,8 +288,8 @@ fn slow(seen: &Coverage) -> String {
     format!("No link, host, switch, path or rail exceeds the median of its job{alone}")
 }
 
-fn loss(seen: &Coverage) -> String {
-    let least = ratio(Limits::default().loss.ratio);
+fn loss(seen: &Coverage, limits: &Limits) -> String {
+    let least = ratio(limits.loss.ratio);
     let all = seen.known + seen.unknown;
     match (seen.known, seen.unknown, seen.devices) {
         (0, 0, devices) => {

@@ -16,7 +16,9 @@ fn the_culprit_comes_first_with_its_figure() {
         "scope": "switches", "direction": "ingress", "place": "l1 + l2", "busiest": "plane 1", "busiest_ratio": 1.9,
         "idlest": "plane 2", "idlest_ratio": "0.1", "agree": "20", "of_hosts": 20, "misplaced": "578653607169",
     }));
-    let answer = Answer::of(Question::Balance, vec![summary(), found.clone(), found.clone()], 1).unwrap();
+    let answer =
+        Answer::of(Question::Balance, vec![summary(), found.clone(), found.clone()], 1, &Limits::default())
+            .unwrap();
     assert_eq!(
         answer.headline,
         "Ingress traffic of the hosts at l1 + l2: plane 1 carries 1.90 × the mean of the planes, plane 2 0.10 ×; plane 1 carries most on 20 of 20 hosts. Confidence: high"
@@ -31,7 +33,8 @@ fn the_culprit_comes_first_with_its_figure() {
         let changes =
             [("scope", json!(scope)), ("busiest_ratio", json!(busiest)), ("idlest_ratio", json!(idlest))];
         other.extend(changes.map(|(name, value)| (name.to_owned(), value)));
-        let headline = Answer::of(Question::Balance, vec![summary(), other], 1).unwrap().headline;
+        let headline =
+            Answer::of(Question::Balance, vec![summary(), other], 1, &Limits::default()).unwrap().headline;
         assert!(headline.contains(expected), "{scope}: {headline}");
     }
     assert_eq!((answer.rows.len(), answer.left_out), (1, 1));
@@ -50,7 +53,8 @@ fn few_jobs_have_no_median_and_a_job_may_have_no_name() {
     let found = row(
         json!({"job_name": "", "problem": "loss", "figure": 0.0095, "usual": null, "z": 3e4, "host_count": 2}),
     );
-    let of = |row: Row| Answer::of(Question::Jobs, vec![summary(), row], 10).unwrap().headline;
+    let of =
+        |row: Row| Answer::of(Question::Jobs, vec![summary(), row], 10, &Limits::default()).unwrap().headline;
     assert_eq!(
         of(found.clone()),
         "Hosts without a job name: loss 0.95 %, on 2 hosts; no median to compare with, as fewer than three jobs have this figure. Confidence: low"
@@ -61,7 +65,8 @@ fn few_jobs_have_no_median_and_a_job_may_have_no_name() {
     let straggler = row(
         json!({"straggler": "node31", "job_name": "", "named_by": 0, "late_seconds": 0, "quiet_seconds": 0, "rnr_wait_ns": 5e9}),
     );
-    let answer = Answer::of(Question::Stragglers, vec![summary(), straggler], 10).unwrap();
+    let answer =
+        Answer::of(Question::Stragglers, vec![summary(), straggler], 10, &Limits::default()).unwrap();
     assert!(
         answer.headline.starts_with("Straggler node31 without a job name: its senders wait 5.00 s in all"),
         "{}",
@@ -76,7 +81,7 @@ fn a_straggler_is_named_with_its_evidence() {
         "straggler": "node31", "job_name": "j", "named_by": 19, "of_hosts": 19, "behind_ns": 2e9, "step_ns": 6e9, "step_ratio": 0.5,
         "late_seconds": 0, "quiet_seconds": 10, "rnr_wait_ns": 0,
     }));
-    let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10).unwrap();
+    let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10, &Limits::default()).unwrap();
     assert_eq!(
         answer.headline,
         "Straggler node31 of job j: 19 of 19 other hosts wait 2.00 s for it in 50.0 % of the steps (6.00 s each). Confidence: high"
@@ -90,36 +95,39 @@ fn a_straggler_is_named_with_its_evidence() {
 #[test]
 fn quiet_data_has_no_culprit_and_no_data_is_an_error() {
     for question in [Question::Slow, Question::Loss, Question::Balance, Question::Stragglers] {
-        let answer = Answer::of(question, vec![summary()], 10).unwrap();
-        assert_eq!(answer.headline, nothing(question, &Coverage::default()));
+        let answer = Answer::of(question, vec![summary()], 10, &Limits::default()).unwrap();
+        assert_eq!(answer.headline, nothing(question, &Coverage::default(), &Limits::default()));
     }
     let calm = row(json!({"job_name": "j", "problem": "loss", "z": 4.9}));
-    let of_jobs = |row: Row| Answer::of(Question::Jobs, vec![summary(), row], 10).unwrap().headline;
+    let of_jobs =
+        |row: Row| Answer::of(Question::Jobs, vec![summary(), row], 10, &Limits::default()).unwrap().headline;
     assert!(of_jobs(calm).starts_with("Nothing is known of the jobs"));
     let calm = row(json!({"job_name": "j", "problem": "loss", "figure": 0, "z": 4.9}));
     assert!(of_jobs(calm).starts_with("No job stands out"));
     let empty = row(json!({"readings": 0, "all_rows": 0}));
-    assert!(Answer::of(Question::Slow, vec![empty], 10).unwrap_err().contains("--from"));
+    assert!(Answer::of(Question::Slow, vec![empty], 10, &Limits::default()).unwrap_err().contains("--from"));
     let without_readings = row(json!({"readings": null, "all_rows": "2"}));
-    assert!(Answer::of(Question::Timeline, vec![without_readings], 10).is_ok());
-    assert!(Answer::of(Question::Slow, Vec::new(), 10).is_err());
+    assert!(Answer::of(Question::Timeline, vec![without_readings], 10, &Limits::default()).is_ok());
+    assert!(Answer::of(Question::Slow, Vec::new(), 10, &Limits::default()).is_err());
     let devices = row(
         json!({"readings": 8, "all_rows": 8, "flow_readings": 0, "hosts": 1, "jobs": 0, "first_ms": 1, "last_ms": 2}),
     );
     assert!(
-        Answer::of(Question::Stragglers, vec![devices.clone()], 10)
+        Answer::of(Question::Stragglers, vec![devices.clone()], 10, &Limits::default())
             .unwrap_err()
             .contains("`timeline` has the time at which queue pairs stand still")
     );
     assert_eq!(
-        Answer::of(Question::Timeline, vec![devices.clone()], 10).unwrap().headline,
+        Answer::of(Question::Timeline, vec![devices.clone()], 10, &Limits::default()).unwrap().headline,
         "No slot stands out"
     );
-    assert!(Answer::of(Question::Loss, vec![devices.clone()], 10).is_ok());
+    assert!(Answer::of(Question::Loss, vec![devices.clone()], 10, &Limits::default()).is_ok());
     let mut without_bytes = devices;
     without_bytes.insert("byte_readings".to_owned(), json!("0"));
     assert!(
-        Answer::of(Question::Balance, vec![without_bytes], 10).unwrap_err().contains("no bytes of links")
+        Answer::of(Question::Balance, vec![without_bytes], 10, &Limits::default())
+            .unwrap_err()
+            .contains("no bytes of links")
     );
 }
 
@@ -133,7 +141,7 @@ fn pair(metric: &str, job: &str, pairs: u64, is_bad: u8) -> Row {
 }
 
 fn said(question: Question, rows: Vec<Row>) -> String {
-    Answer::of(question, [vec![summary()], rows].concat(), 10).unwrap().headline
+    Answer::of(question, [vec![summary()], rows].concat(), 10, &Limits::default()).unwrap().headline
 }
 
 #[test]
@@ -193,7 +201,7 @@ fn a_host_that_is_only_downstream_of_the_straggler_is_not_named() {
         "straggler": "10.0.0.4", "job_name": "j", "named_by": 0, "of_hosts": 3, "behind_ns": null, "step_ns": null,
         "late_seconds": 0, "quiet_seconds": 0, "rnr_wait_ns": 0, "upstream_of": "1",
     }));
-    let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10).unwrap();
+    let answer = Answer::of(Question::Stragglers, vec![summary(), found], 10, &Limits::default()).unwrap();
     assert_eq!(
         answer.headline,
         "No straggler is known: 1 of 3 other hosts waits for 10.0.0.4 or for a host upstream of it"
@@ -207,7 +215,7 @@ fn a_slot_is_named_with_its_time_figure_and_length() {
         "unix_s": 1_763_800_000.5, "slot_ns": 2e9, "whole_slot_ns": 5e9, "worst_metric": "traffic", "worst_z": 12,
         "worst_figure": 1e9, "worst_usual": 2e9, "worst_host": null,
     }));
-    let of = |row: Row| Answer::of(Question::Timeline, vec![summary(), row], 10).unwrap();
+    let of = |row: Row| Answer::of(Question::Timeline, vec![summary(), row], 10, &Limits::default()).unwrap();
     let answer = of(found.clone());
     assert_eq!(
         answer.headline,
@@ -234,7 +242,9 @@ fn queue_pairs_that_died_come_first() {
             "qps_stuck": 3,
         }))
     };
-    let of = |rows: Vec<Row>| Answer::of(Question::Jobs, [vec![summary()], rows].concat(), 10).unwrap();
+    let of = |rows: Vec<Row>| {
+        Answer::of(Question::Jobs, [vec![summary()], rows].concat(), 10, &Limits::default()).unwrap()
+    };
     let answer = of(vec![job("a", "loss", 1e6), job("b", DEATHS, 60.0)]);
     assert_eq!(
         answer.headline,
@@ -250,7 +260,9 @@ fn queue_pairs_that_died_come_first() {
             "worst_usual": 0, "worst_host": "n1", "worst_finding": finding,
         }))
     };
-    let of = |rows: Vec<Row>| Answer::of(Question::Timeline, [vec![summary()], rows].concat(), 10).unwrap();
+    let of = |rows: Vec<Row>| {
+        Answer::of(Question::Timeline, [vec![summary()], rows].concat(), 10, &Limits::default()).unwrap()
+    };
     let answer = of(vec![slot("retransmission", 1e5, 7e4, None), slot(DEATHS, 160.0, 16.0, Some("qp.died"))]);
     assert_eq!(
         answer.headline,
@@ -267,12 +279,14 @@ fn queue_pairs_that_died_come_first() {
 fn hosts_without_packets_are_no_healthy_hosts() {
     let mut some = summary();
     some.insert("flow_hosts".to_owned(), json!("40"));
-    let answer = Answer::of(Question::Stragglers, vec![some.clone()], 10).unwrap();
+    let answer = Answer::of(Question::Stragglers, vec![some.clone()], 10, &Limits::default()).unwrap();
     assert!(
         answer.scope.ends_with(" UTC; 20 hosts not evaluated, as no packet of theirs was seen"),
         "{}",
         answer.scope
     );
     some.insert("flow_hosts".to_owned(), json!(60));
-    assert!(Answer::of(Question::Stragglers, vec![some], 10).unwrap().scope.ends_with(" UTC"));
+    assert!(
+        Answer::of(Question::Stragglers, vec![some], 10, &Limits::default()).unwrap().scope.ends_with(" UTC")
+    );
 }

@@ -129,6 +129,7 @@ pub fn html(answer: &Answer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::Limits;
     use crate::fleet::question::Question;
 
     fn answer() -> Answer {
@@ -138,7 +139,7 @@ mod tests {
             "idlest": "plane 2", "idlest_ratio": 0.1, "agree": 20, "of_hosts": 20, "misplaced": null, "score": 1,
         });
         let rows = [summary, row.clone(), row].map(|row| row.as_object().unwrap().clone());
-        Answer::of(Question::Balance, rows.to_vec(), 1).unwrap()
+        Answer::of(Question::Balance, rows.to_vec(), 1, &Limits::default()).unwrap()
     }
 
     #[test]

@@ -285,8 +285,8 @@ impl Question {
     }
 }
 
-/// Selection of the rows that a question covers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Selection of the rows that a question covers, and what counts as too much in them.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chosen {
     /// Only rows of this job. `None`: of all jobs.
     pub job: Option<Name>,
@@ -294,16 +294,17 @@ pub struct Chosen {
     pub from_ns: Option<u64>,
     /// Only intervals that end by this time, in Unix nanoseconds.
     pub to_ns: Option<u64>,
+    /// Thresholds that questions share with the findings.
+    pub limits: Limits,
 }
 
-/// Thresholds that questions share with the findings, at their defaults: the names that stand for them in SQL.
-fn thresholds() -> [(&'static str, f64); 4] {
-    let limits = Limits::default();
+/// Thresholds that questions share with the findings, by the names that stand for them in SQL.
+fn thresholds(limits: &Limits) -> [(&'static str, f64); 4] {
     [
         ("CE", limits.ecn.congestion_ratio),
         ("LOSS", limits.loss.ratio),
         ("RETRYING_READINGS", limits.qp_context.retrying_readings as f64),
-        ("STUCK_NS", (limits.qp_context.stuck_ms * NS_PER_MS) as f64),
+        ("STUCK_NS", limits.qp_context.stuck_ms.saturating_mul(NS_PER_MS) as f64),
     ]
 }
 
@@ -332,7 +333,7 @@ impl Chosen {
             ("{END_KNOWN}", known_end()),
         ];
         let text = texts.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &value));
-        let text = thresholds()
+        let text = thresholds(&self.limits)
             .into_iter()
             .fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()));
         DEFINITIONS.iter().fold(text, |text, one| text.replace(&format!("{{{}}}", one.name), one.value))
@@ -397,11 +398,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn questions_take_the_thresholds_of_findings() {
+        let sql = |limits: Limits| Question::Loss.sql(&Chosen { limits, ..Chosen::default() });
+        let mut limits = Limits::default();
+        assert!(sql(limits.clone()).contains(&limits.loss.ratio.to_string()));
+        limits.loss.ratio = 0.012_345;
+        assert!(sql(limits).contains("0.012345"));
+    }
+
+    #[test]
     fn rows_are_chosen_by_job_and_time() {
         let chosen = Chosen {
             job: Some("job 7".parse().unwrap()),
             from_ns: Some(1_763_800_000 * NS_PER_S),
             to_ns: Some(1_763_800_060 * NS_PER_S),
+            ..Chosen::default()
         };
         let parts = Chosen { from_ns: Some(1_763_800_000_250_000_000), ..Chosen::default() };
         assert_eq!(parts.condition(), "t > '2025-11-22 08:26:40.250'");

@@ -389,7 +389,8 @@ mod tests {
         let path = root.path().to_str().unwrap();
         let found = Recordings::find(&[path]).unwrap();
         let at = 1_763_800_000; // 08:26:40
-        let chosen = Chosen { from_ns: Some(at * NS_PER_S), to_ns: Some((at + 60) * NS_PER_S), job: None };
+        let chosen =
+            Chosen { from_ns: Some(at * NS_PER_S), to_ns: Some((at + 60) * NS_PER_S), ..Chosen::default() };
         let hour = |hour: &str| format!("{path}/{day}/hour={hour}/**/*.parquet");
         assert_eq!(found.files("flow_seconds", &chosen), [hour("07"), hour("08")]);
         let open = Chosen { to_ns: None, ..chosen };
@@ -426,7 +427,7 @@ mod tests {
         let at = Chosen {
             from_ns: Some(1_763_800_000 * NS_PER_S),
             to_ns: Some(1_763_800_060 * NS_PER_S),
-            job: None,
+            ..Chosen::default()
         };
         let of = |dialect| found.declare(Question::Timeline, &at, dialect);
         let file = "s3://bucket/fleet/v1/flow_seconds/**/*.parquet";

@@ -55,7 +55,13 @@ fn memory(finding: &Finding) -> usize {
     let caveats: usize = finding.caveats.iter().map(|caveat| size_of::<String>() + caveat.len()).sum();
     let episodes = finding.episodes.len() * size_of::<Episode>();
     let texts = finding.title.len() + finding.advice.len() + steps + caveats;
-    size_of::<Finding>() + texts + evidence + flows + episodes + finding.named.bytes()
+    size_of::<Finding>()
+        + texts
+        + evidence
+        + flows
+        + episodes
+        + finding.named.bytes()
+        + finding.subject.bytes()
 }
 
 /// Bytes of the strings and lists in a value.

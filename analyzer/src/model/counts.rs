@@ -1,5 +1,6 @@
 //! The counters that views show: sums over flows, and differences over time.
 
+use crate::analysis::Trouble;
 use crate::metrics::duplicates::Copies;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::sample::{Retired, Stats};
@@ -177,6 +178,17 @@ impl Counts {
     #[must_use]
     pub const fn naks(&self) -> u64 {
         self.sequence_naks + self.other_naks
+    }
+
+    /// What goes wrong, to compare rows by.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        Trouble {
+            lost: self.lost,
+            recovery: self.retransmitted + self.naks() + self.rnr,
+            congestion: self.cnp + self.ecn_data[3],
+            ..Trouble::default()
+        }
     }
 
     /// CE-marked over ECN-capable packets; `None` without ECN-capable packets.

@@ -4,6 +4,7 @@ use rocescope_common::account::FlowKey;
 use rocescope_common::wire::frame::Addr;
 
 use super::Row;
+use super::signals::About;
 use crate::analysis::FlowId;
 use crate::findings::{Finding, Problem, Severity};
 use crate::sample::{Address, address};
@@ -49,6 +50,8 @@ pub struct FlowVerdict {
     pub active: bool,
     /// Kinds of all findings that name the flow, active and past, as bits.
     kinds: u32,
+    /// Kinds of the active findings of each level above [`Level::Fine`], as bits.
+    active_kinds: [u32; 2],
     /// Number of findings before the worst in the report.
     place: u16,
     /// Number of flows that the worst finding lists before this one, the most affected first; [`UNLISTED`] if it does
@@ -57,12 +60,19 @@ pub struct FlowVerdict {
 }
 
 impl FlowVerdict {
+    /// Levels of [`Self::active_kinds`].
+    const LEVELS: [Level; 2] = [Level::Warning, Level::Critical];
+
     /// Findings were evaluated and none names the flow.
-    pub const FINE: Self = Self { known: true, worst: None, active: false, kinds: 0, place: 0, behind: 0 };
+    pub const FINE: Self =
+        Self { known: true, worst: None, active: false, kinds: 0, active_kinds: [0; 2], place: 0, behind: 0 };
 
     /// Adds the finding at this place of the report, after those before it, and the flow's place in the finding.
     fn add(&mut self, (kind, level): (Problem, Level), active: bool, (place, behind): (usize, u8)) {
         self.kinds |= bit(kind);
+        if let Some(kinds) = Self::LEVELS.iter().position(|one| *one == level).filter(|_| active) {
+            self.active_kinds[kinds] |= bit(kind);
+        }
         // The order has active findings first.
         if self.worst.is_none() {
             (self.worst, self.active) = (Some((kind, level)), active);
@@ -75,6 +85,15 @@ impl FlowVerdict {
     #[must_use]
     pub fn level(&self) -> Level {
         self.worst.map_or(Level::Fine, |(_, level)| level)
+    }
+
+    /// Severity of the worst active finding of these kinds: the level of a counter that they are
+    /// [about](super::signals::About).
+    #[must_use]
+    pub fn level_of(&self, about: About) -> Level {
+        let bits = about.iter().fold(0, |bits, kind| bits | bit(*kind));
+        let mut levels = Self::LEVELS.iter().zip(self.active_kinds).rev();
+        levels.find(|(_, kinds)| kinds & bits != 0).map_or(Level::Fine, |(level, _)| *level)
     }
 
     /// Sorts by the place of the worst finding in the report, then by the flow's place in that finding: larger is
@@ -102,7 +121,12 @@ impl FlowVerdict {
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         let worse = if other.rank() > self.rank() { other } else { self };
-        Self { kinds: self.kinds | other.kinds, known: self.known || other.known, ..worse }
+        Self {
+            kinds: self.kinds | other.kinds,
+            active_kinds: [0, 1].map(|at| self.active_kinds[at] | other.active_kinds[at]),
+            known: self.known || other.known,
+            ..worse
+        }
     }
 }
 
@@ -137,6 +161,12 @@ impl State {
     #[must_use]
     pub fn level(&self) -> Level {
         self.worst.map_or(Level::Fine, |_| self.judged.level())
+    }
+
+    /// Severity of the worst active finding of these kinds that names the row's flow.
+    #[must_use]
+    pub fn level_of(&self, about: About) -> Level {
+        self.judged.level_of(about)
     }
 
     /// True if findings were evaluated: before that the state is unknown.
@@ -240,6 +270,25 @@ mod tests {
         );
         let both = get(3).join(get(1));
         assert_eq!((both.worst, both.kinds.count_ones()), (get(1).worst, 3));
+    }
+
+    /// One packet lost is not as bad as the refused request that a finding of the same flow reports.
+    #[test]
+    fn a_counter_has_the_level_of_the_active_findings_about_it() {
+        use crate::model::signals::{CE, LOST, NAK, RETRANSMITTED};
+        let mut judged = FlowVerdict::FINE;
+        judged.add((Problem::Refused, Level::Critical), true, (0, UNLISTED));
+        judged.add((Problem::Retransmission, Level::Warning), true, (1, UNLISTED));
+        judged.add((Problem::Congestion, Level::Warning), false, (2, UNLISTED));
+        let levels = |judged: FlowVerdict| [LOST, NAK, RETRANSMITTED, CE].map(|about| judged.level_of(about));
+        // The congestion has ended.
+        assert_eq!(levels(judged), [Level::Fine, Level::Critical, Level::Warning, Level::Fine]);
+        assert_eq!(judged.level(), Level::Critical);
+        let mut lost = FlowVerdict::FINE;
+        lost.add((Problem::Loss, Level::Warning), true, (3, UNLISTED));
+        assert_eq!(levels(lost), [Level::Warning, Level::Warning, Level::Warning, Level::Fine]);
+        assert_eq!(levels(judged.join(lost))[0], Level::Warning);
+        assert_eq!(levels(lost.join(judged))[1], Level::Critical);
     }
 
     #[test]

@@ -6,6 +6,31 @@ use crate::findings::{Finding, Problem};
 use crate::metrics::timeline::SignalKind;
 use crate::util::units;
 
+/// Kinds of findings about a counter. Of the counter on a row, the level is that of the worst active finding of these
+/// kinds there, and nothing else decides about it.
+pub type About = &'static [Problem];
+
+/// Packets lost, and gaps in sequences.
+pub const LOST: About = &[Problem::Loss, Problem::Icrc];
+/// Retransmissions.
+pub const RETRANSMITTED: About = &[Problem::Retransmission, Problem::Loss, Problem::NotReady];
+/// NAKs other than RNR NAKs.
+pub const NAK: About = &[Problem::Refused, Problem::Loss, Problem::NotReady];
+/// RNR NAKs.
+pub const RNR: About = &[Problem::NotReady];
+/// CE marks.
+pub const CE: About = &[Problem::Congestion, Problem::Incast, Problem::Notification];
+/// CNPs.
+pub const CNP: About = &[Problem::Notification, Problem::Congestion];
+/// Tails of latency.
+pub const LATENCY: About = &[Problem::Latency];
+/// Pauses.
+pub const PAUSED: About = &[Problem::Pause];
+/// Header fields that change on the way.
+pub const CHANGED: About = &[Problem::Settings];
+/// What no finding is about.
+pub const NOTHING: About = &[];
+
 /// A signal on timelines.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -14,7 +39,7 @@ pub struct Row {
     /// Values of the signal over time.
     pub series: Series,
     /// Kinds of findings about it.
-    pub about: &'static [Problem],
+    pub about: About,
     /// The value over the time range; `None` if that is the maximum of the columns.
     pub now: Option<fn(&Counts) -> Option<f64>>,
 }
@@ -27,41 +52,36 @@ pub const ROWS: [Row; 8] = [
     Row {
         name: "lost",
         series: Series::Signal(SignalKind::Lost),
-        about: &[Problem::Loss, Problem::Icrc],
+        about: LOST,
         now: Some(|c| Some(c.lost as f64)),
     },
     Row {
         name: "retransmit",
         series: Series::Signal(SignalKind::Retransmitted),
-        about: &[Problem::Retransmission, Problem::Loss, Problem::NotReady],
+        about: RETRANSMITTED,
         now: Some(|c| Some(c.retransmitted as f64)),
     },
     Row {
         name: "NAK",
         series: Series::Signal(SignalKind::Nak),
-        about: &[Problem::Refused, Problem::Loss, Problem::NotReady],
+        about: NAK,
         now: Some(|c| Some(c.naks() as f64)),
     },
     Row {
         name: "RNR NAK",
         series: Series::Signal(SignalKind::Rnr),
-        about: &[Problem::NotReady],
+        about: RNR,
         now: Some(|c| Some(c.rnr as f64)),
     },
-    Row {
-        name: ECN,
-        series: Series::CeRatio,
-        about: &[Problem::Congestion, Problem::Incast, Problem::Notification],
-        now: Some(Counts::ce_ratio),
-    },
+    Row { name: ECN, series: Series::CeRatio, about: CE, now: Some(Counts::ce_ratio) },
     Row {
         name: "CNP",
         series: Series::Signal(SignalKind::Cnp),
-        about: &[Problem::Notification, Problem::Congestion],
+        about: CNP,
         now: Some(|c| Some(c.cnp as f64)),
     },
-    Row { name: "p99 latency", series: Series::P99, about: &[Problem::Latency], now: None },
-    Row { name: "PFC paused", series: Series::Paused, about: &[Problem::Pause], now: None },
+    Row { name: "p99 latency", series: Series::P99, about: LATENCY, now: None },
+    Row { name: "PFC paused", series: Series::Paused, about: PAUSED, now: None },
 ];
 
 /// A value of the timeline as text; `other` formats rates and counts, which differ between views.

@@ -59,7 +59,7 @@ tables! {
         source: Shared, "", "source.kind", "Origin of the figures: `packets`.";
         message_bytes: Option<u64>, "bytes", "flows[].payload_bytes", "Payload of SEND and WRITE requests; retransmissions count again. Null: the flow has READ responses too, whose payload is counted with it.";
         nak_other_json: Text, "packets", "flows[].ack.naks", "`nak_other` by code, in JSON. Null: none, or of an older version.";
-        loss_of: Text, "", "flows[].loss, flows[].loss_responses", "What the flow's losses are of: `requests`, `responses`, `both`. Null: as `lost`, or of an older version.";
+        loss_of: Text, "", "flows[].loss, flows[].loss_responses", "The flow's losses are of `requests`, `responses`, `both`. Null: as `lost`, or of an older version.";
         first: Option<Time>, "Unix ns", "flows[].first_ns", "First packet of the flow, in its first row. Null: a later row, or of an older version.";
     }
 
@@ -170,7 +170,7 @@ tables! {
         unsent_wqes: Option<u64>, "the driver's blocks", "devices[].qps[].unsent_wqes", "Send work posted and not begun at the latest reading. Null: as in the report.";
         timeouts: Option<u64>, "timeouts", "devices[].qps[].timeouts", "Transport timeouts of the port that are attributed to it. Null: none was ever.";
         sequence_errors: Option<u64>, "NAKs", "devices[].qps[].sequence_errors", "Sequence-error NAKs of the port that are attributed to it. Null: none was ever.";
-        attribution: Text, "", "devices[].qps[].attribution", "How sure these two are. `certain`: they are its own. `likely`: each suspect has the whole count, so that a sum over queue pairs is too high. Null: none is attributed.";
+        attribution: Text, "", "devices[].qps[].attribution", "Confidence of these two. `certain`: they are its own. `likely`: each suspect has the whole count, so that a sum over queue pairs is too high. Null: none is attributed.";
         pause_stall_ns: Option<u64>, "ns", "devices[].qps[].pause_stall_ns", "Time without progress while its priority was paused at least half of the time. Null: not known.";
     }
 
@@ -204,7 +204,7 @@ tables! {
         priority: Option<u64>, "", "devices[].qps[].priority", "Priority (PCP) of its packets. Null: as in the report, or of an older version.";
         plane: Option<u64>, "", "devices[].qps[].plane", "Plane of a multi-plane port, from 1. Null: as in the report, or of an older version.";
         bond_port: Option<u64>, "", "devices[].qps[].bond_port", "Port of the bond that it sends on, from 1. Null: as in the report, or of an older version.";
-        end_kind: Text, "", "devices[].qps[].end", "How it ended: `destroyed`, `error` or `number_reused`. Null: as in the report, or of an older version.";
+        end_kind: Text, "", "devices[].qps[].end", "Its end: `destroyed`, `error` or `number_reused`. Null: as in the report, or of an older version.";
         sources: Text, "", "devices[].qps[].sources", "Sources of these facts: `netlink`, `control_path`, `devx`, `context` and so on, joined by commas. Null: of an older version.";
         gone: Option<u64>, "", "", "1: it is no longer reported, and its end was not seen. Null: not so, or of an older version.";
     }
@@ -243,8 +243,8 @@ tables! {
         id: Shared, "", "findings[].id", "Id.";
         severity: Shared, "", "findings[].severity", "`info`, `warning` or `critical`.";
         active: u64, "", "findings[].active", "1: it goes on; 0: it has ended.";
-        since: Option<Time>, "Unix ns", "findings[].first_seen_ns", "When it was first seen. Null: not known.";
-        until: Option<Time>, "Unix ns", "findings[].last_seen_ns", "When it was last seen. Null: not known.";
+        since: Option<Time>, "Unix ns", "findings[].first_seen_ns", "Time at which it was first seen. Null: not known.";
+        until: Option<Time>, "Unix ns", "findings[].last_seen_ns", "Time at which it was last seen. Null: not known.";
         title: Shared, "", "findings[].title", "Diagnosis with the figure that proves it.";
         link: Text, "", "findings[].where.link", "Link. Null: no single link.";
         direction: Option<Direction>, "", "findings[].where.direction", "Direction of the link. Null: no single link, or from a capture.";
@@ -253,7 +253,7 @@ tables! {
         src: Option<Address>, "", "findings[].requester.addr", "Requester. Null: several, or none.";
         dst: Option<Address>, "", "findings[].responder.addr", "Responder. Null: several, or none.";
         packets_ratio: Option<f64>, "ratio", "findings[].impact.packets_ratio", "Share of the packets of the flows concerned. Null: not known.";
-        time_lost_ns: Option<u64>, "ns", "findings[].impact.time_lost_ns", "Time lost because of it. Null: not known.";
+        time_lost_ns: Option<u64>, "ns", "findings[].impact.time_lost_ns", "Time lost because of the finding. Null: not known.";
         json: Shared, "", "findings[]", "The finding in JSON, as in the report.";
     }
 

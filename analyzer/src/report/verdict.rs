@@ -28,11 +28,11 @@ impl ReportVerdict {
         order::sort(&mut findings, facts.window.last_ns);
         let (retransmitted, packets) = facts.retransmitted();
         let recorded = facts.source.kind == InputKind::Replay;
-        let Verdict { health, sentence, worst } =
-            Verdict::of_report(&findings, recorded).noting(retransmitted, packets);
+        let verdict = Verdict::of(&findings, recorded).noting(retransmitted, packets);
+        let (health, sentence, worst) = (verdict.health, verdict.sentence(), verdict.worst);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
-        let next = Verdict { health, sentence: String::new(), worst }.next_command();
-        let next = next.unwrap_or_else(|| next_when_healthy(&findings, nothing || !recorded));
+        let next =
+            verdict.next_command().unwrap_or_else(|| next_when_healthy(&findings, nothing || !recorded));
         let worst = worst.map(|finding| finding.id);
         if worst.is_none() && nothing {
             let filtered = |(reason, n): &(SkipReason, u64)| (*reason == SkipReason::Filtered).then_some(*n);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libc::c_long;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
 use super::{Plan, State};
@@ -19,7 +19,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
-    libc::SYS_clone3, // answered with ENOSYS, see `threads_by_clone`
+    libc::SYS_clone3, // answered with ENOSYS, see `by_others`
     libc::SYS_close,
     libc::SYS_close_range,
     libc::SYS_copy_file_range,
@@ -36,7 +36,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_faccessat2,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
-    libc::SYS_fchmod,
     libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_flock,
@@ -76,7 +75,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_nanosleep,
     libc::SYS_newfstatat,
     libc::SYS_openat,
-    libc::SYS_openat2,
+    libc::SYS_openat2, // answered with ENOSYS, see `by_others`
     libc::SYS_pipe2,
     libc::SYS_ppoll,
     libc::SYS_pread64,
@@ -157,15 +156,30 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Calls that open files, and the argument that holds their flags.
-const OPENS: &[(c_long, u8)] = &[
-    (libc::SYS_openat, 2),
+/// Calls that open files, the argument that holds their flags, and the one that holds the mode of a new file.
+const OPENS: &[(c_long, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, 1),
+    (libc::SYS_open, 1, 2),
 ];
 
-/// Calls that change folders.
+/// Calls that give a file or a folder a mode, and the argument that holds it.
+const MODES: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_mkdirat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+];
+
+/// Set user and set group: a file of root with these makes root of whoever starts it.
+const SET_USER: i64 = 0o6000;
+
+/// Calls that send, and the argument that holds their flags.
+const SENDS: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
+
+/// Calls that change folders and files.
 const WRITES: &[c_long] = &[
+    libc::SYS_fchmod,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     #[cfg(target_arch = "x86_64")]
@@ -187,6 +201,10 @@ const TREES: &[c_long] = &[
     libc::SYS_rmdir,
 ];
 
+/// Limits of a thread that is started later, which only add to these: of what writes, the threads that parse do not.
+const NARROWER: &[c_long] =
+    &[libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
+
 /// Mounting a sysfs that is attached nowhere.
 const SYSFS: &[c_long] = &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount];
 
@@ -195,25 +213,65 @@ const BPF: &[c_long] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
 
 /// Calls that commands which read everything of a host must not make either.
 const NEVER: &[c_long] = &[
+    // Programs and other processes.
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_userfaultfd,
+    // The kernel.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
     libc::SYS_reboot,
-    libc::SYS_listen,
-    libc::SYS_accept4,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_syslog,
     libc::SYS_io_uring_setup,
-    libc::SYS_userfaultfd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    // Connections from outside.
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    // Keys.
     libc::SYS_keyctl,
     libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Mounts, roots and namespaces. A sysfs that is attached nowhere can be made, see `SYSFS`.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_tree,
+    libc::SYS_fspick,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_open_by_handle_at,
+    // Settings of the host.
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
 ];
+
+/// Bits of the type of a socket; flags are beside them.
+const SOCKET_TYPE: u64 = 0xf;
 
 /// Types into a terminal as its user would: commands for the shell that is there afterwards.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
@@ -246,7 +304,22 @@ fn refused(errno: i32) -> SeccompAction {
 
 fn all_but_a_few() -> Result<Vec<BpfProgram>> {
     let rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
-    Ok(vec![program(rules, SeccompAction::Allow, refused(libc::EPERM))?])
+    let listed = program(rules, SeccompAction::Allow, refused(libc::EPERM))?;
+    Ok(if cfg!(target_arch = "x86_64") { vec![no_x32(), listed] } else { vec![listed] })
+}
+
+/// Refuses the second numbers that x86-64 has for most calls, those of x32: a list of what is refused has the first.
+fn no_x32() -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    let step =
+        |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
+    vec![
+        // The number of the call is the first word.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, X32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
@@ -254,6 +327,7 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     let mut open = |calls: &[c_long]| rules.extend(calls.iter().map(|call| (*call, Vec::new())));
     if !plan.write.is_empty() {
         open(WRITES);
+        open(NARROWER);
     }
     if plan.tree {
         open(TREES);
@@ -264,10 +338,8 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     if plan.bpf {
         open(BPF);
     }
-    if plan.netlink {
-        open(&[libc::SYS_bind]);
-    }
-    if plan.netlink || !plan.connect.is_empty() {
+    if !plan.connect.is_empty() {
+        // To the ports that Landlock allows.
         open(&[libc::SYS_connect]);
     }
     if !plan.accept {
@@ -277,21 +349,41 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     if !sockets.is_empty() {
         rules.insert(libc::SYS_socket, sockets);
     }
-    if plan.write.is_empty() {
-        // The filter refuses opening for writing, too, where Landlock is missing, or would hide too much. The flags of
-        // openat2 are in memory, which a filter cannot read.
-        let writing =
-            number(i64::from(libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND));
-        for (call, argument) in OPENS {
-            let no_write = condition(*argument, SeccompCmpOp::MaskedEq(writing), 0)?;
-            rules.insert(*call, vec![SeccompRule::new(vec![no_write])?]);
+    limit_files(plan, &mut rules)?;
+    if plan.netlink {
+        // The family is in memory, but of those that the process may have a socket of, this length is netlink's alone: one
+        // that listens, and was disconnected, connects to no address of this length.
+        let length = std::mem::size_of::<libc::sockaddr_nl>() as u64;
+        for call in [libc::SYS_bind, libc::SYS_connect] {
+            let of_netlink = any_of(2, [length])?;
+            rules.entry(call).or_insert(of_netlink);
         }
     }
+    // With it, a TCP socket connects without connect(2).
+    for (call, argument) in SENDS {
+        rules.insert(*call, vec![masked(*argument, number(i64::from(libc::MSG_FASTOPEN)), false)?]);
+    }
+    // No datagrams, which could be sent to the socket of any service on this host.
+    let stream = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), number(i64::from(libc::SOCK_STREAM)))?;
+    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![stream])?]);
     let own = number(i64::from(std::process::id()));
     rules.insert(libc::SYS_tgkill, any_of(0, [own])?);
     // 0 is the process group, which Ctrl-Z stops.
     rules.insert(libc::SYS_kill, any_of(0, [own, 0])?);
-    rules.insert(libc::SYS_prctl, any_of(0, [number(i64::from(libc::PR_SET_NAME)), 0x5356_4d41])?);
+    // 0 is the caller.
+    rules.insert(libc::SYS_prlimit64, any_of(0, [own, 0])?);
+    let of_process = condition(0, SeccompCmpOp::Eq, number(i64::from(libc::PRIO_PROCESS)))?;
+    let of_own = |who| SeccompRule::new(vec![of_process.clone(), condition(1, SeccompCmpOp::Eq, who)?]);
+    rules.insert(libc::SYS_setpriority, [own, 0].into_iter().map(of_own).collect::<Result<_>>()?);
+    let mut settings = vec![number(i64::from(libc::PR_SET_NAME)), 0x5356_4d41];
+    if !plan.write.is_empty() {
+        settings.push(number(i64::from(libc::PR_SET_NO_NEW_PRIVS)));
+        let filter = condition(0, SeccompCmpOp::Eq, u64::from(libc::SECCOMP_SET_MODE_FILTER))?;
+        // Of the calling thread alone, and answered by the kernel alone.
+        let no_flags = condition(1, SeccompCmpOp::Eq, 0)?;
+        rules.insert(libc::SYS_seccomp, vec![SeccompRule::new(vec![filter, no_flags])?]);
+    }
+    rules.insert(libc::SYS_prctl, any_of(0, settings)?);
     // A thread, no process.
     rules.insert(libc::SYS_clone, vec![masked(0, number(i64::from(libc::CLONE_THREAD)), true)?]);
     // Nothing that is written becomes code.
@@ -300,14 +392,33 @@ fn chosen(plan: &Plan) -> Result<Vec<BpfProgram>> {
     }
     let no_input = TERMINAL_INPUT.iter().map(|request| condition(1, SeccompCmpOp::Ne, *request));
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(no_input.collect::<Result<_>>()?)?]);
-    Ok(vec![threads_by_clone()?, program(rules, refused(libc::EPERM), SeccompAction::Allow)?])
+    Ok(vec![by_others()?, program(rules, refused(libc::EPERM), SeccompAction::Allow)?])
+}
+
+/// How files are opened, and which modes they get.
+fn limit_files(plan: &Plan, rules: &mut Rules) -> Result<()> {
+    if plan.write.is_empty() {
+        // The filter refuses opening for writing, too, where Landlock is missing, or would hide too much.
+        let writing =
+            number(i64::from(libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND));
+        for (call, flags, _) in OPENS {
+            rules.insert(*call, vec![masked(*flags, writing, false)?]);
+        }
+        return Ok(());
+    }
+    let modes =
+        OPENS.iter().map(|(call, _, mode)| (call, mode)).chain(MODES.iter().map(|(call, mode)| (call, mode)));
+    for (call, mode) in modes {
+        if rules.contains_key(call) {
+            rules.insert(*call, vec![masked(*mode, number(SET_USER), false)?]);
+        }
+    }
+    Ok(())
 }
 
 /// The sockets that a thread may make: netlink; TCP; and datagrams, whose ports no rule of Landlock limits, only where
 /// names of hosts are looked up.
 fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>> {
-    /// Bits of the type; flags are beside them.
-    const TYPE: u64 = 0xf;
     let family = |family: i32| condition(0, SeccompCmpOp::Eq, number(i64::from(family)));
     let mut rules = Vec::new();
     if plan.netlink {
@@ -316,16 +427,17 @@ fn sockets(plan: &Plan) -> Result<Vec<SeccompRule>> {
     let types = [(!plan.connect.is_empty(), libc::SOCK_STREAM), (plan.names, libc::SOCK_DGRAM)];
     for (_, kind) in types.into_iter().filter(|(is_wanted, _)| *is_wanted) {
         for of in [libc::AF_INET, libc::AF_INET6] {
-            let is_kind = condition(1, SeccompCmpOp::MaskedEq(TYPE), number(i64::from(kind)))?;
+            let is_kind = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), number(i64::from(kind)))?;
             rules.push(SeccompRule::new(vec![family(of)?, is_kind])?);
         }
     }
     Ok(rules)
 }
 
-/// The flags of clone3 are in memory, which a filter cannot read. Without it the C library uses clone.
-fn threads_by_clone() -> Result<BpfProgram> {
-    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+/// The flags of clone3 and openat2 are in memory, which a filter cannot read. Without them, libraries use clone and
+/// openat.
+fn by_others() -> Result<BpfProgram> {
+    let rules = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new())).into();
     program(rules, SeccompAction::Allow, refused(libc::ENOSYS))
 }
 
@@ -349,36 +461,5 @@ fn masked(argument: u8, mask: u64, set: bool) -> Result<SeccompRule> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_plan_makes_filters_that_the_kernel_can_take() {
-        let all = Plan {
-            netlink: true,
-            bpf: true,
-            sysfs: true,
-            accept: true,
-            tree: true,
-            connect: vec![28_028],
-            names: true,
-            write: vec!["/".into()],
-            ..Plan::parser()
-        };
-        for plan in [Plan::parser(), all] {
-            for filter in chosen(&plan).unwrap() {
-                assert!((2..4096).contains(&filter.len()), "{}", filter.len());
-            }
-        }
-        assert_eq!(all_but_a_few().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn no_call_that_starts_a_program_is_among_those_allowed() {
-        for call in NEVER.iter().filter(|call| **call != libc::SYS_accept4) {
-            for list in [ALWAYS, OLDER, WRITES, TREES, SYSFS, BPF] {
-                assert!(!list.contains(call), "{call}");
-            }
-        }
-    }
-}
+#[path = "calls_tests.rs"]
+mod tests;

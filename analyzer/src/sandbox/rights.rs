@@ -25,8 +25,7 @@ pub(super) struct User {
     name: &'static str,
 }
 
-/// The user for `plan`, tried with what it reads and writes: of sudo the one who called it; nobody where nothing is
-/// written, whose files would be nobody's. `None` to stay.
+/// The user for `plan`, tried with what it reads and writes. `None` to stay.
 pub(super) fn user(plan: &Plan) -> Option<User> {
     if plan.all_rights || plan.tree || !getuid().is_root() {
         return None;
@@ -34,9 +33,13 @@ pub(super) fn user(plan: &Plan) -> Option<User> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|number| *number > 0);
     let caller = number("SUDO_UID").zip(number("SUDO_GID"));
     let caller = caller.map(|(uid, gid)| User { uid, gid, name: "the user who called sudo" });
+    candidates(plan, caller).find(|user| can(plan, Some(*user)) == (true, true))
+}
+
+/// The users for `plan`, best first. Nobody has no files, no processes and no keys; but what it wrote would be nobody's.
+fn candidates(plan: &Plan, caller: Option<User>) -> impl Iterator<Item = User> {
     let nobody = User { uid: NOBODY, gid: NOBODY, name: "nobody" };
-    let candidates = [caller, plan.write.is_empty().then_some(nobody)];
-    candidates.into_iter().flatten().find(|user| can(plan, Some(*user)) == (true, true))
+    [plan.write.is_empty().then_some(nobody), caller].into_iter().flatten()
 }
 
 /// The capabilities that root, who stays, needs for the files of others that `plan` reads and writes.
@@ -154,4 +157,20 @@ pub(super) fn give_up(plan: &Plan, user: Option<User>, state: &mut State) {
     } else {
         format!("capabilities: {}", names.join(", "))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_called_sudo_is_needed_only_for_files_that_are_written() {
+        let caller = User { uid: 1000, gid: 1000, name: "the user who called sudo" };
+        let users = |plan: &Plan, caller| candidates(plan, caller).map(|user| user.uid).collect::<Vec<_>>();
+        let writes = Plan::of_files(Vec::new(), vec!["/".into()]);
+        assert_eq!(users(&Plan::parser(), Some(caller)), [NOBODY, 1000]);
+        assert_eq!(users(&Plan::parser(), None), [NOBODY]);
+        assert_eq!(users(&writes, Some(caller)), [1000]);
+        assert_eq!(users(&writes, None), [0_u32; 0]);
+    }
 }

@@ -29,7 +29,7 @@ use crate::metrics::timeline::{LinkPoints, SignalKind};
 use crate::model::events::CLASSES;
 use crate::packet;
 use crate::report::Report;
-use crate::report::text::{end_of, trouble};
+use crate::report::text::end_of;
 use crate::sample::{Address, Direction, EventSample, address};
 use crate::util::layout::plain;
 use crate::util::map::Map;
@@ -314,7 +314,7 @@ fn of_flows(
     let mut order: Vec<(Key, &Flow)> = placed.collect();
     order.sort_by_cached_key(|((link, src, dst, qp), flow)| {
         let known = u16::try_from(*link).is_ok_and(|link| concerned.contains_key(&(link, *src, *dst, *qp)));
-        (!known, Reverse(trouble(flow)), Reverse(flow.bytes_once()))
+        (!known, Reverse(flow.trouble()), Reverse(flow.bytes_once()))
     });
     order.truncate(MOST_FLOWS);
     // Order: links, and on each the flows of the same hosts together.

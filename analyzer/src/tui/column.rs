@@ -17,7 +17,8 @@ pub use value::{SortKey, Value, ValueKind};
 use super::theme;
 use crate::entity::owners::QpOwner;
 use crate::findings::Problem;
-use crate::model::{Level, LinkRow, Model, Row, State};
+use crate::model::signals::{About, NOTHING};
+use crate::model::{LinkRow, Model, Row, State};
 use crate::sample::{Sample, Stats};
 use crate::util::layout::tap_name;
 use crate::util::units;
@@ -41,8 +42,8 @@ pub struct Column {
     pub rank: u8,
     /// Prerequisite of its values.
     pub needs: Needs,
-    /// Severity of a count or rate above 0.
-    pub level: Level,
+    /// Kinds of findings that give a value above 0 its colour.
+    pub about: About,
     /// Its meaning, for the help.
     pub help: &'static str,
     /// The value of a row.
@@ -89,7 +90,7 @@ const COLUMN: Column = Column {
     width: 0,
     rank: 0,
     needs: Needs::Packets,
-    level: Level::Fine,
+    about: NOTHING,
     help: "",
     get: |_, _| Value::Unknown,
 };

@@ -222,12 +222,30 @@ fn one_queue_pair_is_shown_in_full_and_esc_leads_back() {
     let top = text(&app);
     press(&mut app, &[Key::End]);
     assert!(
-        !top.contains("NOT KNOWN") && text(&app).contains("packets: none of it was captured"),
+        !top.contains("NOT KNOWN") && text(&app).contains("packets: none was captured"),
         "{}",
         text(&app)
     );
     press(&mut app, &[Key::Home]);
     assert_eq!(text(&app), top);
+}
+
+/// The title has the one that stands still longest; the finding is about each of them.
+#[test]
+fn every_queue_pair_that_stands_still_is_marked() {
+    let mut app = offloaded_with(LARGE, |devices, _| {
+        let contexts = Arc::make_mut(&mut devices.contexts);
+        let still = contexts.qps.iter().find(|qp| qp.lqpn == 19).unwrap().clone();
+        let other = contexts.qps.iter_mut().find(|qp| qp.lqpn == 18).unwrap();
+        (other.in_flight, other.stuck_ns) = (still.in_flight, still.stuck_ns.map(|ns| ns - 1));
+    });
+    press(&mut app, &[Key::Char('2')]);
+    let shown = text(&app);
+    let rows = shown.lines().filter(|line| line.contains("mlx5_0/1   192.0.2."));
+    let is_marked = |row: &&str| row.trim_start_matches('│').starts_with(['▲', '✖']);
+    let marked: Vec<&str> = rows.filter(is_marked).collect();
+    let of = |lqpn: &str| marked.iter().filter(|row| row.contains(&format!(" {lqpn} "))).count();
+    assert_eq!((marked.len(), of("18"), of("19")), (2, 1, 1), "{shown}");
 }
 
 /// A finding about several queue pairs marks each of them, and none that had its number before.

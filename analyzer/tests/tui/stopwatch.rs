@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::*;
 use rocescope::analysis::FlowId;
-use rocescope::findings::{End, Finding, Problem};
+use rocescope::findings::{End, Finding, Hop, Problem};
 use rocescope::model::detail;
 use rocescope::sample::address;
 use rocescope::source::demo::scenario::{Episode, Scenario, WATCHED};
@@ -205,17 +205,20 @@ fn queue_pairs(app: &App, finding: &Finding) -> (Vec<(Option<u32>, u32)>, Vec<St
 fn places(finding: &Finding) -> Vec<String> {
     let place = &finding.place;
     // A problem of a host is at that host, wherever it is seen.
-    let end = match place.hop.as_deref() {
-        Some("requester") => finding.requester.as_ref(),
-        Some("responder") => finding.responder.as_ref(),
+    let end = match &place.hop {
+        Some(Hop::Requester) => finding.requester.as_ref(),
+        Some(Hop::Responder) => finding.responder.as_ref(),
         _ => None,
     };
     if let Some(end) = end {
         return vec![end.addr.to_string()];
     }
-    let hop = place.hop.iter().flat_map(|hop| hop.split([' ', '→', '↔']));
+    let hop = match &place.hop {
+        Some(Hop::Between { from, to, .. }) => vec![from.as_str(), to],
+        hop => hop.iter().filter_map(Hop::side).collect(),
+    };
     let places = [&place.link, &place.tap].into_iter().flatten().map(String::as_str).chain(hop);
-    places.filter(|name| !name.is_empty()).map(shown).collect()
+    places.map(shown).collect()
 }
 
 /// Hosts of a problem: its ends, or those of its most affected flow.

@@ -212,6 +212,17 @@ fn the_matrix_names_its_metric() {
     );
 }
 
+/// ACKs say nothing about the ECN of data.
+#[test]
+fn ecn_is_off_only_where_data_was_seen() {
+    let header = |world: &World| text(&after(world, WIDE, 3)).lines().take(4).collect::<Vec<_>>().join("\n");
+    let mut off = World::healthy();
+    off.flows.iter_mut().for_each(|flow| flow.capable = false);
+    assert!(header(&off).contains("ECN off"), "{}", header(&off));
+    off.flows.retain(|flow| flow.acks > 0);
+    assert!(!off.flows.is_empty() && !header(&off).contains("ECN off"), "{}", header(&off));
+}
+
 #[test]
 fn a_small_screen_says_how_many_rows_match_a_filter_and_which_filter() {
     let mut app = table(&World::many(1_500), SMALL);

@@ -219,7 +219,7 @@ pub struct StepStraggler {
     /// a step without waiting for another host. `upstream`: `waits_for`, or a host that it waits for and that
     /// is not visible at this tap.
     pub kind: &'static str,
-    /// The straggler. Null: `waits_for`, or a host upstream of it.
+    /// The straggler. Null: `waits_for`, or a host upstream.
     pub host: Option<Address>,
     /// Host whose data ends the wait.
     pub waits_for: Address,

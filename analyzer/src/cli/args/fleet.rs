@@ -66,13 +66,18 @@ pub struct FleetArgs {
     /// else clickhouse].
     #[arg(long, value_name = "PROGRAM")]
     pub engine: Option<PathBuf>,
+    /// Configuration file, for the thresholds of findings
+    ///
+    /// [default: ~/.config/rocescope/config.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 impl FleetArgs {
-    /// The rows that the question covers.
+    /// The rows that the question covers, with default thresholds.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
-        Chosen { job: self.job.clone(), from_ns: self.from, to_ns: self.to }
+        Chosen { job: self.job.clone(), from_ns: self.from, to_ns: self.to, ..Chosen::default() }
     }
 }
 

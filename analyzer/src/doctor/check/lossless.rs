@@ -4,6 +4,7 @@ use super::{Entry, Sheet, Status, congestion};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, PortFacts};
 use crate::host::net::dcb::{Dcb, Priorities, SELECT_PCP};
 use crate::host::rdma::settings::Trust;
+use crate::util::definition::definitions;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry {
@@ -56,10 +57,14 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The largest number of lossless priorities for which most switches and NICs have headroom.
-const MOST_LOSSLESS: usize = 2;
-/// Receive ring size, in packets, below which one burst can overflow it.
-const SMALL_RING: u32 = 1024;
+definitions! {
+    MOST_LOSSLESS: usize = 2,
+        "Lossless priorities of a port, at most, without a warning",
+        "More of them need more headroom than most switches and NICs have";
+    SMALL_RING: u32 = 1_024,
+        "Receive ring in packets from which on it is not small",
+        "At 100 Gb/s it holds 0.3 ms of frames with 4 kB: a burst while its processor is busy overflows it";
+}
 
 pub(super) fn check(facts: &HostFacts, sheet: &mut Sheet) {
     for interface in facts.interfaces.iter().filter(|i| !i.devices.is_empty() && i.below.is_empty()) {

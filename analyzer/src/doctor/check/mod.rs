@@ -11,6 +11,7 @@ mod switch;
 use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, PortFacts};
+use crate::util::definition::Definition;
 
 /// The verdict on a setting, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,6 +75,9 @@ pub fn catalog() -> impl Iterator<Item = &'static Entry> {
         .into_iter()
         .flatten()
 }
+
+/// The numbers that verdicts rest on.
+pub(crate) const DEFINITIONS: [&[Definition]; 2] = [port::DEFINITIONS, lossless::DEFINITIONS];
 
 /// All checks, the worst verdict first, then in the order of the catalog.
 #[must_use]

@@ -4,6 +4,7 @@ use super::{Entry, Sheet, Status};
 use crate::doctor::facts::{DeviceFacts, HostFacts, InterfaceFacts, OPTIONAL_COST, PortFacts, Protocol};
 use crate::host::pci::PciDevice;
 use crate::host::rdma::port::MTU_FOR_4096;
+use crate::util::definition::definitions;
 use crate::util::source_port::is_computed;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -42,6 +43,15 @@ pub(super) const ENTRIES: &[Entry] = &[
         about: "Counters per queue pair. Info when they are supported but disabled.",
     },
 ];
+
+definitions! {
+    LARGEST_MTU: u32 = 4_096,
+        "Path MTU in bytes from which on a port has no warning",
+        "The largest that RoCE has: each smaller one has more headers and more packets for the same data";
+    CAPABLE: f64 = 1.01,
+        "Bandwidth of PCIe that a device is capable of, as a multiple of what it has, above which its link is one that trained low",
+        "Both are computed from speed and lanes: what is below is rounding";
+}
 
 /// Drivers of NICs that support RoCE, and the modules that create their RDMA devices.
 const COMPANIONS: [(&str, &str); 7] = [
@@ -161,7 +171,7 @@ fn mtu(facts: &HostFacts, device: &DeviceFacts, port: &PortFacts, subject: &str,
         return;
     };
     let value = format!("{mtu} (interface {})", interface.mtu);
-    if mtu >= 4096 {
+    if mtu >= LARGEST_MTU {
         sheet.ok("port.mtu", subject, value);
         return;
     }
@@ -190,7 +200,7 @@ fn pcie(pci: &PciDevice, port: &PortFacts, subject: &str, sheet: &mut Sheet) {
                 link.width.unwrap_or_default(),
                 need / 1000.0
             );
-            let could = link.max_mbps().is_some_and(|max| max > have * 1.01);
+            let could = link.max_mbps().is_some_and(|max| max > have * CAPABLE);
             if have >= need {
                 sheet.ok("pcie.bandwidth", subject, value);
             } else if could {

@@ -4,8 +4,8 @@ use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::span::{Span, all_of, episodes, run, spans};
 use crate::findings::title::{short, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise,
+    Severity, Unit, label,
 };
 use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::signal_intervals::Signal;
@@ -44,7 +44,7 @@ const DUPLICATES: Entry = Entry {
                of `capture.taps_ns` on, two taps are more likely than a mirror, which duplicates a packet almost at once.\n\
                \n\
                Live, single packets that pass twice are counted like this, too, without distinction between mirror and network: no identification is read, and no packet is kept.",
-    advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. Where the network \
+    advice: "Mirror one direction only (`rx`, or the ingress of each port once), or give the files of several interfaces to `rocescope replay` as files of their own, which compares the taps instead. If the network \
              duplicates packets, look for a loop, flooding of unknown unicast, multicast or packet replication rules, and firmware notes of the switch.",
     caveat: "Live, packets are counted as they arrive: rates, bytes and ratios include both. Duplicates further apart than that count as retransmissions. Without identifications, duplicates that follow a whole burst are recognised after 32 bursts.",
     ..Entry::of(Problem::Copies)
@@ -169,7 +169,7 @@ fn one_by_one(input: &Input<'_>, link: &Link, mut flows: Vec<&Flow>, by: By, fou
         .evidence("copies_ratio", ratio)
         .episodes(episodes(&times))
         .flows(flows)
-        .place(Place::link(input, &link.name, link.direction).hop("upstream"));
+        .place(Place::link(input, &link.name, link.direction).hop(Hop::Upstream));
     if by == By::Either {
         raise = raise
             .step("If a mirror feeds this port, mirror one direction of each port only.", ByHand::Switch);

@@ -7,8 +7,8 @@ use crate::analysis::Flow;
 use crate::findings::command::Means;
 use crate::findings::title::{self, more, pair, title};
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Finding, Input, Need, Place, Problem, Raise, Severity,
-    Unit, label,
+    ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Need, Place, Problem, Raise,
+    Severity, Unit, label,
 };
 use crate::metrics::setups::{Between, Outcome, Row, SetupKind};
 use crate::sample::{Address, address};
@@ -173,7 +173,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
         None => (Some(end(from)), Some(end(to))),
     };
     let severity = if worst.recovered { Severity::Info } else { Severity::Warning };
-    let place = datagrams.first().map(|flow| Place::of(input, flow).hop("responder"));
+    let place = datagrams.first().map(|flow| Place::of(input, flow).hop(Hop::Responder));
     let at = |host| match datagrams.first() {
         Some(flow) => Commands::at(input, flow, host),
         None => Commands::on(input, ""),
@@ -192,7 +192,7 @@ fn raise(input: &Input<'_>, worst: &Failed<'_>, others: &[Failed<'_>], found: &m
         .evidence("setups", setups)
         .evidence("accepted", worst.accepted)
         .evidence("requests", (row.most_requests > 0).then_some(row.most_requests))
-        .evidence("host_pairs", pairs.len())
+        .host_pairs(pairs.len())
         .flows(datagrams)
         .ends(requester, responder)
         .place(place.unwrap_or_default())

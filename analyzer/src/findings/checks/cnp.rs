@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Flow, FlowId};
+use crate::findings::ids;
 use crate::findings::once::{name, once};
 use crate::findings::span::{Span, bridged, latest, run, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Commands, Entry, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise, Severity,
+    Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Direction};
@@ -29,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const WITHOUT_CE: Entry = Entry {
-    id: "cnp.without_ce",
+    id: ids::CNP_WITHOUT_CE,
     rank: 330,
     needs: &[Need::Pairs],
     title: "CNPs without CE marks at this tap",
@@ -42,16 +43,16 @@ pub(super) const WITHOUT_CE: Entry = Entry {
                this host sends the data. Flows with cnp.nak_share NAKs per CNP or more are excluded: some NICs send a CNP with a NAK.\n\
                \n\
                Figures are those of the latest episode (10 s without a CNP end one), of data within it and the 10 s before and after.",
-    advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. Where the receiver itself sends CNPs without \
+    advice: "To locate the congested switch, capture closer to the receiver: all CE marks are visible at its ingress. If the receiver itself sends CNPs without \
                CE marks, check its settings (roce_np, cc_params in mlx5 debugfs; slow restart sends CNPs after loss and counts them in roce_slow_restart_cnps).",
     caveat: "Normal for a tap on the sender side of the congested switch. The number of CNPs does not follow from the number of CE marks: NICs pace them.",
     ..Entry::of(Problem::Notification)
 };
 
 pub(super) const STORM: Entry = Entry {
-    id: "cnp.storm",
+    id: ids::CNP_STORM,
     rank: 325,
-    causes: &[super::burst::INCAST.id, super::ecn::CONGESTION.id],
+    causes: &[ids::BURST_INCAST, ids::ECN_CONGESTION],
     measure: Some(Measure::ratio("cnp_ratio")),
     title: "CNP storm: senders throttled without visible CE marks",
     meaning: "A receiver sends far more CNPs than there are CE marks at this tap, one for every few packets of data: its senders are throttled to a small part of their rate, and stay \
@@ -72,7 +73,7 @@ limits! {
         "NICs pace CNPs at 4 to 50 µs per flow: a burst of congestion of some milliseconds brings a few hundred";
     storm_ratio: f64 = 0.01,
         "minimum CNPs per data packet",
-        "DCQCN recovers within about a thousand packets at full rate: a CNP for every hundred keeps a sender at a fraction of it";
+        "DCQCN recovers within about a thousand packets at full rate: a CNP for every hundred keeps a sender at a fraction of that";
     without_ce_cnps: u64 = 10,
         "minimum CNPs of a flow to expect CE-marked packets",
         "Fewer may be chance, or belong to marks before the capture began";
@@ -141,11 +142,11 @@ fn storm(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("packets", worst.data)
         .evidence("cnp_ratio", worst.ratio())
         .evidence("ce_packets", worst.ce)
-        .evidence("host_pairs", pairs.len())
+        .host_pairs(pairs.len())
         .last_seen(all.iter().map(|flow| flow.last_ns).max())
         .dated(judged.dated())
         .flows(all)
-        .place(Place::of(input, first).hop("downstream"))
+        .place(Place::of(input, first).hop(Hop::Downstream))
         .ends(requester, responder)
         .owns(&[WITHOUT_CE.id])
         .step(format!("Capture at {from}: do its packets arrive CE-marked?"), ByHand::Elsewhere)
@@ -248,7 +249,7 @@ fn without_ce(input: &Input<'_>, found: &mut Vec<Finding>) {
         .last_seen(suspects.iter().map(|one| one.cnps.last_ns).max())
         .dated(judged.dated())
         .flows(suspects.iter().map(|one| one.data))
-        .place(Place::of(input, data).hop("downstream"))
+        .place(Place::of(input, data).hop(Hop::Downstream))
         .ends(requester, responder)
         .step(format!("Capture closer to {}, where all CE marks are visible.", most.src), ByHand::Elsewhere)
         .step(format!("On {}, check the notification point (roce_np).", most.src), there.ecn())

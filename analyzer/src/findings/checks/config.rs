@@ -1,6 +1,7 @@
 //! Misconfigured host settings, from the checks of `rocescope doctor`, during a live run.
 
 use crate::entity::devices::Setting;
+use crate::findings::ids;
 use crate::findings::title::title;
 use crate::findings::{ByHand, Entry, Family, Finding, Input, Lasting, Place, Problem, Raise, Severity};
 
@@ -14,7 +15,7 @@ pub(super) const FAMILY: Family = Family {
 
 /// Declares an entry for checks of doctor, raised with the severity that doctor assigns.
 macro_rules! entry {
-    ($name:ident, $id:literal, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
+    ($name:ident, $id:expr, $rank:literal, $title:literal, $meaning:literal, $checks:literal) => {
         pub(super) const $name: Entry = Entry {
             id: $id,
             rank: $rank,
@@ -35,7 +36,7 @@ macro_rules! entry {
 }
 entry!(
     LOSSLESS,
-    "config.lossless",
+    ids::CONFIG_LOSSLESS,
     20,
     "Lossless configuration error",
     "PFC, global pause, trust mode, priorities and buffers must be consistent; otherwise RoCE packets are dropped under load.",
@@ -120,7 +121,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         let title = title(format!("{subject}: {check} is {shown}"), [reason]);
         let mut raise = Raise::new(kind(check), severity, title)
             .evidence("check", *check)
-            .evidence("of", subject.as_str())
+            .of(input, subject)
             .evidence("value", value.clone());
         if let Some(change) = change {
             raise = raise

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{ByLink, Cnp, Flow, FlowId, Link, Loss};
+use crate::findings::ids;
 use crate::findings::once::{LinkShare, once, seen_once};
 use crate::findings::span::{Judged, Span, latest, run, timed};
 use crate::findings::title::{more, pair, short, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Family, Finding, Impact, Input, Lasting, Measure, Place, Problem, Raise,
-    Severity, Unit, label,
+    Better, ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Lasting, Measure, Place, Problem,
+    Raise, Severity, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
@@ -27,9 +28,9 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const CONGESTION: Entry = Entry {
-    id: "ecn.congestion",
+    id: ids::ECN_CONGESTION,
     rank: 310,
-    causes: &[super::burst::INCAST.id],
+    causes: &[ids::BURST_INCAST],
     measure: Some(Measure::ratio("ce_ratio")),
     title: "ECN congestion",
     meaning: "Switches on the path queue beyond their ECN marking threshold and mark packets CE. The receivers answer with CNPs and the senders reduce their rate: \
@@ -40,11 +41,11 @@ pub(super) const CONGESTION: Entry = Entry {
                Taps that see the same packets raise one finding (capture.own_ratio), at the tap with most CE-marked packets. marked_time_ratio is the share of time bins with data that \
                contain CE-marked packets; peak_ratio is the highest CE ratio of a bin. All figures are those of the latest episode (10 s without a mark end one), over 1 s at least.\n\
                \n\
-               Where at least the share ecn.drop_share of at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio \
+               If at least the share ecn.drop_share of at least ecn.drop_gaps PSN gaps of these flows are followed by a CE-marked packet, and ecn.drop_factor times the CE ratio \
                (gaps_ce_ratio; at most ecn.drop_most), the queue that marks drops as well: loss.before_tap, loss.between_taps and retry.storm of the same hosts then belong to this \
                finding.\n\
                \n\
-               Where links share the load of this one and are not congested (as links.congested_one_of compares them), the finding has their CE ratio (peers_ratio).",
+               If links share the load of this one and are not congested (as links.congested_one_of compares them), the finding has their CE ratio (peers_ratio).",
     advice: "Locate the congested queue: incast (several senders to one host, see the flows), or flows hashed onto one uplink (see entropy and imbalance; \
                NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=1 adds source ports). On the switch, check that the marking thresholds (Kmin, Kmax, Pmax) \
                suit the port speed. On the hosts, check that DCQCN is enabled: /sys/class/net/IF/ecn/roce_np/enable/PRIO and roce_rp/enable/PRIO, or cc_params in \
@@ -79,7 +80,7 @@ const NOT_CAPABLE: Entry = Entry {
     meaning: "These packets are Not-ECT (ECN bits 00): a congested switch cannot mark them, it can only drop or pause them. DCQCN has no effect on them.",
     computed: "Info when at least ecn.not_capable_packets packets of connections are Not-ECT and make up at least the share ecn.not_capable_ratio of all such packets. \
                  ACKNOWLEDGE, CNP, connection management and RoCEv1 (no ECN bits) are excluded.",
-    advice: "Where DCQCN is used, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
+    advice: "With DCQCN, set ECT in the traffic class: NCCL_IB_TC=106 is DSCP 26 with ECT(0); cma_roce_tos for connections through rdma_cm; `--tclass=106` \
                in perftest; on mlx5 also /sys/class/infiniband/DEV/tc/1/traffic_class.",
     caveat: "Not a fault where the fabric relies on PFC alone, or on another congestion control.",
     ..Entry::of(Problem::Notification)
@@ -259,9 +260,9 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
     let (gaps_ce, drops) = gaps_at_marks(input, flows(), span);
     let here = Commands::near(input, most, most.dst);
     let (requester, responder) = ends::of_data(input, flows());
-    let place = Place::link(input, &link.name, link.direction).hop("upstream");
+    let place = Place::link(input, &link.name, link.direction).hop(Hop::Upstream);
     let port = match (&place.switch_port, flows().all(|flow| flow.dst == most.dst)) {
-        (Some(port), _) => format!("On {port} and the switches upstream of it"),
+        (Some(port), _) => format!("On {port} and the switches upstream"),
         (None, true) => format!("On the switch port towards {}", most.dst),
         (None, false) => "On the switches upstream of this tap".to_owned(),
     };
@@ -293,15 +294,15 @@ fn congestion(input: &Input<'_>, seen: &LinkShare<Judged<Congested<'_>>>, found:
 }
 
 /// Findings that congestion explains. With drops, it also explains loss where packets are marked.
-const OWNED: [&str; 2] = [super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
+const OWNED: [&str; 2] = [ids::CNP_WITHOUT_CE, ids::CNP_STORM];
 /// See [`OWNED`].
 const OWNED_WITH_DROPS: [&str; 6] = [
-    super::cnp::WITHOUT_CE.id,
-    super::cnp::STORM.id,
-    super::loss::BEFORE.id,
-    super::loss::BETWEEN.id,
-    super::retry::STORM.id,
-    super::timeouts::TIMEOUTS.id,
+    ids::CNP_WITHOUT_CE,
+    ids::CNP_STORM,
+    ids::LOSS_BEFORE_TAP,
+    ids::LOSS_BETWEEN_TAPS,
+    ids::RETRY_STORM,
+    ids::RETRY_TIMEOUTS,
 ];
 
 /// End of the last time bin with a count, Unix nanoseconds.
@@ -388,7 +389,7 @@ fn no_cnp(input: &Input<'_>, found: &mut Vec<Finding>) {
     let others = more(silent.len() as u64 - 1, "receiver");
     let all: Vec<&Flow> = silent.iter().flat_map(|(_, receiver)| receiver.flows.iter().copied()).collect();
     let first = receiver.flows.first();
-    let place = first.map(|flow| Place::of(input, flow).hop("responder")).unwrap_or_default();
+    let place = first.map(|flow| Place::of(input, flow).hop(Hop::Responder)).unwrap_or_default();
     let (requester, responder) = ends::of_data(input, receiver.flows.iter().copied());
     let there = first.map(|flow| Commands::at(input, flow, *most));
     Raise::new(&NO_CNP, Severity::Warning, title(diagnosis, [others]))

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::analysis::{DeviceQp, Flow, InputKind, Link, Loss, QpEvent};
-use crate::findings::finding::MAX_LINKS;
-use crate::findings::{End, Input, Place};
+use crate::findings::place::MAX_LINKS;
+use crate::findings::{End, Hop, Input, Place};
 use crate::sample::Direction;
 
 impl Place {
@@ -102,8 +102,8 @@ impl Place {
     }
 
     /// Sets the position: upstream or downstream of the tap, or between two taps.
-    pub(super) fn hop(self, hop: impl Into<String>) -> Self {
-        Self { hop: Some(hop.into()), ..self }
+    pub(super) fn hop(self, hop: Hop) -> Self {
+        Self { hop: Some(hop), ..self }
     }
 }
 

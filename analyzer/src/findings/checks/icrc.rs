@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 
 use super::ends;
 use crate::analysis::{ByLink, Flow, Icrc, Link};
+use crate::findings::ids;
 use crate::findings::span::Span;
 use crate::findings::title::{pair, short, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem, Raise,
-    Severity, Unit, label,
+    ByHand, Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Measure, Need, Place, Problem,
+    Raise, Severity, Unit, label,
 };
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -28,11 +29,11 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const ERRORS: Entry = Entry {
-    id: "icrc.errors",
+    id: ids::ICRC_ERRORS,
     of_queue_pairs: true,
     rank: 150,
     needs: &[Need::Frames],
-    causes: &[super::path::REWRITTEN.id],
+    causes: &[ids::PATH_REWRITTEN],
     measure: Some(Measure::ratio("bad_ratio")),
     title: "Corruption: wrong invariant CRC (ICRC)",
     meaning: "A device between the sender and this tap changes packets in bits that must not change. Ethernet's FCS did not notice, so it happens inside a device: memory of a switch or NIC, a faulty ASIC, or software that rewrites headers. The receiver drops such packets, which looks like loss downstream.",
@@ -171,10 +172,10 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
         .evidence("bad_ratio", ratio)
         .episodes(seen(&damaged, Some(ratio)))
         .flows(damaged)
-        .place(Place::link(input, &link.name, link.direction).hop("upstream"))
+        .place(Place::link(input, &link.name, link.direction).hop(Hop::Upstream))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio), ..Impact::default() })
-        .owns(if explains_loss(on_link) { &[super::loss::AFTER.id] } else { &[] })
+        .owns(if explains_loss(on_link) { &[ids::LOSS_AFTER_TAP] } else { &[] })
         .step(
             "Capture at a second point to find the device between a correct and a wrong ICRC.",
             ByHand::Elsewhere,

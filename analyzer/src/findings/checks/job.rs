@@ -1,6 +1,7 @@
 //! Stalled jobs.
 
 use crate::analysis::ports;
+use crate::findings::ids;
 use crate::findings::title::title;
 use crate::findings::{
     Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity,
@@ -15,11 +16,11 @@ const STALLED: Entry = Entry {
     id: "job.stalled",
     rank: 370,
     causes: &[
-        super::peer::SILENT.id,
-        super::died::DIED.id,
-        super::nak::ACCESS.id,
-        super::nak::OPERATIONAL.id,
-        super::nak::INVALID.id,
+        ids::PEER_SILENT,
+        ids::QP_DIED,
+        ids::NAK_REMOTE_ACCESS_ERROR,
+        ids::NAK_REMOTE_OPERATIONAL_ERROR,
+        ids::NAK_INVALID_REQUEST,
     ],
     needs: &[Need::Traffic],
     title: "Job stalled in the middle of a step",
@@ -33,7 +34,7 @@ const STALLED: Entry = Entry {
     advice: "Find the rank that does not send: `py-spy dump` or a debugger on each rank, NCCL_DEBUG=INFO, TORCH_NCCL_TRACE_BUFFER_SIZE and the flight recorder, the \
                watchdog's timeout. With outstanding_flows above 0 a peer or the path does not respond: check the peer's host, its link and its QP (rdma resource show \
                qp). Check `dmesg` for Xid and mlx5 errors.",
-    caveat: "A step that is cut by a capture filter appears unfinished. Where the reverse direction is not captured, no request counts as outstanding.",
+    caveat: "A step that is cut by a capture filter appears unfinished. If the reverse direction is not captured, no request counts as outstanding.",
     ..Entry::of(Problem::Stall)
 };
 

@@ -2,6 +2,7 @@
 
 use super::ends;
 use crate::analysis::{Flow, Latency};
+use crate::findings::ids;
 use crate::findings::span::{joined, scaled};
 use crate::findings::title::{pair, title};
 use crate::findings::{
@@ -19,12 +20,12 @@ const TAIL: Entry = Entry {
     id: "latency.tail",
     rank: 340,
     causes: &[
-        super::pfc::STORM.id,
-        super::loss::BETWEEN.id,
-        super::loss::BEFORE.id,
-        super::loss::AFTER.id,
-        super::rnr::SLOW.id,
-        super::ecn::CONGESTION.id,
+        ids::PFC_STORM,
+        ids::LOSS_BETWEEN_TAPS,
+        ids::LOSS_BEFORE_TAP,
+        ids::LOSS_AFTER_TAP,
+        ids::RNR_SLOW_RECEIVER,
+        ids::ECN_CONGESTION,
     ],
     needs: &[Need::Latency],
     measure: Some(Measure { name: "p99_ns", unit: Unit::Nanoseconds, better: Better::Less }),

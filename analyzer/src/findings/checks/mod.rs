@@ -6,7 +6,6 @@
 pub(super) mod balance;
 pub(super) mod burst;
 pub(super) mod capture;
-pub(super) mod classes;
 pub(super) mod cm;
 pub(super) mod cnp;
 pub(super) mod config;

@@ -4,12 +4,13 @@ use rocescope_common::wire::opcode::Operation;
 
 use super::ends;
 use crate::analysis::{Flow, LastNaks, Naks};
+use crate::findings::ids;
 use crate::findings::once::once;
 use crate::findings::span::{Judged, Span, latest, run, scaled, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Finding, Input, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Commands, End, Entry, Episode, Family, Finding, Hop, Input, Place, Problem, Raise, Severity,
+    Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Counted};
@@ -25,7 +26,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(in crate::findings) const ACCESS: Entry = Entry {
-    id: "nak.remote_access_error",
+    id: ids::NAK_REMOTE_ACCESS_ERROR,
     of_queue_pairs: true,
     rank: 160,
     grows: Some(Counted::AccessError),
@@ -38,7 +39,7 @@ pub(in crate::findings) const ACCESS: Entry = Entry {
     ..Entry::of(Problem::Refused)
 };
 pub(in crate::findings) const OPERATIONAL: Entry = Entry {
-    id: "nak.remote_operational_error",
+    id: ids::NAK_REMOTE_OPERATIONAL_ERROR,
     of_queue_pairs: true,
     rank: 170,
     grows: Some(Counted::OperationalError),
@@ -51,7 +52,7 @@ pub(in crate::findings) const OPERATIONAL: Entry = Entry {
     ..Entry::of(Problem::Refused)
 };
 pub(in crate::findings) const INVALID: Entry = Entry {
-    id: "nak.invalid_request",
+    id: ids::NAK_INVALID_REQUEST,
     of_queue_pairs: true,
     rank: 180,
     grows: Some(Counted::InvalidRequest),
@@ -68,10 +69,10 @@ pub(in crate::findings) const INVALID: Entry = Entry {
 const SEQUENCE: Entry = Entry {
     id: "nak.psn_sequence_error",
     rank: 250,
-    causes: &[super::rnr::SLOW.id],
+    causes: &[ids::RNR_SLOW_RECEIVER],
     title: "Sequence-error NAKs for requests not visible at this tap",
-    meaning: "Sequence-error NAKs are visible here, but the requests that they answer take another path: receivers missed packets or got them out of order. Where and whether packets were lost is not visible here.",
-    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. Where the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
+    meaning: "Sequence-error NAKs are visible here, but the requests that they answer take another path: receivers missed packets or got them out of order. Loss and its place are not visible here.",
+    computed: "Per host pair: NAKs with code 0 (PSN sequence error) from a host to which the other sends no requests at any tap. Info from loss.episodes of them on. Flows with RNR NAKs do not count: a receiver that was not ready also NAKs what follows. At taps that the requests pass, the findings loss.* decide. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "Capture where the requests pass, or both directions of the mirror port: the loss findings then show on which side of the tap packets are lost. On hosts with several uplinks, watch all of them.",
     caveat: "A receiver sends one NAK for all packets it misses at a time: the number of lost packets is not known.",
     ..Entry::of(Problem::Loss)
@@ -151,7 +152,7 @@ fn refused(input: &Input<'_>, kind: &FatalNak, found: &mut Vec<Finding>) {
         .evidence("naks", *naks)
         .last_seen(latest_nak(&all, kind.last))
         .flows(ends::asked(input, flows.iter().map(|(flow, _)| *flow)))
-        .place(Place::of(input, worst).hop("responder"))
+        .place(Place::of(input, worst).hop(Hop::Responder))
         .episodes(episodes_of(&judged, &all, kind.last));
     refusal_steps(input, raise, kind, requester.as_ref(), responder.as_ref(), worst)
         .ends(requester, responder)
@@ -233,7 +234,7 @@ fn naks_for_unseen_requests(input: &Input<'_>, found: &mut Vec<Finding>) {
     let parts = [pair(most.src, most.dst), more(hosts as u64 - 1, "host pair")];
     Raise::new(&SEQUENCE, Severity::Info, title(diagnosis, parts))
         .evidence("naks", *naks)
-        .evidence("host_pairs", hosts)
+        .host_pairs(hosts)
         .last_seen(latest_nak(&all, |last| last.psn_sequence_error))
         .flows(flows.iter().map(|(flow, _)| *flow))
         .place(Place::of(input, most))

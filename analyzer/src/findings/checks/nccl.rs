@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::analysis::{Communicator, FlowId, Nccl, NcclRank, RankQp};
 use crate::entity::nccl::{REMOTE_ERROR, RankState};
+use crate::findings::ids;
 use crate::findings::title::{more, title};
 use crate::findings::{
     ByHand, Command, Commands, Entry, Episode, Family, Finding, Impact, Input, Place, Problem, Raise,
@@ -68,8 +69,8 @@ const LAGGING: Entry = Entry {
     id: "nccl.rank_lagging",
     rank: 372,
     title: "NCCL rank lags, the collective is blocked",
-    meaning: "A rank has not launched the collective that the others of its communicator launched, and launches nothing else: they wait for it. It computes, reads data, writes a checkpoint, or an earlier \
-              collective of it does not end.",
+    meaning: "A rank has not launched the collective that the others of its communicator launched, and launches nothing else: they wait for it. It computes, reads data, writes a checkpoint, or its \
+              earlier collective does not end.",
     computed: "From nccl.communicators[].ranks (`--nccl-ras`): a running rank is behind with the same operations launched in answers over at least nccl.lagging_ns, and no more than \
                nccl.lagging_part of the ranks are. The rank that lags most is named. A warning; critical from nccl.hang_ns on.\n\
                \n\
@@ -103,17 +104,17 @@ limits! {
 
 /// Findings that explain a stalled rank if they concern queue pairs of its process.
 const CAUSES: [&str; 8] = [
-    super::qp_context::STUCK.id,
-    super::qp_context::RETRYING.id,
-    super::timeouts::TIMEOUTS.id,
-    super::loss::BETWEEN.id,
-    super::loss::BEFORE.id,
-    super::loss::AFTER.id,
-    super::rnr::SLOW.id,
-    super::peer::SILENT.id,
+    ids::QP_STUCK,
+    ids::QP_RETRYING,
+    ids::RETRY_TIMEOUTS,
+    ids::LOSS_BETWEEN_TAPS,
+    ids::LOSS_BEFORE_TAP,
+    ids::LOSS_AFTER_TAP,
+    ids::RNR_SLOW_RECEIVER,
+    ids::PEER_SILENT,
 ];
 /// Its queue pair has died, which explains the stall completely.
-const OWNER: &str = super::died::DIED.id;
+const OWNER: &str = ids::QP_DIED;
 /// Maximum number of queue pairs named.
 const MAX_QPS: usize = 4;
 

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use super::ends;
 use crate::analysis::{Facts, Flow};
+use crate::findings::ids;
 use crate::findings::title::{more, title};
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity, Unit,
-    label, once,
+    Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Need, Place, Problem, Raise, Severity,
+    Unit, label, once,
 };
 use crate::metrics::loss::PSN_WINDOW;
 use crate::sample::{Address, Direction, LinkSample, Sample, SourceKind};
@@ -29,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const SILENT: Entry = Entry {
-    id: "peer.silent",
+    id: ids::PEER_SILENT,
     rank: 270,
     needs: &[Need::Loss],
     title: "Peer does not answer",
@@ -136,8 +137,8 @@ fn steps(input: &Input<'_>, raise: Raise, worst: &Flow) -> Raise {
     let (requester, responder) = ends::of_data(input, [worst]);
     let asks = requester.as_ref().map_or_else(|| worst.src.to_string(), ToString::to_string);
     raise
-        .owns(&[super::timeouts::TIMEOUTS.id])
-        .place(Place::of(input, worst).hop("responder"))
+        .owns(&[ids::RETRY_TIMEOUTS])
+        .place(Place::of(input, worst).hop(Hop::Responder))
         .ends(requester, responder)
         .step(
             format!("Check that QP {} on {} exists and is in RTS.", worst.dest_qp, worst.dst),

@@ -7,7 +7,7 @@ use super::ends;
 use crate::analysis::Flow;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    Commands, Entry, Episode, Family, Finding, Input, Need, Place, Problem, Raise, Severity, Unit, label,
+    Commands, Entry, Episode, Family, Finding, Hop, Input, Need, Place, Problem, Raise, Severity, Unit, label,
 };
 use crate::metrics::loss::reads::Overlap;
 
@@ -66,7 +66,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("read_psn", overlap.read_psn)
         .evidence("read_last_psn", read_last)
         .flows(flows.iter().map(|(flow, _)| *flow))
-        .place(Place::of(input, worst).hop("requester"))
+        .place(Place::of(input, worst).hop(Hop::Requester))
         .ends(requester, responder)
         .episodes(vec![Episode { first_ns, last_ns, peak: None }])
         .step(

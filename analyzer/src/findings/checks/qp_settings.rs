@@ -7,7 +7,8 @@ use crate::analysis::{Device, DeviceQp};
 use crate::entity::devices::PortSample;
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Input, Lasting, Place, Problem, Raise, Severity, Unit, label,
+    ByHand, Commands, Entry, Family, Finding, Input, Lasting, LocalQp, Place, Problem, Raise, Severity, Unit,
+    label,
 };
 use crate::util::time::NS_PER_MS;
 use crate::util::units::{self, plural};
@@ -236,6 +237,7 @@ fn of_all(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], raise: Raise) -
     let processes = (!processes.is_empty()).then(|| processes.join(", "));
     let (requester, responder) = qps.first().map_or((None, None), |qp| ends::of_qp(qp));
     raise
+        .queue_pairs(LocalQp::all(device, qps.iter().copied()))
         .evidence("qps", qps.len())
         .evidence("processes", processes)
         .place(Place::link(input, device.interface.as_deref().unwrap_or(""), None))

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ends;
 use super::nak::{episodes_of, latest_nak};
 use crate::analysis::Flow;
+use crate::findings::ids;
 use crate::findings::not_evaluated::is_not_evaluated;
 use crate::findings::once::once;
 use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, timed};
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Impact, Input, Measure, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Commands, Entry, Family, Finding, Hop, Impact, Input, Measure, Place, Problem, Raise, Severity,
+    Unit, label,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::{Address, Counted};
@@ -34,7 +35,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(in crate::findings) const SLOW: Entry = Entry {
-    id: "rnr.slow_receiver",
+    id: ids::RNR_SLOW_RECEIVER,
     rank: 260,
     grows: Some(Counted::RnrNaks),
     measure: Some(Measure::ratio("rnr_ratio")),
@@ -42,7 +43,7 @@ pub(in crate::findings) const SLOW: Entry = Entry {
     meaning: "SENDs, or WRITEs with immediate data, arrive before the receiver has posted a receive buffer. The receiver refuses them with an RNR NAK; the sender waits for the RNR timer and retransmits all that was in flight. After rnr_retry attempts the connection fails.",
     computed: "Per receiving host: a warning from `rnr.naks` RNR NAKs on, when they are at least the share `rnr.ratio` of the request packets sent to it. The sequence-error NAKs and retransmissions that follow an RNR NAK belong to it and are no finding of their own. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least.",
     advice: "The receiving process is too slow or posts too few receives: look at its CPU (pinning, NUMA node, a busy or paused GPU), at the depth of its receive queue, and at what it waits for. A \
-             longer RNR timer only hides it. Where retries are exhausted: rnr_retry 7 means unlimited.",
+             longer RNR timer only hides it. If retries are exhausted: rnr_retry 7 means unlimited.",
     caveat: "A few RNR NAKs at the start of a job are usual: peers do not start at the same time.",
     ..Entry::of(Problem::NotReady)
 };
@@ -163,7 +164,7 @@ fn raise(
         .evidence("packets_resent", if span.is_whole() { resent } else { retransmissions })
         .last_seen(latest_nak(flows, |last| last.rnr))
         .flows(ends::asked(input, flows.iter().copied()))
-        .place(place.hop("responder"))
+        .place(place.hop(Hop::Responder))
         .ends(requester, responder)
         .impact(Impact { packets_ratio, retransmissions, ..cost })
         .step(

@@ -7,13 +7,14 @@ use super::ends;
 use super::loss::Side;
 use super::loss::taps::Ends;
 use crate::analysis::{Flow, Loss};
+use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
 use crate::findings::once::{Name, name, once};
 use crate::findings::span::{Cost, Judged, Span, Wait, impact, latest, run, spans, timed};
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit,
-    label,
+    ByHand, Commands, Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity,
+    StepDelay, Unit, label,
 };
 use crate::metrics::loss::signal_intervals::{Interval, Signal};
 use crate::sample::{Address, SourceKind};
@@ -42,17 +43,17 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const TIMEOUTS: Entry = Entry {
-    id: "retry.timeouts",
+    id: ids::RETRY_TIMEOUTS,
     rank: 275,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        super::path::BLACK_HOLE.id,
-        super::loss::BETWEEN.id,
-        super::loss::BEFORE.id,
-        super::peer::SILENT.id,
-        super::died::DIED.id,
-        super::pfc::STORM.id,
-        super::rnr::SLOW.id,
+        ids::PATH_MTU_BLACK_HOLE,
+        ids::LOSS_BETWEEN_TAPS,
+        ids::LOSS_BEFORE_TAP,
+        ids::PEER_SILENT,
+        ids::QP_DIED,
+        ids::PFC_STORM,
+        ids::RNR_SLOW_RECEIVER,
     ],
     measure: Some(Measure::ratio("waited_ratio")),
     title: "Transport timeouts",
@@ -61,16 +62,16 @@ pub(super) const TIMEOUTS: Entry = Entry {
     computed: "From flows[].loss.timeouts and the silence before each (timeout_wait_ns). A timeout is a go-back-N or a repeated READ after a pause of at least 1 ms that no NAK ended, in \
                flows whose reverse direction is captured; of several taps, at the one nearest the sender. A NAK explains one go-back-N, and none after 50 ms of silence. A warning from \
                retry.timeouts timeouts on, or from retry.timeout_wait_ms of silence in all.\n\
-               - Where the retransmissions repaired packets that a loss finding names, or the peer does not answer at all, the timeouts belong to that finding (`owner`).\n\
+               - If the retransmissions repaired packets that a loss finding names, or the peer does not answer at all, the timeouts belong to that finding (`owner`).\n\
                - Lost ACKs are named as the reason where more than the share retry.acks_lost of the retransmissions carried what had arrived already: an ACK for it passed a tap before, \
                or the first ACK after the retransmission covers more than it.\n\
-               - Where the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
+               - If the path dies between the sender and the tap, no retransmission need pass the tap: silences of at least 100 ms in mid-message, which no gap and no retransmission \
                ends, count where two QPs of the same hosts show them at the same time, or where one lasts for retry.stall_ms and retry.stall_paces times the longest other silence that \
                its flow has in mid-message (`stalls`; not live).\n\
                - One that has not ended counts until the latest data packet of its link. A pause between messages is the job's own.\n\
                \n\
                Figures are those of the latest episode (10 s without a timeout end one); of several episodes, shortest and longest silence are those of all, and lost ACKs are not known. \
-               Where steps of a job are known (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, the time in which one of \
+               If steps of a job are known (`steps`), `felt_ns` is the upper bound of the silence that the job felt: in each step longer than the median, the time in which one of \
                these queue pairs was silent (each the latest 64 silences), up to what the step is longer.",
     advice: "Find where ACKs or the last packets of messages are lost: compare the drop counters of both directions, ACKs included, which often travel in another class. Look for paths that fail over or pause \
              (link flaps, PFC storms). The ACK timeout is 4.096 us * 2^NCCL_IB_TIMEOUT, at most NCCL_IB_RETRY_CNT times; shorter timers recover earlier, but fail earlier too.",
@@ -165,14 +166,8 @@ fn known_acks_lost(input: &Input<'_>, flows: Vec<&Flow>) -> Option<u64> {
     (input.sample.kind == SourceKind::Replay && (lost > 0 || is_whole)).then_some(lost)
 }
 
-/// Effect of silences on a job: steps longer than the median, counted up to the silence of a queue pair in them.
-#[derive(Clone, Copy)]
-struct StepDelay {
-    ns: u64,
-    steps: u64,
-}
-
-/// Effect of the silences in these flows on a job; `None` if no steps are known for the time and, in captures, for
+/// Effect of the silences in these flows on a job: steps longer than the median, counted up to the silence of a queue pair
+/// in them; `None` if no steps are known for the time and, in captures, for
 /// the link (clocks of different links differ).
 fn step_delay<'a>(
     input: &Input<'_>,
@@ -309,21 +304,20 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
     // Storms are raised only without loss or a slow receiver to explain them; reordering may explain them, and NAKs for
     // packets that passed the tap.
     let explained = |one: &Finding| {
-        one.id == super::retry::STORM.id
-            && ["late", "asked_again"].iter().any(|name| one.evidence[name].as_u64() > Some(0))
+        one.id == ids::RETRY_STORM
+            && [one.subject.reordered, one.subject.nak_episodes].iter().any(|count| *count > Some(0))
     };
     let reordered = found.iter().any(explained);
     let cost = Cost { ratio: None, signal: Signal::RetransmittedAfterTimeout, waits: &[Wait::Timeout] };
     Raise::new(&TIMEOUTS, Severity::Warning, title(diagnosis, parts))
-        .evidence("timeouts", count)
+        .timeouts(Some(count))
         .evidence("stalls", (input.sample.kind == SourceKind::Replay).then_some(stalls))
         .evidence("acks_lost", acks_lost)
         .evidence("waited_ns", waited)
         .evidence("waited_ratio", worst.waited_ns as f64 / lifetime as f64)
         .evidence("shortest_ns", shortest)
         .evidence("longest_ns", longest)
-        .evidence("felt_ns", step_delay.map(|step_delay| step_delay.ns))
-        .evidence("felt_steps", step_delay.map(|step_delay| step_delay.steps))
+        .step_delay(step_delay)
         .evidence("backoff", backoff(flows()).filter(|_| alone))
         .evidence("queue_pairs", timed_out.len())
         .evidence("flows_unjudged", flows_not_evaluated(input.facts))
@@ -333,7 +327,7 @@ fn raise(input: &Input<'_>, judged: &Judged<Vec<TimedOut<'_>>>, found: &mut Vec<
         .impact(impact(span, flows(), &cost))
         .episodes(episodes.clone())
         .of_all_episodes(&["shortest_ns", "longest_ns"])
-        .owns(if reordered { &[] } else { &[super::retry::STORM.id] })
+        .owns(if reordered { &[] } else { &[ids::RETRY_STORM] })
         .step(drops, here.nic_counters())
         .step("Count timeouts of the NIC (local_ack_timeout_err, rnr_nak_retry_err).", here.rdma_counters())
         .step("Look for link flaps, failovers and PFC storms at that time on the path.", ByHand::Switch)

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::catalog::entry;
 use super::index::Name;
-use super::{Evidence, Finding, Impact};
+use super::{Finding, Impact};
 use crate::sample::Address;
 use crate::util::map::Map;
 use causality::met;
@@ -50,7 +50,7 @@ pub(super) fn relate(found: &mut [Finding], peer: impl Fn(&Name) -> Option<u32>)
             continue;
         }
         let cost = found[*effect].impact;
-        let timeouts = found[*effect].evidence.get("timeouts").cloned();
+        let timeouts = found[*effect].subject.timeouts;
         found[*owner].bear(&cost, timeouts);
     }
     let owner_of: Map<usize, usize> = owned.iter().map(|(owner, effect)| (*effect, *owner)).collect();
@@ -104,16 +104,12 @@ fn claimed(found: &[Finding], hosts: &[BTreeSet<(Address, Address)>]) -> Claimed
 
 impl Finding {
     /// Takes over the cost of an owned finding. The two overlap, so the larger figure counts.
-    fn bear(&mut self, cost: &Impact, timeouts: Option<Evidence>) {
+    fn bear(&mut self, cost: &Impact, timeouts: Option<u64>) {
         let own = &mut self.impact;
         own.retransmissions = own.retransmissions.max(cost.retransmissions);
         own.goodput_lost_bytes = own.goodput_lost_bytes.max(cost.goodput_lost_bytes);
         own.time_lost_ns = own.time_lost_ns.max(cost.time_lost_ns);
-        if let (Some(own), Some(other)) = (self.evidence.get("timeouts").cloned(), timeouts)
-            && own.value.as_u64() < other.value.as_u64()
-        {
-            self.evidence.insert(Evidence { value: other.value, ..own });
-        }
+        self.at_least_timeouts(timeouts);
     }
 }
 
@@ -141,7 +137,7 @@ pub(super) fn queue_pairs(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Episode, Severity};
+    use super::super::{Episode, Evidence, Severity};
     use super::causality::COMPARED;
     use super::*;
     use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
@@ -229,6 +225,7 @@ mod tests {
             let mut one =
                 Finding { named, impact, owns, ..Finding::new(id, Severity::Warning, String::new()) };
             one.evidence.insert(Evidence::declared(one.id, "timeouts", timeouts.into()));
+            one.subject.timeouts = Some(timeouts);
             one
         };
         let mut found = vec![
@@ -321,8 +318,7 @@ mod tests {
                 finding("retry.timeouts", Severity::Warning, &[]),
                 finding("path.mtu_black_hole", Severity::Warning, &["qp.died", "retry.timeouts"]),
             ];
-            let certainty_of = Evidence::declared("path.mtu_black_hole", "certainty", certainty.into());
-            found[2].evidence.insert(certainty_of);
+            found[2].subject.is_likely = certainty == "likely";
             relate(&mut found, |_| None);
             assert_eq!((found[0].owner, found[2].severity), (owner, severity), "{certainty}");
             assert_eq!(found[1].owner, Some("path.mtu_black_hole"));

@@ -119,7 +119,7 @@ pub(super) fn owned(
     for (effect, other) in found.iter().enumerate().filter(|(effect, _)| !known.contains(effect)) {
         let is_sure = |owner: usize| {
             let finding = &found[owner];
-            finding.evidence["certainty"] != "likely" || other.severity <= finding.severity
+            !finding.subject.is_likely || other.severity <= finding.severity
         };
         let sets = that_name
             .entry((other.id, &hosts[effect]))
@@ -138,7 +138,7 @@ pub(super) fn owned(
 mod tests {
     use super::super::causality::{COMPARED, overlap};
     use super::*;
-    use crate::findings::{Episode, Evidence, Severity};
+    use crate::findings::{Episode, Severity};
     use crate::metrics::loss::signal_intervals::EPISODE_GAP_NS;
 
     const OWNED: &[&str] = &["loss.after_tap", "retry.timeouts"];
@@ -176,7 +176,7 @@ mod tests {
                     let mut one = finding(id, if is_owner { OWNED } else { &[] }, &episodes);
                     one.severity = if random(3) == 0 { Severity::Critical } else { Severity::Warning };
                     if random(3) == 0 {
-                        one.evidence.insert(Evidence::declared(id, "certainty", "likely".into()));
+                        one.subject.is_likely = true;
                     }
                     one
                 })
@@ -189,7 +189,7 @@ mod tests {
                         && !named[effect].is_empty()
                         && named[effect].is_subset(&named[*owner])
                         && overlap(&one.episodes, &other.episodes)
-                        && (one.evidence["certainty"] != "likely" || other.severity <= one.severity)
+                        && (!one.subject.is_likely || other.severity <= one.severity)
                 })
             };
             let of: Map<usize, usize> = owned(&found, &named, Vec::new())
@@ -210,7 +210,7 @@ mod tests {
         // Guesses between the same hosts at the same time, which own nothing critical, and one that is certain.
         let guess = || {
             let mut one = finding("icrc.errors", OWNED, &[(5, 6)]);
-            one.evidence.insert(Evidence::declared(one.id, "certainty", "likely".into()));
+            one.subject.is_likely = true;
             one
         };
         let mut found: Vec<Finding> = (0..MANY).map(|_| guess()).collect();

@@ -216,7 +216,7 @@ pub fn redirecting_bridges(root: &HostRoot, device: &PciDevice, unread: &mut Unr
             // Without CAP_SYS_ADMIN the kernel returns only the first 64 bytes.
             unread.note(
                 format!("read the extended capabilities (ACS) in {path}"),
-                format!("this process can read only {} bytes of it", config.len()),
+                format!("this process can read only {} bytes", config.len()),
                 Some(AS_ROOT),
             );
             return None;

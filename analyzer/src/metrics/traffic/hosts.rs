@@ -17,7 +17,7 @@ pub const NO_PAIR: u32 = u32::MAX;
 definitions! {
     pub BIN_BYTES: u64 = 2_097_152,
         "Data to one receiver that ends a bin of data, in bytes",
-        "What a switch lets one port buffer, from one to some megabytes: packets that queue together are in one bin, even where a FIFO sends them in long runs of one sender after the other";
+        "The buffer that a switch gives one port, from one to some megabytes: packets that queue together are in one bin, even where a FIFO sends them in long runs of one sender after the other";
     pub SILENCE_NS: u64 = 200_000,
         "Silence that ends a bin of data, in nanoseconds",
         "A port that has sent nothing for this long has an empty queue. Longer than a 4 KB packet takes at 200 Mb/s, and than network cards delay interrupts";

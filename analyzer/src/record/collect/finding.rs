@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Interval, Origin, text};
-use crate::findings::{Finding, Place};
+use crate::findings::{Finding, Hop, Place};
 use crate::record::cell::Time;
 use crate::record::registry;
 use crate::report::Report;
@@ -19,7 +19,7 @@ struct Key {
     id: &'static str,
     link: Option<String>,
     direction: Option<Direction>,
-    hop: Option<String>,
+    hop: Option<Hop>,
     ends: [Option<(Address, Option<u32>)>; 2],
     /// Index among the findings that share all of the fields above.
     number: usize,
@@ -129,7 +129,7 @@ fn row(origin: &Origin, at: Interval, finding: &Finding) -> registry::Finding {
         title: finding.title.as_str().into(),
         link: text(place.link.as_deref()),
         direction: place.direction,
-        hop: text(place.hop.as_deref()),
+        hop: text(place.hop.as_ref().map(ToString::to_string).as_deref()),
         switch_port: text(place.switch_port.as_deref()),
         src: finding.requester.as_ref().map(|end| end.addr),
         dst: finding.responder.as_ref().map(|end| end.addr),

@@ -142,11 +142,15 @@ pub(super) fn sync(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder with its parents, each of which is on disk with its name.
+/// Creates a folder with its parents, each of which is on disk with its name. Rows name hosts, jobs and addresses: no
+/// more than the user and the group may read them, or start what a writer that was taken over leaves there.
 pub(super) fn create(folder: &Path) -> io::Result<()> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let new: Vec<&Path> = folder.ancestors().take_while(is_new).collect();
-    std::fs::create_dir_all(folder)?;
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
+    builder.recursive(true).create(folder)?;
     new.iter().rev().filter_map(|folder| folder.parent()).try_for_each(|parent| {
         // The parent of a relative name is the current folder.
         sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })

@@ -13,7 +13,7 @@ use crate::analysis::{
     QpSource, QpSources, RankQp, RankState, RawContext, Recorded, Spray, TapFlow, Unfollowed, Untimed,
 };
 use crate::ethernet::lldp::{App, Dialect, Ets, Neighbour, Pfc};
-use crate::findings::{End, Episode, Evidence, Finding, Impact, Place, Severity, Step};
+use crate::findings::{End, Episode, Evidence, Finding, Hop, Impact, Place, Severity, Step};
 use crate::metrics::duplicates::Copies;
 use crate::metrics::icrc::{Checked, Wrong};
 use crate::metrics::marking::Marked;
@@ -418,7 +418,7 @@ fn finding(id: FlowId) -> Finding {
         links: name.iter().cloned().collect(),
         more_links: 1,
         direction: Some(Direction::Ingress),
-        hop: Some("upstream".into()),
+        hop: Some(Hop::Upstream),
         switch_port: Some("leaf1 Ethernet12".into()),
     };
     let end = End {

@@ -98,7 +98,7 @@ pub(crate) fn headline(report: &Report) -> Headline {
         Some(Health::Critical) => Role::Critical,
     };
     let findings = sorted(report);
-    let worst = Verdict::of_report(&findings, false).worst.map(|worst| {
+    let worst = Verdict::of(&findings, false).worst.map(|worst| {
         let when = worst.when(end_of(report)).map_or_else(String::new, |when| format!(" ({when})"));
         format!("{}{when}", plain(&worst.title))
     });

@@ -13,7 +13,7 @@ use crate::util::units;
 
 /// Flows listed because they carry most bytes.
 const BUSIEST: usize = 20;
-/// Flows listed because of their errors: NAKs and CNPs are in small flows.
+/// Flows listed because of their errors: NAKs are in small flows.
 const TROUBLED: usize = 10;
 
 /// In front of the numbers of a flow that takes two lines.
@@ -25,20 +25,18 @@ struct Figure {
     heading: &'static str,
     /// `None`: unknown, or not applicable to the flow.
     of: fn(&Flow) -> Option<u64>,
-    /// Counts errors: a flow with any is listed even when it is small.
-    trouble: bool,
 }
 
 /// Most important first: where the width does not suffice, the last are left out. NAKs are, as in the report, those
 /// that travel in the flow: its source sent them. The screen has them in the row of the data that they answer.
 const FIGURES: [Figure; 7] = [
-    Figure { heading: "CNP", of: |flow| Some(flow.cnps_once()), trouble: true },
-    Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps), trouble: true },
-    Figure { heading: "MISSING", of: missing, trouble: false },
-    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_once().total()), trouble: true },
-    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_once()), trouble: true },
-    Figure { heading: "RETX", of: retransmissions, trouble: true },
-    Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts), trouble: false },
+    Figure { heading: "CNP", of: |flow| Some(flow.cnps_once()) },
+    Figure { heading: "GAPS", of: |flow| sequences(flow, |psn| psn.gaps) },
+    Figure { heading: "MISSING", of: missing },
+    Figure { heading: "NAK TX", of: |flow| Some(flow.naks_once().total()) },
+    Figure { heading: "RNR TX", of: |flow| Some(flow.rnr_naks_once()) },
+    Figure { heading: "RETX", of: retransmissions },
+    Figure { heading: "RESTARTS", of: |flow| sequences(flow, |psn| psn.restarts) },
 ];
 
 /// PSN gaps in either sequence of a flow, in packets: lost or reordered.
@@ -78,19 +76,14 @@ pub(super) fn distinct(report: &Report) -> String {
     }
 }
 
-/// Number of errors in a flow.
-pub(crate) fn trouble(flow: &Flow) -> u64 {
-    FIGURES.iter().filter(|figure| figure.trouble).filter_map(|figure| (figure.of)(flow)).sum()
-}
-
 /// The section's lines, `room` columns wide.
 pub(super) fn lines(report: &Report, room: usize) -> Vec<String> {
     let mut order: Vec<&Flow> = report.facts.flows.iter().collect();
     order.sort_by_key(|flow| Reverse(flow.bytes_once()));
     let (busiest, rest) = order.split_at(order.len().min(BUSIEST));
-    let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| trouble(flow) > 0).collect();
+    let mut troubled: Vec<&Flow> = rest.iter().copied().filter(|flow| flow.trouble().errors() > 0).collect();
     let troubled_in_all = troubled.len();
-    troubled.sort_by_key(|flow| Reverse(trouble(flow)));
+    troubled.sort_by_key(|flow| Reverse(flow.trouble()));
     troubled.truncate(TROUBLED);
 
     let shown: Vec<&Flow> = busiest.iter().chain(&troubled).copied().collect();

@@ -21,7 +21,7 @@ pub(crate) use traffic::{BURSTS_NOT_RECORDED, steps_in_words};
 
 pub(crate) use answers::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 pub(crate) use findings::{Headline, end_of, headline, not_evaluated, sorted};
-pub(crate) use flows::{missing, retransmissions, trouble};
+pub(crate) use flows::{missing, retransmissions};
 pub(crate) use nccl::summary as nccl_summary;
 pub(crate) use qp_layers::qp_layers;
 pub(crate) use summary::said as summary;

@@ -276,7 +276,7 @@ fn nothing_seen(report: &Report) -> Vec<String> {
             "No packet was recorded. Queue pairs and counters of the NICs are under DEVICE COUNTERS.".into(),
         );
     } else if totals.packets == 0 {
-        why.push("No frame to report: the input is empty, or --from and --to leave out all of it.".into());
+        why.push("No frame to report: the input is empty, or --from and --to leave out everything.".into());
     } else if why.is_empty() {
         why.push(
             "None of the frames is RoCE. Capture on the port that carries RoCE, and on the RDMA device \

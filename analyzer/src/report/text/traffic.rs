@@ -98,7 +98,7 @@ fn lost_of(trend: &StepTrend) -> String {
     let StepTrend { fastest, lost_ns, lost_ratio, long_steps, long_ns, .. } = trend;
     let long = match long_steps {
         0 => String::new(),
-        n => format!(", {} of it in {}", units::duration(*long_ns), plural(*n, "single long step")),
+        n => format!(", {} in {}", units::duration(*long_ns), plural(*n, "single long step")),
     };
     if *lost_ns == 0 {
         return format!("none, compared with the fastest {} consecutive steps", units::count(fastest.steps));

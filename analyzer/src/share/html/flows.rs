@@ -9,7 +9,6 @@ use super::problems::sign;
 use crate::analysis::Flow;
 use crate::findings::{Severity, Unit};
 use crate::report::Report;
-use crate::report::text::trouble;
 use crate::share::columns::{COLUMNS, Column, Context, FINDINGS};
 use crate::util::units::{self, plural};
 
@@ -31,7 +30,7 @@ pub(super) fn section(report: &Report) -> Markup {
     };
     let mut order: Vec<(usize, Option<Severity>)> = (0..flows.len()).map(|at| (at, severity(at))).collect();
     order.sort_by_cached_key(|(at, severity)| {
-        let figures = flows.get(*at).map(|flow| (trouble(flow), flow.bytes_once()));
+        let figures = flows.get(*at).map(|flow| (flow.trouble(), flow.bytes_once()));
         (Reverse(*severity), Reverse(figures))
     });
     let (shown, rest) = order.split_at(order.len().min(ROWS));
@@ -130,11 +129,11 @@ fn sum<'a>(page: &mut Markup, flows: impl Iterator<Item = &'a Flow>, count: usiz
         return;
     }
     let (packets, bytes, errors) = flows.fold((0, 0, 0), |(packets, bytes, errors), flow| {
-        (packets + flow.packets, bytes + flow.bytes_once(), errors + trouble(flow))
+        (packets + flow.packets, bytes + flow.bytes_once(), errors + flow.trouble().errors())
     });
     page.raw("<tfoot><tr>").open("td", &[("colspan", &columns.to_string())]);
     page.text(&format!(
-        "{} without a row: {}, {}, {} (CNPs, gaps, NAKs, retransmissions). --output csv has all of them.",
+        "{} without a row: {}, {}, {} (lost packets, NAKs, retransmissions). --output csv has all of them.",
         plural(count as u64, "flow"),
         plural(packets, "packet"),
         units::bytes(bytes),

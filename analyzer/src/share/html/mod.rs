@@ -72,7 +72,7 @@ fn page(report: &Report, over_time: Option<&OverTime>, distribution: Option<&Dis
     let mut parts: Vec<(&'static str, &'static str, Markup)> = vec![
         ("timeline", "Timeline", timeline::section(report, over_time)),
         ("problems", "Problems", problems),
-        ("hosts", "Who talks to whom", matrix::section(report)),
+        ("hosts", "Traffic between hosts", matrix::section(report)),
         ("flows", "Flows", flows::section(report)),
         ("latency", "Latency", latency::section(report, distribution)),
         ("job", "Job steps", job::section(report, &topics)),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::markup::Markup;
-use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED, QpTrouble};
+use crate::analysis::{Device, DeviceQp, ERROR, NUMBER_REUSED};
 use crate::report::Report;
 use crate::util::units;
 
@@ -101,7 +101,7 @@ pub(super) fn section(report: &Report) -> Markup {
     }
     page.raw("</tr></thead><tbody>\n");
     for (device, qp) in &all {
-        let is_over = qp.control.is_over() && qp.trouble() == QpTrouble::default();
+        let is_over = qp.control.is_over() && !qp.trouble().any();
         page.open("tr", &[("class", if is_over { "ended" } else { "" })]);
         for (_, number, get) in &columns {
             let text = get(device, qp).unwrap_or_else(|| units::UNKNOWN.to_owned());

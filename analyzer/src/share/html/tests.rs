@@ -1,5 +1,7 @@
 //! Tests of the page: well-formed, complete, and safe against injection by names from outside.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
@@ -9,23 +11,8 @@ use crate::ethernet::lldp::Neighbour;
 use crate::report::Options;
 use crate::sample::Sample;
 
-/// Base64 according to RFC 4648.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let bits =
-            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for at in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize] as char;
-            text.push(if at <= three.len() { digit } else { '=' });
-        }
-    }
-    text
-}
-
 fn hash(text: &str) -> String {
-    format!("sha256-{}", base64(&Sha256::digest(text)))
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
 
 fn report() -> Report {

@@ -26,6 +26,7 @@ use crate::sample::{
     Address, Direction, EventSample, FlowSample, LinkSample, PeerKey, Recording, Sample, SourceKind, Stats,
 };
 use crate::util::map::Map;
+use crate::util::numbers::median_of_counts;
 use crate::util::shared::Shared;
 
 /// Possible sources of a device's counters.
@@ -102,13 +103,7 @@ impl Intervals {
 
     /// The median; `None` without any. The first interval and the last are often shorter than the others.
     fn median_ns(&self) -> Option<u64> {
-        let all: u64 = self.lengths.values().sum();
-        let mut seen = 0;
-        let mut below = self.lengths.iter().skip_while(|(_, n)| {
-            seen += *n;
-            seen * 2 <= all
-        });
-        below.next().map(|(length_ns, _)| *length_ns)
+        median_of_counts(&self.lengths)
     }
 }
 

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::findings::{Finding, HEALTHY_SUMMARY, Health, Problem, Severity, Verdict};
+use crate::findings::{Finding, Health, Problem, Severity, Verdict};
 use crate::model::over_time::Series;
 use crate::model::{Basis, Counts, Level, signals};
 use crate::sample::SourceKind;
@@ -226,7 +226,8 @@ fn metrics(buffer: &mut Buffer, at: &Layout, app: &App, data: &Data) {
     packet_rate.push(" pkt/s", theme::DIM);
 
     let now = delta.and_then(|d| d.counts.ce_ratio());
-    let ce_off = delta.is_some_and(|d| d.counts.packets > 0) && now.is_none();
+    // ACKs alone say nothing about the ECN of data.
+    let ce_off = delta.is_some_and(|d| d.counts.ecn_data[0] > 0) && now.is_none();
     let ce = if ce_off { figure("ECN", "off".to_owned()) } else { figure("CE", units::ratio(now)) };
     let cnp = delta.map_or_else(unknown, |d| format!("{}/s", compact(d.cnp_per_s())));
     let cnp = if cnp == "0/s" { part("CNP 0/s", theme::DIM) } else { figure("CNP", cnp) };
@@ -446,7 +447,7 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             let own =
                 shown.and_then(|at| concluded.findings.get(at)).is_some_and(|one| std::ptr::eq(one, worst));
             if own {
-                (part(format!(" {}", verdict.sentence), theme::PLAIN), String::new())
+                (part(format!(" {}", verdict.sentence()), theme::PLAIN), String::new())
             } else {
                 diagnosis(&concluded, &worst.title, (width, continues), since.as_deref().unwrap_or(""))
             }
@@ -455,11 +456,8 @@ fn sentence(app: &App, data: &Data, width: usize, continues: bool) -> (Spans, St
             recovered(concluded.findings, &verdict, worst, (width, continues))
         }
         _ => {
-            let sentence = verdict.sentence.trim_start_matches("Healthy: ");
-            let is_long = sentence.chars().count() + 1 >= width;
-            let sentence =
-                if is_long { sentence.replace(HEALTHY_SUMMARY, "nothing") } else { sentence.to_owned() };
-            let mut spans = part(format!(" {sentence}"), theme::PLAIN);
+            let detail = verdict.detail_in(width.saturating_sub(2));
+            let mut spans = part(format!(" {detail}"), theme::PLAIN);
             if stale.is_empty() {
                 let flows = units::plural(data.model.dedup.flows as u64, "flow");
                 spans.push(format!(" · {flows}"), theme::PLAIN);
@@ -495,16 +493,16 @@ fn recovered(
     worst: &Finding,
     (width, continues): (usize, bool),
 ) -> (Spans, String) {
-    let sentence = verdict.sentence.trim_start_matches("Healthy now: ");
+    let detail = &verdict.detail;
     if continues {
         // The time of its end stands in the next line.
-        let which = if sentence.starts_with("1 ") { ":" } else { ", worst:" };
-        let text = format!("{sentence}{which} {}", worst.title);
+        let which = if verdict.ended == 1 { ":" } else { ", worst:" };
+        let text = format!("{detail}{which} {}", worst.title);
         let mut lines = wrap(&text, width.saturating_sub(1)).into_iter();
         let first = part(format!(" {}", lines.next().unwrap_or_default()), theme::PLAIN);
         return (first, lines.collect::<Vec<_>>().join(" "));
     }
-    let mut spans = part(format!(" {sentence}"), theme::PLAIN);
+    let mut spans = part(format!(" {detail}"), theme::PLAIN);
     let ended = findings::ended(all).into_iter().next().unwrap_or_default();
     let room = width.saturating_sub(spans.width + 2);
     spans.push(format!(": {}", cut(&format!("{ended}: {}", worst.title), room, false)), theme::PLAIN);

@@ -28,7 +28,7 @@ const PEERS: [(&str, &str); 5] = [
     ("CNP", "CNPs that ask the source to reduce its rate"),
     (
         "WORST QP",
-        "queue pair that the worst finding lists first, else the one with most trouble or traffic: at the source → at the destination",
+        "queue pair that the worst finding lists first, else the one with most errors or traffic: at the source → at the destination",
     ),
 ];
 /// Columns of the matrix's list that the table of queue pairs explains.

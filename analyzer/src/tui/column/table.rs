@@ -5,7 +5,7 @@ use rocescope_common::wire::opcode;
 
 use super::value::{LinkName, Value, ValueKind};
 use super::{COLUMN, Column, Context, Needs};
-use crate::model::{Counts, Delta, Level, Model, Row, State, detail};
+use crate::model::{Counts, Delta, Model, Row, State, detail, signals};
 use crate::sample::{Stats, address};
 
 /// Identifier of a column.
@@ -131,6 +131,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Ratio,
         width: 5,
         rank: 1,
+        about: signals::CE,
         help: "CE-marked share of the ECN-capable data packets, in the time range",
         get: |row, _| Value::of(row.delta.as_ref().and_then(|delta| delta.counts.ce_ratio()), Value::Ratio),
         ..COLUMN
@@ -142,6 +143,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Ratio,
         width: 7,
         rank: 16,
+        about: signals::CE,
         help: "CE-marked share of the ECN-capable data packets since the start",
         get: |row, _| Value::of(row.total.ce_ratio(), Value::Ratio),
         ..COLUMN
@@ -153,7 +155,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Rate,
         width: 5,
         rank: 2,
-        level: Level::Warning,
+        about: signals::CNP,
         help: "congestion notification packets per second, on the flow that carries them",
         get: |row, _| Value::of(row.delta.as_ref(), |delta| Value::Rate(delta.cnp_per_s())),
         ..COLUMN
@@ -165,7 +167,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 5,
         rank: 17,
-        level: Level::Warning,
+        about: signals::CNP,
         help: "congestion notification packets since the start",
         get: |row, _| Value::Count(row.total.cnp),
         ..COLUMN
@@ -177,7 +179,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 5,
         rank: 3,
-        level: Level::Critical,
+        about: signals::LOST,
         help: "packets lost upstream of this link, in the time range; missing PSNs where reordering is indistinguishable from loss",
         get: |row, cx| sequence(row, cx, |counts| counts.lost),
         ..COLUMN
@@ -190,7 +192,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 5,
         rank: 14,
-        level: Level::Critical,
+        about: signals::LOST,
         help: "PSN gaps, in the time range",
         get: |row, cx| {
             if cx.sample.has_psns() { sequence(row, cx, |counts| counts.gaps) } else { Value::Unknown }
@@ -205,7 +207,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 5,
         rank: 8,
-        level: Level::Warning,
+        about: signals::RETRANSMITTED,
         help: "retransmissions, repeated READ requests included, in the time range; all packets with a PSN below the expected one where those out of order are not known",
         get: |row, cx| sequence(row, cx, |counts| counts.retransmitted),
         ..COLUMN
@@ -218,7 +220,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 6,
         rank: 4,
-        level: Level::Critical,
+        about: signals::NAK,
         help: "NAKs that the source received for packets of the flow, RNR NAKs excluded, in the time range; reports count them in the flow that carries them. Without the other direction: those it sent",
         get: |row, _| counted(row, Counts::naks),
         ..COLUMN
@@ -230,7 +232,7 @@ pub const COLUMNS: &[Column] = &[
         kind: ValueKind::Count,
         width: 6,
         rank: 7,
-        level: Level::Warning,
+        about: signals::RNR,
         help: "the same of RNR NAKs (receiver not ready)",
         get: |row, _| counted(row, |counts| counts.rnr),
         ..COLUMN
@@ -255,6 +257,7 @@ pub const COLUMNS: &[Column] = &[
         width: 6,
         rank: 10,
         needs: Needs::Latency,
+        about: signals::LATENCY,
         help: "99th percentile of that latency",
         get: |row, cx| {
             let tail = cx.model.latency(row).and_then(|times| times.tail());

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::{Column, Context, bar, compact, link_name, shown_link, state_cell, state_name};
 use crate::filter::Unit;
-use crate::findings::Problem;
 use crate::model::{Delta, Level, LinkRow, Row, State};
 use crate::sample::Address;
 use crate::tui::theme;
@@ -244,16 +243,11 @@ impl Column {
         (self.get)(row, cx)
     }
 
-    /// Text and style of the cell of a row. Only a finding that names the flow makes a counter stand out.
+    /// Text and style of the cell of a row. Only an active finding about the counter that names the flow
+    /// makes it stand out.
     #[must_use]
     pub fn cell(&self, row: &Row, cx: Context<'_>) -> (String, Style) {
-        let state = State::of(row);
-        let level = match self.kind {
-            ValueKind::Ratio if state.has(Problem::Congestion) => Level::Warning,
-            ValueKind::Ratio => Level::Fine,
-            _ => self.level.min(state.level()),
-        };
-        self.value(row, cx).cell(self.kind, level)
+        self.value(row, cx).cell(self.kind, row.judged.level_of(self.about))
     }
 
     /// The sort key of a row. Rows with equal values are sorted by rate.

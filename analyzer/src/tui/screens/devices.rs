@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use ratatui::text::Line;
 
 use super::{Spans, cut};
-use crate::analysis::PortCounter;
+use crate::analysis::{PortCounter, Trouble};
 use crate::entity::contexts::ContextSample;
 use crate::entity::devices::{Devices, PortSample, QpSample};
 use crate::entity::lives::{DEVX, QpLife};
 use crate::entity::posts::PostSample;
-use crate::model::Level;
+use crate::model::{Level, signals};
 use crate::tui::column::compact;
 use crate::tui::theme;
 use crate::tui::trail::PortRates;
@@ -20,28 +20,28 @@ use crate::util::units;
 
 /// Queue pairs shown of a port, at most.
 const QPS: usize = 8;
-/// The counters shown of a port, in this order, and the severity of growth that a finding reports.
-const SHOWN: [(PortCounter, Level); 20] = [
-    (PortCounter::CeMarkedPackets, Level::Warning),
-    (PortCounter::CnpsSent, Level::Warning),
-    (PortCounter::CnpsHandled, Level::Warning),
-    (PortCounter::OutOfSequence, Level::Critical),
-    (PortCounter::PsnErrorNaks, Level::Critical),
-    (PortCounter::LocalAckTimeouts, Level::Critical),
-    (PortCounter::Retransmissions, Level::Critical),
-    (PortCounter::SlowRestarts, Level::Warning),
-    (PortCounter::RetriesExceeded, Level::Critical),
-    (PortCounter::RnrNaksReceived, Level::Warning),
-    (PortCounter::RnrNaksSent, Level::Warning),
-    (PortCounter::OutOfBuffer, Level::Warning),
-    (PortCounter::PortDiscards, Level::Critical),
-    (PortCounter::TxDiscards, Level::Critical),
-    (PortCounter::RxDiscards, Level::Critical),
-    (PortCounter::IcrcErrors, Level::Critical),
-    (PortCounter::FecUncorrectable, Level::Critical),
-    (PortCounter::LinkDowns, Level::Critical),
-    (PortCounter::PcieReadStalls, Level::Warning),
-    (PortCounter::PcieWriteStalls, Level::Warning),
+/// The counters shown of a port, in this order.
+const SHOWN: [PortCounter; 20] = [
+    PortCounter::CeMarkedPackets,
+    PortCounter::CnpsSent,
+    PortCounter::CnpsHandled,
+    PortCounter::OutOfSequence,
+    PortCounter::PsnErrorNaks,
+    PortCounter::LocalAckTimeouts,
+    PortCounter::Retransmissions,
+    PortCounter::SlowRestarts,
+    PortCounter::RetriesExceeded,
+    PortCounter::RnrNaksReceived,
+    PortCounter::RnrNaksSent,
+    PortCounter::OutOfBuffer,
+    PortCounter::PortDiscards,
+    PortCounter::TxDiscards,
+    PortCounter::RxDiscards,
+    PortCounter::IcrcErrors,
+    PortCounter::FecUncorrectable,
+    PortCounter::LinkDowns,
+    PortCounter::PcieReadStalls,
+    PortCounter::PcieWriteStalls,
 ];
 
 /// Everything about the devices at the snapshot shown; nothing without devices.
@@ -52,11 +52,9 @@ pub(super) fn lines(view: &View, width: usize) -> Vec<Line<'static>> {
     for port in ports {
         let step = view.timeline.trail.rates(port);
         lines.push(head(port, step.as_ref(), width));
-        // Nothing is worse than the findings about the port.
-        let worst = view.port_level(port);
-        lines.extend(counters(port, step.as_ref(), worst, width));
-        lines.extend(pauses(port, step.as_ref(), worst));
-        lines.extend(queue_pairs(port, &data.sample.devices, step.as_ref(), (worst, width)));
+        lines.extend(counters(view, port, step.as_ref(), width));
+        lines.extend(pauses(view, port, step.as_ref()));
+        lines.extend(queue_pairs(view, port, (&data.sample.devices, step.as_ref()), width));
     }
     if !lines.is_empty() {
         lines.insert(
@@ -100,14 +98,14 @@ fn head(port: &PortSample, step: Option<&PortRates<'_>>, width: usize) -> Line<'
 
 /// Counters above zero, with their rates.
 fn counters(
+    view: &View,
     port: &PortSample,
     step: Option<&PortRates<'_>>,
-    worst: Level,
     width: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut spans = Spans::default();
-    for (counter, level) in SHOWN {
+    for counter in SHOWN {
         let (name, title) = (counter.name(), counter.title());
         let Some((total, source)) = port.value(name).filter(|(total, _)| *total > 0) else { continue };
         let rate = step.and_then(|step| step.per_s(name));
@@ -117,8 +115,8 @@ fn counters(
         if spans.width > 0 && spans.width + title.len() + figure.len() + tag.len() + 4 > width {
             lines.push(std::mem::take(&mut spans).into_line());
         }
-        let style =
-            if rate.is_some_and(|rate| rate > 0.0) { theme::text(level.min(worst)) } else { theme::PLAIN };
+        let grows = rate.is_some_and(|rate| rate > 0.0);
+        let style = if grows { theme::text(view.counter_level(port, counter)) } else { theme::PLAIN };
         spans.push(format!("   {title} "), theme::DIM).push(figure, style).push(tag, theme::DIM);
     }
     if spans.width > 0 {
@@ -127,13 +125,13 @@ fn counters(
     lines
 }
 
-fn pauses(port: &PortSample, step: Option<&PortRates<'_>>, worst: Level) -> Vec<Line<'static>> {
+fn pauses(view: &View, port: &PortSample, step: Option<&PortRates<'_>>) -> Vec<Line<'static>> {
+    let worst = view.port_level(port, signals::PAUSED);
     let mut lines = Vec::new();
     for pause in port.pause.iter().filter(|p| p.frames.unwrap_or(0) + p.paused_ns.unwrap_or(0) > 0) {
         let share = step.and_then(|step| step.paused(pause.sent, pause.priority));
         let way = if pause.sent { "sent" } else { "received" };
-        let level =
-            if share.is_some_and(|share| share > 0.0) { worst.min(Level::Warning) } else { Level::Fine };
+        let level = if share.is_some_and(|share| share > 0.0) { worst } else { Level::Fine };
         let priority = pause.priority.map_or_else(|| "link-level".into(), |p| format!("priority {p}"));
         let frames = pause.frames.map_or_else(|| units::UNKNOWN.into(), |n| compact(n as f64));
         let mut spans = Spans::default();
@@ -148,7 +146,7 @@ fn pauses(port: &PortSample, step: Option<&PortRates<'_>>, worst: Level) -> Vec<
 }
 
 /// Facts from the NIC's own context of a queue pair; a dash for those that it lacks.
-fn in_context(of: &ContextSample, worst: Level) -> Line<'static> {
+fn in_context(of: &ContextSample, level: Level) -> Line<'static> {
     let number = |n: Option<u32>| n.map_or_else(|| units::UNKNOWN.into(), |n| compact(f64::from(n)));
     let of_set = |used: Option<u8>, set: Option<u8>| match used {
         None => units::UNKNOWN.to_owned(),
@@ -158,12 +156,12 @@ fn in_context(of: &ContextSample, worst: Level) -> Line<'static> {
     let retries = of.retries_used.is_some_and(|used| used > 0);
     let mut spans = Spans::default();
     spans.push("      in flight ", theme::DIM).push(number(of.in_flight), theme::PLAIN);
-    let level = theme::text(worst);
+    let level = theme::text(level);
     let time =
         stuck.map_or_else(|| of.stuck_ns.map_or(units::UNKNOWN.into(), |_| "0".into()), units::duration);
     spans.push("  stuck ", theme::DIM).push(time, if stuck.is_some() { level } else { theme::PLAIN });
     spans.push("  retries ", theme::DIM);
-    let style = if retries { theme::text(worst.min(Level::Warning)) } else { theme::PLAIN };
+    let style = if retries { level } else { theme::PLAIN };
     spans.push(of_set(of.retries_used, of.context.retry_cnt), style);
     spans.push("  RNR ", theme::DIM).push(of_set(of.rnr_retries_used, of.context.rnr_retry), theme::PLAIN);
     spans.push("  unsent ", theme::DIM).push(number(of.context.unsent), theme::PLAIN);
@@ -214,17 +212,20 @@ fn of_devx(life: &QpLife, width: usize) -> Line<'static> {
 
 /// The queue pairs that stand still or retry, then the busiest.
 fn queue_pairs(
+    view: &View,
     port: &PortSample,
-    devices: &Devices,
-    step: Option<&PortRates<'_>>,
-    (worst, width): (Level, usize),
+    (devices, step): (&Devices, Option<&PortRates<'_>>),
+    width: usize,
 ) -> Vec<Line<'static>> {
     let of_port = devices.contexts.qps.iter().filter(|qp| qp.device == port.device && qp.port == port.port);
     let contexts: BTreeMap<u32, &ContextSample> = of_port.map(|qp| (qp.lqpn, qp)).collect();
     let trouble = |qp: &QpSample| {
-        contexts
-            .get(&qp.owner.lqpn)
-            .map_or((0, 0), |of| (of.stuck_ns.unwrap_or(0), of.retries_used.unwrap_or(0)))
+        let of = contexts.get(&qp.owner.lqpn);
+        Trouble {
+            stuck_ns: of.and_then(|of| of.stuck_ns).unwrap_or(0),
+            retries: of.and_then(|of| of.retries_used).unwrap_or(0),
+            ..Trouble::default()
+        }
     };
     let rates = |qp: &QpSample| step.map_or((None, None), |step| step.qp_per_s(qp));
     let mut busiest: Vec<(&QpSample, f64)> = port
@@ -259,7 +260,8 @@ fn queue_pairs(
         let room = width.saturating_sub(spans.width);
         spans.push(cut(&whose, room, false), theme::DIM);
         lines.push(spans.into_line());
-        lines.extend(context.map(|of| in_context(of, worst)));
+        let level = view.local_qp_level(port, qp.owner.lqpn);
+        lines.extend(context.map(|of| in_context(of, level)));
         lines.extend(devices.posts.of(&port.device, &qp.owner).map(posted));
     }
     let past: Vec<&QpLife> = past_the_verbs(port, devices).collect();

@@ -288,7 +288,7 @@ pub(super) fn rows(view: &View, width: usize, room: usize) -> Vec<Line<'static>>
 /// The same with word and flow in this number of columns, and 0 for as many as it takes.
 fn aligned(listed: EntryAt<'_>, view: &View, (word, flow): (usize, usize), width: usize) -> Line<'static> {
     let EntryAt { entry, state } = listed;
-    let level = entry.class.level.min(view.level_between(&entry.key));
+    let level = view.level_between(&entry.key, entry.class.about);
     let symbol = if level == Level::Fine { "·" } else { theme::symbol(level) };
     let mut spans = Spans::default();
     spans.push(format!(" {} ", units::clock_utc(state.time_ns)), theme::DIM);

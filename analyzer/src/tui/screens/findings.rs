@@ -455,7 +455,7 @@ mod tests {
     use super::*;
     use crate::analysis::fixtures::START;
     use crate::findings::order::OVER_NS;
-    use crate::findings::{Episode, Evidence, Impact, Place, Step};
+    use crate::findings::{Episode, Evidence, Hop, Impact, Place, Step};
     use crate::util::time::NS_PER_S;
 
     #[test]
@@ -487,8 +487,7 @@ mod tests {
         finding.episodes = vec![Episode { first_ns: START, last_ns: START, peak: None }; 2];
         finding.impact =
             Impact { packets_ratio: Some(0.007), retransmissions: Some(47), ..Impact::default() };
-        finding.place =
-            Place { link: Some("rail0".into()), hop: Some("upstream".into()), ..Place::default() };
+        finding.place = Place { link: Some("rail0".into()), hop: Some(Hop::Upstream), ..Place::default() };
         finding.steps = vec![
             Step { text: "Read the counters.".into(), command: Some("ethtool -S rail0".into()), host: None },
             Step { text: "Look at the switch.".into(), command: None, host: None },

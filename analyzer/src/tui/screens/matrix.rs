@@ -447,15 +447,10 @@ fn common_prefix(hosts: &[Address]) -> usize {
     ends.filter(|end| same(*end)).max().unwrap_or(0)
 }
 
-/// Only a finding that names a flow of the pair makes a value stand out.
+/// Only an active finding about the metric that names a flow of the pair makes a value stand out.
 fn level(metric: Metric, cell: &Cell) -> Level {
-    match (metric, cell.value(metric)) {
-        (Metric::Loss | Metric::Naks, Some(count)) if count > 0.0 => cell.judged.level(),
-        (Metric::Retransmissions | Metric::Rnr, Some(count)) if count > 0.0 => {
-            cell.judged.level().min(Level::Warning)
-        }
-        _ => Level::Fine,
-    }
+    let shows = cell.value(metric).is_some_and(|value| value > 0.0);
+    if shows { cell.judged.level_of(metric.about()) } else { Level::Fine }
 }
 
 /// Shades from little to much, for terminals without colours too.

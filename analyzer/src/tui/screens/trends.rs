@@ -7,7 +7,8 @@ use super::Spans;
 use super::overview::chart::{area, axis};
 use super::overview::grid::{Chart, Grid};
 use crate::metrics::latency::Bucket;
-use crate::model::{Counts, Identity, Level, Row, Snapshot, naks};
+use crate::model::signals::{self, About};
+use crate::model::{Counts, FlowVerdict, Identity, Row, Snapshot, naks};
 use crate::tui::column::compact;
 use crate::tui::data::Data;
 use crate::tui::theme;
@@ -70,7 +71,8 @@ pub(in crate::tui) struct Trend {
     pub(in crate::tui) field: &'static str,
     pub(in crate::tui) value: fn(&Point) -> Option<f64>,
     pub(in crate::tui) format: fn(f64) -> String,
-    pub(in crate::tui) level: Level,
+    /// Kinds of findings that give it its colour.
+    pub(in crate::tui) about: About,
 }
 
 const fn trend(
@@ -78,9 +80,9 @@ const fn trend(
     field: &'static str,
     value: fn(&Point) -> Option<f64>,
     format: fn(f64) -> String,
-    level: Level,
+    about: About,
 ) -> Trend {
-    Trend { name, field, value, format, level }
+    Trend { name, field, value, format, about }
 }
 
 fn ratio(ratio: f64) -> String {
@@ -89,14 +91,14 @@ fn ratio(ratio: f64) -> String {
 
 /// The metrics, the most important first.
 pub(in crate::tui) const TRENDS: &[Trend] = &[
-    trend("bits/s", "bits_per_s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, Level::Fine),
-    trend("CE ratio", "ce_ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, Level::Warning),
-    trend("lost/s", "lost_per_s", |p| p.per_second(|c| c.lost), compact, Level::Critical),
-    trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, Level::Warning),
-    trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, Level::Warning),
-    trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, Level::Fine),
-    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.retransmitted), compact, Level::Warning),
-    trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, Level::Critical),
+    trend("bits/s", "bits_per_s", |p| p.per_second(|c| c.bytes * 8), units::bit_rate, signals::NOTHING),
+    trend("CE ratio", "ce_ratio", |p| p.counts.and_then(|c| c.ce_ratio()), ratio, signals::CE),
+    trend("lost/s", "lost_per_s", |p| p.per_second(|c| c.lost), compact, signals::LOST),
+    trend("CNP/s", "cnp_per_s", |p| p.per_second(|c| c.cnp), compact, signals::CNP),
+    trend("RNR NAK/s", "rnr_naks_per_s", |p| p.per_second(|c| c.rnr), compact, signals::RNR),
+    trend("packets/s", "packets_per_s", |p| p.per_second(|c| c.packets), compact, signals::NOTHING),
+    trend("RETX/s", "repeats_per_s", |p| p.per_second(|c| c.retransmitted), compact, signals::RETRANSMITTED),
+    trend("NAK/s", "naks_per_s", |p| p.per_second(Counts::naks), compact, signals::NAK),
 ];
 
 fn duration(ns: f64) -> String {
@@ -111,14 +113,14 @@ pub(in crate::tui) const LATENCY: &[Trend] = &[
         "latency_p50_ns",
         |p| p.latency.map(|(p50, _)| p50.ns() as f64),
         duration,
-        Level::Fine,
+        signals::NOTHING,
     ),
     trend(
         "latency p99",
         "latency_p99_ns",
         |p| p.latency.and_then(|(_, p99)| Some(p99?.ns() as f64)),
         duration,
-        Level::Fine,
+        signals::LATENCY,
     ),
 ];
 
@@ -258,12 +260,12 @@ pub(in crate::tui) fn of_range(data: &Data, row: &Row) -> Option<Point> {
 }
 
 /// A metric in `tall` lines, or in one where it shows nothing: name, value in the time range, columns, peak. Its colour
-/// is at most that of `worst`, the worst finding about the flow.
+/// is that of the active findings about it that name the flow.
 pub(in crate::tui) fn row(
     trend: &Trend,
     now: Option<&Point>,
     columns: &[Option<Point>],
-    (tall, worst): (usize, Level),
+    (tall, judged): (usize, FlowVerdict),
 ) -> Vec<Line<'static>> {
     let values: Vec<Option<f64>> = columns.iter().map(|point| (trend.value)(point.as_ref()?)).collect();
     let peak = values.iter().flatten().copied().fold(0.0, f64::max);
@@ -275,7 +277,7 @@ pub(in crate::tui) fn row(
     let most = if known { (trend.format)(peak) } else { unknown() };
     let tall = if peak > 0.0 { tall.max(1) } else { 1 };
     let head = Head { name: (trend.name, NAME), now: (&now, style), most: &most };
-    drawn(&head, &values, tall, theme::bar(trend.level.min(worst)))
+    drawn(&head, &values, tall, theme::bar(judged.level_of(trend.about)))
 }
 
 /// What stands beside a chart.

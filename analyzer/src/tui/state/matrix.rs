@@ -5,6 +5,7 @@ use rocescope_common::wire::frame::Addr;
 use crate::analysis::Overlap;
 use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
+use crate::model::signals::{self, About};
 use crate::model::{Counts, FlowVerdict, FlowVerdicts, Model, Row, dedup};
 use crate::sample::{Address, MULTICAST_QP, address};
 use crate::tui::column::Context;
@@ -31,6 +32,20 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// Kinds of findings about it.
+    #[must_use]
+    pub const fn about(self) -> About {
+        match self {
+            Self::Rate => signals::NOTHING,
+            Self::Ce => signals::CE,
+            Self::Loss => signals::LOST,
+            Self::Retransmissions => signals::RETRANSMITTED,
+            Self::Naks => signals::NAK,
+            Self::Rnr => signals::RNR,
+            Self::Latency => signals::LATENCY,
+        }
+    }
+
     /// The next one, in a circle.
     #[must_use]
     pub const fn next(self) -> Self {

@@ -3,7 +3,7 @@
 
 use rocescope_common::account::latency::BUCKETS;
 
-use crate::analysis::{Overlap, rail_of};
+use crate::analysis::{Overlap, Trouble, rail_of};
 use crate::metrics::latency::{Histogram, Times};
 use crate::model::{Counts, Delta, FlowVerdict, Row, dedup, detail};
 use crate::sample::{Address, Direction, Sample, address};
@@ -165,16 +165,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Number of signals of trouble in the time range.
+    /// What goes wrong in the time range.
     #[must_use]
-    pub fn trouble(&self) -> u64 {
-        trouble(&self.counts)
+    pub fn trouble(&self) -> Trouble {
+        self.counts.trouble()
     }
-}
-
-fn trouble(counts: &Counts) -> u64 {
-    let Counts { lost, repeats, rnr, cnp, .. } = *counts;
-    lost.saturating_mul(1_000) + (repeats + rnr + counts.naks()).saturating_mul(10) + cnp + counts.ecn_data[3]
 }
 
 impl Peer {
@@ -199,7 +194,7 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
     let mut places: Map<Shared, usize> = Map::default();
     let mut peers: Vec<Peer> = Vec::new();
     // Trouble and traffic of the row of each.
-    let mut worst: Vec<(u64, u64)> = Vec::new();
+    let mut worst: Vec<(Trouble, u64)> = Vec::new();
     let rows: &[Row] = &cx.model.rows;
     let mut number = 0;
     // A link counts all of its packets, whatever others saw.
@@ -219,12 +214,12 @@ pub(in crate::tui) fn of(cx: Context<'_>, (by, rails): (By, &Rails), overlap: &O
         let shared = Shared::of(by, seen.row, cx, rails);
         let place = *places.entry(shared.clone()).or_insert_with(|| {
             peers.push(Peer::new(shared, row));
-            worst.push((0, 0));
+            worst.push((Trouble::default(), 0));
             peers.len() - 1
         });
         let (Some(peer), Some(worst)) = (peers.get_mut(place), worst.get_mut(place)) else { return };
         let mut counts = seen.delta.map_or(seen.total, |delta| delta.counts);
-        let own = (trouble(&counts), counts.bytes);
+        let own = (counts.trouble(), counts.bytes);
         if own > *worst {
             (*worst, peer.row, peer.counted) = (own, row, row);
         }
@@ -300,14 +295,14 @@ fn add_latency(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails)) {
 fn sort(peers: &mut [Peer]) {
     peers.sort_by_key(|peer| {
         let (judged, trouble) = (peer.judged, peer.trouble());
-        let now = judged.active && trouble > 0;
+        let now = judged.active && trouble.any();
         let findings = (judged.is_headline(), now, judged.active, judged.rank());
         std::cmp::Reverse((findings, trouble, peer.counts.bytes))
     });
 }
 
 /// Rank, trouble and place of a row that a finding lists.
-type Listed = (u32, u64, usize);
+type Listed = (u32, Trouble, usize);
 
 /// Looks up the findings that name the flows of each, and sorts again. The rows of `cx` are judged already.
 pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (By, &Rails), known: bool) {
@@ -318,7 +313,7 @@ pub(in crate::tui) fn judge(peers: &mut [Peer], cx: Context<'_>, (by, rails): (B
         let (worst, listed) =
             judged.entry(Shared::of(by, row, cx, rails)).or_insert((FlowVerdict::FINE, None));
         *worst = worst.join(row.judged);
-        let own = (row.judged.rank(), trouble(&row.delta.map_or(row.total, |delta| delta.counts)), at);
+        let own = (row.judged.rank(), row.delta.map_or(row.total, |delta| delta.counts).trouble(), at);
         if row.judged.is_listed() && listed.is_none_or(|best| (own.0, own.1) > (best.0, best.1)) {
             *listed = Some(own);
         }
@@ -337,6 +332,34 @@ mod tests {
     use crate::analysis::fixtures::{key, link, sample, stats};
     use crate::findings::{Finding, Severity};
     use crate::model::{FlowVerdicts, History, Model, TimeRange};
+
+    /// Packets that only arrived out of order are no retransmissions where that is known.
+    #[test]
+    fn lost_packets_outrank_reordered_ones() {
+        use crate::metrics::loss::{FlowLoss, Loss, Metrics};
+        let flow = |dst: &str, repeats| {
+            let mut stats = stats(7, 10_000, 1_000_000);
+            (stats.psn.repeats, stats.psn.gaps, stats.psn.missing) = (repeats, repeats, repeats);
+            (key(0, "10.0.0.1", dst, 17), stats)
+        };
+        let mut sample = sample(vec![link("rail0", None)], vec![flow("10.0.0.2", 500), flow("10.0.0.3", 4)]);
+        let mut loss = Loss::default();
+        for (slot, metrics) in [
+            (0, Metrics { recovered: 500, ..Metrics::default() }),
+            (1, Metrics { lost: 4, retransmitted: 4, ..Metrics::default() }),
+        ] {
+            loss.flows.insert(slot, FlowLoss { requests: Some(metrics), ..FlowLoss::default() });
+        }
+        sample.metrics.loss = Some(loss);
+        let mut history = History::new(1 << 20);
+        history.push(&sample, false);
+        let model = Model::new(&history, history.len() - 1, TimeRange::All, Some(&sample)).unwrap();
+        let peers = of(Context { model: &model, sample: &sample }, (By::Hosts, &[][..]), &Overlap::default());
+        let first = &peers[0];
+        assert_eq!(first.shared, Shared::Hosts("10.0.0.1".parse().unwrap(), "10.0.0.3".parse().unwrap()));
+        assert_eq!((first.trouble().lost, first.trouble().recovery), (4, 4));
+        assert!(!peers[1].trouble().any(), "{:?}", peers[1].trouble());
+    }
 
     #[test]
     fn the_worst_queue_pair_is_the_one_that_the_worst_finding_lists_first() {

@@ -12,9 +12,10 @@ use super::messages::Messages;
 use super::peers::By;
 use super::screen::Screen;
 use super::timeline::Timeline;
-use crate::analysis::{Entropy, Imbalance};
+use crate::analysis::{Entropy, Imbalance, PortCounter};
 use crate::entity::devices::PortSample;
-use crate::findings::{DataEnd, Finding, Problem, Verdict};
+use crate::findings::{DataEnd, Finding, LocalQp, Problem, Verdict};
+use crate::model::signals::About;
 use crate::model::{Identity, Level, TimeRange};
 use crate::sample::{Address, Sample, SourceKind, address};
 use crate::tui::layout::{Layout, Shown};
@@ -83,6 +84,13 @@ pub enum AsOf {
     Earlier(u64),
     /// They are of this time, later than the snapshot: none of its time are kept.
     Later(u64),
+}
+
+/// True if a finding is about a port of a device, or about its interface.
+fn is_about_port(finding: &Finding, port: &PortSample) -> bool {
+    let label = port.label();
+    finding.subject.ports.iter().any(|port| **port == label)
+        || port.interface.as_deref().is_some_and(|name| finding.is_at(name))
 }
 
 impl View {
@@ -206,35 +214,60 @@ impl View {
         self.active(kind).map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
-    /// The level of the worst active finding about a port of a device, at the snapshot shown.
+    /// The level of the worst active finding about this counter of a port, at the snapshot shown.
     #[must_use]
-    pub fn port_level(&self, port: &PortSample) -> Level {
-        let label = port.label();
-        let about = |one: &&Finding| {
-            ["device", "of"].iter().any(|name| one.evidence[*name] == label.as_str())
-                || one.place.link.is_some() && one.place.link == port.interface
-        };
+    pub fn counter_level(&self, port: &PortSample, counter: PortCounter) -> Level {
+        let about =
+            |one: &&Finding| is_about_port(one, port) && one.subject.counters.contains(&counter.name());
         self.problems().filter(about).map(|one| Level::from(one.severity)).max().unwrap_or_default()
     }
 
-    /// The level of the worst active finding about queue pairs between the hosts of a flow, at the snapshot shown.
+    /// The level of the worst active finding of these kinds about a port, at the snapshot shown.
     #[must_use]
-    pub fn level_between(&self, key: &FlowKey) -> Level {
+    pub fn port_level(&self, port: &PortSample, about: About) -> Level {
+        self.level(about, |one| is_about_port(one, port))
+    }
+
+    /// The level of the worst active finding about a queue pair of a port, at the snapshot shown.
+    #[must_use]
+    pub fn local_qp_level(&self, port: &PortSample, lqpn: u32) -> Level {
+        let label = port.label();
+        let is_it = |qp: &LocalQp| qp.lqpn == lqpn && qp.port.as_deref() == Some(label.as_str());
+        let about = self.problems().filter(|one| one.subject.queue_pairs.iter().any(is_it));
+        about.map(|one| Level::from(one.severity)).max().unwrap_or_default()
+    }
+
+    /// The level of the worst active finding of these kinds at a link, or at none, at the snapshot shown.
+    #[must_use]
+    pub fn level_at(&self, link: &str, about: About) -> Level {
+        self.level(about, |one| {
+            one.is_at(link) || one.place.names().next().is_none() && one.subject.links.is_empty()
+        })
+    }
+
+    /// The level of the worst active finding of these kinds of which `is` holds, at the snapshot shown.
+    fn level(&self, about: About, is: impl Fn(&Finding) -> bool) -> Level {
+        let of_kind = |one: &Finding| Problem::of(one).is_some_and(|kind| about.contains(&kind));
+        let all = self.problems().filter(|one| of_kind(one) && is(one));
+        all.map(|one| Level::from(one.severity)).max().unwrap_or_default()
+    }
+
+    /// The level of the worst active finding of these kinds about queue pairs between the hosts of a flow, at the
+    /// snapshot shown.
+    #[must_use]
+    pub fn level_between(&self, key: &FlowKey, about: About) -> Level {
         let (src, dst) = (address(key.family, key.src), address(key.family, key.dst));
         let is_between = |(from, to, _): &(Address, Address, u32)| {
             (*from, *to) == (src, dst) || (*from, *to) == (dst, src)
         };
-        let about = self.problems().filter(|one| one.named.iter().any(is_between));
-        about.map(|one| Level::from(one.severity)).max().unwrap_or_default()
+        self.level(about, |one| one.named.iter().any(is_between))
     }
 
     /// True if an active finding says at the snapshot shown that these links share their load unevenly.
     #[must_use]
     pub fn is_uneven(&self, imbalance: &Imbalance) -> bool {
-        self.active(Problem::Imbalance).any(|finding| {
-            finding.evidence["links"] == serde_json::json!(imbalance.links)
-                && finding.place.direction.is_none_or(|way| Some(way) == imbalance.direction)
-        })
+        let Imbalance { links, direction, .. } = imbalance;
+        self.active(Problem::Imbalance).any(|finding| finding.compares_all(links, *direction))
     }
 
     /// Active findings of this kind above info, at the snapshot shown.
@@ -254,10 +287,8 @@ impl View {
     #[must_use]
     pub fn level_of_link(&self, name: &str) -> (Level, bool) {
         let about = self.problems().filter_map(|finding| {
-            let here = finding.place.has(name);
-            let compared =
-                || finding.evidence["links"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
-            (here || compared()).then(|| (Level::from(finding.severity), here))
+            let here = finding.is_at(name);
+            (here || finding.compares(name)).then(|| (Level::from(finding.severity), here))
         });
         about.max().unwrap_or_default()
     }

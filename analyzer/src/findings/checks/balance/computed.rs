@@ -69,7 +69,7 @@ pub(super) fn balance(input: &Input<'_>, found: &mut Vec<Finding>) {
     let here = Commands::on(input, interface.unwrap_or(""));
     uneven
         .without_flows(input, place)
-        .evidence("device", (what == "ports").then_some(busiest))
+        .port((what == "ports").then_some(busiest))
         .evidence("jain", balance.jain)
         .evidence("weighted_by", balance.weighted_by)
         .caveat(

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ends;
 use crate::analysis::{Ecmp, Flow, Imbalance, QpSpread, hashing_case};
+use crate::findings::ids;
 use crate::findings::title::{short, title};
 use crate::findings::{
     ByHand, End, Entry, Family, Finding, Input, Measure, Place, Problem, Raise, Severity, Unit, label,
@@ -29,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
         label("worse_direction", "busier in direction", Unit::Text),
         label("other_max_over_mean", "busiest link over mean, other direction", Unit::Factor),
         label("windows", "windows with load in it", Unit::Count),
-        label("of_windows", "windows with load, whole run or a minute of it", Unit::Count),
+        label("of_windows", "windows with load, whole run or one minute", Unit::Count),
         label("bytes_ratio", "share of the run's bytes", Unit::Ratio),
         label("excess_bytes", "bytes above an even share", Unit::Bytes),
         label("excess_ratio", "share of the links' bytes above an even share", Unit::Ratio),
@@ -41,7 +42,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const ENTROPY_LOW: Entry = Entry {
-    id: "entropy.low",
+    id: ids::ENTROPY_LOW,
     rank: 350,
     title: "Low ECMP entropy: too few source ports",
     meaning: "Switches choose a path by a hash over addresses and UDP ports. Queue pairs that share a source port are one flow to them and share one uplink, however \
@@ -53,7 +54,7 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
                port per queue pair, or more queue pairs, would keep it below. More than 8 such hosts are one finding; its figures are those of the host with the lowest ratio of \
                effective flows by 5-tuple to those by queue pair.\n\
                \n\
-               Bytes by 5-tuple are counted over the whole run: no time of it is known. Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source \
+               Bytes by 5-tuple are counted over the whole run, without times. Live, the same for queue pairs of which no packet is seen (qp_paths), by addresses and source \
                ports that are computed or that the NIC's contexts have; a queue pair weighs its bytes (PSNs sent × path MTU), or all weigh the same where those of some are not known \
                (weighted_by).",
     advice: "Use a source port per queue pair: the driver derives the port from the flow label or from both QP numbers, so check that the flow label is not fixed \
@@ -64,7 +65,7 @@ pub(super) const ENTROPY_LOW: Entry = Entry {
 };
 /// Uneven load on parallel links.
 pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
-    id: "links.imbalance",
+    id: ids::LINKS_IMBALANCE,
     rank: 360,
     causes: &[ENTROPY_LOW.id],
     measure: Some(Measure::ratio("max_over_mean")),
@@ -72,16 +73,16 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
     meaning: "One uplink, port or rail is much busier than its peers, so its traffic queues while others idle.",
     computed: "For each group of links (imbalance) and for rails. In a live run only parallel interfaces are compared: two that see the same packets (both ends of a cable, both sides of \
                a router) share no load. A warning in these cases:\n\
-               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least links.min_packets packets. Where captures of cables hold both \
+               - The busiest carries at least links.max_over_mean times the mean, and the group carried at least links.min_packets packets. If captures of cables hold both \
                directions, each direction with the share links.one_way of the bytes is compared by itself too.\n\
-               - The whole run is even, but in a part of it one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer \
+               - The whole run is even, but in a part one link carries links.stretch_max_over_mean times the mean: at least links.stretch_windows windows of about 100 ms (longer \
                in long runs) and links.stretch_ratio of those of the minute from its start (at most the last one of the run), two of three of them uneven by at least half as much. Only \
                windows with at least links.stretch_loaded times the bytes of the mean window count.\n\
                - In the last 8 s one link carries links.max_over_mean times the mean, for links.lasting_ns or longer and in links.lasting_windows loaded windows, until now. These \
                windows are about 100 ms long in any run, and loaded also compared with one another, if the group has at least links.stretch_loaded times the rate of the run.\n\
                \n\
                A part has ended when over links.lasting_ns or longer after it, in links.lasting_windows loaded windows or more, the link carries less than half of the excess that makes \
-               a part. Where the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or where no load follows.\n\
+               a part. If the load was even for longer within the part, it takes twice that time; 10 s where another part ended less than 10 s before it, or where no load follows.\n\
                \n\
                Of several parts it is the longest, or where that ended 10 s ago and more, the longest after it. If the last of them has ended, the finding has ended with its figures, \
                also where the whole run is uneven; else figures of an uneven run are those of the run, which begins with the parts, or at no known time without any. Rails have no times.\n\
@@ -93,7 +94,7 @@ pub(in crate::findings) const LINKS_IMBALANCE: Entry = Entry {
                are those that would have passed the peers if the load had been even.\n\
                \n\
                It names the flows on the busiest link in that time, those with most bytes first (heaviest: requester → responder), and the share of each (heaviest_ratios); in a part of \
-               the run, their bytes are those of their packets. Where all of them have one host as their source or as their destination, title, requester and responder name it.",
+               the run, their bytes are those of their packets. If all of them have one host as their source or as their destination, title, requester and responder name it.",
     advice: "With few 5-tuples hashing cannot do better. With many, compare the hash fields of the switches (L4 ports, destination QP) and check for hash \
                polarisation between tiers. For rails, check NCCL_IB_HCA, NCCL_CROSS_NIC and the GPU to NIC assignment.",
     caveat: "Groups that share no load by design (--group of unrelated links) are uneven by design, and so are links that a job uses alternately for seconds. Rails \
@@ -146,10 +147,10 @@ limits! {
         "At 1.4 times the mean, a tenth of the time costs the run a thirtieth; less is not worth an on-call alert";
     lasting_ns: u64 = 2_000_000_000,
         "minimum time over which the load is uneven until now, and even again after it, in nanoseconds",
-        "Two steps of a second: messages that coincide, a step or a checkpoint are shorter. How much of the minute it takes is known only when it has ended";
+        "Two steps of a second: messages that coincide, a step or a checkpoint are shorter. Its share of the minute is known only when it has ended";
     lasting_windows: u64 = 6,
         "minimum loaded windows in that time",
-        "Three steps of a second that communicate for a quarter of it. Fewer are uneven by chance";
+        "Three steps of a second that communicate for a quarter of the time. Fewer are uneven by chance";
     stretch_loaded: f64 = 0.5,
         "minimum bytes of a window over those of the mean window, for it to count as loaded",
         "Little traffic passes between two steps, or while a job evaluates; it may use one link without harm";

@@ -34,7 +34,7 @@ pub(super) struct Uneven {
 impl Uneven {
     pub(super) fn new(names: Vec<String>, busiest: &str, ratio: f64, diagnosis: String) -> Self {
         let raise = Raise::new(&LINKS_IMBALANCE, Severity::Warning, String::new());
-        let raise = raise.evidence("links", names.clone());
+        let raise = raise.compares(names.clone(), None);
         let (busiest, more) = (busiest.to_owned(), String::new());
         let on = vec![busiest.clone()];
         let (direction, whole, episodes, settled) = (None, true, Vec::new(), false);
@@ -47,13 +47,9 @@ impl Uneven {
     }
 
     /// Sets the bytes of each link, and what the busiest carries beyond an even share.
-    pub(super) fn of_bytes(self, bytes: Vec<u64>) -> Self {
-        let sum: u64 = bytes.iter().sum();
-        let most = bytes.iter().copied().max().unwrap_or(0);
-        let excess = most.saturating_sub(sum / (bytes.len() as u64).max(1));
-        self.evidence("bytes", bytes)
-            .evidence("excess_bytes", excess)
-            .evidence("excess_ratio", (sum > 0).then(|| share(excess, sum)))
+    pub(super) fn of_bytes(mut self, bytes: Vec<u64>) -> Self {
+        self.raise = self.raise.load_of_links(bytes);
+        self
     }
 
     /// Adds it to the others. If the same link is the busiest in both directions, that is one problem: the finding
@@ -74,6 +70,7 @@ impl Uneven {
     /// The finding about queue pairs of which no packet is seen, without steps.
     pub(super) fn without_flows(self, input: &Input<'_>, place: Place) -> Raise {
         self.raise
+            .compares(self.names, place.direction)
             .titled(title(self.diagnosis, [self.more]))
             .place(place)
             .last_seen(input.facts.window.last_ns)
@@ -105,15 +102,15 @@ impl Uneven {
     pub(super) fn into(self, input: &Input<'_>, other: Option<Self>, found: &mut Vec<Finding>) {
         let flows = self.heaviest(input);
         let (heaviest, ratios) = in_words(input, &flows).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let Self { busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } = self;
+        let Self { names, busiest, direction, diagnosis, more, mut episodes, mut settled, mut raise, .. } =
+            self;
         raise = raise.evidence("heaviest", heaviest).evidence("heaviest_ratios", ratios);
         let mut place = Place::link(input, &busiest, direction);
         let mut way = direction.map_or_else(String::new, |way| format!(" ({})", direction_name(way)));
         if let Some(other) = other {
             (place.direction, way) = (None, " (in and out)".to_owned());
             settled &= other.has_ended(input);
-            let worse = direction.map_or("", direction_name);
-            raise = raise.evidence("worse_direction", worse).evidence("other_max_over_mean", other.ratio);
+            raise = raise.worse_direction(direction).evidence("other_max_over_mean", other.ratio);
             if let (Some(own), Some(other)) = (episodes.last_mut(), other.episodes.last()) {
                 own.first_ns = own.first_ns.min(other.first_ns);
                 own.last_ns = own.last_ns.max(other.last_ns);
@@ -123,6 +120,7 @@ impl Uneven {
             flows.iter().map(|(_, flow)| *flow).filter(|flow| flow.payload_bytes > 0).collect();
         let (between, (requester, responder)) = hosts_of(input, &with_data);
         steps(input, raise, &busiest, place.switch_port.as_deref())
+            .compares(names, place.direction)
             .titled(title(diagnosis, [between, more, way]))
             .place(place)
             .flows(with_data)

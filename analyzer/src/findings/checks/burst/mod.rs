@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ecn::gaps_at_marks;
 use super::ends;
 use crate::analysis::Flow;
+use crate::findings::ids;
 use crate::findings::once::{LinkShare, seen_once};
 use crate::findings::span::{Span, episodes, joined, run, spans};
 use crate::findings::title::title;
 use crate::findings::{
-    ByHand, Commands, End, Entry, Episode, Family, Impact, Input, Measure, Need, Place, Problem, Raise,
+    ByHand, Commands, End, Entry, Episode, Family, Hop, Impact, Input, Measure, Need, Place, Problem, Raise,
     Severity,
 };
 use crate::metrics::loss::signal_intervals::Signal;
@@ -26,12 +27,12 @@ pub(super) const FAMILY: Family =
     Family { entries: &[INCAST], limits: &[Limits::META], evidence: &[], check };
 
 pub(super) const INCAST: Entry = Entry {
-    id: "burst.incast",
+    id: ids::BURST_INCAST,
     rank: 290,
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("incast_bytes_ratio")),
     title: "Incast with congestion",
-    meaning: "Data of several hosts converges on the switch port towards one host. What exceeds the speed of that port queues in the switch; when the queue fills, \
+    meaning: "Data of several hosts converges on the switch port towards one host. Data beyond the speed of that port queues in the switch; when the queue fills, \
                 packets are CE-marked, paused by PFC or dropped, and the rate of all these flows drops. All-to-all and parameter servers cause incast by nature; it is \
                 a problem when CE marks or loss accompany it.",
     computed: "Data to each receiver is divided into bins: up to 2 MiB (what a switch buffers for one port) without a silence of 200 µs; live, of 1 ms at least. Senders in one bin \
@@ -106,17 +107,17 @@ limits! {
 }
 
 /// Effects of growing queues.
-const CONGESTION: [&str; 3] = [super::ecn::CONGESTION.id, super::cnp::WITHOUT_CE.id, super::cnp::STORM.id];
+const CONGESTION: [&str; 3] = [ids::ECN_CONGESTION, ids::CNP_WITHOUT_CE, ids::CNP_STORM];
 /// Effects of growing and overflowing queues.
 const ALL: [&str; 8] = [
-    super::ecn::CONGESTION.id,
-    super::cnp::WITHOUT_CE.id,
-    super::cnp::STORM.id,
-    super::loss::BEFORE.id,
-    super::loss::AFTER.id,
-    super::loss::BETWEEN.id,
-    super::retry::STORM.id,
-    super::timeouts::TIMEOUTS.id,
+    ids::ECN_CONGESTION,
+    ids::CNP_WITHOUT_CE,
+    ids::CNP_STORM,
+    ids::LOSS_BEFORE_TAP,
+    ids::LOSS_AFTER_TAP,
+    ids::LOSS_BETWEEN_TAPS,
+    ids::RETRY_STORM,
+    ids::RETRY_TIMEOUTS,
 ];
 
 /// Given the data bytes of each sender to one receiver, the number of senders that contribute hardly anything.
@@ -467,7 +468,7 @@ fn incast<'a>(
         .evidence("gaps_ce_ratio", gaps_ce)
         .evidence("nak_episodes", flows.iter().map(|flow| naks(flow, &span)).sum::<u64>())
         .flows(flows.iter().copied())
-        .place(place.hop(if downstream { "downstream" } else { "upstream" }))
+        .place(place.hop(if downstream { Hop::Downstream } else { Hop::Upstream }))
         .ends(None, responder.map(|end| End { qpn: None, ..end }))
         .impact(Impact { packets_ratio: Some(cost), ..Impact::default() })
         .owns(if loss.is_some() || drops { &ALL } else { &CONGESTION })

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use crate::analysis::Options;
 use crate::analysis::fixtures::{START, key, link, sample, stats};
 use crate::findings::bound::ALONE;
-use crate::findings::finding::FINDINGS;
 use crate::findings::tests::found;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Hop, Severity};
 use crate::metrics::latency::{Figure, Summary};
 use crate::metrics::loss::{Episodes, FlowLoss, Loss, Metrics};
 use crate::metrics::traffic::Collector;
@@ -147,9 +146,9 @@ fn no_receiver_of_an_incast_is_left_out_silently() {
     assert_eq!(receivers(6).len(), 6);
     let all = receivers(40);
     assert_eq!(all.len(), ALONE + 1);
-    let rest: Vec<&Finding> = all.iter().filter(|one| one.evidence.get(FINDINGS).is_some()).collect();
+    let rest: Vec<&Finding> = all.iter().filter(|one| one.subject.joined.is_some()).collect();
     let [rest] = rest[..] else { panic!("{rest:?}") };
-    assert_eq!(rest.evidence[FINDINGS], 40 - ALONE);
+    assert_eq!(rest.evidence["findings"], 40 - ALONE);
     assert_eq!(rest.title, "Incast with congestion: 24 further findings");
 }
 
@@ -222,7 +221,7 @@ fn upstream(episodes: u64, wait_ns: u64) -> Sample {
 fn naks_and_latency_show_a_queue_downstream() {
     let finding = incast(&upstream(10, 400_000)).unwrap();
     assert!(finding.title.contains("40 NAK episodes"), "{}", finding.title);
-    assert_eq!(finding.place.hop.as_deref(), Some("downstream"));
+    assert_eq!(finding.place.hop, Some(Hop::Downstream));
     assert_eq!(incast(&upstream(10, 99_000)), None, "nobody waits: no queue");
     assert_eq!(incast(&upstream(6, 400_000)), None, "below one in a thousand");
 }

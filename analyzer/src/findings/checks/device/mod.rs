@@ -1,6 +1,7 @@
 //! Findings from device counters, for hosts whose packets are not visible.
 
 use crate::entity::devices::PortSample;
+use crate::findings::ids;
 use crate::findings::span::joined;
 use crate::findings::title::title;
 use crate::findings::{
@@ -62,7 +63,7 @@ const NOT_READY: Entry = Entry {
     ..Entry::of(Problem::Device)
 };
 pub(super) const DISCARDS: Entry = Entry {
-    id: "device.discards",
+    id: ids::DEVICE_DISCARDS,
     rank: 190,
     title: "Port discards frames",
     meaning: "The port had no buffer for arriving frames, or could not send: on a lossless priority this must not happen.",
@@ -73,7 +74,7 @@ pub(super) const DISCARDS: Entry = Entry {
     ..Entry::of(Problem::Device)
 };
 pub(super) const LINK: Entry = Entry {
-    id: "device.link_errors",
+    id: ids::DEVICE_LINK_ERRORS,
     rank: 100,
     title: "Link errors",
     meaning: "Forward error correction could not correct blocks, or the link went down: frames were lost whatever the settings.",
@@ -218,9 +219,10 @@ fn raise(
     let interface = port.interface.as_deref();
     let mut raise = Raise::new(entry, severity, title)
         .place(interface.map(|name| Place::link(input, name, None)).unwrap_or_default())
-        .evidence("device", port.label())
+        .port(Some(port.label()))
         .evidence("driver", port.driver.clone())
         .evidence("seconds", port.seconds());
+    raise = raise.about(|subject| subject.counters = counters.iter().map(|(name, _)| *name).collect());
     for (name, value) in counters {
         raise = raise.measured((*name).to_owned(), name.replace('_', " "), Unit::Count, *value);
     }

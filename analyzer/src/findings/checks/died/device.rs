@@ -12,7 +12,7 @@ use crate::analysis::{Device, DeviceQp, QpEvent};
 use crate::entity::interval::{self, EPISODE_GAP_NS, Interval};
 use crate::entity::lives::{ERROR, FATAL_EVENTS, REASON, TO_ERROR};
 use crate::findings::command::ByHand;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, LocalQp, Severity};
 use crate::util::map::Map;
 use crate::util::small_list::SmallList;
 use crate::util::units::plural;
@@ -213,7 +213,8 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
     let title = title(diagnosis, [hosts, more(others.len() as u64, "QP")]);
     let raise = Raise::new(&DIED, severity, title)
         .evidence("cause", cause.as_str())
-        .evidence("device", device.label())
+        .queue_pairs(LocalQp::numbered(device, deaths.iter().map(|death| (death.lqpn, death.qp))))
+        .port(Some(device.label()))
         .evidence("lqpn", *lqpn);
     let raise = if others.is_empty() {
         raise
@@ -221,7 +222,7 @@ fn raise(input: &Input<'_>, mut deaths: Vec<Death<'_>>, found: &mut Vec<Finding>
         raise.evidence("queue_pairs", deaths.len()).evidence("lqpns", listed(*lqpn, others))
     };
     let mut raise = with_settings(raise, *qp)
-        .evidence("died_ns", event.time_ns)
+        .died_ns(event.time_ns)
         .evidence("process", process)
         .place(place)
         .ends(requester, responder)

@@ -289,3 +289,58 @@ fn only_counters_that_grew_at_that_time_say_why() {
     assert_eq!(died_at(101), ("RNR retry count exceeded".to_owned(), true));
     assert_eq!(died_at(50), ("found in the error state".to_owned(), false));
 }
+
+/// Whatever the report lists: views mark each of them.
+#[test]
+fn every_dead_queue_pair_is_known_to_views() {
+    let qps = |peer: fn(u32) -> u8| -> Vec<QpLife> { (17..57).map(|lqpn| to(lqpn, peer(lqpn))).collect() };
+    let events: Vec<_> = (17..57).map(|lqpn| (lqpn, "QP_FATAL", 1)).collect();
+    let known = |all: &[Finding]| {
+        let mut numbers: Vec<u32> =
+            all.iter().flat_map(|one| &one.subject.queue_pairs).map(|qp| qp.lqpn).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let of_one_peer = deaths(&lived(qps(|_| 2), &events));
+    assert_eq!((of_one_peer.len(), known(&of_one_peer)), (1, (17..57).collect()));
+    // Of 40 peers, most are in the finding that joins the rest.
+    let all = deaths(&lived(qps(|lqpn| 2 + u8::try_from(lqpn).unwrap()), &events));
+    let rest = all.iter().find(|one| one.subject.joined == Some(24)).unwrap();
+    assert_eq!((all.len(), known(&all)), (17, (17..57).collect()));
+    let ports: Vec<&str> = rest.subject.ports.iter().map(|port| &**port).collect();
+    assert_eq!((ports, rest.is_at("eth0"), rest.is_at("eth1")), (vec!["mlx5_0/1"], true, false));
+    assert!(rest.subject.queue_pairs.iter().all(|qp| qp.port.as_deref() == Some("mlx5_0/1")));
+}
+
+/// A finding from a recording has the numbers that its report lists.
+#[test]
+fn a_recorded_death_is_about_the_queue_pairs_that_it_lists() {
+    let sample =
+        lived((17..20).map(|lqpn| to(lqpn, 2)).collect(), &[(17, "QP_FATAL", 1), (19, "QP_FATAL", 1)]);
+    let report = crate::report::Report::build(&sample, &crate::report::Options::default());
+    let died = report.findings.iter().find(|one| one.id == DIED.id).unwrap();
+    let back = crate::findings::recorded::read(&serde_json::to_string(died).unwrap()).unwrap();
+    let device = report.facts.devices.iter().find(|one| !one.qps.is_empty()).unwrap();
+    for one in [died, &back] {
+        let about = device.qps.iter().filter(|qp| one.is_about_qp(device, qp)).map(|qp| qp.lqpn);
+        assert_eq!(about.collect::<Vec<_>>(), [17, 19]);
+    }
+    assert_eq!((back.subject.died_ns, &back.subject.ports), (died.subject.died_ns, &died.subject.ports));
+    // Another device has a queue pair of this number, too.
+    let mut other = device.clone();
+    other.name = "mlx5_1".into();
+    assert!(!died.is_about_qp(&other, &device.qps[0]));
+}
+
+/// A number that is in use again is another queue pair.
+#[test]
+fn a_new_queue_pair_of_a_dead_one_s_number_is_not_what_the_finding_is_about() {
+    let sample = lived(vec![to(17, 2)], &[(17, "QP_FATAL", 1)]);
+    let report = crate::report::Report::build(&sample, &crate::report::Options::default());
+    let died = report.findings.iter().find(|one| one.id == DIED.id).unwrap();
+    let device = report.facts.devices.iter().find(|one| !one.qps.is_empty()).unwrap();
+    let mut next = device.qps[0].clone();
+    assert!(died.is_about_qp(device, &next));
+    next.control.created_ns = next.control.created_ns.map(|made| made + 1);
+    assert!(!died.is_about_qp(device, &next));
+}

@@ -10,11 +10,12 @@ use rocescope_common::wire::opcode::Op;
 use stopped::Siblings;
 
 use super::ends;
-use crate::analysis::{DeviceQp, Flow, Psn};
+use crate::analysis::{Device, DeviceQp, Flow, Psn};
+use crate::findings::ids;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Need, Place, Problem, Raise, Severity,
-    Unit, label, once,
+    ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Need, Place, Problem, Raise,
+    Severity, Unit, label, once,
 };
 use crate::metrics::loss::{Loss, PSN_WINDOW};
 use crate::sample::{PeerKey, SourceKind, address};
@@ -54,7 +55,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const DIED: Entry = Entry {
-    id: "qp.died",
+    id: ids::QP_DIED,
     of_queue_pairs: true,
     rank: 165,
     needs: &[Need::Deaths],
@@ -81,7 +82,7 @@ pub(super) const DIED: Entry = Entry {
                Live, retries are not exhausted when the last packet that the peer sent is an ACK later than that PSN. A queue pair that stopped in mid-message also sends nothing for the last `qp.silent_ms` of the data at any tap (after an RNR NAK, beyond the longest RNR timer), while other flows of the \
                same sender send `qp.siblings_packets` packets of requests or responses.\n\
                \n\
-               `last_acked_psn` is the latest PSN that the peer acknowledged (not live). Where `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take. \
+               `last_acked_psn` is the latest PSN that the peer acknowledged (not live). If `last_sent_psn` is of a READ of unknown path MTU, it is the highest that its responses may take. \
                A fatal NAK of the same queue pair is named as the reason.\n\
                \n\
                Live, for queue pairs whose packets bypass the kernel too:\n\
@@ -348,7 +349,10 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
     let mut by_time: Vec<&Dead<'_>> = dead.iter().collect();
     by_time.sort_by_key(|one| one.last_ns);
     let flows: Vec<&Flow> = by_time.iter().map(|one| one.flow).collect();
-    with_settings(Raise::new(&DIED, Severity::Critical, title(diagnosis, parts)), own_qp(input, first.flow))
+    let own_qps = by_time.iter().filter_map(|one| own_qp(input, one.flow));
+    let raise = Raise::new(&DIED, Severity::Critical, title(diagnosis, parts))
+        .queue_pairs(own_qps.flat_map(|(device, qp)| LocalQp::all(device, [qp])).collect());
+    with_settings(raise, own_qp(input, first.flow).map(|(_, qp)| qp))
         .evidence("cause", first.cause.as_str())
         // The kernel programs store that there were ACKs and the time of the requests, not their PSNs.
         .evidence("last_acked_psn", first.acked.filter(|_| input.sample.kind == SourceKind::Replay))
@@ -361,7 +365,7 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         .place(Place::of(input, first.flow))
         .ends(requester, responder)
         .impact(Impact { time_lost_ns: Some(silent_ns), ..Impact::default() })
-        .owns(&["retry.timeouts"])
+        .owns(&[ids::RETRY_TIMEOUTS])
         .step("List the queue pairs in the error state with their processes.", own.queue_pairs())
         .step(
             format!(
@@ -380,11 +384,12 @@ fn raise(input: &Input<'_>, dead: &[Dead<'_>], found: &mut Vec<Finding>) {
         .into(found);
 }
 
-/// The sending queue pair of a flow, where this host's kernel knows it.
-fn own_qp<'a>(input: &Input<'a>, flow: &Flow) -> Option<&'a DeviceQp> {
+/// The sending queue pair of a flow and its device, where this host's kernel knows it.
+fn own_qp<'a>(input: &Input<'a>, flow: &Flow) -> Option<(&'a Device, &'a DeviceQp)> {
     let ends = (Some(flow.src), Some(flow.dst), Some(flow.dest_qp));
     let of = |qp: &DeviceQp| (qp.control.src.map(Into::into), qp.control.dst.map(Into::into), qp.rqpn);
-    input.facts.devices.iter().flat_map(|device| &device.qps).rfind(|qp| of(qp) == ends)
+    let all = input.facts.devices.iter().flat_map(|device| device.qps.iter().map(move |qp| (device, qp)));
+    all.rev().find(|(_, qp)| of(qp) == ends)
 }
 
 /// Adds path and settings of the queue pair.

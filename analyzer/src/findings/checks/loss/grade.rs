@@ -126,14 +126,22 @@ pub(super) fn headline(side: Side, link: &str, worst: &Pair<'_>, sum: Sum, answe
             plural(packets, "packet"),
             units::ratio(Some(sum.ratio()))
         ),
-        Side::After if answers || worst.downstream() == Downstream::ReorderingOrLoss => {
-            let what = match worst.downstream() {
-                Downstream::Loss => "repeated READ",
-                _ if worst.rereads.0 == 0 => "NAK episode",
-                _ => "episode",
-            };
-            format!("{} downstream of {link}: {}", worst.downstream().name(), plural(lost, what))
-        }
-        Side::After => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
+        Side::After => match shown_by(worst, answers) {
+            Some(shown) => {
+                let what = match shown {
+                    Downstream::Loss => "repeated READ",
+                    _ if worst.rereads.0 == 0 => "NAK episode",
+                    _ => "episode",
+                };
+                format!("{} downstream of {link}: {}", shown.name(), plural(lost, what))
+            }
+            None => format!("Retransmissions of packets seen at {link}: {}", plural(lost, "time")),
+        },
     }
+}
+
+/// What the episodes downstream of the tap show; `None` if the answers are not captured and the packets do not show it.
+pub(super) fn shown_by(worst: &Pair<'_>, answers: bool) -> Option<Downstream> {
+    let shown = worst.downstream();
+    (answers || shown == Downstream::ReorderingOrLoss).then_some(shown)
 }

@@ -17,16 +17,17 @@ use super::ends;
 use super::tool::own_between;
 use crate::analysis::loss::Downstream;
 use crate::analysis::{Episodes, Facts, Flow, Loss};
+use crate::findings::ids;
 use crate::findings::not_evaluated::flows_not_evaluated;
 use crate::findings::once::name;
 use crate::findings::span::{Cost, Span, Wait, all_of, impact, latest, run, scaled, spans};
 use crate::findings::{
-    Entry, Family, Finding, Input, Measure, Need, Place, Problem, Raise, Severity, Unit, label, title,
+    Entry, Family, Finding, Hop, Input, Measure, Need, Place, Problem, Raise, Severity, Unit, label, title,
 };
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::units::plural;
-use grade::{Doubt, grade, headline, in_words};
+use grade::{Doubt, grade, headline, in_words, shown_by};
 use links::Lossy;
 use sum::Sum;
 use taps::{Ends, own_loss, with_own_loss};
@@ -86,16 +87,16 @@ const BOTH_SIDES: &str = "Loss on both sides of this tap at once suggests a caus
      that no hop maps to it) rather than one bad cable.";
 
 pub(super) const BEFORE: Entry = Entry {
-    id: "loss.before_tap",
+    id: ids::LOSS_BEFORE_TAP,
     rank: 220,
     causes: &[
-        super::path::BLACK_HOLE.id,
-        super::path::REWRITTEN.id,
-        super::config::LOSSLESS.id,
-        super::device::DISCARDS.id,
-        super::device::LINK.id,
-        super::pfc::WRONG_PRIORITY.id,
-        super::icrc::ERRORS.id,
+        ids::PATH_MTU_BLACK_HOLE,
+        ids::PATH_REWRITTEN,
+        ids::CONFIG_LOSSLESS,
+        ids::DEVICE_DISCARDS,
+        ids::DEVICE_LINK_ERRORS,
+        ids::PFC_ON_WRONG_PRIORITY,
+        ids::ICRC_ERRORS,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
@@ -128,15 +129,15 @@ pub(super) const BEFORE: Entry = Entry {
     ..Entry::of(Problem::Loss)
 };
 pub(super) const AFTER: Entry = Entry {
-    id: "loss.after_tap",
+    id: ids::LOSS_AFTER_TAP,
     rank: 230,
     causes: &[
-        super::path::BLACK_HOLE.id,
-        super::path::REWRITTEN.id,
-        super::icrc::ERRORS.id,
-        super::config::LOSSLESS.id,
-        super::device::DISCARDS.id,
-        super::pfc::WRONG_PRIORITY.id,
+        ids::PATH_MTU_BLACK_HOLE,
+        ids::PATH_REWRITTEN,
+        ids::ICRC_ERRORS,
+        ids::CONFIG_LOSSLESS,
+        ids::DEVICE_DISCARDS,
+        ids::PFC_ON_WRONG_PRIORITY,
     ],
     needs: &[Need::Loss, Need::Sequences],
     measure: Some(Measure::ratio("loss_ratio")),
@@ -145,8 +146,8 @@ pub(super) const AFTER: Entry = Entry {
     computed: "Per link and host pair: sequence-error NAKs for a PSN that passed here, followed by a retransmission; for READ responses, repeated READ requests (flows[].loss.after_tap). \
                RNR NAKs and their fallout do not count, nor duplicates made by a mirror, nor timeouts without a NAK.\n\
                \n\
-               Where the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions \
-               cost is `retry.storm`. Where READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
+               If the reverse direction is not captured, every retransmission counts. Info, since loss, corruption and reordering downstream look the same: what the retransmissions \
+               cost is `retry.storm`. If READs are repeated after a timeout, it is loss, graded as loss.before_tap.\n\
                \n\
                Raised as loss.before_tap (`loss.episodes`, `loss.pair_episodes`, `loss.ratio`, `loss.critical_ratio`), as a share of episodes among packets. With two taps on the path, \
                only the one nearer the receiver is evaluated. Figures are those of the latest episode (10 s without the signal end one), over 1 s at least; links are joined as there.",
@@ -155,9 +156,9 @@ pub(super) const AFTER: Entry = Entry {
     ..Entry::of(Problem::Loss)
 };
 pub(super) const BETWEEN: Entry = Entry {
-    id: "loss.between_taps",
+    id: ids::LOSS_BETWEEN_TAPS,
     rank: 210,
-    causes: &[super::path::BLACK_HOLE.id, super::path::REWRITTEN.id],
+    causes: &[ids::PATH_MTU_BLACK_HOLE, ids::PATH_REWRITTEN],
     needs: &[Need::Taps, Need::TapOrder, Need::UcAtNextTap],
     measure: Some(Measure::ratio("loss_ratio")),
     title: "Loss between two taps",
@@ -192,7 +193,7 @@ limits! {
         "No reliable connection survives such a loss; spraying over two links hides one half of the packets from each";
     partial: f64 = 0.25,
         "minimum share of a flow's PSNs that a link misses for good, for it to carry a part of the flow only",
-        "As other_way; a link that begins to carry a flow later misses less of it";
+        "As other_way; a link that begins to carry a flow later misses a smaller share";
     doubtful: f64 = 0.5,
         "minimum share of the lost PSNs that may have been reordered, for info",
         "A loss that is more likely reordering is not worth an alert";
@@ -382,10 +383,10 @@ impl Side {
         }
     }
 
-    const fn hop(self) -> &'static str {
+    const fn hop(self) -> Hop {
         match self {
-            Self::Before => "upstream",
-            Self::After => "downstream",
+            Self::Before => Hop::Upstream,
+            Self::After => Hop::Downstream,
         }
     }
 }
@@ -520,21 +521,25 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
     }
     let mut raise = Raise::new(entry, severity, title::title(title, [hosts, own_loss(dropped)]))
         .evidence("loss_ratio", all.ratio())
-        .evidence("worst_ratio", worst.sum.ratio())
-        .evidence(if side == Side::Before { "lost" } else { "asked_again" }, all.lost)
+        .worst_ratio(worst.sum.ratio());
+    raise = match side {
+        Side::Before => raise.evidence("lost", all.lost),
+        Side::After => raise.nak_episodes(Some(all.lost), shown_by(worst, answers)),
+    };
+    raise = raise
         .evidence("packets", all.packets)
         .evidence("episodes", all.episodes)
         .evidence("longest_ns", most(|pair| pair.longest_ns))
         .evidence("largest", most(|pair| pair.largest))
-        .evidence("timeouts", bad.iter().map(|(_, pair)| pair.timeouts).sum::<u64>())
-        .evidence("host_pairs", bad.len())
+        .timeouts(Some(bad.iter().map(|(_, pair)| pair.timeouts).sum()))
+        .host_pairs(bad.len())
         .evidence("pairs", in_words(input, side, bad))
         .evidence("flows_unjudged", not_evaluated)
         .flows(in_turn(bad))
         .place(Place::links(input, links, first.direction).hop(side.hop()))
         .ends(requester, responder)
         .impact(impact(span, lossy(), &cost))
-        .owns(if severity > Severity::Info { &[super::timeouts::TIMEOUTS.id] } else { &[] })
+        .owns(if severity > Severity::Info { &[ids::RETRY_TIMEOUTS] } else { &[] })
         .episodes(judged.episodes.clone())
         .of_all_episodes(&["longest_ns", "largest"]);
     if links.len() > 1 {
@@ -542,7 +547,7 @@ fn raise(input: &Input<'_>, side: Side, place: &Lossy<'_>, not_evaluated: u64, f
     }
     // An episode downstream is one packet or more.
     if side == Side::After || bad.iter().any(|(_, pair)| pair.at_least()) {
-        raise = raise.evidence("lower_bound", true);
+        raise = raise.lower_bound();
     }
     if !answers && side == Side::After {
         raise = raise.caveat(

@@ -7,10 +7,11 @@ use crate::analysis::{Between, Facts, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::checks::tool::own_between;
 use crate::findings::command::class_of;
+use crate::findings::ids;
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact, run, scaled};
 use crate::findings::title::{self, pair, short};
-use crate::findings::{ByHand, Commands, Episode, Finding, Impact, Input, Place, Raise, Severity};
+use crate::findings::{ByHand, Commands, Episode, Finding, Hop, Impact, Input, Place, Raise, Severity};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::sample::Address;
 use crate::util::map::Set;
@@ -129,10 +130,10 @@ pub(super) fn between(input: &Input<'_>, found: &mut Vec<Finding>) {
                 .evidence("vanished", *vanished)
                 .evidence("packets", one.packets())
                 .flows(one.flows.iter().copied())
-                .place(place.hop(format!("{from} → {to}")))
+                .place(place.hop(Hop::between(*from, *to)))
                 .ends(requester, responder)
                 .impact(cost(&one, &sent))
-                .owns(&[crate::findings::checks::timeouts::TIMEOUTS.id])
+                .owns(&[ids::RETRY_TIMEOUTS])
                 .episodes(episodes)
                 .step(
                     format!(

@@ -3,11 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ecn::CONGESTION;
 use crate::analysis::ways::{Sides, sides};
 use crate::analysis::{Flow, Imbalance, Latency, TapFlow};
 use crate::findings::command::{Commands, priority};
+use crate::findings::ids;
 use crate::findings::span::{Span, latest, run, spans};
+use crate::findings::subject::LinkSignal;
 use crate::findings::title::{short, title};
 use crate::findings::{
     ByHand, Entry, Episode, Evidence, Family, Finding, Impact, Input, Measure, Place, Problem, Raise,
@@ -36,13 +37,13 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const ONE_OF: Entry = Entry {
-    id: "links.congested_one_of",
+    id: ids::LINKS_CONGESTED_ONE_OF,
     rank: 355,
-    causes: &[super::balance::ENTROPY_LOW.id, super::device::LINK.id],
+    causes: &[ids::ENTROPY_LOW, ids::DEVICE_LINK_ERRORS],
     measure: Some(Measure::ratio("link_ratio")),
     title: "One of several parallel links is congested, slow or lossy",
     meaning: "Flows that hash onto one of several parallel links are CE-marked, lose packets or wait longer for their ACKs, while flows between the same hosts on the \
-                other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows all of it.",
+                other links do not. A collective waits for its slowest flow, so a fault that touches a small share of the data slows the whole collective.",
     computed: "For each group of links that share a load (imbalance), by direction. Only pairs of hosts with flows on this link and on its peers are compared, so that a slow host does \
                not count against a link: their data on this link must amount to at least parallel.packets packets, of at least parallel.pairs host pairs and parallel.flows flows. Raised \
                when one of these holds:\n\
@@ -407,8 +408,8 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// The sentence about a link, one of `count`, and the word for the property that is worse.
-fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static str) {
+/// The sentence about a link, one of `count`, and the signal that is worse.
+fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, LinkSignal) {
     let ratio = |ratio| units::ratio(Some(ratio));
     match worst.worse {
         Worse::Marks(here, there) => (
@@ -417,11 +418,12 @@ fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static s
                 ratio(here),
                 ratio(there)
             ),
-            "marks",
+            LinkSignal::Marks,
         ),
-        Worse::Loss(here, there) => {
-            (format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)), "loss")
-        }
+        Worse::Loss(here, there) => (
+            format!("Loss on {name}, one of {count} links: {}, peers {}", ratio(here), ratio(there)),
+            LinkSignal::Loss,
+        ),
         Worse::Delay(here, there) => (
             format!(
                 "{} {name}, one of {count}: median latency {}, peers {}",
@@ -429,7 +431,7 @@ fn diagnosis(worst: &Found<'_>, name: &str, count: usize) -> (String, &'static s
                 units::duration(here),
                 units::duration(there)
             ),
-            "delay",
+            LinkSignal::Delay,
         ),
     }
 }
@@ -440,7 +442,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
         return;
     }
     let name = short(worst.link);
-    let (diagnosis, kind) = diagnosis(worst, &name, group.links.len());
+    let (diagnosis, signal) = diagnosis(worst, &name, group.links.len());
     let place = Place::link(input, worst.link, group.direction);
     let port = place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let share = match worst.worse {
@@ -450,9 +452,9 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
     let class = worst.flows.first().copied().and_then(priority);
     let here = Commands::on(input, worst.link).of_priority(class);
     let mut raise = Raise::new(&ONE_OF, Severity::Warning, title(diagnosis, []))
-        .evidence("kind", kind)
-        .evidence("links", group.links.clone())
-        .evidence("host_pairs", worst.host_pairs)
+        .signal(signal)
+        .compares(group.links.clone(), group.direction)
+        .host_pairs(worst.host_pairs)
         .flows(worst.flows.iter().copied())
         .place(place)
         .impact(Impact { packets_ratio: share, ..Impact::default() })
@@ -475,7 +477,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
             match worst.load {
                 Some(load) => raise.evidence("load_over_mean", load).caveat(MORE_LOAD),
                 // What a slow link carries takes longer: it is busy alone when its peers are done.
-                None => raise.owns(&[super::balance::LINKS_IMBALANCE.id]),
+                None => raise.owns(&[ids::LINKS_IMBALANCE]),
             }
         }
     };
@@ -485,7 +487,7 @@ fn raise(input: &Input<'_>, group: &Imbalance, worst: &Found<'_>, found: &mut Ve
 /// The congestion finding of the same link: its marks are the same, and it names the receivers.
 fn same_marks<'f>(worst: &Found<'_>, group: &Imbalance, found: &'f mut [Finding]) -> Option<&'f mut Finding> {
     found.iter_mut().find(|one| {
-        one.id == CONGESTION.id
+        one.id == ids::ECN_CONGESTION
             && one.place.link.as_deref() == Some(worst.link)
             && one.place.direction == group.direction
             && one.is_problem()
@@ -505,11 +507,8 @@ fn of_one_link(
     let which = if let [peer] = peers[..] { short(peer) } else { "its peers".to_owned() };
     let compared = format!(", {} on {which}", units::ratio(Some(peers_ratio)));
     congestion.title = title(std::mem::take(&mut congestion.title), [compared]);
-    let evidence: [(&str, serde_json::Value); 2] =
-        [("peers_ratio", peers_ratio.into()), ("links", group.links.clone().into())];
-    for (name, value) in evidence {
-        congestion.evidence.insert(Evidence::declared(CONGESTION.id, name, value));
-    }
+    congestion.evidence.insert(Evidence::declared(ids::ECN_CONGESTION, "peers_ratio", peers_ratio.into()));
+    congestion.compare(group.links.clone(), group.direction);
     let speed = Commands::on(input, worst.link).link().map(|command| command.line);
     let port = congestion.place.switch_port.as_ref().map_or_else(String::new, |port| format!(" ({port})"));
     let step = |text, command| Step { text, command, host: None };

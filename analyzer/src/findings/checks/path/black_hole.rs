@@ -6,10 +6,11 @@ use super::BLACK_HOLE;
 use crate::analysis::{Flow, TapFlow};
 use crate::findings::checks::{died, ends};
 use crate::findings::command::ByHand;
+use crate::findings::ids;
 use crate::findings::once::{Name, name};
 use crate::findings::span::{Cost, Span, Wait, impact};
 use crate::findings::title::{more, pair, short, title};
-use crate::findings::{Commands, Episode, Finding, Input, Place, Raise, Severity};
+use crate::findings::{Commands, Episode, Finding, Hop, Input, Place, Raise, Severity};
 use crate::metrics::loss::Loss;
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::metrics::traffic::times;
@@ -19,13 +20,13 @@ use crate::util::units;
 
 /// Findings that a black hole explains.
 const OWNED: &[&str] = &[
-    crate::findings::checks::loss::BETWEEN.id,
-    crate::findings::checks::loss::BEFORE.id,
-    crate::findings::checks::loss::AFTER.id,
-    crate::findings::checks::died::DIED.id,
-    crate::findings::checks::timeouts::TIMEOUTS.id,
-    crate::findings::checks::retry::STORM.id,
-    crate::findings::checks::peer::SILENT.id,
+    ids::LOSS_BETWEEN_TAPS,
+    ids::LOSS_BEFORE_TAP,
+    ids::LOSS_AFTER_TAP,
+    ids::QP_DIED,
+    ids::RETRY_TIMEOUTS,
+    ids::RETRY_STORM,
+    ids::PEER_SILENT,
 ];
 
 /// Two hosts between which small packets arrive and large ones do not.
@@ -208,8 +209,7 @@ fn acked(input: &Input<'_>, loss: &Loss, flow: &Flow) -> u32 {
 fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let &BlackHole { src, dst, taps, ref flows, large, vanished, passed, small } = hole;
     let Some(first) = flows.first() else { return };
-    let (severity, certainty) =
-        if taps.is_some() { (Severity::Critical, "certain") } else { (Severity::Warning, "likely") };
+    let severity = if taps.is_some() { Severity::Critical } else { Severity::Warning };
     let (passed_bytes, packets) = (units::count(passed.into()), units::count(large));
     // One tap shows retransmissions, not losses.
     let diagnosis = match taps {
@@ -221,9 +221,9 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let place = Place::of(input, first);
     let (place, between) = match taps {
         Some((from, to)) => {
-            (place.hop(format!("{from} → {to}")), format!("between {} and {}", short(from), short(to)))
+            (place.hop(Hop::between(from, to)), format!("between {} and {}", short(from), short(to)))
         }
-        None => (place.hop("downstream"), format!("between this tap and {dst}")),
+        None => (place.hop(Hop::Downstream), format!("between this tap and {dst}")),
     };
     let here = Commands::near(input, first, first.src);
     let first_ns = flows.iter().map(|flow| flow.first_ns).min().unwrap_or(0);
@@ -231,7 +231,7 @@ fn raise(input: &Input<'_>, hole: &BlackHole<'_>, found: &mut Vec<Finding>) {
     let cost = Cost { ratio: None, signal: Signal::Retransmitted, waits: &[Wait::Timeout] };
     let retries = flows.iter().map(|flow| stuck(flow)).max();
     Raise::new(&BLACK_HOLE, severity, title(diagnosis, parts))
-        .evidence("certainty", certainty)
+        .certain(taps.is_some())
         .evidence("large", large)
         .evidence("largest_passed", passed)
         .evidence("smallest_vanished", vanished.0)
@@ -319,7 +319,7 @@ mod tests {
         );
         let evidence = |name: &str| finding.evidence[name].clone();
         assert_eq!((evidence("certainty"), evidence("smallest_vanished")), ("likely".into(), 4096.into()));
-        assert_eq!((finding.place.hop.as_deref(), finding.flows.len()), (Some("downstream"), 2));
+        assert_eq!((&finding.place.hop, finding.flows.len()), (&Some(Hop::Downstream), 2));
         assert_eq!(at_one_tap(4096, 149, 7), None, "others as large were acknowledged");
         assert_eq!(at_one_tap(512, 150, 7), None, "large ones were acknowledged");
         assert_eq!(at_one_tap(512, 149, 1), None, "a lost packet");
@@ -351,7 +351,7 @@ mod tests {
             (finding.severity, &finding.evidence["certainty"]),
             (Severity::Critical, &"certain".into())
         );
-        assert_eq!(finding.place.hop.as_deref(), Some("h0.pcap → h1.pcap"));
+        assert_eq!(finding.place.hop, Some(Hop::between("h0.pcap", "h1.pcap")));
         assert_eq!(
             (&finding.evidence["large"], &finding.evidence["largest_passed"]),
             (&80.into(), &512.into())

@@ -3,6 +3,7 @@
 mod black_hole;
 mod rewritten;
 
+use crate::findings::ids;
 use crate::findings::{Better, Entry, Family, Finding, Input, Measure, Need, Problem, Unit, label};
 
 /// This family.
@@ -26,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(super) const REWRITTEN: Entry = Entry {
-    id: "path.rewritten",
+    id: ids::PATH_REWRITTEN,
     of_queue_pairs: true,
     rank: 205,
     needs: &[Need::Taps],
@@ -45,13 +46,13 @@ pub(super) const REWRITTEN: Entry = Entry {
                Contents are compared by the ICRC that they need, of frames that are whole at both taps and right at the first, and alike in payload length, AETH, DMA length and AckReq: \
                a warning from icrc.packets packets. Info where payloads shrink with it: the switch trims packets.",
     advice: "Find the hop between the two taps that rewrites: trust mode of its ports (trust dscp, not trust port or pcp), remarking policies, tunnels that do not copy DSCP and ECN (RFC 6040), firewalls and virtual switches. Make \
-             the sender's value survive to the receiver, or map the new value to the lossless, ECN-enabled class at every hop downstream of it.",
+             the sender's value survive to the receiver, or map the new value to the lossless, ECN-enabled class at every hop downstream.",
     caveat: "Some fabrics rewrite DSCP by design, at the boundary of a tenant; then check that the new value is lossless and ECN-enabled on the rest of the path.",
     ..Entry::of(Problem::Settings)
 };
 
 pub(super) const BLACK_HOLE: Entry = Entry {
-    id: "path.mtu_black_hole",
+    id: ids::PATH_MTU_BLACK_HOLE,
     of_queue_pairs: true,
     rank: 155,
     needs: &[Need::Loss, Need::Taps],

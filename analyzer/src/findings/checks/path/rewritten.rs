@@ -7,23 +7,19 @@ use super::REWRITTEN;
 use crate::analysis::{Facts, Field, FieldChange, Flow, TapFlow};
 use crate::findings::checks::ends;
 use crate::findings::command::ByHand;
+use crate::findings::ids;
 use crate::findings::once::Name;
 use crate::findings::title::{more, pair, short, title};
-use crate::findings::{Commands, Episode, Finding, Impact, Input, Place, Raise, Severity};
+use crate::findings::{Commands, Episode, Finding, Hop, Impact, Input, Place, Raise, Severity};
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
 /// Findings about the DSCP that a rewritten DSCP explains.
-const ABOUT_DSCP: &[&str] =
-    &[crate::findings::checks::settings::DSCP_UNSET.id, crate::findings::checks::settings::DSCP_MIXED.id];
+const ABOUT_DSCP: &[&str] = &[ids::QOS_DSCP_UNSET, ids::QOS_DSCP_MIXED];
 /// Findings about a wrong ICRC that damage between the taps explains.
-const ABOUT_ICRC: &[&str] = &[crate::findings::checks::icrc::ERRORS.id];
-const ABOUT_BOTH: &[&str] = &[
-    crate::findings::checks::settings::DSCP_UNSET.id,
-    crate::findings::checks::settings::DSCP_MIXED.id,
-    crate::findings::checks::icrc::ERRORS.id,
-];
+const ABOUT_ICRC: &[&str] = &[ids::ICRC_ERRORS];
+const ABOUT_BOTH: &[&str] = &[ids::QOS_DSCP_UNSET, ids::QOS_DSCP_MIXED, ids::ICRC_ERRORS];
 /// Maximum number of changes listed in the evidence.
 const MAX_LISTED: usize = 8;
 
@@ -125,7 +121,7 @@ fn raise(
     let listed: Vec<String> = all().take(MAX_LISTED).map(in_words).collect();
     let (requester, responder) = ends::of_data(input, flows.iter().copied());
     let place = flows.first().map(|flow| Place::of(input, flow)).unwrap_or_default();
-    let arrow = if section.ordered { "→" } else { "↔" };
+    let hop = Hop::Between { from: from.to_owned(), to: to.to_owned(), ordered: section.ordered };
     let first_ns = all().map(|change| change.first_ns).min();
     let last_ns = all().map(|change| change.last_ns).max();
     let ratio = share(main.packets, main.of);
@@ -140,9 +136,9 @@ fn raise(
         .evidence("packets", main.packets)
         .evidence("compared", section.compared)
         .evidence("router_hops", section.hops.map(range))
-        .evidence("host_pairs", hosts.len())
+        .host_pairs(hosts.len())
         .flows(flows.iter().copied())
-        .place(place.hop(format!("{from} {arrow} {to}")))
+        .place(place.hop(hop))
         .ends(requester, responder)
         .impact(Impact { packets_ratio: Some(ratio.min(1.0)), ..Impact::default() })
         .owns(about(of_dscp, damages && first_is_clean))
@@ -192,13 +188,13 @@ fn steps(input: &Input<'_>, raise: Raise, (from, to): (&str, &str), main: &Field
         }
         Field::Ecn => raise
             .step(format!("Find the hop between {from} and {to} that rewrites the ToS byte or decapsulates without copying ECN (RFC 6040)."), ByHand::Switch)
-            .step("Check that ECN is enabled for RoCE's class at the hops downstream of it, and that both ends see CNPs.", here.ecn()),
+            .step("Check that ECN is enabled for RoCE's class at the hops downstream of that hop, and that both ends see CNPs.", here.ecn()),
         Field::Icrc if is_damage(main) => raise
             .step(format!("Check memory error, parity and FCS counters of each device between {from} and {to}, and replace the faulty one."), here.nic_counters())
             .step("Count rx_icrc_encapsulated and rx_roce_errors on the receiving NIC: it drops these packets.", here.rdma_counters()),
         Field::Icrc => raise
             .step(format!("Find the device between {from} and {to} that terminates or rewrites RoCE: gateway, accelerator, DPU or virtual switch."), ByHand::Switch)
-            .step("Compare one of these packets at both taps byte by byte: what differs shows which function of it does so.", ByHand::Reading)
+            .step("Compare one of these packets at both taps byte by byte: the difference shows which function of the device does so.", ByHand::Reading)
             .caveat("A right ICRC makes receivers accept these packets: where no device is meant to change them, the application computes with wrong data."),
         Field::Payload => {
             raise.step(format!("Check packet trimming at the ports between {from} and {to}: it shows where queues overflow."), ByHand::Switch)
@@ -273,8 +269,8 @@ mod tests {
     use crate::analysis::Options;
     use crate::analysis::fixtures::{SECOND, START, key, link, sample, stats};
     use crate::findings::Finding;
-    use crate::findings::Severity;
     use crate::findings::tests::found;
+    use crate::findings::{Hop, Severity};
     use crate::metrics::taps::{Header, Passed, Resized, TapPair};
     use crate::sample::Sample;
 
@@ -314,8 +310,8 @@ mod tests {
             "DSCP 26 rewritten to 0 between h0 and h1: 1,000 packets, 10.0.0.1 → 10.0.0.2"
         );
         assert_eq!(
-            (dscp.severity, dscp.place.hop.as_deref()),
-            (Severity::Warning, Some("h0.pcap → h1.pcap"))
+            (dscp.severity, dscp.place.hop),
+            (Severity::Warning, Some(Hop::between("h0.pcap", "h1.pcap")))
         );
         assert_eq!(dscp.evidence["changed"], serde_json::json!(["DSCP 26 → 0: 1,000 of 1,000 packets"]));
         assert_eq!(dscp.evidence["router_hops"], "2");
@@ -323,7 +319,7 @@ mod tests {
         let ecn = rewritten(&two_taps(true, &[(DATA, to(26 << 2), 1_000)], 0)).unwrap();
         assert!(ecn.title.starts_with("ECN ECT(0) rewritten to Not-ECT between h0 and h1"), "{}", ecn.title);
         let unordered = rewritten(&two_taps(false, &[(DATA, to(2), 1_000)], 0)).unwrap();
-        assert_eq!(unordered.place.hop.as_deref(), Some("h0.pcap ↔ h1.pcap"));
+        assert_eq!(unordered.place.hop.unwrap().to_string(), "h0.pcap ↔ h1.pcap");
         let tagged = |priority| Header { priority: Some(priority), ..DATA };
         let priority = rewritten(&two_taps(true, &[(tagged(3), tagged(0), 10)], 0)).unwrap();
         assert!(priority.title.starts_with("802.1p priority 3 rewritten to 0"), "{}", priority.title);

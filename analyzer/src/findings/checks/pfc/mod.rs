@@ -4,14 +4,15 @@ use super::ends;
 use crate::analysis::{Device, Flow, Link, Pause};
 use crate::entity::pauses::{PauseInterval, Stall};
 use crate::findings::command::priority;
+use crate::findings::ids;
 use crate::findings::once::once;
 use crate::findings::order::OVER_NS;
 use crate::findings::raise::MAX_FLOWS;
 use crate::findings::span::joined;
 use crate::findings::title::{pair, short, title};
 use crate::findings::{
-    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, Measure, Need, Place, Problem,
-    Raise, Severity, Unit,
+    Better, ByHand, Commands, Entry, Episode, Family, Finding, Impact, Input, LocalQp, Measure, Need, Place,
+    Problem, Raise, Severity, Unit,
 };
 use crate::sample::Direction;
 use crate::util::time::NS_PER_MS;
@@ -22,7 +23,7 @@ pub(super) const FAMILY: Family =
     Family { entries: &[STORM, WRONG_PRIORITY, VICTIM], limits: &[Limits::META], evidence: &[], check };
 
 pub(super) const STORM: Entry = Entry {
-    id: "pfc.storm",
+    id: ids::PFC_STORM,
     rank: 130,
     needs: &[Need::PauseTimes],
     measure: Some(Measure::ratio("worst_share")),
@@ -32,7 +33,7 @@ pub(super) const STORM: Entry = Entry {
     computed: "For each priority and direction, the paused share of a window: between two readings of a device's counters (live), or in 100 ms of a capture with PFC frames. A warning \
                from pfc.storm_share; critical when one pause, including its renewals, lasts at least pfc.endless_ms.\n\
                \n\
-               In captures without --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. Where a driver counts frames and not time, \
+               In captures without --link-speed only the minimum is evaluated, at the fastest existing link speed: no pause counts as endless. If a driver counts frames and not time, \
                the upper bound of their pause time (65,535 quanta of 512 bits each, at the link speed) is used: a warning from pfc.storm_most_share.\n\
                \n\
                Episodes are such windows with less than 10 s between two of them; figures are those of the latest one.",
@@ -45,7 +46,7 @@ pub(super) const STORM: Entry = Entry {
     ..Entry::of(Problem::Pause)
 };
 pub(super) const WRONG_PRIORITY: Entry = Entry {
-    id: "pfc.on_wrong_priority",
+    id: ids::PFC_ON_WRONG_PRIORITY,
     rank: 120,
     title: "PFC pause on a priority that is not lossless",
     meaning: "One side pauses a priority for which the other has PFC disabled. Pauses for such a priority are not obeyed and packets are dropped; or traffic that \
@@ -58,7 +59,7 @@ pub(super) const WRONG_PRIORITY: Entry = Entry {
     ..Entry::of(Problem::Pause)
 };
 pub(super) const VICTIM: Entry = Entry {
-    id: "pfc.victim",
+    id: ids::PFC_VICTIM,
     rank: 140,
     causes: &[STORM.id],
     needs: &[Need::PauseTimes],
@@ -67,11 +68,11 @@ pub(super) const VICTIM: Entry = Entry {
     meaning: "These queue pairs had data to send and could not, because their priority was paused on the link: the bottleneck is not their own path but the source \
                 of the pauses.",
     computed: "Live: a queue pair in RTS that was busy and whose PSNs did not advance between two readings, while the priority of RoCE was paused for at least half of that time. \
-               Captures: data flows or READ requests silent for at least 1 ms, at least half of it paused by another station on the link (with --link-speed).\n\
+               Captures: data flows or READ requests silent for at least 1 ms, at least half of that time paused by another station on the link (with --link-speed).\n\
                \n\
-               A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. What these flows \
-               retransmit counts with it, where none of their packets is lost upstream.",
-    advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. Where unrelated jobs suffer, use separate priorities, or \
+               A warning from pfc.victim_ms in the latest time of each, which 10 s without a stall end; figures are those of the queue pairs that stalled together last. Their \
+               retransmissions count with it, where none of their packets is lost upstream.",
+    advice: "Find the source of the pauses (see pfc.storm); the queue pairs listed here are not at fault. If unrelated jobs suffer, use separate priorities, or \
                lower the ECN thresholds so that ECN acts before PFC.",
     caveat: "The priority of a flow is taken from its VLAN tag; without one DSCP / 8 is assumed, and live the priority that the traffic class in use maps to. A \
                sender without data to send at that time is indistinguishable.",
@@ -268,7 +269,7 @@ fn storm(input: &Input<'_>, pause: &Pause, at: &PauseSource<'_>, found: &mut Vec
         .step("Check pause counters and discards of the NIC.", here.nic_counters())
         .step("Check that PFC is enabled for the same priorities on both sides.", here.pfc())
         .step("Enable the PFC watchdog on the switch, and lower the ECN thresholds.", ByHand::Switch)
-        .evidence("of", at.name.as_str())
+        .of(input, &at.name)
         .evidence("priority", pause.priority)
         .evidence("direction", pause.direction)
         .evidence("from", pause.from.clone())
@@ -365,6 +366,7 @@ fn stalled_qps(input: &Input<'_>, device: &Device, found: &mut Vec<Finding>) {
         .dated(episode.into_iter().collect())
         .step(SOURCE, here.pfc())
         .step("List the queue pairs with their processes.", here.queue_pairs())
+        .queue_pairs(LocalQp::all(device, victims.iter().map(|(qp, _)| *qp)))
         .evidence("queue_pairs", victims.iter().take(16).map(|(qp, _)| qp.lqpn).collect::<Vec<_>>())
         .evidence("longest_ns", *longest)
         .evidence("pids", pids)
@@ -427,7 +429,7 @@ fn stalled_flows(input: &Input<'_>, found: &mut Vec<Finding>) {
         .evidence("paused_ratio", paused_ns.and_then(|ns| share(ns, window_ns)))
         .flows(victims.iter().map(|(flow, _)| *flow))
         .dated(episode.into_iter().collect())
-        .owns(if lossless { &[super::retry::STORM.id, super::timeouts::TIMEOUTS.id] } else { &[] })
+        .owns(if lossless { &[ids::RETRY_STORM, ids::RETRY_TIMEOUTS] } else { &[] })
         .into(found);
 }
 

@@ -6,10 +6,11 @@ use super::ends;
 use crate::analysis::{Device, DeviceQp};
 use crate::entity::contexts::ContextTimes;
 use crate::entity::interval::{EPISODE_GAP_NS, Interval};
+use crate::findings::ids;
 use crate::findings::title::{more, pair, title};
 use crate::findings::{
-    Command, Commands, Entry, Episode, Family, Finding, Input, Lasting, Place, Problem, Raise, Severity,
-    Unit, label,
+    Command, Commands, Entry, Episode, Family, Finding, Input, Lasting, LocalQp, Place, Problem, Raise,
+    Severity, Unit, label,
 };
 use crate::util::small_list::SmallList;
 use crate::util::time::NS_PER_MS;
@@ -52,7 +53,7 @@ const READ: &str = "Contexts are read from time to time (`--qp-queries`), so tha
                     Decoders follow the drivers' public definitions and have not run on hardware.";
 
 pub(super) const STUCK: Entry = Entry {
-    id: "qp.stuck",
+    id: ids::QP_STUCK,
     rank: 162,
     causes: &[RECEIVER.id],
     title: "Queue pair stuck",
@@ -67,7 +68,7 @@ pub(super) const STUCK: Entry = Entry {
 };
 
 pub(super) const RETRYING: Entry = Entry {
-    id: "qp.retrying",
+    id: ids::QP_RETRYING,
     rank: 163,
     title: "Queue pair retries",
     meaning: "A queue pair retransmits the same packets: its retry counter is in use each time its context is read. Each retry after a timeout costs at least the transport timeout, in which the queue pair sends \
@@ -182,7 +183,7 @@ fn stuck(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<
     let priority = worst.control.dscp.map(|dscp| dscp >> 3);
     let here = Commands::on(input, device.interface.as_deref().unwrap_or("")).of_priority(priority);
     let title = with_hosts(diagnosis, worst, stuck.len(), packets);
-    of_one(input, device, worst, Raise::new(&STUCK, severity, title))
+    of_one(input, device, (worst, stuck.iter().copied()), Raise::new(&STUCK, severity, title))
         .evidence("qps", stuck.len())
         .evidence("stuck_ns", stuck_ns)
         .evidence("in_flight", in_flight)
@@ -266,16 +267,21 @@ fn retrying(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
     };
     let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
     let title = with_hosts(diagnosis, worst.qp, all.len(), counted);
-    of_one(input, device, worst.qp, Raise::new(&RETRYING, Severity::Warning, title))
-        .evidence("qps", all.len())
-        .evidence("readings", worst.of)
-        .evidence("retrying_readings", worst.readings)
-        .evidence("retries_used", worst.qp.retries_used)
-        .last_seen(worst.qp.context_ns)
-        .dated(worst.episodes.clone())
-        .of_all_episodes(&["timeouts", "sequence_errors"])
-        .step("Look for drops, CRC and FEC errors of this port.", here.nic_counters())
-        .into(found);
+    of_one(
+        input,
+        device,
+        (worst.qp, all.iter().map(|one| one.qp)),
+        Raise::new(&RETRYING, Severity::Warning, title),
+    )
+    .evidence("qps", all.len())
+    .evidence("readings", worst.of)
+    .evidence("retrying_readings", worst.readings)
+    .evidence("retries_used", worst.qp.retries_used)
+    .last_seen(worst.qp.context_ns)
+    .dated(worst.episodes.clone())
+    .of_all_episodes(&["timeouts", "sequence_errors"])
+    .step("Look for drops, CRC and FEC errors of this port.", here.nic_counters())
+    .into(found);
 }
 
 fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
@@ -298,13 +304,18 @@ fn receiver(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut V
         let diagnosis = format!("QP {} of {} {who}", worst.qp.lqpn, device.name);
         let title = with_hosts(diagnosis, worst.qp, all.len(), format!(": {}", worst.share()));
         let (own, peer) = ends::of_qp(worst.qp);
-        let mut raise = of_one(input, device, worst.qp, Raise::new(&RECEIVER, Severity::Warning, title))
-            .evidence("qps", all.len())
-            .evidence("readings", worst.of)
-            .evidence("rnr_retry", worst.qp.control.rnr_retry)
-            .last_seen(worst.qp.context_ns)
-            .dated(worst.episodes.clone())
-            .of_all_episodes(&["timeouts", "sequence_errors"]);
+        let mut raise = of_one(
+            input,
+            device,
+            (worst.qp, all.iter().map(|one| one.qp)),
+            Raise::new(&RECEIVER, Severity::Warning, title),
+        )
+        .evidence("qps", all.len())
+        .evidence("readings", worst.of)
+        .evidence("rnr_retry", worst.qp.control.rnr_retry)
+        .last_seen(worst.qp.context_ns)
+        .dated(worst.episodes.clone())
+        .of_all_episodes(&["timeouts", "sequence_errors"]);
         if local {
             // Its peer sends the requests.
             raise = raise.evidence("exhausted_readings", worst.readings).ends(peer, own);
@@ -335,12 +346,17 @@ fn bond_port(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut 
         device.members.len()
     );
     let here = Commands::on(input, device.members.get(usize::from(port) - 1).map_or("", String::as_str));
-    of_one(input, device, first, Raise::new(&BOND_PORT, Severity::Warning, title(diagnosis, [])))
-        .evidence("qps", count)
-        .evidence("ports", device.members.len())
-        .evidence("port", port)
-        .step("Check that all members of the bond are up, and at what speed.", here.link())
-        .into(found);
+    of_one(
+        input,
+        device,
+        (first, ports.iter().map(|(_, qp)| *qp)),
+        Raise::new(&BOND_PORT, Severity::Warning, title(diagnosis, [])),
+    )
+    .evidence("qps", count)
+    .evidence("ports", device.members.len())
+    .evidence("port", port)
+    .step("Check that all members of the bond are up, and at what speed.", here.link())
+    .into(found);
 }
 
 fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec<Finding>) {
@@ -375,7 +391,8 @@ fn planes(input: &Input<'_>, device: &Device, qps: &[&DeviceQp], found: &mut Vec
         .collect();
     let Some((_, first)) = with.iter().find(|(plane, _)| plane == busiest) else { return };
     let here = Commands::on(input, device.interface.as_deref().unwrap_or(""));
-    of_one(input, device, first, Raise::new(&PLANES, Severity::Warning, title(diagnosis, [])))
+    let there = with.iter().filter(|(plane, _)| plane == busiest).map(|(_, qp)| *qp);
+    of_one(input, device, (first, there), Raise::new(&PLANES, Severity::Warning, title(diagnosis, [])))
         .evidence("qps", with.len())
         .evidence("planes", planes)
         .evidence("max_over_mean", ratio)
@@ -391,19 +408,25 @@ fn with_hosts(diagnosis: String, worst: &DeviceQp, all: usize, figure: String) -
     title(diagnosis, [figure, more((all as u64).saturating_sub(1), "QP"), hosts])
 }
 
-/// Adds the known properties of the queue pair that represents the others.
-fn of_one(input: &Input<'_>, device: &Device, qp: &DeviceQp, raise: Raise) -> Raise {
+/// Adds the queue pairs, and the known properties of the one that represents the others.
+fn of_one<'q>(
+    input: &Input<'_>,
+    device: &Device,
+    (qp, qps): (&DeviceQp, impl IntoIterator<Item = &'q DeviceQp>),
+    raise: Raise,
+) -> Raise {
     let interface = device.interface.as_deref().unwrap_or("");
     let here = Commands::on(input, interface);
     let (requester, responder) = ends::of_qp(qp);
     let mut raise = raise
+        .queue_pairs(LocalQp::all(device, qps))
         .evidence("lqpn", qp.lqpn)
         .evidence("rqpn", qp.rqpn)
         .evidence("udp_port", qp.control.udp_port)
         .evidence("process", ends::process(qp.comm.as_deref(), qp.pid))
         .evidence("retry_cnt", qp.control.retry_cnt)
         .evidence("timeout_ns", qp.control.timeout_ns)
-        .evidence("timeouts", qp.timeouts)
+        .timeouts(qp.timeouts)
         .evidence("sequence_errors", qp.sequence_errors)
         .evidence("attribution", qp.attribution)
         .place(Place::link(input, interface, None))

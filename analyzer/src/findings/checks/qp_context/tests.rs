@@ -94,6 +94,9 @@ fn a_stuck_queue_pair_is_named_with_its_path_and_owner() {
     assert!(commands.contains(&"rdma resource show qp link mlx5_0/1 lqpn 298"), "{commands:?}");
     let end = fixtures::START + 20_000 * MS;
     assert_eq!(one.episodes[0].first_ns, end - 12_000 * MS);
+    // Views mark the other one, too.
+    let about: Vec<u32> = one.subject.queue_pairs.iter().map(|qp| qp.lqpn).collect();
+    assert_eq!(about, [298, 299]);
 }
 
 #[test]

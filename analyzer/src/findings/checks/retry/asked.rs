@@ -3,7 +3,9 @@
 
 use super::{Pair, STORM, is_during, raise, whole};
 use crate::analysis::Flow;
+use crate::analysis::loss::Downstream;
 use crate::findings::checks::loss::taps::Ends;
+use crate::findings::ids;
 use crate::findings::index::{ByHosts, FlowSet};
 use crate::findings::relate::causality::overlap;
 use crate::findings::span::{Judged, Span, latest, spans};
@@ -14,33 +16,33 @@ use crate::util::map::Map;
 
 /// True for loss or reordering downstream of a tap.
 pub(super) fn asks(finding: &Finding) -> bool {
-    finding.id == crate::findings::checks::loss::AFTER.id && finding.severity == Severity::Info
+    finding.id == ids::LOSS_AFTER_TAP && finding.severity == Severity::Info
 }
 
 /// True for a finding that owns loss downstream of a tap, and with it these retransmissions.
 pub(super) fn owns_asked(finding: &Finding) -> bool {
-    finding.is_problem() && finding.owns.contains(&crate::findings::checks::loss::AFTER.id)
+    finding.is_problem() && finding.owns.contains(&ids::LOSS_AFTER_TAP)
 }
 
 /// NAKs of receivers for packets that passed the tap.
 pub(super) struct Asked {
     /// Episodes of NAKs or repeated READs.
     pub(super) episodes: u64,
-    /// What they are, as the finding about them says: `Loss or reordering`. `None`: answers are not captured.
-    pub(super) what: Option<String>,
+    /// What they show. `None`: answers are not captured.
+    pub(super) what: Option<Downstream>,
 }
 
 impl Asked {
     pub(super) fn of(finding: &Finding) -> Self {
-        let what = finding.title.split_once(" downstream of ").map(|(what, _)| what.to_owned());
-        Self { episodes: finding.evidence["asked_again"].as_u64().unwrap_or(0), what }
+        let subject = &finding.subject;
+        Self { episodes: subject.nak_episodes.unwrap_or(0), what: subject.downstream }
     }
 }
 
 /// Gives such a finding to the retransmissions between all of its hosts at that time: they are what it costs, and the
 /// two are one trouble.
 pub(super) fn own(found: &mut [Finding]) {
-    let is_cost = |one: &Finding| one.id == STORM.id && !one.evidence["asked_again"].is_null();
+    let is_cost = |one: &Finding| one.id == STORM.id && one.subject.nak_episodes.is_some();
     let costs = found.iter().enumerate().filter(|(_, one)| is_cost(one));
     let costs: Vec<(usize, Vec<Hosts>)> = costs.map(|(at, one)| (at, hosts(&one.named))).collect();
     let mut by_hosts: Map<Hosts, Vec<&(usize, Vec<Hosts>)>> = Map::default();

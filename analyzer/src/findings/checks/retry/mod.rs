@@ -8,6 +8,7 @@ use super::ends;
 use super::loss::taps::Ends;
 use super::timeouts::nearest_sender;
 use crate::analysis::{Facts, Flow, Loss};
+use crate::findings::ids;
 use crate::findings::index::ByHosts;
 use crate::findings::not_evaluated::{flows_not_evaluated, is_not_evaluated};
 use crate::findings::once::once;
@@ -57,16 +58,16 @@ pub(super) const FAMILY: Family = Family {
 };
 
 pub(in crate::findings) const STORM: Entry = Entry {
-    id: "retry.storm",
+    id: ids::RETRY_STORM,
     rank: 280,
     needs: &[Need::Loss, Need::Sequences],
     causes: &[
-        super::icrc::ERRORS.id,
-        super::loss::BETWEEN.id,
-        super::loss::BEFORE.id,
-        super::loss::AFTER.id,
-        super::rnr::SLOW.id,
-        super::peer::SILENT.id,
+        ids::ICRC_ERRORS,
+        ids::LOSS_BETWEEN_TAPS,
+        ids::LOSS_BEFORE_TAP,
+        ids::LOSS_AFTER_TAP,
+        ids::RNR_SLOW_RECEIVER,
+        ids::PEER_SILENT,
     ],
     grows: Some(Counted::Repeats),
     measure: Some(Measure::ratio("retransmitted_ratio")),
@@ -175,9 +176,9 @@ impl<'a> Pair<'a> {
 }
 
 /// Findings that own the retransmissions between two hosts, which are then no finding of their own.
-pub(super) const OWNERS: [&str; 3] = [super::loss::BETWEEN.id, super::loss::BEFORE.id, super::loss::AFTER.id];
+pub(super) const OWNERS: [&str; 3] = [ids::LOSS_BETWEEN_TAPS, ids::LOSS_BEFORE_TAP, ids::LOSS_AFTER_TAP];
 /// Owner if most of them follow RNR NAKs.
-const SLOW_RECEIVER: &str = super::rnr::SLOW.id;
+const SLOW_RECEIVER: &str = ids::RNR_SLOW_RECEIVER;
 
 /// True if a finding shows in this time.
 pub(super) fn is_during(finding: &Finding, span: &Span) -> bool {
@@ -304,7 +305,7 @@ fn raise(
     let diagnosis = match &asked {
         // The receivers' NAKs and what they cost are one trouble.
         Some(Asked { what: Some(what), .. }) if !is_storm => {
-            format!("{what} downstream: {percent} retransmitted")
+            format!("{} downstream: {percent} retransmitted", what.name())
         }
         _ => format!(
             "{}: {} of {} ({percent})",
@@ -339,12 +340,12 @@ fn raise(
         title(diagnosis, [reordered, title::hosts(hosts.iter().copied())]),
     )
     .advice(&advice)
-    .evidence("late", storm.reordered)
-    .evidence("asked_again", asked.as_ref().map(|asked| asked.episodes))
+    .reordered(storm.reordered)
+    .nak_episodes(asked.as_ref().map(|asked| asked.episodes), asked.as_ref().and_then(|asked| asked.what))
     .evidence("retransmitted", storm.retransmitted)
     .evidence("retransmitted_ratio", storm.ratio())
     .evidence("packets", storm.packets)
-    .evidence("timeouts", storm.timeouts)
+    .timeouts(Some(storm.timeouts))
     .evidence("flows_unjudged", not_evaluated)
     .evidence("rnr_resent", storm.after_rnr)
     .flows(flows())
@@ -353,7 +354,7 @@ fn raise(
     .impact(cost)
     .episodes(episodes.clone());
     if storm.reordered > 0 || asked.is_some() {
-        raise = raise.owns(&[super::timeouts::TIMEOUTS.id]);
+        raise = raise.owns(&[ids::RETRY_TIMEOUTS]);
     }
     if storm.reordered > 0 {
         raise = raise

@@ -3,11 +3,14 @@
 #[cfg(test)]
 mod tests;
 
+mod classes;
+
 use rocescope_common::wire::SkipReason;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{classes, ends};
+use super::ends;
 use crate::analysis::Flow;
+use crate::findings::ids;
 use crate::findings::once::{self, once};
 use crate::findings::title::{short, title};
 use crate::findings::{
@@ -44,9 +47,9 @@ const MTU_SMALL: Entry = Entry {
     ..Entry::of(Problem::Settings)
 };
 pub(super) const DSCP_MIXED: Entry = Entry {
-    id: "qos.dscp_mixed",
+    id: ids::QOS_DSCP_MIXED,
     rank: 410,
-    causes: &[super::path::REWRITTEN.id],
+    causes: &[ids::PATH_REWRITTEN],
     title: "Mixed DSCPs between the same hosts",
     meaning: "Packets of one job with different DSCPs use different queues in every switch: some in the lossless class with ECN, others perhaps not, and they are \
                 reordered.",
@@ -59,9 +62,9 @@ pub(super) const DSCP_MIXED: Entry = Entry {
     ..Entry::of(Problem::Settings)
 };
 pub(super) const DSCP_UNSET: Entry = Entry {
-    id: "qos.dscp_unset",
+    id: ids::QOS_DSCP_UNSET,
     rank: 420,
-    causes: &[super::path::REWRITTEN.id],
+    causes: &[ids::PATH_REWRITTEN],
     lasting: Some(Lasting::Setting),
     measure: Some(Measure::ratio("share")),
     title: "DSCP not set (0)",
@@ -252,7 +255,7 @@ fn from_to(low: u32, high: u32) -> String {
 
 /// Hosts between which large packets are lost: there a small path MTU is a workaround.
 fn all_that_works(found: &[Finding]) -> BTreeSet<(Address, Address)> {
-    let holes = found.iter().filter(|one| one.id == super::path::BLACK_HOLE.id);
+    let holes = found.iter().filter(|one| one.id == ids::PATH_MTU_BLACK_HOLE);
     holes.flat_map(|hole| hole.named.iter().map(|(src, dst, _)| (*src, *dst))).collect()
 }
 

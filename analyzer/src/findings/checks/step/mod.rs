@@ -4,6 +4,7 @@ mod path;
 
 use crate::analysis::traffic::{StepSlower, StepStraggler, StepStretch, Steps};
 use crate::analysis::{Flow, ports};
+use crate::findings::ids;
 use crate::findings::span::{Span, Wait};
 use crate::findings::title::title;
 use crate::findings::{
@@ -35,7 +36,7 @@ pub(super) const FAMILY: Family = Family {
 pub(in crate::findings) const STRAGGLER: Entry = Entry {
     id: "step.straggler",
     rank: 380,
-    causes: &[super::rnr::SLOW.id, super::loss::BEFORE.id, super::loss::AFTER.id, super::pfc::VICTIM.id],
+    causes: &[ids::RNR_SLOW_RECEIVER, ids::LOSS_BEFORE_TAP, ids::LOSS_AFTER_TAP, ids::PFC_VICTIM],
     needs: &[Need::Traffic],
     measure: Some(Measure::ratio("behind_ratio")),
     title: "Persistent straggler: one host delays every step",
@@ -44,19 +45,19 @@ pub(in crate::findings) const STRAGGLER: Entry = Entry {
     computed: "From steps.straggler: the idle periods of a link within its steps, and the host that ends each of them. A host that sent nothing in the previous step starts late; a \
                transfer is slow when it takes three times as long as others of its size. It must cost at least step.straggler_ratio of the median step, in at least 5 steps and two of \
                three of a part of the run.\n\
-               - A warning when other steps of the run are free of it, or when more than two hosts send data and only one of them is the straggler; else info, because a pipeline stage \
+               - A warning when other steps of the run have none, or when more than two hosts send data and only one of them is the straggler; else info, because a pipeline stage \
                starts late by nature.\n\
-               - Where hosts alternate, one must be last more often in a row than chance explains.\n\
+               - If hosts alternate, one must be last more often in a row than chance explains.\n\
                - A host that starts late is named only if its own time, from the last data in to the first data out, grew by at least half of the delay: else its inbound transfer is \
                slow.\n\
                - A path is slow also when the median request-to-ACK latency of its WRITEs and SENDs (step.path_samples samples) is at least step.slow_path times that of the other host \
                pairs, its 99th percentile exceeds theirs by at least step.slow_tail of what the median does, and its cost is at least step.straggler_ratio of the median step.\n\
-               - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of it, \
+               - Its cost is its 99th percentile; where the steps have grown (step.slower) and not by computing, it is their growth, if that percentile is at least step.slow_part of the growth, \
                and what its requests of a step wait longer than those of the others is at least as long, all together.\n\
                - Its time is that of the steps that wait for it: those in which its receiver starts late, or the slower steps of steps.trend if what grew is not computing and its cost \
                is at least step.straggler_part of the growth. Latencies are of the run.\n\
                \n\
-               When only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only traffic that clearly belongs to a job has steps (see \
+               If only the upstream neighbour of a host is visible at this tap, the finding states so and names no culprit. Only traffic that clearly belongs to a job has steps (see \
                steps.link in the report's fields).",
     advice: "Check that host first, not the network: GPU clocks and throttling (nvidia-smi -q -d PERFORMANCE), ECC and Xid errors (dmesg), CPU and NUMA placement \
                of its process, storage or data loader, other jobs. For slow_transfer check its link: speed and lanes (ethtool, lspci -vv), CE marks, PFC pauses, loss \
@@ -69,16 +70,16 @@ const SLOWER: Entry = Entry {
     id: "step.slower",
     rank: 390,
     causes: &[
-        super::loss::BEFORE.id,
-        super::loss::AFTER.id,
-        super::loss::BETWEEN.id,
-        super::ecn::CONGESTION.id,
-        super::burst::INCAST.id,
-        super::parallel::ONE_OF.id,
-        super::balance::LINKS_IMBALANCE.id,
-        super::timeouts::TIMEOUTS.id,
-        super::rnr::SLOW.id,
-        super::pfc::VICTIM.id,
+        ids::LOSS_BEFORE_TAP,
+        ids::LOSS_AFTER_TAP,
+        ids::LOSS_BETWEEN_TAPS,
+        ids::ECN_CONGESTION,
+        ids::BURST_INCAST,
+        ids::LINKS_CONGESTED_ONE_OF,
+        ids::LINKS_IMBALANCE,
+        ids::RETRY_TIMEOUTS,
+        ids::RNR_SLOW_RECEIVER,
+        ids::PFC_VICTIM,
         STRAGGLER.id,
     ],
     needs: &[Need::Traffic],
@@ -92,7 +93,7 @@ const SLOWER: Entry = Entry {
                before it and its lower quartile 3 % above the upper quartile of all steps before, is at least 1 + step.slower_ratio times that of the fastest; slow steps at the start \
                (warm-up) and single long steps (checkpoints) are none.\n\
                \n\
-               What grew: data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step \
+               The part that grew: data on the wire (transfer), silence within the step (waiting for a host, a retransmission or a queue downstream of the tap), or silence until the next step \
                (an estimate of computing). Findings about the network at that time are its causes; network_wait_ns is an upper bound of what timeouts, RNR and loss recovery cost.\n\
                \n\
                A straggler (step.straggler, a warning) of that time that costs at least the share step.straggler_part of the growth owns it.",
@@ -116,10 +117,10 @@ limits! {
         "Paths of one fabric differ by a hop or two, and their queues by less than that";
     slow_tail: f64 = 0.5,
         "minimum excess of the 99th percentile of such a transfer over that of the other pairs, as a share of the excess of its median",
-        "What slows a path slows its slowest requests, too; where steps are fast at first and slow later, chance decides which of the two a median shows";
+        "A cause that slows a path slows its slowest requests, too; where steps are fast at first and slow later, chance decides which of the two a median shows";
     slow_part: f64 = 0.1,
         "minimum 99th percentile of such a transfer over the growth of the steps that its waits add up to",
-        "A sender whose window is full waits for ACKs several times in a step; a wait of less of it is that of a longer path";
+        "A sender whose window is full waits for ACKs several times in a step; a shorter wait is that of a longer path";
     path_samples: u64 = 100,
         "minimum latency samples of such a path",
         "The p99 of fewer is a single outlier";
@@ -184,7 +185,7 @@ fn named(
         .evidence("steps_seen", steps.count)
         .evidence("since_ns", straggler.since_ns)
         .evidence("until_ns", straggler.until_ns)
-        .evidence("behind_ns", *behind_ns)
+        .behind_ns(Some(*behind_ns))
         .evidence("period_ns", steps.period_ns)
         .evidence("behind_ratio", cost)
         .flows(flows)
@@ -266,10 +267,9 @@ fn accounts_for(
     growth_ns: u64,
     (first_ns, last_ns): (u64, u64),
 ) -> bool {
-    let cost_ns = ["behind_ns", "p99_ns"].iter().find_map(|name| straggler.evidence[*name].as_u64());
     straggler.id == STRAGGLER.id
         && straggler.is_problem()
-        && cost_ns.is_some_and(|cost_ns| explains(limits, cost_ns, growth_ns))
+        && straggler.subject.step_cost_ns.is_some_and(|cost_ns| explains(limits, cost_ns, growth_ns))
         && straggler.episodes.iter().any(|one| one.first_ns <= last_ns && one.last_ns >= first_ns)
 }
 

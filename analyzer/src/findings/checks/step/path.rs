@@ -7,7 +7,7 @@ use crate::analysis::traffic::{StepSlower, StepStraggler, Steps};
 use crate::analysis::{Flow, Latency, ports};
 use crate::findings::checks::ends;
 use crate::findings::title::title;
-use crate::findings::{ByHand, Commands, Episode, Input, Place, Raise, Severity};
+use crate::findings::{ByHand, Commands, Episode, Hop, Input, Place, Raise, Severity};
 use crate::sample::Address;
 use crate::util::numbers::share;
 use crate::util::units;
@@ -118,13 +118,13 @@ impl SlowPath<'_> {
         .evidence("dest_qp", flow.dest_qp)
         .evidence("link", flow.link.as_str())
         .evidence("p50_ns", latency.p50)
-        .evidence("p99_ns", latency.p99)
+        .step_p99_ns(latency.p99)
         .evidence("peers_latency_ns", *peers_ns)
         .evidence("period_ns", steps.period_ns)
-        .evidence("behind_ns", growth_ns.map(|_| self.cost_ns()))
+        .behind_ns(growth_ns.map(|_| self.cost_ns()))
         .evidence("behind_ratio", share(self.cost_ns(), steps.period_ns))
         .flows([*flow])
-        .place(Place::of(input, flow).hop("downstream"))
+        .place(Place::of(input, flow).hop(Hop::Downstream))
         .ends(requester, responder)
         .step(format!("Check CE marks, pauses and loss from {} to {}.", flow.src, flow.dst), ByHand::Reading)
         .step(

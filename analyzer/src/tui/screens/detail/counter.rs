@@ -1,15 +1,12 @@
 //! A counter of one direction: in the time range, and since the start.
 
-use crate::model::{Counts, Level, Row, State};
+use crate::model::signals::About;
+use crate::model::{Counts, Level, Row};
 use crate::tui::column::compact;
 
-/// The level of a counter: at most that of the findings that name the flow.
-pub(super) fn level(level: Level, row: Option<&Row>) -> Level {
-    row.map_or(Level::Fine, |row| level.min(State::of(row).level()))
-}
-
-pub(super) const fn bad(is_bad: bool, level: Level) -> Level {
-    if is_bad { level } else { Level::Fine }
+/// The level of a counter: that of the active findings about it that name the flow.
+pub(super) fn level(about: About, row: Option<&Row>) -> Level {
+    row.map_or(Level::Fine, |row| row.judged.level_of(about))
 }
 
 /// A counter in the time range and since the start.
@@ -26,8 +23,8 @@ impl Counter {
     }
 
     /// The level of one that grew; what is past has none.
-    pub(super) fn level(self, worst: Level, row: Option<&Row>) -> Level {
-        bad(self.now.is_none_or(|now| now > 0), level(worst, row))
+    pub(super) fn level(self, about: About, row: Option<&Row>) -> Level {
+        if self.now.is_none_or(|now| now > 0) { level(about, row) } else { Level::Fine }
     }
 
     /// As in the rest of the screen the time range comes first; behind it the total, unless it is the same.

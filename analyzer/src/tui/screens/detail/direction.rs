@@ -1,6 +1,6 @@
 //! One direction of a queue pair: its counters, then its owner, path and packet properties.
 
-use super::counter::{Counter, bad, grown, level};
+use super::counter::{Counter, grown, level};
 use crate::analysis::{FlowId, NakCauses, Spray};
 use crate::sample::{Stats, address};
 use ratatui::text::{Line, Span};
@@ -8,9 +8,9 @@ use rocescope_common::account::flow::{DSCP_NONE, SRC_QP_SEVERAL};
 use rocescope_common::account::{Mixed, PsnTrack};
 use rocescope_common::wire::opcode::Name;
 
-use crate::findings::Problem;
 use crate::metrics::latency::Figure;
-use crate::model::{Counts, Delta, Detail, Level, Row, State};
+use crate::model::signals::{self, About};
+use crate::model::{Counts, Delta, Detail, Level, Row};
 use crate::packet::syndrome;
 use crate::report::text::{P99_SAMPLES, P999_SAMPLES, enough, ranges};
 use crate::tui::analysis::Analysis;
@@ -124,9 +124,9 @@ fn lost(row: &Row) -> Option<Line<'static>> {
         found.push(reordered.text(|reordered| format!("{none}{} reordered", compact(reordered as f64))));
     }
     let level = if lost.total > 0 {
-        lost.level(Level::Critical, Some(row))
+        lost.level(signals::LOST, Some(row))
     } else {
-        reordered.level(Level::Warning, Some(row))
+        reordered.level(signals::RETRANSMITTED, Some(row))
     };
     (!found.is_empty()).then(|| styled("lost", found.join(", "), level))
 }
@@ -189,8 +189,8 @@ fn acks(stats: &Stats, row: Option<&Row>, answered: Option<Counts>) -> Vec<Line<
     let rnr = Counter { now: answered.map(|counts| counts.rnr), total: stats.rare.rnr_naks };
     let acks = Counter { now: grown(row).map(|counts| counts.acks), total: stats.acks };
     let kinds = [
-        (naks, "NAK", naks.level(Level::Critical, row)),
-        (rnr, "RNR NAK", rnr.level(Level::Warning, row)),
+        (naks, "NAK", naks.level(signals::NAK, row)),
+        (rnr, "RNR NAK", rnr.level(signals::RNR, row)),
         (acks, "ACK", Level::Fine),
     ];
     let seen = kinds.into_iter().filter(|(counter, ..)| counter.total > 0).enumerate();
@@ -220,17 +220,16 @@ fn codepoints(view: &View, all: [u64; 4], data: [u64; 4]) -> String {
 fn marks(counts: &Counts, marks: String, row: Option<&Row>) -> Vec<Line<'static>> {
     let ratio = counts.ce_ratio();
     let now = row.and_then(|row| row.delta).and_then(|d| d.counts.ce_ratio());
-    let congested = row.is_some_and(|row| State::of(row).has(Problem::Congestion));
     let text = format!("CE {} · {} total", units::ratio(now), units::ratio(ratio));
     // Without an ECN-capable packet there is no ratio, and the codepoints say why.
     let mut lines = Vec::new();
     if ratio.is_some() {
-        lines.push(styled("ECN", text, bad(congested, Level::Warning)));
+        lines.push(styled("ECN", text, level(signals::CE, row)));
     }
     if counts.cnp > 0 {
         let cnp = Counter::of(grown(row).as_ref(), counts, |counts| counts.cnp);
         let text = cnp.text(|cnp| format!("{} CNP", compact(cnp as f64)));
-        lines.push(styled("", text, cnp.level(Level::Warning, row)));
+        lines.push(styled("", text, cnp.level(signals::CNP, row)));
     }
     let name = if lines.is_empty() { "ECN" } else { "" };
     lines.push(entry(name, marks));
@@ -273,15 +272,15 @@ fn asks_for(detail: &Detail, row: Option<&Row>, view: &View, other: Option<&Deta
     let qp = detail.peer_qp.or(other.map(|other| other.id.key.dest_qp));
     let qp = qp.map_or_else(|| "an unknown QP".to_owned(), |qp| format!("QP {qp}"));
     let causes = [
-        (loss, format!("caused by loss of data to {qp}"), Level::Critical),
-        (reordering, "caused by reordering".to_owned(), Level::Warning),
-        (rnr, "caused by packets after RNR NAKs".to_owned(), Level::Warning),
-        (unknown, "of unknown cause".to_owned(), Level::Critical),
+        (loss, format!("caused by loss of data to {qp}")),
+        (reordering, "caused by reordering".to_owned()),
+        (rnr, "caused by packets after RNR NAKs".to_owned()),
+        (unknown, "of unknown cause".to_owned()),
     ];
-    let line = |(naks, cause, worst): (u64, String, Level)| {
-        styled("", format!("{} {cause}", compact(naks as f64)), level(worst, row))
+    let line = |(naks, cause): (u64, String)| {
+        styled("", format!("{} {cause}", compact(naks as f64)), level(signals::NAK, row))
     };
-    causes.into_iter().filter(|(naks, ..)| *naks > 0).map(line).collect()
+    causes.into_iter().filter(|(naks, _)| *naks > 0).map(line).collect()
 }
 
 /// For a flow of data: NAKs of its receiver, in the reverse direction.
@@ -294,14 +293,14 @@ fn answered(naks: &Counts, row: Option<&Row>) -> Vec<Line<'static>> {
     let now = grown(row);
     let counter = |of: fn(&Counts) -> u64| Counter::of(now.as_ref(), naks, of);
     let kinds = [
-        (counter(|counts| counts.sequence_naks), "sequence-error NAK", Level::Critical),
-        (counter(|counts| counts.other_naks), "other NAK", Level::Critical),
-        (counter(|counts| counts.rnr), "RNR NAK", Level::Warning),
+        (counter(|counts| counts.sequence_naks), "sequence-error NAK", signals::NAK),
+        (counter(|counts| counts.other_naks), "other NAK", signals::NAK),
+        (counter(|counts| counts.rnr), "RNR NAK", signals::RNR),
     ];
     let kinds = kinds.into_iter().filter(|(counter, ..)| counter.total > 0);
-    let line = |(at, (counter, what, worst)): (usize, (Counter, &str, Level))| {
+    let line = |(at, (counter, what, about)): (usize, (Counter, &str, About))| {
         let text = counter.text(|count| widgets::counted(count, what));
-        styled(if at == 0 { "naks in" } else { "" }, text, counter.level(worst, row))
+        styled(if at == 0 { "naks in" } else { "" }, text, counter.level(about, row))
     };
     kinds.enumerate().map(line).collect()
 }
@@ -323,7 +322,7 @@ fn properties(detail: &Detail, row: Option<&Row>, view: &View, sender: Option<u3
     let mixed: Vec<&str> =
         Mixed::NAMES.iter().filter(|(bit, _)| stats.mixed & bit != 0).map(|(_, name)| *name).collect();
     if !mixed.is_empty() {
-        lines.push(styled("changed", mixed.join(", "), level(Level::Warning, row)));
+        lines.push(styled("changed", mixed.join(", "), level(signals::CHANGED, row)));
     }
     lines
 }
@@ -436,17 +435,17 @@ fn found(
     const ROOM: usize = 28;
     let counter = |of: fn(&Counts) -> u64| Counter::of(now.as_ref(), counts, of);
     let found = [
-        (counter(|counts| counts.missing), "missing", "", Level::Critical),
-        (counter(|counts| counts.gaps), "gap", "s", Level::Critical),
-        (counter(|counts| counts.retransmitted), "retransmitted", "", Level::Warning),
-        (counter(|counts| counts.restarts), "restart", "s", Level::Fine),
+        (counter(|counts| counts.missing), "missing", "", signals::LOST),
+        (counter(|counts| counts.gaps), "gap", "s", signals::LOST),
+        (counter(|counts| counts.retransmitted), "retransmitted", "", signals::RETRANSMITTED),
+        (counter(|counts| counts.restarts), "restart", "s", signals::NOTHING),
     ];
     let found: Vec<(String, Level)> = found
         .into_iter()
         .filter(|(counter, ..)| counter.total > 0)
-        .map(|(counter, what, s, level)| {
+        .map(|(counter, what, s, about)| {
             let text = |count| format!("{} {what}{}", compact(count as f64), if count == 1 { "" } else { s });
-            (counter.text(text), counter.level(level, row))
+            (counter.text(text), counter.level(about, row))
         })
         .collect();
     if found.is_empty() {
@@ -480,7 +479,7 @@ fn nak_codes(stats: &Stats, row: Option<&Row>) -> Vec<Line<'static>> {
         let label = if at == 0 { "naks out" } else { "" };
         // By syndrome they are known since the start alone.
         let name = name.trim_start_matches("NAK: ");
-        styled(label, format!("{count} total: {name}"), level(Level::Critical, row))
+        styled(label, format!("{count} total: {name}"), level(signals::NAK, row))
     };
     codes.enumerate().map(line).collect()
 }

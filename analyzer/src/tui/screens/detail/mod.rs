@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::trends::{self, LATENCY, Point, TRENDS};
 use super::{Effect, Hints, Lines, Page, Spans, empty, reverse, sheet};
-use crate::model::{Detail, Identity, Level, Row, State};
+use crate::model::{Detail, Identity, Row};
 use crate::sample::address;
 use crate::tui::column::{self, Id};
 use crate::tui::cursor::{Cursor, Move};
@@ -379,14 +379,14 @@ fn charts(
         (row.and_then(|row| trends::of_range(data, row)), trends::columns(points, grid))
     };
     let own = of(detail, &own);
-    let worst = data.row(&detail.id).map_or(Level::Fine, |row| State::of(row).level());
+    let judged = data.row(&detail.id).map(|row| row.judged).unwrap_or_default();
     let rows = |trends: &[trends::Trend], (now, columns): &(Option<Point>, Vec<Option<Point>>)| {
         // What shows nothing does not part what does.
         let shows = |trend: &&trends::Trend| {
             columns.iter().flatten().any(|point| (trend.value)(point).is_some_and(|value| value > 0.0))
         };
         let (some, none): (Vec<_>, Vec<_>) = trends.iter().partition(shows);
-        let row = |trend| trends::row(trend, now.as_ref(), columns, (high, worst));
+        let row = |trend| trends::row(trend, now.as_ref(), columns, (high, judged));
         some.into_iter().chain(none).flat_map(row).collect::<Vec<_>>()
     };
     lines.extend(rows(TRENDS, &own));

@@ -125,12 +125,6 @@ struct Members {
     kept: Option<u32>,
 }
 
-/// Amount of trouble that a tap saw: loss upstream weighs more than retransmissions.
-fn trouble(counts: &Counts) -> (u64, u64, u64) {
-    let signals = counts.retransmitted + counts.naks() + counts.rnr + counts.cnp;
-    (counts.lost, counts.gaps, signals + counts.ecn_data[3])
-}
-
 impl Groups {
     /// Removes all groups.
     pub(in crate::tui) fn clear(&mut self) {
@@ -298,7 +292,7 @@ impl Groups {
             return rows.next().map(|row| row.id);
         }
         // Of several that are equal the first.
-        rows.rev().max_by_key(|row| (row.judged.rank(), trouble(&row.total))).map(|row| row.id)
+        rows.rev().max_by_key(|row| (row.judged.rank(), row.total.trouble())).map(|row| row.id)
     }
 
     /// The group whose first queue pair this is; of taps, the group that it is in.

@@ -1,5 +1,6 @@
 //! The table of links: received to the left, sent to the right, on one scale; and the figures of both.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
@@ -9,8 +10,8 @@ use ratatui::text::Line;
 
 use super::pair::{Pair, length, listed, load, pairs};
 use super::short;
-use crate::findings::Problem;
-use crate::model::{Delta, LinkRow};
+use crate::model::signals::{self, About};
+use crate::model::{Delta, Level, LinkRow};
 use crate::tui::column::compact;
 use crate::tui::cursor::Cursor;
 use crate::tui::data::Data;
@@ -229,22 +230,36 @@ fn bars(pair: &Pair<'_>, rates: &Scale, full: Full, cells: usize) -> Spans {
     spans
 }
 
+/// Levels of a counter on each link, by names.
+struct Levels(BTreeMap<String, Level>);
+
+impl Levels {
+    fn of(view: &View, pairs: &[Pair<'_>], about: About) -> Self {
+        let levels = pairs.iter().map(|pair| (pair.name.to_owned(), view.level_at(pair.name, about)));
+        Self(levels.collect())
+    }
+
+    fn at(&self, pair: &Pair<'_>) -> Level {
+        self.0.get(pair.name).copied().unwrap_or_default()
+    }
+}
+
 /// All figures, those that matter most first, and those that are zero or unknown everywhere last.
 fn all_figures(view: &View, pairs: &[Pair<'_>]) -> Vec<Figure> {
     let quiet = |some: bool, level| if some { theme::text(level) } else { theme::DIM };
     let deltas = |pair: &Pair<'_>| pair.directions().filter_map(|link| link.delta).collect::<Vec<_>>();
     let directed = pairs.iter().any(|pair| pair.both.is_none());
-    let (severity, congestion) = (view.active_level(Problem::Loss), view.active_level(Problem::Congestion));
+    let (losing, marked) = (Levels::of(view, pairs, signals::LOST), Levels::of(view, pairs, signals::CE));
     let mut all = vec![
         Figure::new("LOST", move |pair| {
             let all = deltas(pair);
             let lost: u64 = all.iter().map(|delta| delta.counts.lost).sum();
             let text = if all.is_empty() { units::UNKNOWN.into() } else { compact(lost as f64) };
-            (text, quiet(lost > 0, severity))
+            (text, quiet(lost > 0, losing.at(pair)))
         }),
         Figure::new("CE %", move |pair| {
             let ce = deltas(pair).iter().filter_map(|delta| delta.counts.ce_ratio()).reduce(f64::max);
-            (units::percent(ce), quiet(ce.is_some_and(|ce| ce > 0.0), congestion))
+            (units::percent(ce), quiet(ce.is_some_and(|ce| ce > 0.0), marked.at(pair)))
         }),
         // A queue pair has a flow in each direction.
         Figure::new(if directed { "QPs" } else { "FLOWS" }, |pair| {

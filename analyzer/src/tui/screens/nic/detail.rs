@@ -376,8 +376,7 @@ fn reasons(facts: &Facts, row: &Row<'_>, kernel: Option<KernelVersion>) -> Vec<S
         reasons.push(format!("posted work: {why}"));
     }
     if !has(QpSource::Packets) {
-        reasons
-            .push("packets: none of it was captured; a NIC that does RoCE in hardware shows none".to_owned());
+        reasons.push("packets: none was captured; a NIC that does RoCE in hardware shows none".to_owned());
     }
     reasons
 }

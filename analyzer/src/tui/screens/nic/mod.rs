@@ -255,8 +255,7 @@ fn size(area: Rect) -> (usize, usize) {
     (usize::from(area.width), usize::from(area.height))
 }
 
-/// The first queue pair in full, the worst or where none is in trouble the busiest, for a screen that leaves this much
-/// room; false where none is known, or too little room.
+/// The first queue pair in full, that of the worst finding or else the busiest, for a screen that leaves this much room; false where none is known, or too little room.
 pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -> bool {
     let (all, _) = rows(view, Order::default());
     let Some(worst) = all.first().filter(|_| area.height >= PREVIEW + frame_height(boxed)) else {
@@ -264,7 +263,12 @@ pub(super) fn worst(buffer: &mut Buffer, area: Rect, boxed: bool, view: &View) -
     };
     let about = format!("QP {} of {}", worst.qp.lqpn, worst.label());
     let hint = format!("{} all queue pairs", view.options.keys.first(Input::NicQps));
-    let name = if worst.is_in_trouble() { "WORST QUEUE PAIR" } else { "BUSIEST QUEUE PAIR" };
+    let name = match (worst.level > Level::Fine, worst.qp.trouble().any()) {
+        (true, _) => "WORST QUEUE PAIR",
+        (false, false) => "BUSIEST QUEUE PAIR",
+        // Findings say that it is not bad.
+        (false, true) => "QUEUE PAIR",
+    };
     let area = panel(buffer, area, boxed, Title { name, about: &about, hint: &hint });
     preview(buffer, area, &detail::lines(view, worst, size(area)));
     true

@@ -1,7 +1,6 @@
 //! Rows: the queue pairs of the latest facts, with rates from two readings and the findings about them.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -76,13 +75,6 @@ impl Row<'_> {
         self.qp.control.is_over()
     }
 
-    /// True if a finding is about it, it is dead, it stands still or it retries.
-    pub(super) fn is_in_trouble(&self) -> bool {
-        // A timeout of long ago is none.
-        let (broken, stuck_ns, retries, _) = self.qp.trouble();
-        self.level > Level::Fine || (broken, stuck_ns, retries) > (0, 0, 0)
-    }
-
     /// Name and number of its process.
     pub(super) fn process(&self) -> Option<String> {
         match (&self.qp.comm, self.qp.pid) {
@@ -123,8 +115,8 @@ fn devices(view: &View) -> impl Iterator<Item = &Device> {
 pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
     let now_ns = view.analysis.as_ref().map(|analysis| analysis.time_ns);
     let mut all = Vec::new();
+    let findings = by_number(view);
     for device in devices(view).filter(|device| !device.qps.is_empty()) {
-        let findings = about(view, device);
         let per_s = rates(view, device);
         for qp in &device.qps {
             let by_psn = per_s.get(&qp.lqpn).copied().unwrap_or((None, None));
@@ -133,7 +125,7 @@ pub(super) fn rows(view: &View, order: Order) -> (Vec<Row<'_>>, usize) {
             let by_context = if is_read { readings.rates(&device.name, qp.lqpn) } else { (None, None) };
             let control = &qp.control;
             let exists = !control.is_over();
-            let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| existed(one, qp));
+            let own = findings.get(&qp.lqpn).into_iter().flatten().filter(|one| one.is_about_qp(device, qp));
             let end_ns = control.over_by().or(now_ns);
             all.push(Row {
                 device,
@@ -159,47 +151,28 @@ fn rates(view: &View, device: &Device) -> Map<u32, (Option<f64>, Option<f64>)> {
     step.map(|step| step.qps_per_s()).unwrap_or_default()
 }
 
-/// The active findings on a port that name queue pairs, by the numbers.
-fn about<'a>(view: &'a View, device: &'a Device) -> Map<u32, Vec<&'a Finding>> {
+/// The active findings about queue pairs of this host, by the numbers of these.
+fn by_number(view: &View) -> Map<u32, Vec<&Finding>> {
     let mut by_number: Map<u32, Vec<&Finding>> = Map::default();
-    for finding in findings_on(view, device) {
-        for qpn in numbers(finding) {
-            by_number.entry(qpn).or_default().push(finding);
+    for finding in active(view) {
+        let mut numbers: Vec<u32> = finding.subject.queue_pairs.iter().map(|qp| qp.lqpn).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for lqpn in numbers {
+            by_number.entry(lqpn).or_default().push(finding);
         }
     }
     by_number
 }
 
-fn findings_on<'a>(view: &'a View, device: &'a Device) -> impl Iterator<Item = &'a Finding> {
+fn active(view: &View) -> impl Iterator<Item = &Finding> {
     let all = view.concluded().map_or(&[][..], |concluded| concluded.findings);
-    all.iter().filter(|one| {
-        let is_here = match one.evidence["device"].as_str() {
-            Some(label) => label == device.label(),
-            None => one.place.link.as_deref() == device.interface.as_deref(),
-        };
-        one.active && one.evidence["lqpn"].is_u64() && is_here
-    })
-}
-
-/// The queue pairs of this host that a finding names: the first of them, and the others that it lists.
-fn numbers(finding: &Finding) -> BTreeSet<u32> {
-    let others = finding.evidence["lqpns"].as_array();
-    let all = std::iter::once(&finding.evidence["lqpn"]).chain(others.into_iter().flatten());
-    all.filter_map(|qpn| u32::try_from(qpn.as_u64()?).ok()).collect()
-}
-
-/// True if the queue pair existed in the latest episode of a finding that names its number: numbers are reused.
-fn existed(finding: &Finding, qp: &DeviceQp) -> bool {
-    let control = &qp.control;
-    let is_later = control.created_ns.zip(finding.last_seen_ns).is_some_and(|(made, seen)| made > seen);
-    let is_earlier = control.over_by().zip(finding.since_ns()).is_some_and(|(end, since)| end < since);
-    !is_later && !is_earlier
+    all.iter().filter(|one| one.active)
 }
 
 /// The active findings about a queue pair.
 pub(super) fn findings<'a>(view: &'a View, row: &'a Row<'_>) -> impl Iterator<Item = &'a Finding> {
-    let is_about = |one: &&Finding| numbers(one).contains(&row.qp.lqpn) && existed(one, row.qp);
-    findings_on(view, row.device).filter(is_about)
+    active(view).filter(|one| one.is_about_qp(row.device, row.qp))
 }
 
 fn sort(rows: &mut [Row<'_>], order: Order) {

@@ -13,7 +13,7 @@ use crate::findings::Problem;
 use crate::metrics::latency::Bucket;
 use crate::metrics::timeline::SignalKind;
 use crate::model::over_time::Series;
-use crate::model::signals::{ROWS, Row};
+use crate::model::signals::{About, NOTHING, ROWS};
 use crate::model::{Counts, Level, detail};
 use crate::tui::column::{self, bar, compact};
 use crate::tui::cursor::Cursor;
@@ -29,8 +29,6 @@ struct Figure {
     series: Series,
     value: fn(&Counts) -> Option<f64>,
     ratio: bool,
-    /// Its highest level, as in the table of queue pairs.
-    most: Level,
 }
 
 impl Figure {
@@ -47,37 +45,29 @@ impl Figure {
         self.title(by).len().max(FIGURE)
     }
 
+    /// Kinds of findings about it.
+    fn about(&self) -> About {
+        ROWS.iter().find(|row| row.series == self.series).map_or(NOTHING, |row| row.about)
+    }
+
     /// True if problems of this kind are about it.
     fn is_about(&self, kind: Option<Problem>) -> bool {
-        let about =
-            |row: &Row| row.series == self.series && kind.is_some_and(|kind| row.about.contains(&kind));
-        ROWS.iter().any(about)
+        kind.is_some_and(|kind| self.about().contains(&kind))
     }
 }
 
-const fn count(
-    title: &'static str,
-    signal: SignalKind,
-    most: Level,
-    value: fn(&Counts) -> Option<f64>,
-) -> Figure {
-    Figure { title, series: Series::Signal(signal), value, ratio: false, most }
+const fn count(title: &'static str, signal: SignalKind, value: fn(&Counts) -> Option<f64>) -> Figure {
+    Figure { title, series: Series::Signal(signal), value, ratio: false }
 }
 
 /// Figures of trouble, those that matter most first.
 const FIGURES: [Figure; 6] = [
-    count("LOST", SignalKind::Lost, Level::Critical, |c| Some(c.lost as f64)),
-    count("RETX", SignalKind::Retransmitted, Level::Warning, |c| Some(c.retransmitted as f64)),
-    count("NAK rx", SignalKind::Nak, Level::Critical, |c| Some(c.naks() as f64)),
-    count("RNR rx", SignalKind::Rnr, Level::Warning, |c| Some(c.rnr as f64)),
-    Figure {
-        title: "CE %",
-        series: Series::CeRatio,
-        value: Counts::ce_ratio,
-        ratio: true,
-        most: Level::Warning,
-    },
-    count("CNP", SignalKind::Cnp, Level::Warning, |c| Some(c.cnp as f64)),
+    count("LOST", SignalKind::Lost, |c| Some(c.lost as f64)),
+    count("RETX", SignalKind::Retransmitted, |c| Some(c.retransmitted as f64)),
+    count("NAK rx", SignalKind::Nak, |c| Some(c.naks() as f64)),
+    count("RNR rx", SignalKind::Rnr, |c| Some(c.rnr as f64)),
+    Figure { title: "CE %", series: Series::CeRatio, value: Counts::ce_ratio, ratio: true },
+    count("CNP", SignalKind::Cnp, |c| Some(c.cnp as f64)),
 ];
 
 /// Columns of a figure, at least.
@@ -404,10 +394,9 @@ impl Columns {
             let packets = units.packets.show(per_second(peer, peer.counts.packets as f64));
             spans.push(format!(" {packets:>7}"), theme::PLAIN);
         }
-        let marked = if peer.judged.active { level } else { Level::Fine };
         let cells = |spans: &mut Spans, figures: &[&Figure]| {
             for figure in figures {
-                let (text, style) = cell(figure, &peer.counts, marked, &units.percent);
+                let (text, style) = cell(figure, peer, &units.percent);
                 spans.push(format!(" {text:>w$}", w = figure.width(self.by)), style);
             }
         };
@@ -490,8 +479,8 @@ impl Columns {
     }
 }
 
-fn cell(figure: &Figure, counts: &Counts, level: Level, percent: &Scale) -> (String, Style) {
-    match (figure.value)(counts) {
+fn cell(figure: &Figure, peer: &Peer, percent: &Scale) -> (String, Style) {
+    match (figure.value)(&peer.counts) {
         None => (units::UNKNOWN.to_owned(), theme::DIM),
         Some(value) if value <= 0.0 => ("0".to_owned(), theme::DIM),
         Some(value) => {
@@ -502,7 +491,7 @@ fn cell(figure: &Figure, counts: &Counts, level: Level, percent: &Scale) -> (Str
             } else {
                 compact(value)
             };
-            (text, theme::text(level.min(figure.most)))
+            (text, theme::text(peer.judged.level_of(figure.about())))
         }
     }
 }

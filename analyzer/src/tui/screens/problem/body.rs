@@ -269,7 +269,7 @@ impl<'a> Subject<'a> {
             return section.map(|section| section.with(self.range()));
         }
         let known = finding.flows.len();
-        let all = finding.evidence["flows"].as_u64().unwrap_or(known as u64).max(known as u64);
+        let all = finding.flow_count().max(known as u64);
         let some =
             if all > known as u64 { format!("{} of ", units::count(known as u64)) } else { String::new() };
         let text = format!(" {some}{} in the table of queue pairs", units::plural(all, "flow"));

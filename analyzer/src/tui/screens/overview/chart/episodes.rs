@@ -5,7 +5,6 @@ use ratatui::text::Line;
 use super::super::super::{Spans, cut};
 use super::super::grid::{Chart, Grid};
 use super::{AROUND, PEAK, Picture, USUAL_AREA, name_width, rows, shared_scale};
-use crate::analysis::direction_name;
 use crate::findings::{Finding, Problem};
 use crate::model::Level;
 use crate::model::signals::Row;
@@ -80,17 +79,12 @@ impl<'a> Picture<'a> {
     /// others.
     pub(super) fn compared(&self, finding: &Finding, most: usize) -> Vec<usize> {
         let compares = matches!(Problem::of(finding), Some(Problem::Imbalance));
-        let among = finding.evidence["links"].as_array().filter(|_| compares);
-        let worse = finding.evidence["worse_direction"].as_str();
-        let place = &finding.place;
-        let is_way = |direction: Option<crate::sample::Direction>| match (place.direction, worse) {
-            (None, Some(worse)) => direction.is_some_and(|way| direction_name(way) == worse),
-            (way, _) => way.is_none() || direction == way,
-        };
+        let way = finding.place.direction.or(finding.subject.worse_direction);
+        let is_way = |direction: Option<crate::sample::Direction>| way.is_none() || direction == way;
         let all = self.data.over_time.links.iter().enumerate();
         let all = || all.clone().filter(|(_, (_, direction))| is_way(*direction));
-        let is_own = |name: &String| place.has(name);
-        let is_other = |name: &String| among.is_some_and(|all| all.iter().any(|one| *one == **name));
+        let is_own = |name: &String| finding.is_at(name);
+        let is_other = |name: &String| compares && finding.compares(name);
         let own = all().filter(|(_, (name, _))| is_own(name));
         let others = all().filter(|(_, (name, _))| !is_own(name) && is_other(name));
         let mut links: Vec<usize> = own.chain(others).map(|(at, _)| at).take(most.max(2)).collect();

@@ -136,11 +136,11 @@ fn a_diagnosis_that_has_ended_is_not_cut_for_its_time() {
 /// What a switch port and the costs beyond the title say has more room than what the title says already.
 #[test]
 fn the_line_below_a_diagnosis_repeats_none_of_it() {
-    use crate::findings::{Impact, Place};
+    use crate::findings::{Hop, Impact, Place};
     let mut one = lossy("Loss upstream of rail0,1: 294 of 17,182 packets (1.71 %), 4 hosts → 10.40.1.11", 9);
     one.place = Place {
         links: vec!["rail0".into(), "rail1".into()],
-        hop: Some("upstream".into()),
+        hop: Some(Hop::Upstream),
         switch_port: Some("leaf1 swp11, leaf1 swp12".into()),
         ..Place::default()
     };

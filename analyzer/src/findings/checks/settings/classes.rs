@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ends;
-use super::settings::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET};
+use super::{CNP_DSCP, DSCP_MIXED, DSCP_UNSET, ends};
 use crate::analysis::Flow;
 use crate::findings::once::{LinkShare, once, seen_once};
 use crate::findings::title::{pair, short, title};
