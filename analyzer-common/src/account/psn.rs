@@ -70,7 +70,8 @@ pub enum Step {
     InOrder,
     /// A gap of this many PSNs.
     Gap(u32),
-    /// A PSN behind the expected one: retransmitted or reordered (IBTA: duplicate).
+    /// A PSN behind the expected one: retransmitted or reordered (IBTA: duplicate). As far back as [`WINDOW`], or to
+    /// the latest READ request.
     Duplicate,
     /// A jump larger than [`WINDOW`].
     Restart,
@@ -96,7 +97,7 @@ impl PsnTrack {
                 self.gaps += 1;
                 self.missing += u64::from(ahead);
                 Step::Gap(ahead)
-            } else if ahead >= (MASK24 + 1) - WINDOW {
+            } else if ahead >= (MASK24 + 1) - WINDOW || (MASK24 + 1).wrapping_sub(ahead) <= self.slack {
                 self.repeats += 1;
                 return Step::Duplicate;
             } else {
@@ -168,6 +169,11 @@ mod tests {
         let mut t = PsnTrack::default();
         t.observe(100, Span::of_read(10_000, 1024));
         assert_eq!(t.observe(110, Span::ONE), Step::InOrder);
+        // A READ of 20 MiB may take more PSNs than the window: repeated, it is no restart.
+        let mut t = PsnTrack::default();
+        t.observe(100, Span::of_read(20 << 20, 0));
+        assert_eq!((t.observe(100, Span::of_read(20 << 20, 0)), t.restarts), (Step::Duplicate, 0));
+        assert_eq!(t.observe(99, Span::ONE), Step::Restart);
     }
 
     #[test]

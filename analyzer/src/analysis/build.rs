@@ -13,6 +13,7 @@ use crate::analysis::{
     qp_context, qp_lives, qp_paths, taps, traffic, upstream, ways,
 };
 use crate::metrics::duplicates::Copies;
+use crate::metrics::loss::RetiredLoss;
 use crate::metrics::marking::{ByDscp, Marked};
 use crate::metrics::traffic::flowlets::Flowlets;
 use crate::metrics::{Metrics, latency};
@@ -177,6 +178,13 @@ fn totals(sample: &Sample, sums: &[LinkSum]) -> Totals {
         totals.retired.flows += link.retired.flows;
         totals.retired.packets += link.retired.packets;
         totals.retired.bytes += link.retired.bytes;
+    }
+    let followed = sample.metrics.loss.as_ref().filter(|_| sample.recording.is_none());
+    if let Some(loss) = followed.filter(|_| totals.retired.flows > 0) {
+        let RetiredLoss { lost, retransmitted, timeouts } = loss.retired;
+        let retired = &mut totals.retired;
+        (retired.lost, retired.retransmitted, retired.timeouts) =
+            (Some(lost), Some(retransmitted), Some(timeouts));
     }
     (totals.counted_again, totals.copies) = counted_again(sample);
     totals.ecn = sample.recording.is_none().then_some(ecn);

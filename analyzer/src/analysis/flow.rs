@@ -21,6 +21,11 @@ impl Flow {
         self.opcodes.iter().all(|opcode| opcode.code >> 5 == TRANSPORT_UC)
     }
 
+    /// True if it has requests or responses, and not ACKs, CNPs and datagrams alone.
+    pub(crate) const fn has_sequence(&self) -> bool {
+        self.psn.is_some() || self.psn_responses.is_some()
+    }
+
     /// Loss of the requests and of the responses; `None` where it is not known.
     #[must_use]
     pub fn losses(&self) -> [Option<Loss>; 2] {

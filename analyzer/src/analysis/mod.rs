@@ -20,6 +20,7 @@ mod imbalance;
 mod latency;
 pub(crate) mod loss;
 mod matrix;
+mod missed;
 mod naks;
 mod nccl;
 mod parallel;
@@ -92,7 +93,7 @@ pub fn link_name(name: &str, direction: Option<Direction>) -> String {
 }
 
 /// The numbers that facts rest on.
-pub(crate) const DEFINITIONS: [&[Definition]; 9] = [
+pub(crate) const DEFINITIONS: [&[Definition]; 10] = [
     device::DEFINITIONS,
     ecmp::DEFINITIONS,
     parallel::DEFINITIONS,
@@ -101,6 +102,7 @@ pub(crate) const DEFINITIONS: [&[Definition]; 9] = [
     imbalance::DEFINITIONS,
     uneven::DEFINITIONS,
     upstream::DEFINITIONS,
+    missed::DEFINITIONS,
     shape::DEFINITIONS,
 ];
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::analysis::{Facts, FieldChange, Flow, changed};
+use super::missed::Missed;
+use crate::analysis::{Facts, FieldChange, Flow, Loss, changed};
 use crate::metrics::taps::{TapPair, are_parallel};
 use crate::sample::{Address, Sample, address};
 use crate::util::map::{Map, Set};
@@ -24,8 +25,8 @@ pub struct TapFlow {
     pub dest_qp: u32,
     /// Names of the two links; the one nearer the sender first, if known.
     pub links: [String; 2],
-    /// Link nearer the sender, by the time to live, else by which of the two lacks packets, else by times in
-    /// both directions. Null: not known.
+    /// Link nearer the sender, by the time to live, else by times in both directions where nearly all agree, else by
+    /// which of the two lacks packets. Null: not known.
     pub from: Option<String>,
     /// Link nearer the receiver. Null: not known.
     pub to: Option<String>,
@@ -230,7 +231,8 @@ pub struct Between<'a> {
     pub matched: u64,
     /// Packets that did not arrive at the second: between packets that did, or retried in vain at the end.
     pub vanished: u64,
-    /// Packets that the second did not see though they reached the receiver, which never asked for them again.
+    /// Packets that the second did not see though they reached the receiver, which never asked for them again; ACKs and
+    /// CNPs, as many as its capture misses of other packets.
     pub missed: u64,
     /// First and last time at which a packet passed the first tap and not the second, Unix nanoseconds.
     pub seen_ns: Option<(u64, u64)>,
@@ -259,6 +261,11 @@ pub(super) fn arrived(vanished: u64, unfilled: u64, is_proof: bool) -> u64 {
     if is_proof { unfilled.min(vanished) } else { 0 }
 }
 
+/// A counter of the requests and the responses in a flow.
+fn sum_of(flow: &Flow, of: fn(&Loss) -> u64) -> u64 {
+    flow.losses().iter().flatten().map(of).sum()
+}
+
 impl Facts {
     /// Flows at two taps whose order is known, with no other tap of the flow between the two: the tap nearer the
     /// sender, the other, and the flow.
@@ -283,9 +290,7 @@ impl Facts {
     #[must_use]
     pub fn between_taps(&self) -> Vec<Between<'_>> {
         let mut pairs: BTreeMap<(&str, &str, Address, Address), Between<'_>> = BTreeMap::new();
-        let at = |link: &str, tap: &TapFlow| {
-            self.to_qp(tap.src, tap.dst, tap.dest_qp).filter(|flow| flow.link == *link).last()
-        };
+        let captures = self.missed();
         for (from, to, tap) in self.sections() {
             let Some(vanished) = tap.vanished else { continue };
             let (src, dst) = (tap.src, tap.dst);
@@ -302,16 +307,17 @@ impl Facts {
             };
             let sum = pairs.entry((from, to, src, dst)).or_insert(new);
             sum.matched += tap.packets_matched;
-            let near = at(from, tap);
-            let in_vain = near.is_some_and(|flow| self.ends_in_vain(flow));
+            let in_vain = self.at(from, tap).is_some_and(|flow| self.ends_in_vain(flow));
             let at_end = tap.vanished_at_end.filter(|_| in_vain);
             let vanished = vanished + at_end.unwrap_or(0);
             if vanished == 0 {
                 continue;
             }
-            let Some(flow) = at(to, tap) else { continue };
-            let unfilled: u64 = flow.losses().iter().flatten().map(|loss| loss.unfilled.or_zero()).sum();
-            let missed = arrived(vanished, unfilled, !flow.is_uc() && !in_vain);
+            let Some(flow) = self.at(to, tap) else { continue };
+            let is_proof = !flow.is_uc() && !in_vain;
+            let sequenced = arrived(vanished, sum_of(flow, |loss| loss.unfilled.or_zero()), is_proof);
+            let answers = self.answers_missed(&captures, to, tap, (flow, vanished - sequenced, is_proof));
+            let missed = sequenced + answers;
             sum.vanished += vanished - missed;
             sum.missed += missed;
             if let Some((first, last)) = tap.vanished_first_ns.zip(tap.vanished_last_ns) {
@@ -329,6 +335,52 @@ impl Facts {
             }
         }
         pairs.into_values().collect()
+    }
+
+    /// The flow of two taps at one of them.
+    fn at(&self, link: &str, tap: &TapFlow) -> Option<&Flow> {
+        self.to_qp(tap.src, tap.dst, tap.dest_qp).filter(|flow| flow.link == *link).last()
+    }
+
+    /// What the captures at taps missed of requests and responses: at the second tap what nobody retransmitted, at the
+    /// first what the second shows.
+    fn missed(&self) -> Missed<&str> {
+        let mut captures = Missed::default();
+        for (from, to, tap) in self.sections() {
+            let [near, far] = [from, to].map(|link| self.at(link, tap));
+            let (Some(near), Some(far)) = (near, far) else { continue };
+            if !far.has_sequence() || far.is_uc() || self.ends_in_vain(near) {
+                continue;
+            }
+            let unfilled = sum_of(far, |loss| loss.unfilled.or_zero());
+            let missed = arrived(tap.vanished.unwrap_or(0), unfilled, true);
+            captures.note(to, tap.packets_matched + missed, missed);
+            let [_, behind] = tap.only_at;
+            captures.note(from, tap.packets_matched + behind, behind);
+        }
+        captures
+    }
+
+    /// Of the packets of a flow that did not pass the second tap, without requests and responses that reached the
+    /// receiver: the ACKs that the capture may have missed.
+    fn answers_missed(
+        &self,
+        captures: &Missed<&str>,
+        to: &str,
+        tap: &TapFlow,
+        (flow, vanished, is_proof): (&Flow, u64, bool),
+    ) -> u64 {
+        let is_answer = !flow.has_sequence();
+        if !is_proof || !is_answer && flow.ack.acks == 0 {
+            return 0;
+        }
+        // Requests and responses are lost as their PSNs say.
+        let lost = if is_answer { 0 } else { sum_of(flow, |loss| loss.lost) };
+        let answers = vanished.saturating_sub(lost);
+        let packets = if is_answer { tap.packets_matched } else { flow.ack.acks } + answers;
+        let waited =
+            self.back(flow).filter_map(|other| other.loss.get()).map(|loss| loss.timeouts_acked).max();
+        captures.answers(&to, (packets, answers), waited.unwrap_or(0))
     }
 
     /// Flows at two taps that lack packets of one another, where nobody can say which of them are lost: the order of
@@ -369,5 +421,55 @@ impl Facts {
     /// True if requests are retried in vain, those of this flow or those that it answers.
     fn ends_in_vain(&self, flow: &Flow) -> bool {
         flow.is_retried_in_vain() || self.requests_answered_by(flow).any(Flow::is_retried_in_vain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Options;
+    use crate::analysis::fixtures::everything;
+
+    /// Two hosts at two taps, requests one way and ACKs the other: ACKs that the second capture does not show, where it
+    /// misses some requests and where it misses none, and where the requester waited for some.
+    #[test]
+    fn acks_that_the_second_capture_missed_are_not_lost() {
+        let of = |unfilled: u64, waited: u64| {
+            let mut facts = Facts::of(&everything(), &Options::default());
+            let flow = facts.flows.iter().find(|flow| flow.psn.is_some() && !flow.is_uc()).unwrap().clone();
+            let at = |link: &str, flow: &Flow| Flow { link: link.into(), ..flow.clone() };
+            let requests = Flow {
+                peer_qp: Some(6),
+                loss: Some(Loss { unfilled: unfilled.into(), timeouts_acked: waited, ..Loss::default() })
+                    .into(),
+                loss_responses: None.into(),
+                ..flow.clone()
+            };
+            let (src, dst) = (flow.dst, flow.src);
+            let acks = Flow {
+                src,
+                dst,
+                dest_qp: 6,
+                peer_qp: Some(flow.dest_qp),
+                psn: None,
+                psn_responses: None,
+                ..requests.clone()
+            };
+            let acks = Flow { loss: None.into(), ..acks };
+            facts.flows = ["a", "b"].iter().flat_map(|link| [at(link, &requests), at(link, &acks)]).collect();
+            facts.flows.sort_by_key(|flow| (flow.src, flow.dst, flow.dest_qp));
+            let tap = |flow: &Flow, packets_matched, vanished| TapFlow {
+                packets_matched,
+                vanished: Some(vanished),
+                only_at: [vanished, 0],
+                ..TapFlow::empty((flow.src, flow.dst, flow.dest_qp), ["a", "b"])
+            };
+            facts.taps = vec![tap(&requests, 5_000, unfilled), tap(&acks, 785, 15)];
+            let lost = facts.between_taps();
+            lost.iter().map(|one| (one.vanished, one.missed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        assert_eq!(of(100, 0), (0, 115));
+        assert_eq!(of(100, 4), (4, 111));
+        assert_eq!(of(0, 0), (15, 0));
     }
 }

@@ -6,6 +6,7 @@
 use rocescope_common::account::FlowKey;
 use rocescope_common::wire::opcode::TRANSPORT_UC;
 
+use super::missed::Missed;
 use super::taps::arrived;
 use crate::metrics::loss::{Loss, Metrics};
 use crate::metrics::taps::TapPair;
@@ -29,6 +30,18 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
     let ordered = || pairs.iter().filter(|pair| pair.ordered);
     let behind: Set<FlowKey> = ordered().map(|pair| ends(pair)[1]).collect();
     let at: Map<FlowKey, &FlowSample> = sample.flows.iter().map(|flow| (flow.key, flow)).collect();
+    let in_vain =
+        |flow: &FlowSample| losses.flow(flow.slot).requests.is_some_and(|one| one.is_retried_in_vain());
+    let unfilled = |flow: &FlowSample| sum(losses, flow, |metrics| metrics.unfilled);
+    let mut captures = Missed::default();
+    for pair in ordered() {
+        let [Some(one), Some(two)] = ends(pair).map(|end| at.get(&end)) else { continue };
+        if is_sequenced(two) && two.stats.transport != TRANSPORT_UC && !in_vain(one) {
+            let missed = arrived(pair.only[0], unfilled(two), true);
+            captures.note(two.key.link, pair.matched + missed, missed);
+            captures.note(one.key.link, pair.matched + pair.only[1], pair.only[1]);
+        }
+    }
     for pair in ordered() {
         let [first, second] = ends(pair);
         let (Some(one), Some(two)) = (at.get(&first), at.get(&second)) else { continue };
@@ -38,12 +51,22 @@ pub(crate) fn lost(sample: &Sample) -> Map<u32, u64> {
             continue;
         }
         let vanished = pair.only[0];
-        let in_vain = losses.flow(one.slot).requests.is_some_and(|requests| requests.is_retried_in_vain());
-        let is_proof = two.stats.transport != TRANSPORT_UC && !in_vain;
-        let missed = arrived(vanished, sum(losses, two, |metrics| metrics.unfilled), is_proof);
+        let is_proof = two.stats.transport != TRANSPORT_UC && !in_vain(one);
+        let mut missed = arrived(vanished, unfilled(two), is_proof);
+        if is_proof && (two.stats.acks > 0 || !is_sequenced(two)) {
+            let lost = if is_sequenced(two) { sum(losses, two, |metrics| metrics.lost) } else { 0 };
+            let answers = (vanished - missed).saturating_sub(lost);
+            let matched = if is_sequenced(two) { two.stats.acks } else { pair.matched };
+            missed += captures.answers(&two.key.link, (matched + answers, answers), 0);
+        }
         lost.insert(two.slot, sum(losses, one, |metrics| metrics.lost) + vanished - missed);
     }
     lost
+}
+
+/// True if it has requests or responses, and not ACKs and CNPs alone.
+fn is_sequenced(flow: &FlowSample) -> bool {
+    flow.stats.psn.seen != 0 || flow.stats.rare.psn_responses.seen != 0
 }
 
 /// A counter of the requests and the responses in a flow.
@@ -93,6 +116,26 @@ mod tests {
         assert_eq!(at_taps(&sample([(0, 0), (80, 12), (0, 0)], &there)), [None, Some(80), None], "missed");
         let order = [([0, 1], true, 1_000, [0, 0])];
         assert_eq!(at_taps(&sample([(0, 0), (1, 0), (0, 0)], &order)), [None, Some(0), None]);
+    }
+
+    /// A capture that misses requests at random misses ACKs, too: these are not lost.
+    #[test]
+    fn acks_that_a_capture_misses_are_not_lost() {
+        let of = |unfilled: u64, acks: u64| {
+            let mut sample = sample([(0, 0), (0, unfilled), (0, 0)], &[([0, 1], true, 1_000, [unfilled, 0])]);
+            let key = |tap| key(tap, "10.0.0.2", "10.0.0.1", 6);
+            let (mut flows, slot) = (sample.flows.to_vec(), sample.flows.len() as u32);
+            for tap in 0..2 {
+                let mut stats = stats(7, 800, 48_000);
+                stats.psn = rocescope_common::account::psn::PsnTrack::NONE;
+                flows.push(FlowSample { slot: slot + u32::from(tap), key: key(tap), stats });
+            }
+            sample.flows = flows.into();
+            let pair = TapPair { matched: 800, only: [acks, 0], ..TapPair::empty(key(0), [0, 1]) };
+            sample.metrics.taps.as_mut().unwrap().push(pair);
+            lost(&sample).get(&(slot + 1)).copied()
+        };
+        assert_eq!((of(20, 15), of(0, 15)), (Some(0), Some(15)));
     }
 
     #[test]

@@ -84,10 +84,7 @@ pub fn main() -> ExitCode {
         match start::start() {
             Ok(Some(arguments)) => line.extend(arguments.into_iter().map(OsString::from)),
             Ok(None) => return ExitCode::SUCCESS,
-            Err(error) => {
-                output::say(&limit::explained(&error));
-                return ExitCode::FAILURE;
-            }
+            Err(error) => return failed(&error),
         }
     }
     let args = match Args::read(line) {
@@ -133,11 +130,14 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::say(&limit::explained(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why the command failed.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    output::say(&limit::explained(error));
+    ExitCode::FAILURE
 }
 
 /// Help and version go to standard output, errors to standard error.

@@ -401,7 +401,7 @@ impl Subject {
         Self {
             queue_pairs: numbers.into_iter().map(qp).collect(),
             ports: port.into_iter().collect(),
-            counters: PortCounter::ALL.iter().filter(|one| is_counter(*one)).map(|one| one.name()).collect(),
+            counters: PortCounter::ALL.iter().filter(|one| is_counter(one)).map(|one| one.name()).collect(),
             compared: compared.into_iter().collect(),
             links: Vec::new(),
             worse_direction: text("worse_direction").and_then(worse),

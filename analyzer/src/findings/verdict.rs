@@ -1,6 +1,7 @@
 //! The verdict over all findings: the headline of every view.
 
 use super::{Finding, Severity};
+use crate::analysis::{Facts, Flow};
 use crate::util::definition::definitions;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
@@ -16,6 +17,12 @@ const HEALTHY_SUMMARY: &str = "no loss, congestion or stall";
 
 /// What follows them.
 const THRESHOLDS: &str = " above the thresholds";
+
+/// The same without loss, and why.
+const WITHOUT_LOSS: &str = "no congestion or stall";
+const LOSS_UNKNOWN: &str = "; loss unknown, no packet has a PSN sequence";
+/// The finding that the capture misses packets.
+const INCOMPLETE: &str = super::checks::capture::INCOMPLETE.id;
 
 /// Overall state of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -64,6 +71,8 @@ impl<'a> Verdict<'a> {
             (0, 0, 1..) => Health::Recovered,
             (0, 0, 0) => Health::Healthy,
         };
+        // What the capture misses may have been trouble.
+        let is_incomplete = findings.iter().any(|one| one.id == INCOMPLETE);
         let (now, active) = if recorded { ("at the end of the capture", "") } else { ("now", "active ") };
         let in_words =
             [(critical, "critical problem"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
@@ -74,6 +83,7 @@ impl<'a> Verdict<'a> {
             n => format!(" (and {})", plural(n, "consequence")),
         };
         let at = match health {
+            Health::Healthy if is_incomplete => "as far as the capture shows",
             Health::Recovered => now,
             Health::Degraded | Health::Critical if recorded => now,
             _ => "",
@@ -118,6 +128,31 @@ impl<'a> Verdict<'a> {
             Some(before) => format!("{before}nothing{THRESHOLDS}"),
             None => self.detail.clone(),
         }
+    }
+
+    /// Restricts a healthy verdict to what was judged: not flows that were retired during the run, whose figures of loss
+    /// are sums alone, nor loss where no packet has a PSN sequence.
+    #[must_use]
+    pub fn of_judged(mut self, facts: &Facts) -> Self {
+        if self.health != Health::Healthy {
+            return self;
+        }
+        let retired = &facts.totals.retired;
+        let known = |flow: &Flow| flow.has_sequence() || flow.losses().iter().any(Option::is_some);
+        if !facts.flows.is_empty() && !facts.flows.iter().any(known) {
+            self.detail = self.detail.replacen(HEALTHY_SUMMARY, WITHOUT_LOSS, 1) + LOSS_UNKNOWN;
+        }
+        if retired.flows > 0 {
+            let flows = plural(retired.flows, "retired flow");
+            let lost = match (retired.lost, retired.timeouts) {
+                (Some(0), Some(0)) => format!("no loss upstream in {flows}"),
+                (Some(0), Some(timeouts)) => format!("{} in {flows}", plural(timeouts, "timeout")),
+                (Some(lost), _) => format!("{} lost in {flows}", plural(lost, "packet")),
+                (None, _) => format!("loss unknown of {flows}"),
+            };
+            self.detail = format!("{} in the flows of the table; {lost}", self.detail);
+        }
+        self
     }
 
     /// The next command to run on this host: the first step with a command of the worst finding, else `explain`.
@@ -202,6 +237,39 @@ mod tests {
         );
         assert_eq!(sentence(&[], 9), "Healthy: no loss, congestion or stall above the thresholds");
         assert_eq!(sentence(&[finding(Severity::Warning, true)], 77), "Degraded: 1 active warning");
+    }
+
+    #[test]
+    fn what_was_not_evaluated_is_not_healthy() {
+        use crate::analysis::{Options, Retired, fixtures::everything};
+        let mut facts = Facts::of(&everything(), &Options::default());
+        let sentence = |all: &[Finding], facts: &Facts| Verdict::of(all, false).of_judged(facts).sentence;
+        facts.totals.retired = Retired::default();
+        assert_eq!(sentence(&[], &facts), "Healthy: no loss, congestion or stall above the thresholds");
+        facts.totals.retired = Retired { flows: 7, ..Retired::default() };
+        assert_eq!(
+            sentence(&[], &facts),
+            "Healthy: no loss, congestion or stall above the thresholds in the flows of the table; loss unknown of 7 retired flows"
+        );
+        assert_eq!(sentence(&[finding(Severity::Warning, true)], &facts), "Degraded: 1 active warning");
+        facts.totals.retired = Retired { lost: Some(454), timeouts: Some(3), ..facts.totals.retired };
+        assert!(
+            sentence(&[], &facts).ends_with("in the flows of the table; 454 packets lost in 7 retired flows")
+        );
+        facts.totals.retired = Retired::default();
+        for flow in &mut facts.flows {
+            (flow.psn, flow.psn_responses) = (None, None);
+            (flow.loss, flow.loss_responses) = (None.into(), None.into());
+        }
+        assert_eq!(
+            sentence(&[], &facts),
+            "Healthy: no congestion or stall above the thresholds; loss unknown, no packet has a PSN sequence"
+        );
+        let incomplete = Finding::new(INCOMPLETE, Severity::Info, "Incomplete".into());
+        assert_eq!(
+            Verdict::of(&[incomplete], false).noting(77, 1_000).sentence,
+            "Healthy as far as the capture shows: 7.70 % retransmitted, but no loss, congestion or stall above the thresholds"
+        );
     }
 
     #[test]

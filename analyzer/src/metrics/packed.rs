@@ -9,7 +9,8 @@ use super::loss::in_message::InMessage;
 use super::loss::reads::Overlap;
 use super::loss::signal_intervals::{Interval, Mark, Signal, SignalIntervals};
 use super::loss::{
-    self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, Retransmission, Sizes, Unfollowed,
+    self, AckState, Episodes, FlowLoss, GivenUp, Loss, NakTally, Naks, RetiredLoss, Retransmission, Sizes,
+    Unfollowed,
 };
 use super::marking::Marked;
 use super::pairing::{self, Confidence, PairingEvidence};
@@ -91,7 +92,8 @@ pack! {
     struct ecn::CnpFigure { answers, count, first_ns, last_ns, min_gap_ns, delay, without_mark, reaction }
     struct series::Bin { capable, ce, cnp }
     struct Reaction { window_ns, samples, before_bps, after_bps }
-    struct Loss { flows, naks, ack_states, known, overlaps, in_messages, intervals }
+    struct Loss { flows, naks, ack_states, known, overlaps, in_messages, intervals, retired }
+    struct RetiredLoss { lost, retransmitted, timeouts }
     struct InMessage { request, response, pace_ns }
     struct FlowLoss { requests, responses, unfollowed, given_up }
     struct Unfollowed { until_ns, packets, missing, repeats }

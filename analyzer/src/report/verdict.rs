@@ -28,7 +28,7 @@ impl ReportVerdict {
         order::sort(&mut findings, facts.window.last_ns);
         let (retransmitted, packets) = facts.retransmitted();
         let recorded = facts.source.kind == InputKind::Replay;
-        let verdict = Verdict::of(&findings, recorded).noting(retransmitted, packets);
+        let verdict = Verdict::of(&findings, recorded).of_judged(facts).noting(retransmitted, packets);
         let (health, sentence, worst) = (verdict.health, verdict.sentence(), verdict.worst);
         let nothing = facts.totals.roce_packets == 0 && facts.devices.is_empty();
         let next =

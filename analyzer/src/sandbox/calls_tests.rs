@@ -132,7 +132,7 @@ fn other_processes_keep_their_limits_and_priorities() {
     for plan in [Plan::parser(), writer(Path::new("/"))] {
         under(&plan, || {
             let none = Rlimit { current: None, maximum: None };
-            assert_eq!(prlimit(parent, Resource::Core, none.clone()).err(), Some(Errno::PERM));
+            assert_eq!(prlimit(parent, Resource::Core, none).err(), Some(Errno::PERM));
             assert_eq!(setpriority_process(parent, 5), Err(Errno::PERM));
             assert_eq!(setpriority_user(getuid(), 5), Err(Errno::PERM));
             setpriority_process(None, getpriority_process(None).unwrap()).unwrap();

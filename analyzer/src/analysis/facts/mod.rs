@@ -309,6 +309,13 @@ pub struct Retired {
     pub packets: u64,
     /// Their bytes. Unit: bytes.
     pub bytes: u64,
+    /// Packets lost upstream in them, as in `flows[].loss.lost`, at each link that showed them. Unit: PSNs. Null: none
+    /// was retired, or of a recording.
+    pub lost: Option<u64>,
+    /// Packets retransmitted in them, READ requests included. Unit: packets. Null: as `lost`.
+    pub retransmitted: Option<u64>,
+    /// Transport timeouts in them. Unit: timeouts. Null: as `lost`.
+    pub timeouts: Option<u64>,
 }
 
 /// Packets by the ECN bits of the innermost IP header. RoCEv1 packets have none and are not included.

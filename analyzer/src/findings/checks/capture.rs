@@ -1,4 +1,6 @@
-//! Packets captured twice, by mirrors or network duplication.
+//! Packets captured twice, by mirrors or network duplication, and captures that miss packets.
+
+mod incomplete;
 
 use crate::analysis::{ByLink, Flow, Link};
 use crate::findings::span::{Span, all_of, episodes, run, spans};
@@ -11,16 +13,20 @@ use crate::metrics::duplicates::{LATE_NS, OnLink, WINDOW_NS};
 use crate::metrics::loss::signal_intervals::Signal;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
+pub(in crate::findings) use incomplete::INCOMPLETE;
 
 /// This family.
 pub(super) const FAMILY: Family = Family {
-    entries: &[DUPLICATES],
+    entries: &[DUPLICATES, INCOMPLETE],
     limits: &[Limits::META],
     evidence: &[
         label("copies", "duplicate packets", Unit::Count).summed(),
         label("copies_ratio", "share of the packets meanwhile", Unit::Ratio),
         label("delay_mean_ns", "mean delay of the duplicate", Unit::Nanoseconds),
         label("delay_max_ns", "longest delay of the duplicate", Unit::Nanoseconds),
+        label("missing", "packets that passed unseen", Unit::Count).summed(),
+        label("missing_ratio", "their share of all packets", Unit::Ratio),
+        label("packets", "packets seen", Unit::Count).summed(),
         label("marked_between", "packets CE-marked between original and duplicate", Unit::Count).summed(),
     ],
     check,
@@ -62,6 +68,15 @@ limits! {
     taps_ns: u64 = 1_000_000,
         "minimum mean delay of duplicates, in nanoseconds, that suggests two taps",
         "A mirror duplicates within microseconds; between two taps there is the delay of the path";
+    missing: u64 = 100,
+        "minimum PSNs that never passed and were never retransmitted",
+        "What was in flight when a queue pair died looks the same, and is a window at most";
+    missing_ratio: f64 = 0.01,
+        "minimum share of packets that the capture misses",
+        "Less changes no ratio that is shown; loss has figures of its own from one in ten thousand on";
+    missing_warning: f64 = 0.1,
+        "minimum share of packets that the capture misses, for a warning",
+        "With a tenth unseen most episodes of loss have a packet that decides them among the missing";
     own_ratio: f64 = 0.1,
         "minimum share of packets that no other tap on the path shows, for a tap to raise a finding of its own",
         "Taps on one path differ by what either of them missed, which is less than a tenth";
@@ -87,6 +102,7 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
             one_by_one(input, link, flows, By::Network, found);
         }
     }
+    incomplete::check(input, &by_link, found);
 }
 
 fn is_many(input: &Input<'_>, copies: u64, packets: u64) -> bool {

@@ -12,6 +12,8 @@ use crate::findings::{
     ByHand, Commands, Entry, Episode, Family, Finding, Hop, Impact, Input, Measure, Need, Place, Problem,
     Raise, Severity, Unit, label,
 };
+use crate::sample::Address;
+use crate::util::map::Map;
 use crate::util::numbers::share;
 use crate::util::units::{self, plural};
 
@@ -40,8 +42,8 @@ pub(super) const ERRORS: Entry = Entry {
     computed: "The ICRC is computed over whole frames in replay; frames cut by a snap length are not evaluated. A warning from `icrc.packets` packets with a wrong ICRC and the share \
                `icrc.ratio` of a link from the first to the last of them (over 1 s at least), else info.\n\
                \n\
-               Flows in which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info: there the sender's NIC fills in \
-               the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
+               Flows, senders and links of which nearly all packets are wrong (the share `icrc.always` of at least `icrc.always_packets`) are reported separately, as info, and so are fewer \
+               packets that are all wrong: there the sender's NIC fills in the ICRC downstream of the capture, or a device on the path rewrites addresses, ports or the IP identification.",
     advice: "Narrow down the location with a second tap: the faulty device is between a tap where the packets are correct and one where they are wrong. Check its \
                memory error and FCS counters (of cut-through switches also the upstream ports) and replace it. On the receiver, rx_icrc_encapsulated and \
                rx_roce_errors count the same packets.",
@@ -59,14 +61,19 @@ limits! {
         "minimum share of corrupt packets for a warning",
         "A link at the bit error rate of 1e-12 that Ethernet allows damages 3 in 100 million packets of 4 KB, and its FCS finds those";
     always: f64 = 0.9,
-        "minimum share of wrong ICRCs in a flow that means rewriting, not corruption",
-        "Corruption does not hit nearly every packet of a flow that goes on";
+        "minimum share of wrong ICRCs in a flow, of a sender or on a link that means rewriting, not corruption",
+        "Corruption does not hit nearly every packet of what goes on";
     always_packets: u64 = 5,
-        "minimum packets of such a flow",
+        "minimum packets of such a flow or sender",
         "A packet with a damaged header may look like a flow of its own";
 }
 
 impl Limits {
+    /// True if nearly all of these packets, wrong ones and all that were checked, have a wrong ICRC.
+    fn is_always(&self, (bad, checked): (u64, u64)) -> bool {
+        checked >= self.always_packets && bad as f64 >= self.always * checked as f64
+    }
+
     /// Severity of this number of damaged packets, which are this share.
     fn severity(&self, bad: u64, ratio: f64) -> Severity {
         if bad >= self.packets && ratio >= self.ratio { Severity::Warning } else { Severity::Info }
@@ -85,19 +92,9 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     let (mut damaged, mut always) = (Vec::new(), Vec::new());
     for link in &input.facts.links {
         let Some(all) = link.icrc.filter(|icrc| icrc.bad > 0) else { continue };
-        let bad = by_link.on(link).iter().copied().filter(|flow| bad_of(flow) > 0);
-        let (of_always, of_damaged): (Vec<&Flow>, Vec<&Flow>) =
-            bad.partition(|flow| is_always(flow, &input.limits.icrc));
-        let sums = of_always.iter().filter_map(|flow| flow.icrc.get());
-        let (bad, checked) = sums.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked));
-        let rest =
-            Icrc { bad: all.bad.saturating_sub(bad), checked: all.checked.saturating_sub(checked), ..all };
-        if rest.bad > 0 {
-            damaged.push(Corrupt { link, flows: of_damaged, icrc: rest });
-        }
-        if !of_always.is_empty() {
-            always.push(Corrupt { link, flows: of_always, icrc: Icrc { checked, bad, ..all } });
-        }
+        let (of_damaged, of_always) = divide(link, all, by_link.on(link), &input.limits.icrc);
+        damaged.extend(of_damaged);
+        always.extend(of_always);
     }
     for one in damaged {
         corruption(input, by_link.on(one.link), one, found);
@@ -107,15 +104,51 @@ pub(super) fn check(input: &Input<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn bad_of(flow: &Flow) -> u64 {
-    flow.icrc.get().map_or(0, |icrc| icrc.bad)
+/// Divides the wrong packets of a link, with these flows, into damaged ones and those of flows and senders that have
+/// nothing else. Retired flows have no sender any more: what is left of the link is theirs.
+fn divide<'a>(
+    link: &'a Link,
+    all: Icrc,
+    on_link: &[&'a Flow],
+    limits: &Limits,
+) -> (Option<Corrupt<'a>>, Option<Corrupt<'a>>) {
+    let sum = |of: &dyn Fn(&Flow) -> bool| {
+        let own = on_link.iter().filter(|flow| of(flow)).filter_map(|flow| flow.icrc.get());
+        own.fold((0, 0), |sum, icrc| (sum.0 + icrc.bad, sum.1 + icrc.checked))
+    };
+    let mut senders: Map<Address, (u64, u64)> = Map::default();
+    for (flow, icrc) in on_link.iter().filter_map(|flow| Some((flow, flow.icrc.get()?))) {
+        let sender = senders.entry(flow.src).or_default();
+        *sender = (sender.0 + icrc.bad, sender.1 + icrc.checked);
+    }
+    let of_sender = |flow: &Flow| senders.get(&flow.src).copied().unwrap_or_default();
+    let of_flow = |flow: &Flow| flow.icrc.get().map_or((0, 0), |icrc| (icrc.bad, icrc.checked));
+    let whole = limits.is_always((all.bad, all.checked));
+    let is_always =
+        |flow: &Flow| whole || limits.is_always(of_flow(flow)) || limits.is_always(of_sender(flow));
+    let of_table = sum(&|_| true);
+    let retired = (all.bad.saturating_sub(of_table.0), all.checked.saturating_sub(of_table.1));
+    let mut sums = sum(&|flow| bad_of(flow) > 0 && is_always(flow));
+    if whole || limits.is_always(retired) {
+        sums = (sums.0 + retired.0, sums.1 + retired.1);
+    }
+    let bad = on_link.iter().copied().filter(|flow| bad_of(flow) > 0);
+    let (mut of_always, mut of_damaged): (Vec<&Flow>, Vec<&Flow>) = bad.partition(|flow| is_always(flow));
+    let mut rest = (all.bad.saturating_sub(sums.0), all.checked.saturating_sub(sums.1));
+    // Nothing of it is right: that is no corruption, however few they are.
+    if rest.0 > 0 && rest.0 >= rest.1 {
+        sums = (sums.0 + rest.0, sums.1 + rest.1);
+        of_always.append(&mut of_damaged);
+        rest = (0, 0);
+    }
+    let corrupt = |flows, (bad, checked)| {
+        (bad > 0).then_some(Corrupt { link, flows, icrc: Icrc { checked, bad, ..all } })
+    };
+    (corrupt(of_damaged, rest), corrupt(of_always, sums))
 }
 
-/// True if nearly every packet of a flow has a wrong ICRC.
-fn is_always(flow: &Flow, limits: &Limits) -> bool {
-    flow.icrc.get().is_some_and(|icrc| {
-        icrc.checked >= limits.always_packets && icrc.bad as f64 >= limits.always * icrc.checked as f64
-    })
+fn bad_of(flow: &Flow) -> u64 {
+    flow.icrc.get().map_or(0, |icrc| icrc.bad)
 }
 
 /// True if each of these flows of a link has at least as many packets with a wrong ICRC as loss episodes downstream: a
@@ -191,17 +224,19 @@ fn corruption(input: &Input<'_>, on_link: &[&Flow], one: Corrupt<'_>, found: &mu
 /// All packets of some flows have a wrong ICRC.
 fn rewritten(input: &Input<'_>, one: Corrupt<'_>, found: &mut Vec<Finding>) {
     let Corrupt { link, flows: always, icrc: Icrc { bad, checked, .. } } = one;
-    let Some(first) = always.first() else { return };
-    let diagnosis = format!(
-        "ICRC always wrong in {} on {}: rewritten, or filled in later",
-        plural(always.len() as u64, "flow"),
-        short(&link.name)
-    );
-    let (requester, responder) = ends::of_data(input, [*first]);
-    Raise::new(&ERRORS, Severity::Info, title(diagnosis, [pair(first.src, first.dst)]))
+    let first = always.first().copied();
+    let which = match always.len() as u64 {
+        0 => "retired flows".to_owned(),
+        flows => plural(flows, "flow"),
+    };
+    let diagnosis =
+        format!("ICRC always wrong in {which} on {}: rewritten, or filled in later", short(&link.name));
+    let hosts = first.map_or_else(String::new, |first| pair(first.src, first.dst));
+    let (requester, responder) = ends::of_data(input, first);
+    Raise::new(&ERRORS, Severity::Info, title(diagnosis, [hosts]))
         .evidence("bad", bad)
         .evidence("checked", checked)
-        .episodes(seen(&always, None))
+        .dated(seen(&always, None))
         .flows(always)
         .place(Place::link(input, &link.name, link.direction))
         .ends(requester, responder)
@@ -238,6 +273,41 @@ mod tests {
             found_on(&facts, "icrc.errors").unwrap().owns
         };
         assert_eq!((owns(1), owns(2)), (&[][..], &["loss.after_tap"][..]));
+    }
+
+    /// Packets of a flow, wrong and checked, on one link that has more of both: of retired flows.
+    fn of_flows(flows: &[(u64, u64)], retired: (u64, u64)) -> Vec<(Severity, u64, u64)> {
+        let mut facts = Facts::of(&everything(), &Options::default());
+        let flow = facts.flows[0].clone();
+        let icrc = |(bad, checked): (u64, u64)| {
+            let wrong = Wrong { packets: bad, at_ns: (1, 2) };
+            Checked { checked, wrong: wrong.into(), unchecked: 0 }
+        };
+        let of = |(at, one): (usize, &(u64, u64))| {
+            let src = [10, 0, 0, u8::try_from(at).unwrap()];
+            Flow { src: src.into(), icrc: Some(icrc(*one)).into(), ..flow.clone() }
+        };
+        let all = flows.iter().fold(retired, |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        facts.flows = flows.iter().enumerate().map(of).collect();
+        for link in &mut facts.links {
+            let is_own = link.name == *flow.link && link.direction == flow.direction;
+            link.icrc = is_own.then(|| icrc(all).into());
+        }
+        let all = crate::findings::tests::all_on(&facts).into_iter().filter(|one| one.id == "icrc.errors");
+        let figure = |one: &Finding, name: &str| one.evidence[name].as_u64().unwrap();
+        all.map(|one| (one.severity, figure(&one, "bad"), figure(&one, "checked"))).collect()
+    }
+
+    #[test]
+    fn what_is_always_wrong_is_no_corruption_however_it_is_divided_into_flows() {
+        let info = |bad, checked| vec![(Severity::Info, bad, checked)];
+        assert_eq!(of_flows(&[(4, 4); 50], (0, 0)), info(200, 200), "short flows");
+        assert_eq!(of_flows(&[(3, 3)], (0, 0)), info(3, 3), "a few packets");
+        assert_eq!(of_flows(&[], (601, 601)), info(601, 601), "retired flows");
+        let damaged = vec![(Severity::Warning, 4, 1_004)];
+        assert_eq!(of_flows(&[(4, 4), (0, 1_000)], (0, 0)), damaged, "one more flow is right");
+        let both = of_flows(&[(4, 1_000)], (600, 600));
+        assert_eq!(both, [(Severity::Warning, 4, 1_000), (Severity::Info, 600, 600)], "apart");
     }
 
     #[test]

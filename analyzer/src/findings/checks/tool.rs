@@ -11,7 +11,7 @@ use crate::util::units::{self, plural};
 /// This family.
 pub(super) const FAMILY: Family = Family { entries: &[LOST], limits: &[Limits::META], evidence: &[], check };
 
-const LOST: Entry = Entry {
+pub(super) const LOST: Entry = Entry {
     id: "tool.lost",
     rank: 10,
     measure: Some(Measure::ratio("lost_ratio")),

@@ -285,3 +285,75 @@ fn a_nak_for_a_packet_before_the_first_one_says_not_on_which_side_it_was_lost() 
         assert_eq!((loss.retransmitted, loss.mirrored), (retransmitted, 0), "{loss:?}");
     }
 }
+
+/// The two directions are captured by clocks that differ: responses pass before their requests.
+#[test]
+fn reads_whose_responses_come_first_are_not_repeated() {
+    for bytes in [1_024, 4_096] {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        let psns = bytes / 1_024;
+        for psn in (100..100 + 50 * psns).step_by(psns as usize) {
+            for at in psn..psn + psns {
+                let opcode = match (psns, at - psn) {
+                    (1, _) => 0x10,
+                    (_, 0) => 0x0D,
+                    (_, 3) => 0x0F,
+                    _ => 0x0E,
+                };
+                scene.pass(P { opcode, psn: at, syndrome: 0x1F, ..ANSWER });
+            }
+            scene.wire.dma_len = bytes;
+            scene.slot = scene.pass(P { opcode: 0x0C, psn, payload: 0, ..DATA });
+            scene.wire.dma_len = UNKNOWN;
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.rereads, loss.retransmitted, loss.timeouts), (0, 0, 0), "{bytes}: {loss:?}");
+    }
+}
+
+/// A READ of several MiB takes thousands of PSNs: its repetition is neither another connection nor a restart.
+#[test]
+fn a_long_read_repeated_after_silence_is_a_timeout() {
+    for mib in [1, 4, 8, 20] {
+        let mut scene = Scene::new(false);
+        scene.answer(89, 0x1F);
+        scene.wire.dma_len = mib << 20;
+        let span = mib << 10;
+        for at in 0..12 {
+            let psn = 100 + at * span;
+            for _ in 0..2 {
+                scene.slot = scene.pass(P { opcode: 0x0C, psn, payload: 0, ..DATA });
+                scene.now_ns += 300 * MS;
+            }
+            scene.pass(P { opcode: 0x0F, psn: psn + span - 1, syndrome: 0x1F, ..ANSWER });
+        }
+        let loss = scene.metrics();
+        assert_eq!((loss.rereads, loss.timeouts), (12, 12), "{mib} MiB: {loss:?}");
+    }
+}
+
+/// A connection that is made again on the same number, whose PSNs begin where they did or well before, after a silence
+/// of 3 s.
+#[test]
+fn a_number_used_again_after_all_was_acknowledged_is_another_connection() {
+    for (acked, begin, reused) in
+        [(true, 5_000, true), (false, 5_000, false), (true, 5_100, false), (true, 0, true)]
+    {
+        let mut scene = Scene::new(false);
+        for psn in (5_000..5_200).step_by(8) {
+            scene.send(psn..psn + 8, &[]);
+            if acked || psn < 5_100 {
+                scene.answer(psn + 7, 0x1F);
+            }
+        }
+        scene.now_ns += 3_000 * MS;
+        for psn in (begin..begin + 200).step_by(8) {
+            scene.send(psn..psn + 8, &[]);
+            scene.answer(psn + 7, 0x1F);
+        }
+        let loss = scene.metrics();
+        let is_reused = loss.timeouts == 0 && loss.retransmitted == 0;
+        assert_eq!(is_reused, reused, "{acked} {begin}: {loss:?}");
+    }
+}

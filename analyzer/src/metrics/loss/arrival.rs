@@ -83,6 +83,8 @@ pub(super) struct Arrival<'a> {
     pub(super) others_answer: bool,
     /// Slot of the flow with its answers at this tap, or [`UNKNOWN`].
     pub(super) answers_slot: u32,
+    /// PSN of the latest ACK to the flow; `None` where that is unknown, or few have passed.
+    pub(super) all_acked: Option<u32>,
     /// Time of the last READ response to the flow; `None` if that is unknown.
     pub(super) responded_ns: Option<u64>,
     /// Length of the reordering window, nanoseconds.

@@ -19,6 +19,7 @@
 //! | 6 | no NAK, and farther back than any window of unacknowledged packets | [`Reuse`](Cause::Reuse) | nothing |
 //! | 7 | no NAK, back to the first PSN over a window, after a pause | [`Reuse`](Cause::Reuse) | nothing |
 //! | 8 | no NAK, back to the first PSN after a pause longer than any transport timer | [`Reuse`](Cause::Reuse) | nothing |
+//! | 8a | no NAK, back to the first PSN over several messages, or to one farther before it than a window, after a pause, and ACKs of all that was sent passed here | [`Reuse`](Cause::Reuse) | nothing |
 //! | 9 | no NAK, and the service (UC) retransmits nothing | [`Reuse`](Cause::Reuse) | nothing |
 //! | 10 | no NAK, and a PSN gap at the PSN or between it and the expected one | [`Upstream`](Cause::Upstream) | the gap's PSNs as lost upstream; a timeout if the sender paused and no NAK names a PSN shortly before |
 //! | 11 | no NAK and no pause, right behind a run of one or two packets | [`Mirror`](Cause::Mirror) | duplicate |
@@ -45,6 +46,15 @@ definitions! {
     REUSE_LONG_PAUSE_NS: u64 = 60_000_000_000,
         "Pause after which it uses the number again however few PSNs it goes back, in nanoseconds",
         "No transport timer is longer: NCCL's is 4.3 s, 17 s where it is set high";
+    REUSE_ACKED: u32 = 32,
+        "The same where ACKs of all that was sent passed here",
+        "A sender that misses its last ACK goes back by what that one acknowledges; several ACKs are not lost at once and nothing else with them";
+    pub(super) SEVERAL_ACKS: u8 = 4,
+        "Minimum ACKs of a flow for these to be several",
+        "Single ones are lost at the end of what was in flight";
+    REUSE_BEFORE_FIRST: u32 = 1_024,
+        "Maximum PSNs before the first one seen that a sender goes back to after a pause to retransmit, where ACKs of all that was sent passed here",
+        "Those of a window: what it retransmits was in flight when the capture began, and has been acknowledged since";
     MIRRORED_RUN: u64 = 2,
         "Maximum packets that pass again right before another one that does, without a NAK or a pause, for both to be duplicates of a mirror",
         "Go-back-N retransmits longer runs";
@@ -109,8 +119,10 @@ pub(super) struct Observation {
     pub(super) back: u32,
     /// The run starts at the first PSN of the sequence.
     pub(super) from_first: bool,
-    /// It starts at a PSN before that.
-    pub(super) before_first: bool,
+    /// It starts this many PSNs before that; 0 if it does not.
+    pub(super) before_first: u32,
+    /// ACKs of all that had passed before it passed here, too.
+    pub(super) acked: bool,
     /// Time since the packet before, nanoseconds.
     pub(super) pause_ns: u64,
     /// The service retransmits (RC, XRC; not UC).
@@ -129,7 +141,7 @@ impl Observation {
             _ if self.reused => Cause::Reuse,
             Some(NakKind::Rnr) => Cause::ReceiverNotReady,
             Some(NakKind::SequenceError) if self.gap_at || self.gap_right_before => Cause::Upstream,
-            Some(NakKind::SequenceError) if self.before_first => Cause::Unknown,
+            Some(NakKind::SequenceError) if self.before_first > 0 => Cause::Unknown,
             Some(NakKind::SequenceError) => Cause::Downstream,
             None if self.is_another_connection() => Cause::Reuse,
             None if self.gap_at || self.gap_ahead => Cause::Upstream,
@@ -147,7 +159,14 @@ impl Observation {
         self.back >= PSN_WINDOW
             || self.from_first && self.back >= REUSE_FROM_FIRST && self.pause_ns >= REUSE_PAUSE_NS
             || self.from_first && self.pause_ns >= REUSE_LONG_PAUSE_NS
+            || self.is_made_again()
             || !self.reliable
+    }
+
+    /// Row 8a.
+    const fn is_made_again(&self) -> bool {
+        let begins = self.from_first && self.back >= REUSE_ACKED || self.before_first >= REUSE_BEFORE_FIRST;
+        self.acked && self.pause_ns >= REUSE_PAUSE_NS && begins
     }
 
     /// True if the transport timer expired: no NAK, or none since the last restart, and the sender paused. `cause` is
@@ -177,7 +196,8 @@ mod tests {
         gap_ahead: false,
         back: 10,
         from_first: false,
-        before_first: false,
+        before_first: 0,
+        acked: false,
         pause_ns: 100_000,
         reliable: true,
         follows_run: None,
@@ -207,7 +227,7 @@ mod tests {
 
     #[test]
     fn cause_row_4_a_nak_for_what_never_passed_says_not_where_it_was_lost() {
-        let before = Observation { nak: NAK, before_first: true, ..NOTHING };
+        let before = Observation { nak: NAK, before_first: 1, ..NOTHING };
         assert_eq!(before.cause(), Cause::Unknown);
         assert_eq!(Observation { gap_right_before: true, ..before }.cause(), Cause::Upstream);
         assert_eq!(Observation { nak: RNR, ..before }.cause(), Cause::ReceiverNotReady);
@@ -257,6 +277,20 @@ mod tests {
         let first = Observation { from_first: true, pause_ns: REUSE_LONG_PAUSE_NS, ..NOTHING };
         assert_eq!(first.cause(), Cause::Reuse);
         assert_eq!(Observation { pause_ns: REUSE_LONG_PAUSE_NS - 1, ..first }.cause(), Cause::Timeout);
+    }
+
+    #[test]
+    fn cause_row_8a_a_connection_made_again_after_all_was_acknowledged() {
+        let again = Observation { acked: true, pause_ns: REUSE_PAUSE_NS, ..NOTHING };
+        let first = Observation { from_first: true, back: REUSE_ACKED, ..again };
+        let before = Observation { before_first: REUSE_BEFORE_FIRST, ..again };
+        for made_again in [first, before] {
+            assert_eq!(made_again.cause(), Cause::Reuse);
+            assert_eq!(Observation { acked: false, ..made_again }.cause(), Cause::Timeout);
+            assert_eq!(Observation { pause_ns: REUSE_PAUSE_NS - 1, ..made_again }.cause(), Cause::Timeout);
+        }
+        assert_eq!(Observation { back: REUSE_ACKED - 1, ..first }.cause(), Cause::Timeout);
+        assert_eq!(Observation { before_first: REUSE_BEFORE_FIRST - 1, ..before }.cause(), Cause::Timeout);
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl KernelEvent {
             naks,
             reverse_captured,
             answers_slot: self.answers.unwrap_or(UNKNOWN),
+            all_acked: None,
             responded_ns: None,
             window_ns,
             // Live, one place sees all links of the host.

@@ -33,6 +33,7 @@ mod latest;
 mod parallel;
 pub mod reads;
 mod result;
+mod retired;
 mod sequence;
 pub mod signal_intervals;
 mod slot;
@@ -57,10 +58,12 @@ use super::timeline::LinkPoints;
 use answers::{Answered, Answers};
 pub(super) use arrival::DUPLICATE_NS;
 use arrival::{Arrival, Nak, Request};
+use cause::SEVERAL_ACKS;
 pub use cause::{PSN_WINDOW, TIMEOUT_PAUSE_NS};
 pub use episode::Episodes;
 use parallel::{Member, Parallel};
 pub use result::{GivenUp, Metrics, NakTally, Naks, OTHER_CODES, Retransmission, is_in_vain};
+pub use retired::RetiredLoss;
 use sequence::Sequence;
 use signal_intervals::{Counts, Recorder, Signal, SignalIntervals};
 use slot::Slot;
@@ -155,6 +158,8 @@ pub struct Loss {
     pub in_messages: Option<in_message::BySlot>,
     /// Times of loss, retransmission and congestion signals.
     pub intervals: SignalIntervals,
+    /// Flows that were retired.
+    pub retired: RetiredLoss,
 }
 
 impl Loss {
@@ -219,6 +224,7 @@ pub struct Collector {
     overlaps: reads::BySlot,
     intervals: Recorder,
     parallel: Parallel,
+    retired: RetiredLoss,
 }
 
 impl Collector {
@@ -236,6 +242,7 @@ impl Collector {
             overlaps: Map::default(),
             intervals: Recorder::new(bin_ns),
             parallel: Parallel::default(),
+            retired: RetiredLoss::default(),
         }
     }
 
@@ -280,6 +287,7 @@ impl Collector {
     /// The flow of a slot was retired.
     pub fn retired(&mut self, number: u32) {
         if let Some(slot) = self.slots.get_mut(number as usize) {
+            self.retired.add(&slot.loss());
             *slot = Slot::empty();
         }
         self.naks.remove(&number);
@@ -324,6 +332,7 @@ impl Collector {
             flows: troubled.map(|(number, slot)| (number, slot.loss())).collect(),
             known: None,
             intervals,
+            retired: self.retired,
             naks: self.naks.clone(),
             overlaps: self.overlaps.clone(),
             in_messages: Some(self.in_messages()),
@@ -385,6 +394,7 @@ impl Collector {
         let code = packet.aeth >> 24 & 0x1F;
         let rnr = packet.outcome.events & Event::RNR != 0;
         slot.refused = nak;
+        slot.acks = slot.acks.saturating_add(u8::from(!nak));
         if nak {
             self.note_nak(packet.slot, rnr, code, packet.time_ns);
         }
@@ -467,6 +477,7 @@ impl Collector {
         let Self { slots, answers, answered, window_ns, intervals, parallel, .. } = self;
         let answers_of = slots.get(reverse.slot as usize);
         let acked = answers_of.and_then(|slot| slot.ack_state().acknowledged());
+        let several = answers_of.is_some_and(|slot| slot.acks >= SEVERAL_ACKS);
         let responded_ns = answers_of.map(|slot| slot.responses.time_ns);
         let Some(slot) = slots.get_mut(packet.slot as usize) else { return };
         let response = op.has(Op::RESPONSE);
@@ -512,6 +523,7 @@ impl Collector {
             reverse_captured,
             others_answer,
             answers_slot: reverse.slot,
+            all_acked: acked.filter(|_| several),
             responded_ns,
             window_ns: *window_ns,
             elsewhere,

@@ -12,6 +12,9 @@ use rocescope_common::account::psn::WINDOW;
 use rocescope_common::wire::bth::MASK24;
 use rocescope_common::wire::frame::UNKNOWN;
 
+/// Path MTUs, in bytes.
+const MTUS: [u32; 5] = [256, 512, 1_024, 2_048, 4_096];
+
 /// Overlaps of flows, by slot.
 pub type BySlot = Map<u32, Overlap>;
 
@@ -40,6 +43,8 @@ pub(super) struct Read {
     psn: u32,
     /// PSNs that it takes, at least; 0 for no READ.
     span: u32,
+    /// Its bytes, where the path MTU is not known, so that it may take more PSNs than `span`; else 0.
+    loose_bytes: u32,
 }
 
 impl Read {
@@ -47,15 +52,28 @@ impl Read {
     pub(super) fn of(psn: u32, dma_len: u32, mtu: u16) -> Self {
         /// The largest path MTU: no READ takes fewer PSNs than with it.
         const LARGEST: u32 = 4_096;
+        let loose_bytes = if mtu == 0 && dma_len != UNKNOWN { dma_len } else { 0 };
         let mtu = if mtu == 0 { LARGEST } else { mtu.into() };
         let span = if dma_len == UNKNOWN { 0 } else { dma_len.div_ceil(mtu) };
         // A READ longer than half of the sequence shows nothing about the packets behind it.
-        Self { psn, span: if span < MASK24 / 2 { span } else { 0 } }
+        Self { psn, span: if span < MASK24 / 2 { span } else { 0 }, loose_bytes }
     }
 
     /// True if it may still be overlapped.
     pub(super) const fn is_some(self) -> bool {
         self.span > 0
+    }
+
+    /// True if a READ request of `dma_len` bytes at this PSN, ahead of this READ's, asks for a part of its data again,
+    /// and not for the data behind it.
+    fn is_repeated_by(self, psn: u32, dma_len: u32) -> bool {
+        let behind = psn.wrapping_sub(self.psn) & MASK24;
+        if behind < self.span {
+            return true;
+        }
+        // The rest of it ends where it ends, whichever the path MTU is.
+        let gone = self.loose_bytes.saturating_sub(dma_len);
+        gone > 0 && MTUS.iter().any(|mtu| behind.checked_mul(*mtu) == Some(gone))
     }
 
     /// Another request, with this PSN, passes: true where the PSN belongs to the READ. Its own first PSN may be that of
@@ -85,13 +103,20 @@ impl Read {
 impl Collector {
     /// True if a READ request asks for data that responses have answered already, or for the rest of a message whose
     /// last response was not seen. If the path MTU is unknown, its PSN alone does not distinguish it from the next
-    /// READ.
+    /// READ. Responses that pass before their request show nothing: the two directions may have been captured by
+    /// different clocks.
     pub(super) fn is_repeated_read(&self, packet: &Packet, reverse: Reverse) -> bool {
         let Some(responder) = self.slots.get(reverse.slot as usize) else { return false };
         let answered = responder.responses.psn.wrapping_add(1).wrapping_sub(packet.psn) & MASK24;
+        let asked_before = self.slots.get(packet.slot as usize).is_some_and(|asks| {
+            let back = asks.requests.psn.wrapping_sub(packet.psn) & MASK24;
+            asks.requests.time_ns > 0
+                && (back < MASK24 / 2 || asks.read.is_repeated_by(packet.psn, packet.dma_len))
+        });
         let known = responder.responses.time_ns > 0 && packet.outcome.events & Event::RESTART == 0;
         known
             && packet.outcome.missing == 0
+            && asked_before
             && (answered == 0 && responder.response_open || answered > 0 && answered < WINDOW)
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) answer_psn: u32,
     /// It was that of a NAK.
     pub(super) refused: bool,
+    /// ACKs and responses, at most 255.
+    pub(super) acks: u8,
     pub(super) sizes: Sizes,
     /// Index in `answers` of the flow's source and destination, and of the reverse; [`UNKNOWN`] for none.
     pub(super) pair: u32,

@@ -117,6 +117,19 @@ fn packet_row_4_lost_before_the_tap_and_repaired_by_go_back_n() {
 }
 
 #[test]
+fn the_loss_of_retired_flows_is_kept() {
+    for mut scene in scenes() {
+        scene.send(200..220, &[210, 211]);
+        scene.nak(210);
+        scene.send(210..240, &[]);
+        scene.collector.retired(scene.slot);
+        let loss = scene.collector.metrics();
+        assert!(!loss.flows.contains_key(&scene.slot));
+        assert_eq!(loss.retired, RetiredLoss { lost: 2, retransmitted: 8, timeouts: 0 });
+    }
+}
+
+#[test]
 fn packet_row_10_a_retransmission_may_be_lost() {
     for mut scene in scenes() {
         scene.send(200..260, &[210]);

@@ -330,11 +330,21 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
         // Routers count down.
         return Some(hops.0 > hops.1);
     }
+    let by_delay = by_delay(pair, delays);
+    let (clear, likely) = (by_delay.filter(|(_, clear)| *clear), by_delay);
+    // A capture that drops packets lacks them as if they were lost on the way to it.
+    clear.map(|(first, _)| first).or_else(|| by_count(pair)).or(likely.map(|(first, _)| first))
+}
+
+/// The same by the packets that each lacks.
+fn by_count(pair: &TapPair) -> Option<bool> {
     let [first, second] = pair.only;
-    if first.abs_diff(second) > 0 && (first > 4 * second || second > 4 * first) {
-        // Packets are lost on the way and do not appear from nothing.
-        return Some(first > second);
-    }
+    // Packets are lost on the way and do not appear from nothing.
+    (first.abs_diff(second) > 0 && (first > 4 * second || second > 4 * first)).then_some(first > second)
+}
+
+/// The same by the times between the taps, there and back, and whether nearly all of them agree.
+fn by_delay(pair: &TapPair, delays: &Delays) -> Option<(bool, bool)> {
     let (key, [a, b]) = (&pair.key, pair.links);
     let links = [a.min(b), a.max(b)];
     let there = delays.get(&(key.family, key.src, key.dst, links))?;
@@ -348,11 +358,11 @@ fn first_is_nearer(pair: &TapPair, hops: (Option<&u8>, Option<&u8>), delays: &De
         sum = sum.saturating_add(difference.saturating_sub(near.1).signum());
         count += 1;
     }
-    // Nearly all have to agree.
+    // Most have to agree.
     if sum.abs() * 2 <= count {
         return None;
     }
-    Some((sum > 0) == (a < b))
+    Some(((sum > 0) == (a < b), sum.abs() * 10 >= count * 8))
 }
 
 impl TapPair {

@@ -58,6 +58,24 @@ fn loss_between_taps_is_counted_however_far_clocks_are_apart() {
     }
 }
 
+/// A capture near the sender that drops packets lacks them as if they had been lost on the way to it.
+#[test]
+fn times_tell_the_order_of_taps_where_a_capture_drops() {
+    for ahead_ns in [0, 7 * SECOND.cast_signed()] {
+        let mut packets = Vec::new();
+        for psn in 0..1_000 {
+            let time_ns = START + u64::from(psn) * 10 * US;
+            let id = (psn & 0xFFFF) as u16;
+            let [here, there] = both(P { psn, id, time_ns, ..DATA }, 5_000, ahead_ns);
+            packets.extend((psn % 50 != 25).then_some(here));
+            packets.push(there);
+            packets.extend(both(P { psn, id, time_ns: time_ns + 20 * US, ..ANSWER }, -5_000, ahead_ns));
+        }
+        let pairs = collect(packets, 2);
+        assert_eq!((pairs[0].links, pairs[0].ordered, pairs[0].only), ([0, 1], true, [0, 20]), "{ahead_ns}");
+    }
+}
+
 #[test]
 fn copies_are_known_from_the_first_packet_on_and_without_numbers() {
     let doubled = |ids: bool, later_ns: u64| {

@@ -339,7 +339,7 @@ fn folders_are_for_their_owner_and_group_alone() {
     let dir = root.path().join("a/recording");
     let (mut store, _) = open(&dir, NEVER, Keep::default());
     store.append(START, rows(START, 1));
-    store.close();
+    assert_eq!(store.close().0, Losses::default());
     let mut folders = vec![dir];
     while let Some(folder) = folders.pop() {
         let mode = fs::metadata(&folder).unwrap().permissions().mode() & 0o7777;

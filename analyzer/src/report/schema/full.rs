@@ -34,6 +34,8 @@ pub(crate) fn full() -> Report {
     facts.steps_absent = Some("no data");
     facts.source.filter = Some("qp 17".into());
     facts.source.recording = Some(Recorded { interval_ns: Some(1) });
+    let retired = &mut facts.totals.retired;
+    (retired.lost, retired.retransmitted, retired.timeouts) = (Some(0), Some(0), Some(0));
     let lost = &mut facts.totals.lost;
     (lost.ecn_untracked, lost.pause_untracked, lost.bins_dropped) = (Some(1), Some(1), Some(1));
     let id = FlowId::of(&facts.flows[0]);

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::loss::{AtLink, Downstream, TapContext, Upstream, by_link};
-use crate::analysis::{Between, Episodes, Flow, Loss};
+use crate::analysis::{Between, Episodes, Flow, Loss, Retired};
 use crate::findings::{Finding, Problem};
 use crate::report::Report;
 use crate::report::text::flows::{link_name, missing};
@@ -37,14 +37,14 @@ const NO_SEQUENCE: &str = "unknown: no packet has a PSN sequence (only datagrams
 pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
     let links = by_link(&report.facts);
     // A recording has losses and no PSNs.
-    let has_sequence = |flow: &Flow| {
-        flow.psn.is_some() || flow.psn_responses.is_some() || flow.losses().iter().any(Option::is_some)
-    };
-    let any = report.facts.totals.retired.flows > 0 || report.facts.flows.iter().any(has_sequence);
+    let has_sequence = |flow: &Flow| flow.has_sequence() || flow.losses().iter().any(Option::is_some);
+    let retired = report.facts.totals.retired.flows;
+    let any = retired > 0 || report.facts.flows.iter().any(has_sequence);
     let mut loss = between(report);
     loss.extend(by_name(report, &links, losses));
     let judged = report.findings.iter().any(|one| Problem::of(one).is_some_and(Problem::is_loss));
     if loss.is_empty() {
+        let of_table = none_in(report.facts.flows.len() as u64);
         loss.push(
             if !any {
                 NO_SEQUENCE
@@ -52,14 +52,36 @@ pub(super) fn headline(report: &Report) -> [(&'static str, Vec<String>); 2] {
                 ELSEWHERE
             } else if report.facts.is_recording() {
                 RECORDED
+            } else if retired > 0 {
+                &of_table
             } else {
                 NONE
             }
-            .into(),
+            .to_owned(),
         );
     }
+    loss.extend(of_retired(&report.facts.totals.retired));
     loss.extend(raw_gaps(report, &links));
     [("Loss", loss), ("RETX/NAK", by_name(report, &links, recovery))]
+}
+
+/// Of retired flows, other things are known.
+fn none_in(flows: u64) -> String {
+    format!("none observed in {} of the table", plural(flows, "flow"))
+}
+
+/// What is known of loss in retired flows.
+fn of_retired(retired: &Retired) -> Option<String> {
+    let flows = plural(retired.flows, "retired flow");
+    (retired.flows > 0).then(|| match (retired.lost, retired.retransmitted, retired.timeouts) {
+        (Some(lost), Some(again), Some(timeouts)) => format!(
+            "{flows}: {} lost upstream, {}, {}; no finding judges them",
+            plural(lost, "packet"),
+            plural(again, "retransmission"),
+            plural(timeouts, "timeout")
+        ),
+        _ => format!("{flows}: unknown"),
+    })
 }
 
 /// A line for each link that counts anything, the link's name in front where there are several.
@@ -459,7 +481,10 @@ mod tests {
         report.facts.flows.retain(|flow| flow.dest_qp == 1);
         assert_eq!(headline(&report)[0].1, [NO_SEQUENCE]);
         report.facts.totals.retired.flows = 1;
-        assert_eq!(headline(&report)[0].1, [NONE]);
+        assert_eq!(
+            headline(&report)[0].1,
+            [none_in(report.facts.flows.len() as u64), "1 retired flow: unknown".to_owned()]
+        );
     }
 
     #[test]

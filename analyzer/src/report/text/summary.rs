@@ -2,7 +2,7 @@
 
 use rocescope_common::wire::SkipReason;
 
-use crate::analysis::{Coverage, InputKind};
+use crate::analysis::{Coverage, Ecn, InputKind};
 use crate::report::Report;
 use crate::report::text::flows::link_name;
 use crate::report::text::rate;
@@ -149,7 +149,7 @@ fn ecn(report: &Report) -> String {
         );
     }
     match (report.facts.totals.ce_ratio, most) {
-        (None, _) => "not enabled: all data is Not-ECT".into(),
+        (None, _) => without_ecn(report).into(),
         (Some(ratio), Some(most)) if report.facts.totals.counted_again.taps > 1 && ratio > 0.0 => format!(
             "{} of the run's ECN-capable data CE-marked on {}, the highest of all links",
             units::ratio(most.ce_ratio),
@@ -157,6 +157,16 @@ fn ecn(report: &Report) -> String {
         ),
         (ratio, _) => format!("{} of the run's ECN-capable data CE-marked", units::ratio(ratio)),
     }
+}
+
+/// Why no data packet is ECN-capable.
+fn without_ecn(report: &Report) -> &'static str {
+    let Ecn { not_ect, .. } = report.facts.totals.ecn_data;
+    if not_ect > 0 || report.facts.is_recording() {
+        return "not enabled: all data is Not-ECT";
+    }
+    let v1 = report.facts.flows.iter().any(|flow| flow.roce_version == Some(1) && flow.has_sequence());
+    if v1 { "none: RoCEv1 has no ECN bits" } else { "unknown: no data packets" }
 }
 
 fn cnp(report: &Report) -> String {
@@ -285,4 +295,26 @@ fn nothing_seen(report: &Report) -> Vec<String> {
         );
     }
     why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::fixtures::{cnps, key, link, sample, stats};
+    use crate::report::Options;
+    use crate::sample::Stats;
+
+    #[test]
+    fn ecn_is_not_disabled_where_no_data_can_show_it() {
+        let of = |stats: Stats| {
+            let flows = vec![(key(0, "10.0.0.1", "10.0.0.2", 17), stats)];
+            ecn(&Report::build(&sample(vec![link("a.pcap", None)], flows), &Options::default()))
+        };
+        let data = || stats(50_000, 100, 100_000);
+        let not_ect = Stats { ecn_data: [100, 0, 0, 0], ..data() };
+        assert_eq!(of(not_ect), "not enabled: all data is Not-ECT");
+        assert_eq!(of(cnps(50_000, 10)), "unknown: no data packets");
+        let v1 = Stats { ecn_data: [0; 4], roce_version: 1, ..data() };
+        assert_eq!(of(v1), "none: RoCEv1 has no ECN bits");
+    }
 }

@@ -404,7 +404,8 @@ fn said<'a>(app: &'a App, data: &Data) -> Said<'a> {
         return Said::Unknown(" no findings are kept of this time");
     }
     let total = &data.model.dedup.total;
-    let verdict = Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets);
+    let verdict = app.view.judged(Verdict::of(concluded.findings, false));
+    let verdict = verdict.noting(total.retransmitted, total.packets);
     Said::Known(concluded, verdict)
 }
 

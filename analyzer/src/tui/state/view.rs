@@ -177,7 +177,17 @@ impl View {
     pub fn verdict(&self) -> Option<Verdict<'_>> {
         let concluded = self.concluded().filter(|concluded| !matches!(concluded.as_of, AsOf::Later(_)))?;
         let total = self.data.as_ref().map(|data| data.model.dedup.total).unwrap_or_default();
-        Some(Verdict::of(concluded.findings, false).noting(total.retransmitted, total.packets))
+        let verdict = self.judged(Verdict::of(concluded.findings, false));
+        Some(verdict.noting(total.retransmitted, total.packets))
+    }
+
+    /// A verdict, restricted to what the latest analysis could judge.
+    #[must_use]
+    pub fn judged<'a>(&self, verdict: Verdict<'a>) -> Verdict<'a> {
+        match &self.analysis {
+            Some(analysis) => verdict.of_judged(&analysis.report.facts),
+            None => verdict,
+        }
     }
 
     /// Time of the findings shown, where they are of an earlier time than the values: on a busy host the analysis comes

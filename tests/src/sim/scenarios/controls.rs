@@ -55,6 +55,8 @@ pub(super) const ALL: &[Entry] = &[
     ("control", "clean-two-taps", two_taps),
     ("control", "clean-two-taps-skewed-clocks", skewed),
     ("control", "clean-two-taps-of-unknown-order", unknown_order),
+    ("control", "clean-two-taps-the-first-misses-packets", |lab| one_misses(lab, 0)),
+    ("control", "clean-two-taps-the-second-misses-packets", |lab| one_misses(lab, 1)),
     ("control", "clean-one-message-each", one_message),
     ("control", "clean-many-small-queue-pairs", many_small),
     ("control", "clean-idle-gaps", idle_gaps),
@@ -134,6 +136,14 @@ fn unknown_order(lab: &mut Lab) {
         lab.world.channels[cable].near.push(tap);
     }
     lab.figure("loss between taps not evaluated", |report| super::open(report, "order_of_taps"), 1.0, 1.0);
+    lab.world.run();
+}
+
+/// One of two captures misses packets at random, ACKs among them: nothing is lost on the way.
+fn one_misses(lab: &mut Lab, host: usize) {
+    line(lab);
+    let taps = [(0, "h0.pcap"), (1, "h1.pcap")].map(|(host, name)| lab.world.tap_host(host, name));
+    lab.world.taps[taps[host]].misses_ppm = 20_000;
     lab.world.run();
 }
 

@@ -184,7 +184,14 @@ impl Sequence {
         let right_before = run.start.wrapping_sub(1) & MASK24;
         let paused = run.pause_ns >= TIMEOUT_PAUSE_NS;
         let from_first = run.start == arrival.first;
-        let back = arrival.expected.wrapping_sub(run.start) & MASK24;
+        let behind = |psn: u32| psn.wrapping_sub(run.start) & MASK24;
+        let all = behind(arrival.expected);
+        // A READ takes a PSN for each packet of its response: how far the requests go back says the latest of them.
+        let back = match behind(arrival.last_psn) {
+            _ if !arrival.read => all,
+            back if back < MASK24 / 2 => back + 1,
+            _ => 1,
+        };
         // An older NAK may explain a second go-back to one PSN; from the third in a row on, only one since the last
         // go-back-N.
         let since_ns = if self.stuck > 2 && paused { self.restarts_ns[0] } else { 0 };
@@ -219,7 +226,10 @@ impl Sequence {
             gap_ahead: self.gaps.any_between(run.start, arrival.expected),
             back,
             from_first,
-            before_first: back > arrival.expected.wrapping_sub(arrival.first) & MASK24,
+            before_first: all.saturating_sub(arrival.expected.wrapping_sub(arrival.first) & MASK24),
+            acked: arrival
+                .all_acked
+                .is_some_and(|psn| reaches(psn, arrival.expected.wrapping_sub(1) & MASK24)),
             pause_ns: run.pause_ns,
             reliable: self.reliable,
             follows_run: self.previous.filter(|(last, _)| *last == right_before).map(|(_, packets)| packets),
